@@ -1,0 +1,43 @@
+// Package api holds what every Mainstay API group shares: the domain, and the
+// labels and annotations that are a contract with users.
+//
+// The package and all below it import k8s.io/api and apimachinery only, so that
+// other programs can use the types without our dependencies.
+package api
+
+// Domain is the suffix of every API group, label and annotation of Mainstay.
+const Domain = "mainstay.dev"
+
+const (
+	// AnnotationApplied records on a child the hash of what Mainstay last applied.
+	// Together with the managed fields it tells whether the child still is as it should be.
+	AnnotationApplied = Domain + "/applied"
+
+	// AnnotationAdopt is consent, written by the owner of an object, to hand it over.
+	// Its value names the taker as Kind/name, for example "WebApp/shop": the object must
+	// have the name that the taker would give its child. Without it Mainstay never
+	// touches an object that it did not make.
+	AnnotationAdopt = Domain + "/adopt"
+
+	// AnnotationRestartedAt carries spec.restartedAt into the pod template.
+	AnnotationRestartedAt = Domain + "/restarted-at"
+
+	// LabelEnvironment names a namespace's environment: development, staging or production.
+	LabelEnvironment = Domain + "/environment"
+)
+
+// The recommended labels of Kubernetes, which every child carries, and LabelApp, by
+// which users select an application's pods.
+//
+// Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
+const (
+	LabelApp       = "app"
+	LabelName      = "app.kubernetes.io/name"
+	LabelInstance  = "app.kubernetes.io/instance"
+	LabelComponent = "app.kubernetes.io/component"
+	LabelPartOf    = "app.kubernetes.io/part-of"
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+
+	// ManagedBy is the value of LabelManagedBy on everything that Mainstay makes.
+	ManagedBy = "mainstay"
+)

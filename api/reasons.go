@@ -1,0 +1,32 @@
+package api
+
+// Reasons that the conditions of every kind share. Together with the reasons of the kind
+// itself they are all that a condition ever has.
+const (
+	// ReasonRefused: the API server refused a child (quota, policy, permission); the message
+	// has its words. It is tried again about every minute.
+	ReasonRefused = "Refused"
+	// ReasonInvalidSpec: the spec can't be carried out as it stands. It is not tried again
+	// until it changes.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonConflict: an object of a child's name exists that is not ours. It is left alone.
+	ReasonConflict = "Conflict"
+	// ReasonTerminating: a child that was deleted, by someone or with an earlier owner of
+	// this name, is not gone yet; it is made anew once it is.
+	ReasonTerminating = "Terminating"
+	// ReasonPodsRefused: pods can't be created (quota, policy); the message has the API's words.
+	ReasonPodsRefused = "PodsRefused"
+	// ReasonImagePullFailed: an image can't be pulled.
+	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonCrashLoop: a container keeps exiting; the message has reason and exit code.
+	ReasonCrashLoop = "CrashLoop"
+	// ReasonContainerConfigError: a container can't be made, most often because a Secret, a
+	// ConfigMap or a key that it refers to does not exist.
+	ReasonContainerConfigError = "ContainerConfigError"
+	// ReasonVolumeError: a volume can't be mounted, most often because what it refers to does not exist.
+	ReasonVolumeError = "VolumeError"
+	// ReasonUnschedulable: no node takes the pod; the message says why.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonPodsNotReady: a pod that was ready no longer is, though its containers run.
+	ReasonPodsNotReady = "PodsNotReady"
+)

@@ -1,0 +1,31 @@
+// Package charts gives the manager the definitions that the chart carries, so that both
+// install the same.
+package charts
+
+import (
+	"embed"
+	"fmt"
+	"path"
+)
+
+//go:embed mainstay/files/crds/*.yaml
+var crds embed.FS
+
+const crdDirectory = "mainstay/files/crds"
+
+// CRDs are the CustomResourceDefinitions of all kinds, one YAML document each.
+func CRDs() ([][]byte, error) {
+	entries, err := crds.ReadDir(crdDirectory)
+	if err != nil {
+		return nil, fmt.Errorf("listing the embedded definitions: %w", err)
+	}
+	var documents [][]byte
+	for _, entry := range entries {
+		document, err := crds.ReadFile(path.Join(crdDirectory, entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading an embedded definition: %w", err)
+		}
+		documents = append(documents, document)
+	}
+	return documents, nil
+}

@@ -1,0 +1,43 @@
+package webapp
+
+import (
+	"cmp"
+
+	"k8s.io/utils/ptr"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// Defaults of the spec that the CRD's schema does not fill in, for they stand in parts of it
+// that may be left out altogether, or depend on other fields.
+const (
+	defaultPort                    = 8080
+	defaultGracePeriodSeconds      = 30
+	defaultProgressDeadlineSeconds = 600
+	defaultCPUTarget               = 80
+	defaultIngressPath             = "/"
+)
+
+// Default fills in what the user left out. It changes app in place, in memory only, and is
+// idempotent. Replicas stay as they are: see effectiveReplicas.
+func Default(app *appsv1.WebApp) {
+	spec := &app.Spec
+	spec.Port = cmp.Or(spec.Port, defaultPort)
+	spec.ServicePort = cmp.Or(spec.ServicePort, spec.Port)
+	if spec.TerminationGracePeriodSeconds == nil {
+		spec.TerminationGracePeriodSeconds = ptr.To[int64](defaultGracePeriodSeconds)
+	}
+	spec.SecurityProfile = cmp.Or(spec.SecurityProfile, appsv1.SecurityBaseline)
+	spec.TopologySpread = cmp.Or(spec.TopologySpread, appsv1.SpreadPreferred)
+	spec.Strategy.Type = cmp.Or(spec.Strategy.Type, appsv1.StrategyRollingUpdate)
+	spec.Strategy.ProgressDeadlineSeconds = cmp.Or(spec.Strategy.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)
+	if ingress := spec.Ingress; ingress != nil {
+		ingress.Path = cmp.Or(ingress.Path, defaultIngressPath)
+	}
+	if scaling := spec.Autoscaling; scaling != nil {
+		scaling.Min = cmp.Or(scaling.Min, 1)
+		if scaling.CPU == nil && scaling.Memory == nil {
+			scaling.CPU = ptr.To[int32](defaultCPUTarget)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package webapp
+
+import (
+	k8sappsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Desired is what should exist for a defaulted, valid app. What is most needed comes first:
+// if a later child is refused, the earlier ones still are as they should be.
+func Desired(app *appsv1.WebApp, observed Observed) plan.Plan {
+	wanted := plan.Plan{Hold: app.Spec.Paused}
+	add := func(object plan.Object, yield ...[]string) {
+		wanted.Children = append(wanted.Children, plan.Child{Object: object, Yield: yield})
+	}
+	if app.Spec.ServiceAccountName == "" {
+		add(desiredServiceAccount(app))
+	}
+	if app.Spec.NetworkPolicy != nil {
+		add(desiredNetworkPolicy(app, observed))
+	}
+	if observed.ServiceAccountMissing {
+		// Its pods could not be made; what runs goes on running.
+		wanted.Keep = append(wanted.Keep, ref(app, "Deployment"))
+	} else {
+		add(desiredDeployment(app, observed), []string{"spec", "replicas"})
+	}
+	add(desiredService(app, observed), []string{"spec", "type"})
+	if app.Spec.Autoscaling != nil {
+		add(desiredAutoscaler(app))
+	}
+	if wantsBudget(app, observed) {
+		add(desiredBudget(app, observed))
+	}
+	if app.Spec.Ingress != nil {
+		add(desiredIngress(app))
+	}
+	if app.Spec.Route != nil && observed.HasRouteAPI {
+		add(desiredRoute(app))
+	}
+	return wanted
+}
+
+// childMeta is the metadata of a child: name, labels and annotations. Ours win over the
+// user's, and of the user's the more specific ones.
+func childMeta(app *appsv1.WebApp, further appsv1.Metadata) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{
+		Name:   app.Name,
+		Labels: naming.Merged(app.Spec.Labels, further.Labels, part(app).Labels()),
+	}
+	if annotations := naming.Merged(app.Spec.Annotations, further.Annotations); len(annotations) > 0 {
+		meta.Annotations = annotations
+	}
+	return meta
+}
+
+// selector selects the app's pods. A Deployment's can never change: one that exists keeps
+// its own, which for an adopted Deployment is not ours, and all else goes by it.
+func selector(app *appsv1.WebApp, observed Observed) map[string]string {
+	if deployment := observed.deployment(app); deployment != nil && deployment.Spec.Selector != nil {
+		return deployment.Spec.Selector.MatchLabels
+	}
+	return part(app).Selector()
+}
+
+func desiredServiceAccount(app *appsv1.WebApp) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{
+		ObjectMeta:                   childMeta(app, app.Spec.ServiceAccountMetadata),
+		AutomountServiceAccountToken: ptr.To(false),
+	}
+}
+
+func desiredDeployment(app *appsv1.WebApp, observed Observed) *k8sappsv1.Deployment {
+	return &k8sappsv1.Deployment{
+		ObjectMeta: childMeta(app, appsv1.Metadata{}),
+		Spec: k8sappsv1.DeploymentSpec{
+			Replicas:                effectiveReplicas(app, observed),
+			Selector:                &metav1.LabelSelector{MatchLabels: selector(app, observed)},
+			Template:                podTemplate(app, observed),
+			Strategy:                deploymentStrategy(app.Spec.Strategy),
+			MinReadySeconds:         app.Spec.Strategy.MinReadySeconds,
+			ProgressDeadlineSeconds: ptr.To(app.Spec.Strategy.ProgressDeadlineSeconds),
+		},
+	}
+}
+
+// effectiveReplicas is the number of pods that we ask for; nil means that it is not ours to say.
+//
+//	spec.replicas  autoscaling  Deployment exists  result
+//	n              -            any                n
+//	-              min..max     no                 min: no detour over 1
+//	-              min..max     yes                nil: the autoscaler's
+//	-              -            any                nil: the API starts with 1
+func effectiveReplicas(app *appsv1.WebApp, observed Observed) *int32 {
+	if app.Spec.Autoscaling == nil {
+		return app.Spec.Replicas
+	}
+	if observed.deployment(app) == nil {
+		return ptr.To(app.Spec.Autoscaling.Min)
+	}
+	return nil
+}
+
+// Rolling update defaults: a quarter more pods while it lasts, and never one fewer, so that
+// a template that does not come up takes no working pod away.
+var (
+	defaultMaxSurge       = intstr.FromString("25%")
+	defaultMaxUnavailable = intstr.FromInt32(0)
+)
+
+func deploymentStrategy(strategy appsv1.Strategy) k8sappsv1.DeploymentStrategy {
+	if strategy.Type == appsv1.StrategyRecreate {
+		return k8sappsv1.DeploymentStrategy{Type: k8sappsv1.RecreateDeploymentStrategyType}
+	}
+	return k8sappsv1.DeploymentStrategy{
+		Type: k8sappsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &k8sappsv1.RollingUpdateDeployment{
+			MaxSurge:       ptr.To(ptr.Deref(strategy.MaxSurge, defaultMaxSurge)),
+			MaxUnavailable: ptr.To(ptr.Deref(strategy.MaxUnavailable, defaultMaxUnavailable)),
+		},
+	}
+}
+
+func desiredAutoscaler(app *appsv1.WebApp) *autoscalingv2.HorizontalPodAutoscaler {
+	scaling := app.Spec.Autoscaling
+	var metrics []autoscalingv2.MetricSpec
+	target := func(name corev1.ResourceName, percent *int32) {
+		if percent == nil {
+			return
+		}
+		metrics = append(metrics, autoscalingv2.MetricSpec{
+			Type: autoscalingv2.ResourceMetricSourceType,
+			Resource: &autoscalingv2.ResourceMetricSource{
+				Name:   name,
+				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: percent},
+			},
+		})
+	}
+	target(corev1.ResourceCPU, scaling.CPU)
+	target(corev1.ResourceMemory, scaling.Memory)
+	return &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: childMeta(app, appsv1.Metadata{}),
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: app.Name},
+			MinReplicas:    ptr.To(scaling.Min),
+			MaxReplicas:    scaling.Max,
+			Metrics:        metrics,
+		},
+	}
+}
+
+// wantsBudget tells whether there is a PodDisruptionBudget: as asked, else where there can
+// be more than one pod. With a single one a budget would either hinder a drain or mean nothing.
+func wantsBudget(app *appsv1.WebApp, observed Observed) bool {
+	if disruption := app.Spec.Disruption; disruption != nil {
+		return !disruption.Disabled
+	}
+	switch {
+	case app.Spec.Autoscaling != nil:
+		return app.Spec.Autoscaling.Max > 1
+	case app.Spec.Replicas != nil:
+		return *app.Spec.Replicas > 1
+	default:
+		deployment := observed.deployment(app)
+		return deployment != nil && ptr.Deref(deployment.Spec.Replicas, 1) > 1
+	}
+}
+
+func desiredBudget(app *appsv1.WebApp, observed Observed) *policyv1.PodDisruptionBudget {
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: childMeta(app, appsv1.Metadata{}),
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: selector(app, observed)},
+			// A pod that does not work anyway must not keep a node from being drained.
+			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+		},
+	}
+	if disruption := app.Spec.Disruption; disruption != nil {
+		budget.Spec.MinAvailable = disruption.MinAvailable
+		budget.Spec.MaxUnavailable = disruption.MaxUnavailable
+	}
+	if budget.Spec.MinAvailable == nil && budget.Spec.MaxUnavailable == nil {
+		budget.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(1))
+	}
+	return budget
+}

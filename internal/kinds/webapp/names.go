@@ -1,0 +1,30 @@
+package webapp
+
+import (
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+)
+
+const (
+	// Controller is the name of the kind's controller; its field manager is mainstay/webapp.
+	Controller = "webapp"
+	// Component is the value of app.kubernetes.io/component on everything of a WebApp.
+	Component = "webapp"
+	// ContainerName is the application container's name, which users rely on
+	// (kubectl logs -c webapp).
+	ContainerName = "webapp"
+	// portName names the application's port in the pod, the Service and its probes.
+	portName = "http"
+	// tmpVolume is the empty directory at tmpPath where the root file system is read-only.
+	tmpVolume = "tmp"
+	tmpPath   = "/tmp"
+)
+
+// Every child bears the WebApp's name: each kind occurs once.
+
+// part is the WebApp as part of its application.
+func part(app *appsv1.WebApp) naming.Part {
+	return naming.Part{Name: app.Name, Component: Component, PartOf: app.Labels[api.LabelPartOf]}
+}

@@ -1,0 +1,124 @@
+package webapp
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+func desiredService(app *appsv1.WebApp, observed Observed) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: childMeta(app, app.Spec.ServiceMetadata),
+		Spec: corev1.ServiceSpec{
+			Selector: selector(app, observed),
+			Ports: []corev1.ServicePort{{
+				Name:     portName,
+				Protocol: corev1.ProtocolTCP,
+				Port:     app.Spec.ServicePort,
+				// By number: pods of an adopted Deployment have no port of our name yet.
+				TargetPort: intstr.FromInt32(app.Spec.Port),
+			}},
+		},
+	}
+}
+
+func desiredNetworkPolicy(app *appsv1.WebApp, observed Observed) *networkingv1.NetworkPolicy {
+	policy := &networkingv1.NetworkPolicy{
+		ObjectMeta: childMeta(app, appsv1.Metadata{}),
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: selector(app, observed)},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		},
+	}
+	// A rule without peers would let everybody in: without peers there is no rule.
+	if peers := app.Spec.NetworkPolicy.From; len(peers) > 0 {
+		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{
+			From: peers,
+			Ports: []networkingv1.NetworkPolicyPort{{
+				Protocol: ptr.To(corev1.ProtocolTCP),
+				Port:     ptr.To(intstr.FromInt32(app.Spec.Port)),
+			}},
+		}}
+	}
+	return policy
+}
+
+func desiredIngress(app *appsv1.WebApp) *networkingv1.Ingress {
+	given := app.Spec.Ingress
+	ingress := &networkingv1.Ingress{
+		ObjectMeta: childMeta(app, appsv1.Metadata{Annotations: given.Annotations}),
+		Spec: networkingv1.IngressSpec{
+			IngressClassName: given.ClassName,
+			Rules: []networkingv1.IngressRule{{
+				Host: given.Host,
+				IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+					Paths: []networkingv1.HTTPIngressPath{{
+						Path:     given.Path,
+						PathType: ptr.To(networkingv1.PathTypePrefix),
+						Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+							Name: app.Name,
+							Port: networkingv1.ServiceBackendPort{Number: app.Spec.ServicePort},
+						}},
+					}},
+				}},
+			}},
+		},
+	}
+	if given.TLSSecretName != "" {
+		ingress.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{given.Host}, SecretName: given.TLSSecretName}}
+	}
+	return ingress
+}
+
+func desiredRoute(app *appsv1.WebApp) *gatewayv1.HTTPRoute {
+	route := &gatewayv1.HTTPRoute{
+		ObjectMeta: childMeta(app, appsv1.Metadata{}),
+		Spec: gatewayv1.HTTPRouteSpec{
+			Rules: []gatewayv1.HTTPRouteRule{{
+				BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
+					BackendObjectReference: gatewayv1.BackendObjectReference{
+						Name: gatewayv1.ObjectName(app.Name),
+						Port: ptr.To(app.Spec.ServicePort),
+					},
+				}}},
+			}},
+		},
+	}
+	for _, parent := range app.Spec.Route.ParentRefs {
+		reference := gatewayv1.ParentReference{Name: gatewayv1.ObjectName(parent.Name)}
+		if parent.Namespace != "" {
+			reference.Namespace = ptr.To(gatewayv1.Namespace(parent.Namespace))
+		}
+		if parent.SectionName != "" {
+			reference.SectionName = ptr.To(gatewayv1.SectionName(parent.SectionName))
+		}
+		route.Spec.ParentRefs = append(route.Spec.ParentRefs, reference)
+	}
+	for _, host := range app.Spec.Route.Hostnames {
+		route.Spec.Hostnames = append(route.Spec.Hostnames, gatewayv1.Hostname(host))
+	}
+	return route
+}
+
+// address is where the application answers: the most public way that it has.
+func address(app *appsv1.WebApp) string {
+	if route := app.Spec.Route; route != nil && len(route.Hostnames) > 0 {
+		// Whether the Gateway's listener has TLS is the Gateway's to say.
+		return "http://" + string(route.Hostnames[0]) + "/"
+	}
+	if ingress := app.Spec.Ingress; ingress != nil {
+		scheme := "http"
+		if ingress.TLSSecretName != "" {
+			scheme = "https"
+		}
+		return scheme + "://" + ingress.Host + ingress.Path
+	}
+	return fmt.Sprintf("http://%s.%s.svc:%d", app.Name, app.Namespace, app.Spec.ServicePort)
+}

@@ -1,0 +1,44 @@
+package webapp
+
+import (
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Observed is everything that decisions about one WebApp rest on, read once.
+type Observed struct {
+	// Children found under the WebApp's name, of every kind that it could have.
+	Children plan.Children
+	// Pods of the WebApp, in any state.
+	Pods []corev1.Pod
+	// MountProblem is what events say of a pod that stays without containers; empty where
+	// there is no such pod or nothing is known.
+	MountProblem string
+	// HasRouteAPI tells whether the cluster has the Gateway API's HTTPRoute.
+	HasRouteAPI bool
+	// ServiceAccountMissing tells that spec.serviceAccountName names none.
+	ServiceAccountMissing bool
+}
+
+// deployment is the WebApp's, or one that consents to become it; nil if there is none.
+func (o Observed) deployment(app *appsv1.WebApp) *k8sappsv1.Deployment {
+	object, _ := o.Children.Get(ref(app, "Deployment"))
+	deployment, _ := object.(*k8sappsv1.Deployment)
+	return deployment
+}
+
+// route is the WebApp's HTTPRoute; nil if there is none.
+func (o Observed) route(app *appsv1.WebApp) *gatewayv1.HTTPRoute {
+	object, _ := o.Children.Get(ref(app, "HTTPRoute"))
+	route, _ := object.(*gatewayv1.HTTPRoute)
+	return route
+}
+
+// ref names the child of a kind.
+func ref(app *appsv1.WebApp, kind string) plan.Ref {
+	return plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}
+}

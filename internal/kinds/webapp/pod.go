@@ -1,0 +1,191 @@
+package webapp
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+)
+
+// podTemplate is what each pod of the app looks like. Every byte of it matters: a change
+// replaces all pods.
+func podTemplate(app *appsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
+	spec := &app.Spec
+	pods := selector(app, observed)
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: naming.Merged(spec.Labels, spec.PodMetadata.Labels, part(app).Labels(), pods),
+		},
+		Spec: corev1.PodSpec{
+			InitContainers:                initContainers(spec),
+			Containers:                    []corev1.Container{appContainer(spec)},
+			Volumes:                       volumes(spec),
+			ServiceAccountName:            cmp.Or(spec.ServiceAccountName, app.Name),
+			ImagePullSecrets:              spec.ImagePullSecrets,
+			SecurityContext:               podSecurity(spec.SecurityProfile, spec.PodSecurityContext),
+			TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
+			// Environment variables for every Service of the namespace are of no use to an app
+			// that has DNS, and their number can keep it from starting.
+			EnableServiceLinks:        ptr.To(false),
+			TopologySpreadConstraints: spreadConstraints(spec.TopologySpread, pods),
+			NodeSelector:              spec.NodeSelector,
+			Tolerations:               spec.Tolerations,
+			Affinity:                  spec.Affinity,
+		},
+	}
+	if spec.ServiceAccountName == "" {
+		template.Spec.AutomountServiceAccountToken = ptr.To(false)
+	}
+	annotations := naming.Merged(spec.Annotations, spec.PodMetadata.Annotations)
+	if spec.RestartedAt != nil {
+		annotations[api.AnnotationRestartedAt] = spec.RestartedAt.UTC().Format(time.RFC3339)
+	}
+	if len(annotations) > 0 {
+		template.Annotations = annotations
+	}
+	return template
+}
+
+func appContainer(spec *appsv1.WebAppSpec) corev1.Container {
+	container := corev1.Container{
+		Name:            ContainerName,
+		Image:           spec.Image,
+		ImagePullPolicy: spec.ImagePullPolicy,
+		Command:         spec.Command,
+		Args:            spec.Args,
+		Ports:           []corev1.ContainerPort{{Name: portName, ContainerPort: spec.Port, Protocol: corev1.ProtocolTCP}},
+		Env:             spec.Env,
+		EnvFrom:         spec.EnvFrom,
+		Resources:       spec.Resources,
+		VolumeMounts:    slices.Clone(spec.VolumeMounts),
+		ReadinessProbe:  cmp.Or(spec.Probes.Readiness, defaultReadiness(spec.Port)),
+		LivenessProbe:   spec.Probes.Liveness,
+		StartupProbe:    spec.Probes.Startup,
+		Lifecycle:       stopPause(*spec.TerminationGracePeriodSeconds),
+		SecurityContext: containerSecurity(spec.SecurityProfile, spec.SecurityContext),
+	}
+	if needsTmp(spec) {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: tmpVolume, MountPath: tmpPath})
+	}
+	return container
+}
+
+// defaultReadiness connects to the port every 5 s: what an app that answers HTTP can always
+// take. Three failures, so 15 s, take it out of the Service; one success brings it back.
+func defaultReadiness(port int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:     corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}},
+		PeriodSeconds:    5,
+		TimeoutSeconds:   2,
+		SuccessThreshold: 1,
+		FailureThreshold: 3,
+	}
+}
+
+// longestStopPause is how long a pod still serves after it was told to stop, in seconds: time
+// for proxies and load balancers to take it out. Endpoints reach nodes within a second or
+// two; ingress controllers batch their reloads for a few more.
+const longestStopPause = 5
+
+// stopPause is the hook for that pause: half of a period that is shorter than two of them.
+// The kubelet sleeps itself, so the image needs no shell (KEP-3960).
+func stopPause(gracePeriodSeconds int64) *corev1.Lifecycle {
+	pause := min(longestStopPause, gracePeriodSeconds/2)
+	if pause == 0 {
+		return nil
+	}
+	return &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: pause}}}
+}
+
+// initContainers are the user's init containers and then the side-cars: as init containers
+// that are restarted always, which start before the app and end after it (KEP-753).
+func initContainers(spec *appsv1.WebAppSpec) []corev1.Container {
+	var containers []corev1.Container
+	for _, given := range spec.InitContainers {
+		containers = append(containers, helperContainer(spec.SecurityProfile, given))
+	}
+	for _, given := range spec.Sidecars {
+		sidecar := helperContainer(spec.SecurityProfile, given)
+		sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+		containers = append(containers, sidecar)
+	}
+	return containers
+}
+
+func helperContainer(profile appsv1.SecurityProfile, given appsv1.Container) corev1.Container {
+	return corev1.Container{
+		Name:            given.Name,
+		Image:           given.Image,
+		ImagePullPolicy: given.ImagePullPolicy,
+		Command:         given.Command,
+		Args:            given.Args,
+		Env:             given.Env,
+		EnvFrom:         given.EnvFrom,
+		Resources:       given.Resources,
+		VolumeMounts:    given.VolumeMounts,
+		StartupProbe:    given.StartupProbe,
+		SecurityContext: containerSecurity(profile, given.SecurityContext),
+	}
+}
+
+// needsTmp tells whether the app gets an empty /tmp: where its root is read-only and it
+// mounts nothing there. Elsewhere it would hide the image's own.
+func needsTmp(spec *appsv1.WebAppSpec) bool {
+	return hasReadOnlyRoot(spec) &&
+		!slices.ContainsFunc(spec.VolumeMounts, func(mount corev1.VolumeMount) bool { return mount.MountPath == tmpPath }) &&
+		!slices.ContainsFunc(spec.Volumes, func(volume appsv1.Volume) bool { return volume.Name == tmpVolume })
+}
+
+func volumes(spec *appsv1.WebAppSpec) []corev1.Volume {
+	var all []corev1.Volume
+	for _, given := range spec.Volumes {
+		all = append(all, corev1.Volume{Name: given.Name, VolumeSource: corev1.VolumeSource{
+			ConfigMap:             given.ConfigMap,
+			Secret:                given.Secret,
+			Projected:             given.Projected,
+			DownwardAPI:           given.DownwardAPI,
+			EmptyDir:              given.EmptyDir,
+			PersistentVolumeClaim: given.PersistentVolumeClaim,
+			Ephemeral:             given.Ephemeral,
+			CSI:                   given.CSI,
+			Image:                 given.Image,
+		}})
+	}
+	if needsTmp(spec) {
+		all = append(all, corev1.Volume{Name: tmpVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	return all
+}
+
+// spreadConstraints spread the pods of one template over zones and nodes. Pods of
+// earlier templates do not count, or a rolling update would pile the new ones up.
+func spreadConstraints(spread appsv1.TopologySpread, pods map[string]string) []corev1.TopologySpreadConstraint {
+	if spread == appsv1.SpreadDisabled {
+		return nil
+	}
+	over := func(key string, unsatisfiable corev1.UnsatisfiableConstraintAction) corev1.TopologySpreadConstraint {
+		return corev1.TopologySpreadConstraint{
+			MaxSkew:           1,
+			TopologyKey:       key,
+			WhenUnsatisfiable: unsatisfiable,
+			LabelSelector:     &metav1.LabelSelector{MatchLabels: pods},
+			MatchLabelKeys:    []string{"pod-template-hash"},
+		}
+	}
+	nodes := corev1.ScheduleAnyway
+	if spread == appsv1.SpreadRequired {
+		nodes = corev1.DoNotSchedule
+	}
+	return []corev1.TopologySpreadConstraint{
+		over(corev1.LabelTopologyZone, corev1.ScheduleAnyway),
+		over(corev1.LabelHostname, nodes),
+	}
+}

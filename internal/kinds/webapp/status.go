@@ -1,0 +1,188 @@
+package webapp
+
+import (
+	"fmt"
+	"time"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// lookAgainCreating is how soon to look again at pods that stay without containers: only
+// events say why, and we do not watch those.
+const lookAgainCreating = 10 * time.Second
+
+// Status is what a defaulted app is, as seen by observed and done by result, and after how
+// long to look again without an event (0: not at all). It does not read the status that is there.
+// Conditions come without times and generation: the loop adds them.
+func Status(app *appsv1.WebApp, observed Observed, result plan.Result) (appsv1.WebAppStatus, time.Duration) {
+	deployment := ours(app, observed)
+	verdict := judge(app, observed, result)
+	status := appsv1.WebAppStatus{
+		ObservedGeneration: app.Generation,
+		Phase:              verdict.phase(deployment),
+		Selector:           metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector(app, observed)}),
+		URL:                address(app),
+		Conditions:         verdict.conditions(app.Spec.Paused),
+	}
+	if deployment != nil {
+		status.Replicas = deployment.Status.Replicas
+		status.ReadyReplicas = deployment.Status.ReadyReplicas
+		status.UpdatedReplicas = deployment.Status.UpdatedReplicas
+		status.ReplicaSummary = fmt.Sprintf("%d/%d", deployment.Status.ReadyReplicas, ptr.Deref(deployment.Spec.Replicas, 1))
+	}
+	for i := range observed.Pods {
+		if workload.IsCreating(&observed.Pods[i]) {
+			return status, lookAgainCreating
+		}
+	}
+	return status, 0
+}
+
+// ours is the app's Deployment, nil while there is none or it is only about to be adopted.
+func ours(app *appsv1.WebApp, observed Observed) *k8sappsv1.Deployment {
+	if observed.Children[ref(app, "Deployment")].Standing != plan.Ours {
+		return nil
+	}
+	return observed.deployment(app)
+}
+
+// severity orders what a verdict means.
+type severity int
+
+const (
+	// working: as the spec says.
+	working severity = iota
+	// underWay: it will be, with nothing amiss.
+	underWay
+	// waiting: it will be, once something outside the app changes.
+	waiting
+	// troubled: something is wrong with the pods; it may pass.
+	troubled
+	// failed: something is wrong that hardly passes by itself.
+	failed
+	// stalled: nothing gets better until someone acts.
+	stalled
+)
+
+// verdict is the one thing to say about an app.
+type verdict struct {
+	severity severity
+	reason   string
+	message  string
+	// rolling tells that a change is being rolled out, whatever else is the matter.
+	rolling bool
+}
+
+// judge finds what there is to say about an app. The first row that applies counts:
+//
+//	what is the case                                    severity  reason
+//	the spec can't be carried out                       stalled   InvalidSpec
+//	the API server refused a child                      failed    Refused
+//	a foreign object is in the way                      stalled   Conflict
+//	paused, and a change waits                          waiting   PausedByUser
+//	a child that was deleted is not gone yet            underWay  Terminating
+//	spec.serviceAccountName names none                  failed    ServiceAccountNotFound
+//	there is no Deployment yet, or one was just written underWay  Deploying
+//	the rollout is past its deadline                    stalled   RolloutFailed
+//	pods can't be created                               failed    PodsRefused
+//	pods are in trouble, and not all are available      see pods  the trouble's
+//	pods are being replaced                             underWay  Deploying
+//	pods are being added, removed or started            underWay  Scaling
+//	another child was just written                      underWay  Deploying
+//	the Gateway API is missing                          waiting   RouteAPIMissing
+//	the HTTPRoute is not accepted                       waiting   RouteNotAccepted
+//	none of these                                       working   Available
+func judge(app *appsv1.WebApp, observed Observed, result plan.Result) verdict {
+	deployment := ours(app, observed)
+	switch {
+	case result.Failure != nil && result.Failure.Terminal:
+		return verdict{severity: stalled, reason: result.Failure.Reason, message: result.Failure.Message}
+	case result.Failure != nil:
+		return verdict{severity: failed, reason: result.Failure.Reason, message: result.Failure.Message}
+	case len(result.Conflicts) > 0:
+		return conflict(app, result.Conflicts)
+	case len(result.Held) > 0:
+		return verdict{severity: waiting, reason: appsv1.ReasonPausedByUser, message: "spec.paused is true and holds back a change of " + plan.Join(result.Held)}
+	case len(result.Terminating) > 0:
+		return verdict{severity: underWay, reason: api.ReasonTerminating, rolling: true, message: plan.Join(result.Terminating) + " is still being deleted and will be made anew"}
+	case observed.ServiceAccountMissing:
+		return verdict{severity: failed, reason: appsv1.ReasonServiceAccountNotFound, message: fmt.Sprintf("spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
+	case deployment == nil || result.Changed("Deployment"):
+		return verdict{severity: underWay, reason: appsv1.ReasonDeploying, rolling: true, message: "the Deployment was just written"}
+	}
+	if found := judgeRollout(observed, deployment); found != nil {
+		return *found
+	}
+	if len(result.Changes) > 0 {
+		return verdict{severity: underWay, reason: appsv1.ReasonDeploying, rolling: true, message: fmt.Sprintf("%s %s was just written", result.Changes[0].Ref.Kind, result.Changes[0].Ref.Name)}
+	}
+	if found := judgeRoute(app, observed); found != nil {
+		return *found
+	}
+	return verdict{severity: working, reason: appsv1.ReasonAvailable, message: fmt.Sprintf("%d of %d replicas are available and run the current template", deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas, 1))}
+}
+
+func conflict(app *appsv1.WebApp, refs []plan.Ref) verdict {
+	return verdict{severity: stalled, reason: api.ReasonConflict, message: fmt.Sprintf(
+		"%s exists and was not made by this WebApp: delete it, choose another name, or let it be taken over with: kubectl annotate -n %s %s %s %s=WebApp/%s",
+		plan.Join(refs), app.Namespace, refs[0].Kind, refs[0].Name, api.AnnotationAdopt, app.Name)}
+}
+
+// judgeRollout is what the Deployment and its pods have to say; nil if all is well.
+func judgeRollout(observed Observed, deployment *k8sappsv1.Deployment) *verdict {
+	seen, wanted := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
+	current := seen.ObservedGeneration >= deployment.Generation
+	replaced := current && seen.UpdatedReplicas == wanted && seen.Replicas == wanted
+	if replaced && seen.AvailableReplicas == wanted {
+		return nil
+	}
+	progressing := condition(deployment, k8sappsv1.DeploymentProgressing)
+	rolling := !current || progressing == nil || progressing.Reason != "NewReplicaSetAvailable"
+	trouble := workload.FindTrouble(observed.Pods, observed.MountProblem)
+	switch {
+	case current && progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == "ProgressDeadlineExceeded":
+		message := "the new pods did not become available in time; earlier ones go on serving"
+		if trouble != nil {
+			message += ": " + trouble.Message
+		}
+		return &verdict{severity: stalled, reason: appsv1.ReasonRolloutFailed, message: message}
+	case current && isTrue(condition(deployment, k8sappsv1.DeploymentReplicaFailure)):
+		return &verdict{severity: failed, reason: api.ReasonPodsRefused, rolling: rolling, message: condition(deployment, k8sappsv1.DeploymentReplicaFailure).Message}
+	case current && trouble != nil:
+		return &verdict{severity: troubleSeverity(trouble.Reason), reason: trouble.Reason, rolling: rolling, message: trouble.Message}
+	case rolling:
+		return &verdict{severity: underWay, reason: appsv1.ReasonDeploying, rolling: true, message: fmt.Sprintf("%d of %d replicas run the current template, %d are available", seen.UpdatedReplicas, wanted, seen.AvailableReplicas)}
+	default:
+		return &verdict{severity: underWay, reason: appsv1.ReasonScaling, rolling: true, message: fmt.Sprintf("%d of %d replicas are available", seen.AvailableReplicas, wanted)}
+	}
+}
+
+// troubleSeverity tells apart what may pass by itself: a node may be added, a readiness
+// probe succeed again.
+func troubleSeverity(reason string) severity {
+	if reason == api.ReasonUnschedulable || reason == api.ReasonPodsNotReady {
+		return troubled
+	}
+	return failed
+}
+
+func condition(deployment *k8sappsv1.Deployment, kind k8sappsv1.DeploymentConditionType) *k8sappsv1.DeploymentCondition {
+	for i := range deployment.Status.Conditions {
+		if deployment.Status.Conditions[i].Type == kind {
+			return &deployment.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func isTrue(condition *k8sappsv1.DeploymentCondition) bool {
+	return condition != nil && condition.Status == corev1.ConditionTrue
+}

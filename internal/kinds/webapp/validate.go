@@ -1,0 +1,105 @@
+package webapp
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/image"
+)
+
+// Validate checks what the CRD's schema can't, on a defaulted app. Each error names the
+// field, what was given and what is accepted. An empty list means valid.
+func Validate(app *appsv1.WebApp) field.ErrorList {
+	spec := field.NewPath("spec")
+	problems := validateImages(&app.Spec, spec)
+	problems = append(problems, validateStrategy(app.Spec.Strategy, spec.Child("strategy"))...)
+	problems = append(problems, validateAutoscaling(&app.Spec, spec)...)
+	problems = append(problems, validateMounts(&app.Spec, spec)...)
+	if app.Spec.SecurityProfile == appsv1.SecurityRestricted {
+		problems = append(problems, validateRestricted(&app.Spec, spec)...)
+	}
+	return problems
+}
+
+func validateImages(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	check := func(reference string, at *field.Path) {
+		if _, err := image.Parse(reference); err != nil {
+			problems = append(problems, field.Invalid(at, reference, err.Error()))
+		}
+	}
+	check(spec.Image, path.Child("image"))
+	for i, container := range spec.InitContainers {
+		check(container.Image, path.Child("initContainers").Index(i).Child("image"))
+	}
+	for i, container := range spec.Sidecars {
+		check(container.Image, path.Child("sidecars").Index(i).Child("image"))
+	}
+	return problems
+}
+
+// validateStrategy refuses a rolling update that could not move: neither one more nor one fewer.
+func validateStrategy(strategy appsv1.Strategy, path *field.Path) field.ErrorList {
+	surge, unavailable := strategy.MaxSurge, strategy.MaxUnavailable
+	if surge == nil || !isZero(surge.String()) {
+		return nil
+	}
+	if unavailable != nil && !isZero(unavailable.String()) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("maxSurge"), surge.String(),
+		"must be above 0 where maxUnavailable is 0 (its default): the rollout could neither add a pod nor take one away")}
+}
+
+func isZero(count string) bool { return count == "0" || count == "0%" }
+
+// validateAutoscaling asks for the request that a target in percent refers to: without
+// it the autoscaler never acts.
+func validateAutoscaling(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+	if spec.Autoscaling == nil {
+		return nil
+	}
+	var problems field.ErrorList
+	need := func(target *int32, name corev1.ResourceName) {
+		_, requested := spec.Resources.Requests[name]
+		_, limited := spec.Resources.Limits[name]
+		if target != nil && !requested && !limited {
+			problems = append(problems, field.Required(path.Child("resources", "requests").Key(string(name)),
+				fmt.Sprintf("spec.autoscaling.%s is a percentage of this request", name)))
+		}
+	}
+	need(spec.Autoscaling.CPU, corev1.ResourceCPU)
+	need(spec.Autoscaling.Memory, corev1.ResourceMemory)
+	return problems
+}
+
+// validateMounts finds mounts of volumes that are not declared.
+func validateMounts(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+	declared := map[string]bool{}
+	for _, volume := range spec.Volumes {
+		declared[volume.Name] = true
+	}
+	var problems field.ErrorList
+	check := func(mounts []corev1.VolumeMount, at *field.Path) {
+		for i, mount := range mounts {
+			if !declared[mount.Name] {
+				problems = append(problems, field.NotFound(at.Index(i).Child("name"), mount.Name))
+			}
+		}
+	}
+	check(spec.VolumeMounts, path.Child("volumeMounts"))
+	for i, container := range spec.InitContainers {
+		check(container.VolumeMounts, path.Child("initContainers").Index(i).Child("volumeMounts"))
+	}
+	for i, container := range spec.Sidecars {
+		check(container.VolumeMounts, path.Child("sidecars").Index(i).Child("volumeMounts"))
+	}
+	if declared[tmpVolume] && spec.SecurityProfile == appsv1.SecurityRestricted {
+		problems = append(problems, field.Invalid(path.Child("volumes"), tmpVolume,
+			"the name is taken: with a read-only root file system it is the empty directory at /tmp"))
+	}
+	return problems
+}

@@ -1,0 +1,133 @@
+package webappcontroller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// Observe reads everything that decisions about app rest on, from the cache. Only two things
+// are asked of the API server: a Deployment that the cache does not know, and, while a
+// pod stays without containers for long, its events.
+//
+// +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses;networkpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch
+func (k kind) Observe(ctx context.Context, app *appsv1.WebApp) (webapp.Observed, error) {
+	observed := webapp.Observed{HasRouteAPI: k.routes.Available()}
+	found, err := k.children.Look(ctx, app, possibleChildren(app.Name, observed.HasRouteAPI)...)
+	if err != nil {
+		return observed, err
+	}
+	observed.Children = found
+	if _, known := found[plan.Ref{Kind: "Deployment", Namespace: app.Namespace, Name: app.Name}]; !known {
+		// It may be one to adopt, whose selector decides about everything else.
+		if err := k.children.LookLive(ctx, app, &k8sappsv1.Deployment{ObjectMeta: named(app.Name)}, found); err != nil {
+			return observed, err
+		}
+	}
+	if observed.ServiceAccountMissing, err = k.isServiceAccountMissing(ctx, app); err != nil {
+		return observed, err
+	}
+	if observed.Pods, err = k.observePods(ctx, app); err != nil {
+		return observed, err
+	}
+	observed.MountProblem, err = k.observeMountProblem(ctx, observed.Pods)
+	return observed, err
+}
+
+// possibleChildren are all objects that a WebApp of that name could own. What of them exists,
+// is the WebApp's and is not wanted will be deleted.
+func possibleChildren(name string, hasRoutes bool) []plan.Object {
+	possible := []plan.Object{
+		&corev1.ServiceAccount{ObjectMeta: named(name)},
+		&networkingv1.NetworkPolicy{ObjectMeta: named(name)},
+		&k8sappsv1.Deployment{ObjectMeta: named(name)},
+		&corev1.Service{ObjectMeta: named(name)},
+		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: named(name)},
+		&policyv1.PodDisruptionBudget{ObjectMeta: named(name)},
+		&networkingv1.Ingress{ObjectMeta: named(name)},
+	}
+	if hasRoutes {
+		possible = append(possible, &gatewayv1.HTTPRoute{ObjectMeta: named(name)})
+	}
+	return possible
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+func (k kind) isServiceAccountMissing(ctx context.Context, app *appsv1.WebApp) (bool, error) {
+	if app.Spec.ServiceAccountName == "" {
+		return false, nil
+	}
+	key := client.ObjectKey{Namespace: app.Namespace, Name: app.Spec.ServiceAccountName}
+	err := k.cached.Get(ctx, key, &corev1.ServiceAccount{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading ServiceAccount %s: %w", key, err)
+	}
+	return false, nil
+}
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+func (k kind) observePods(ctx context.Context, app *appsv1.WebApp) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := k.cached.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingFields{podOwnerIndex: app.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of %s/%s: %w", app.Namespace, app.Name, err)
+	}
+	return pods.Items, nil
+}
+
+// patience is how long a pod may stay without containers before its events are read. Mounting
+// and pulling take seconds when all is well.
+const patience = 10 * time.Second
+
+// observeMountProblem asks for the latest failed mount of a pod that stays without containers:
+// neither the pod nor anything that we watch tells it.
+//
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
+func (k kind) observeMountProblem(ctx context.Context, pods []corev1.Pod) (string, error) {
+	for i := range pods {
+		pod := &pods[i]
+		if !workload.IsCreating(pod) || k.clock.Since(pod.CreationTimestamp.Time) < patience {
+			continue
+		}
+		var events corev1.EventList
+		err := k.live.List(ctx, &events, client.InNamespace(pod.Namespace), client.Limit(20),
+			client.MatchingFields{"involvedObject.uid": string(pod.UID), "reason": "FailedMount"})
+		if err != nil {
+			return "", fmt.Errorf("listing the events of a pod: %w", err)
+		}
+		latest := ""
+		var at metav1.Time
+		for _, event := range events.Items {
+			if latest == "" || at.Before(&event.LastTimestamp) {
+				latest, at = event.Message, event.LastTimestamp
+			}
+		}
+		return latest, nil
+	}
+	return "", nil
+}

@@ -1,0 +1,224 @@
+package webappcontroller
+
+import (
+	"context"
+	"fmt"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/optional"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+)
+
+// Field indexes of the cache.
+const (
+	// ImageIndex finds WebApps by spec.image.
+	ImageIndex = "spec.image"
+	// serviceAccountIndex finds WebApps by the ServiceAccount that they ask for.
+	serviceAccountIndex = "spec.serviceAccountName"
+	// podOwnerIndex finds the pods of a WebApp by its name.
+	podOwnerIndex = "webapp"
+)
+
+// HTTPRouteCRD names the definition of the optional Gateway API kind that WebApps can use.
+const HTTPRouteCRD = "httproutes.gateway.networking.k8s.io"
+
+// CacheOptions say what the cache holds for this controller: of our children what decisions
+// need, and of other objects nothing.
+func CacheOptions() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&appsv1.WebApp{}:        {Transform: cache.TransformStripManagedFields()},
+		&k8sappsv1.Deployment{}: watch.OursOnly[*k8sappsv1.Deployment](nil),
+		&corev1.Service{}:       watch.OursOnly(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
+		// All ServiceAccounts: users name their own ones.
+		&corev1.ServiceAccount{}:                 {Transform: watch.Stripped(stripServiceAccount)},
+		&networkingv1.Ingress{}:                  watch.OursOnly(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
+		&networkingv1.NetworkPolicy{}:            watch.OursOnly[*networkingv1.NetworkPolicy](nil),
+		&policyv1.PodDisruptionBudget{}:          watch.OursOnly(func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} }),
+		&autoscalingv2.HorizontalPodAutoscaler{}: watch.OursOnly(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{} }),
+		&gatewayv1.HTTPRoute{}:                   watch.OursOnly[*gatewayv1.HTTPRoute](nil),
+		&corev1.Pod{}:                            watch.OursOnly(stripPod),
+	}
+}
+
+func stripServiceAccount(account *corev1.ServiceAccount) {
+	account.Secrets, account.ImagePullSecrets = nil, nil
+	if account.Labels[api.LabelManagedBy] != api.ManagedBy {
+		account.Labels, account.Annotations = nil, nil
+	}
+}
+
+// stripPod leaves of a pod what tells its health and its owner.
+func stripPod(pod *corev1.Pod) {
+	pod.Annotations, pod.ManagedFields = nil, nil
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
+}
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is how many WebApps are reconciled at once.
+	Concurrency int
+	Clock       clock.PassiveClock
+}
+
+// Setup adds the controller to the manager. The HTTPRoute kind is used if it is there, and from
+// the moment it is installed.
+//
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses;networkpolicies,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps/finalizers,verbs=update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
+	if err := addIndexes(ctx, manager.GetFieldIndexer()); err != nil {
+		return err
+	}
+	routes, err := optional.Find(gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), HTTPRouteCRD, manager.GetRESTMapper(), manager.GetCache())
+	if err != nil {
+		return err
+	}
+	reader := children.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}
+	reconciler := &loop.Reconciler[*appsv1.WebApp, webapp.Observed]{
+		Name:     webapp.Controller,
+		Kind:     kind{cached: manager.GetClient(), live: manager.GetAPIReader(), children: reader, routes: routes, clock: options.Clock},
+		Client:   manager.GetClient(),
+		Applier:  apply.New(manager.GetClient(), reader),
+		Recorder: manager.GetEventRecorder("mainstay-" + webapp.Controller),
+		Clock:    options.Clock,
+	}
+	built, err := build(manager, reconciler, options.Concurrency, routes.Available())
+	if err != nil {
+		return fmt.Errorf("building the controller: %w", err)
+	}
+	routes.OnAppear = func(ctx context.Context) error { return watchRoutes(ctx, manager, built) }
+	return manager.Add(routes)
+}
+
+func build(manager ctrl.Manager, reconciler reconcile.Reconciler, concurrency int, hasRoutes bool) (controller.Controller, error) {
+	changed := builder.WithPredicates(watch.ContentChanged())
+	under := ctrl.NewControllerManagedBy(manager).
+		Named(webapp.Controller).
+		For(&appsv1.WebApp{}, builder.WithPredicates(watch.SpecChanged())).
+		Owns(&k8sappsv1.Deployment{}, changed).
+		Owns(&corev1.Service{}, changed).
+		Owns(&corev1.ServiceAccount{}, changed).
+		Owns(&networkingv1.Ingress{}, changed).
+		Owns(&networkingv1.NetworkPolicy{}, changed).
+		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, changed).
+		Owns(&policyv1.PodDisruptionBudget{}, changed).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
+		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(usersOfServiceAccount(manager.GetClient())), changed)
+	if hasRoutes {
+		under = under.Owns(&gatewayv1.HTTPRoute{}, changed)
+	}
+	return under.WithOptions(controller.Options{
+		MaxConcurrentReconciles: concurrency,
+		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
+	}).Build(reconciler)
+}
+
+// watchRoutes begins to watch HTTPRoutes and brings back the WebApps that wait for them.
+func watchRoutes(ctx context.Context, manager ctrl.Manager, running controller.Controller) error {
+	owner := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](manager.GetScheme(), manager.GetRESTMapper(), &appsv1.WebApp{}, handler.OnlyControllerOwner())
+	if err := running.Watch(source.Kind(manager.GetCache(), &gatewayv1.HTTPRoute{}, owner)); err != nil {
+		return err
+	}
+	waiting := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, app *appsv1.WebApp) []reconcile.Request {
+		if app.Spec.Route == nil {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(app)}}
+	})
+	// What exists arrives as created; later changes come by the controller's own watch.
+	existing := predicate.TypedFuncs[*appsv1.WebApp]{
+		UpdateFunc: func(event.TypedUpdateEvent[*appsv1.WebApp]) bool { return false },
+		DeleteFunc: func(event.TypedDeleteEvent[*appsv1.WebApp]) bool { return false },
+	}
+	return running.Watch(source.Kind(manager.GetCache(), &appsv1.WebApp{}, waiting, existing))
+}
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	indexes := []struct {
+		object client.Object
+		name   string
+		values client.IndexerFunc
+	}{
+		{&appsv1.WebApp{}, ImageIndex, func(object client.Object) []string {
+			return []string{object.(*appsv1.WebApp).Spec.Image}
+		}},
+		{&appsv1.WebApp{}, serviceAccountIndex, func(object client.Object) []string {
+			if name := object.(*appsv1.WebApp).Spec.ServiceAccountName; name != "" {
+				return []string{name}
+			}
+			return nil
+		}},
+		{&corev1.Pod{}, podOwnerIndex, func(object client.Object) []string {
+			if object.GetLabels()[api.LabelComponent] != webapp.Component {
+				return nil
+			}
+			return []string{object.GetLabels()[api.LabelInstance]}
+		}},
+	}
+	for _, index := range indexes {
+		if err := indexer.IndexField(ctx, index.object, index.name, index.values); err != nil {
+			return fmt.Errorf("adding the index %s: %w", index.name, err)
+		}
+	}
+	return nil
+}
+
+// ownerOfPod is the WebApp that a pod's labels name. A pod with made-up labels costs one
+// reconcile and no more: nothing is decided by them but what trouble to tell.
+func ownerOfPod(_ context.Context, pod client.Object) []reconcile.Request {
+	if pod.GetLabels()[api.LabelComponent] != webapp.Component {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[api.LabelInstance]}}}
+}
+
+// usersOfServiceAccount are the WebApps that ask for a ServiceAccount.
+func usersOfServiceAccount(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, account client.Object) []reconcile.Request {
+		var apps appsv1.WebAppList
+		err := reader.List(ctx, &apps, client.InNamespace(account.GetNamespace()), client.MatchingFields{serviceAccountIndex: account.GetName()})
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing the WebApps of a ServiceAccount", "ServiceAccount", client.ObjectKeyFromObject(account))
+			return nil
+		}
+		var requests []reconcile.Request
+		for i := range apps.Items {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&apps.Items[i])})
+		}
+		return requests
+	}
+}

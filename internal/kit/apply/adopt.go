@@ -1,0 +1,86 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// takeOver moves the ownership of every field of a consenting object from its former
+// managers to ours, without changing a value. The apply that follows then removes what we
+// do not want (an extra container, say) in the same write that brings what we do, so
+// that pods are replaced once at most.
+//
+// It changes nothing but managedFields, and only of the object as it was seen. A crash
+// after it leaves the object consenting: it is simply done again.
+func (a *Applier) takeOver(ctx context.Context, object plan.Object, wanted *unstructured.Unstructured, manager string) error {
+	apiVersion := wanted.GetAPIVersion()
+	entries, err := takenOver(object.GetManagedFields(), manager, apiVersion)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/metadata/managedFields", "value": entries},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": object.GetResourceVersion()},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding managed fields: %w", err)
+	}
+	target := identity(wanted)
+	if err := a.Client.Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(manager)); err != nil {
+		return fmt.Errorf("taking over its fields: %w", err)
+	}
+	return nil
+}
+
+// takenOver is entries with all that describe the object itself, in our API version,
+// united into one of manager. Entries of subresources (status, scale) stay.
+func takenOver(entries []metav1.ManagedFieldsEntry, manager, apiVersion string) ([]metav1.ManagedFieldsEntry, error) {
+	union := fieldpath.NewSet()
+	var rest []metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		if entry.Subresource != "" || entry.APIVersion != apiVersion || entry.FieldsV1 == nil {
+			rest = append(rest, entry)
+			continue
+		}
+		fields := fieldpath.NewSet()
+		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+			return nil, fmt.Errorf("reading managed fields: %w", err)
+		}
+		union = union.Union(fields)
+	}
+	raw, err := union.ToJSON()
+	if err != nil {
+		return nil, fmt.Errorf("encoding managed fields: %w", err)
+	}
+	return append([]metav1.ManagedFieldsEntry{{
+		Manager:    manager,
+		Operation:  metav1.ManagedFieldsOperationApply,
+		APIVersion: apiVersion,
+		FieldsType: "FieldsV1",
+		FieldsV1:   &metav1.FieldsV1{Raw: raw},
+	}}, rest...), nil
+}
+
+// KeepOurManagedFields drops the managed fields of all managers but ours: what is left is
+// what Apply needs to tell whether an object is still as it was written. It changes the
+// object in place and is meant for the transforms of a cache.
+func KeepOurManagedFields(object metav1.Object) {
+	var ours []metav1.ManagedFieldsEntry
+	for _, entry := range object.GetManagedFields() {
+		if naming.IsOurManager(entry.Manager) {
+			ours = append(ours, entry)
+		}
+	}
+	object.SetManagedFields(ours)
+}

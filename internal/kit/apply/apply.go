@@ -1,0 +1,214 @@
+// Package apply makes a plan real. It writes what differs, skips what does not, takes
+// over what consents, leaves alone what is foreign and removes what is ours and no longer wanted.
+//
+// Every child is written by server-side apply with one field manager per controller.
+// An object is left alone, without any call, if and only if
+//
+//   - our annotation mainstay.dev/applied equals the hash of what we would apply, and
+//   - the fields that our manager owns in it are exactly those that we would apply.
+//
+// The first says that we wrote these values last, the second that nobody has changed or
+// removed one of them since (a changed value changes its owner). Comparing values
+// instead never becomes equal where the API server fills in defaults inside atomic fields.
+package apply
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Applier writes plans. It keeps no state and may be used by many goroutines.
+type Applier struct {
+	Client   client.Client
+	Children children.Reader
+	render   renderer
+}
+
+// New returns an Applier that writes through c and looks up unknown children through reader.
+func New(c client.Client, reader children.Reader) *Applier {
+	return &Applier{Client: c, Children: reader, render: newRenderer(reader.Scheme)}
+}
+
+// Apply makes wanted real for owner. found is what the observation saw in the cache; it
+// must name every child that owner could have, for what is ours in it and not wanted
+// is deleted. Children that found lacks are looked up live before they are first written.
+//
+// It is idempotent and may be stopped between any two writes. It goes on past conflicts,
+// and stops at the first error; the result then tells what was done before.
+func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result, error) {
+	if wanted.Hold {
+		return a.compare(owner, manager, wanted, found)
+	}
+	var result plan.Result
+	kept := map[plan.Ref]bool{}
+	for _, ref := range wanted.Keep {
+		kept[ref] = true
+	}
+	for _, child := range wanted.Children {
+		rendered, err := a.render.render(owner, child.Object)
+		if err != nil {
+			return result, err
+		}
+		kept[rendered.ref] = true
+		if err := a.applyOne(ctx, owner, manager, child, rendered, found, &result); err != nil {
+			return result, fmt.Errorf("applying %s: %w", rendered.ref, err)
+		}
+	}
+	return result, a.prune(ctx, found, kept, &result)
+}
+
+// compare tells which children differ from what they should be, and writes nothing.
+func (a *Applier) compare(owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result, error) {
+	var result plan.Result
+	unwanted := maps.Clone(found)
+	for _, child := range wanted.Children {
+		rendered, err := a.render.render(owner, child.Object)
+		if err != nil {
+			return result, err
+		}
+		existing, known := found[rendered.ref]
+		delete(unwanted, rendered.ref)
+		same := false
+		if known && existing.Standing == plan.Ours {
+			if same, err = a.render.same(rendered, existing.Object, manager); err != nil {
+				return result, err
+			}
+		}
+		if !same {
+			result.Held = append(result.Held, rendered.ref)
+		}
+	}
+	for _, ref := range wanted.Keep {
+		delete(unwanted, ref)
+	}
+	for ref, existing := range unwanted {
+		if existing.Standing == plan.Ours {
+			result.Held = append(result.Held, ref)
+		}
+	}
+	slices.SortFunc(result.Held, func(x, y plan.Ref) int { return cmp.Compare(x.String(), y.String()) })
+	return result, nil
+}
+
+// applyOne brings one child about and records in result what that took.
+func (a *Applier) applyOne(ctx context.Context, owner plan.Object, manager string, child plan.Child, wanted rendered, found plan.Children, result *plan.Result) error {
+	existing, known := found[wanted.ref]
+	if !known {
+		if err := a.Children.LookLive(ctx, owner, emptyLike(child.Object), found); err != nil {
+			return err
+		}
+		existing, known = found[wanted.ref]
+	}
+	switch {
+	case !known:
+		if err := a.write(ctx, manager, wanted.object); err != nil {
+			return err
+		}
+		result.Changes = append(result.Changes, plan.Change{Ref: wanted.ref, Operation: plan.Created})
+		return nil
+	case existing.Standing == plan.Foreign:
+		result.Conflicts = append(result.Conflicts, wanted.ref)
+		return nil
+	case existing.Standing == plan.Former, existing.Object.GetDeletionTimestamp() != nil:
+		result.Terminating = append(result.Terminating, wanted.ref)
+		return nil
+	case existing.Standing == plan.Consenting:
+		if err := a.takeOver(ctx, existing.Object, wanted.object, manager); err != nil {
+			return err
+		}
+		return a.overwrite(ctx, manager, child, wanted, existing, plan.Adopted, result)
+	}
+	same, err := a.render.same(wanted, existing.Object, manager)
+	if err != nil || same {
+		return err
+	}
+	return a.overwrite(ctx, manager, child, wanted, existing, plan.Updated, result)
+}
+
+// overwrite applies over an object that is ours or consented.
+func (a *Applier) overwrite(ctx context.Context, manager string, child plan.Child, wanted rendered, existing plan.Found, operation plan.Operation, result *plan.Result) error {
+	if err := a.handOver(ctx, manager, child, wanted, existing); err != nil {
+		return err
+	}
+	if err := a.write(ctx, manager, wanted.object, client.ForceOwnership); err != nil {
+		return err
+	}
+	if operation == plan.Adopted || wanted.object.GetResourceVersion() != existing.Object.GetResourceVersion() {
+		result.Changes = append(result.Changes, plan.Change{Ref: wanted.ref, Operation: operation})
+	}
+	return nil
+}
+
+// handOver keeps the live values of yielded fields that we are about to leave out: a
+// second manager takes them first, for the API server resets a field that loses its last
+// owner. Without force it fails, and is tried again, if a newer value is already there.
+func (a *Applier) handOver(ctx context.Context, manager string, child plan.Child, wanted rendered, existing plan.Found) error {
+	for _, path := range child.Yield {
+		if _, given, _ := unstructured.NestedFieldNoCopy(wanted.object.Object, path...); given {
+			continue
+		}
+		owned, err := ownsPath(existing, manager, path)
+		if err != nil {
+			return err
+		}
+		if !owned {
+			continue
+		}
+		live, err := toMap(existing.Object)
+		if err != nil {
+			return err
+		}
+		value, present, _ := unstructured.NestedFieldCopy(live, path...)
+		if !present {
+			continue
+		}
+		keeper := identity(wanted.object)
+		if err := unstructured.SetNestedField(keeper.Object, value, path...); err != nil {
+			return fmt.Errorf("keeping a yielded field: %w", err)
+		}
+		if err := a.write(ctx, naming.ManagerHandover, keeper); err != nil {
+			return fmt.Errorf("handing over: %w", err)
+		}
+	}
+	return nil
+}
+
+// write sends one server-side apply; object then holds the server's answer.
+func (a *Applier) write(ctx context.Context, manager string, object *unstructured.Unstructured, options ...client.ApplyOption) error {
+	options = append(options, client.FieldOwner(manager))
+	return a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)
+}
+
+// prune deletes what is ours and was neither applied nor kept. The preconditions make
+// sure that exactly the object that was seen is deleted, and only as it was seen.
+func (a *Applier) prune(ctx context.Context, found plan.Children, kept map[plan.Ref]bool, result *plan.Result) error {
+	for ref, existing := range found {
+		if kept[ref] || existing.Standing != plan.Ours || existing.Object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		uid, version := existing.Object.GetUID(), existing.Object.GetResourceVersion()
+		err := a.Client.Delete(ctx, existing.Object.(client.Object),
+			client.Preconditions{UID: &uid, ResourceVersion: &version},
+			client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("deleting %s: %w", ref, err)
+		}
+		result.Changes = append(result.Changes, plan.Change{Ref: ref, Operation: plan.Deleted})
+	}
+	return nil
+}

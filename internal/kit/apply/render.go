@@ -1,0 +1,187 @@
+package apply
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientconfigurations "k8s.io/client-go/applyconfigurations"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	gatewayconfigurations "sigs.k8s.io/gateway-api/applyconfiguration"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// renderer turns a typed object into what is sent, and tells whether it must be.
+type renderer struct {
+	scheme  *runtime.Scheme
+	builtin managedfields.TypeConverter
+	gateway managedfields.TypeConverter
+}
+
+func newRenderer(scheme *runtime.Scheme) renderer {
+	return renderer{
+		scheme:  scheme,
+		builtin: clientconfigurations.NewTypeConverter(scheme),
+		gateway: gatewayconfigurations.NewTypeConverter(scheme),
+	}
+}
+
+// rendered is one child as it would be sent.
+type rendered struct {
+	ref    plan.Ref
+	object *unstructured.Unstructured
+	hash   string
+}
+
+// render completes a child (namespace, owner reference, hash) and frees it of what a Go
+// struct says without meaning it: the status and nulls.
+func (r renderer) render(owner, child plan.Object) (rendered, error) {
+	kind, err := apiutil.GVKForObject(child, r.scheme)
+	if err != nil {
+		return rendered{}, fmt.Errorf("finding the kind of a child: %w", err)
+	}
+	ownerKind, err := apiutil.GVKForObject(owner, r.scheme)
+	if err != nil {
+		return rendered{}, fmt.Errorf("finding the kind of an owner: %w", err)
+	}
+	content, err := toMap(child)
+	if err != nil {
+		return rendered{}, err
+	}
+	delete(content, "status")
+	dropNulls(content)
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(kind)
+	object.SetNamespace(owner.GetNamespace())
+	object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, ownerKind)})
+	text, err := json.Marshal(content)
+	if err != nil {
+		return rendered{}, fmt.Errorf("encoding a child: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	hash := hex.EncodeToString(sum[:16])
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[api.AnnotationApplied] = hash
+	object.SetAnnotations(annotations)
+	ref := plan.Ref{Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	return rendered{ref: ref, object: object, hash: hash}, nil
+}
+
+// same reports whether live is exactly as manager would leave it by applying wanted.
+func (r renderer) same(wanted rendered, live plan.Object, manager string) (bool, error) {
+	if live.GetAnnotations()[api.AnnotationApplied] != wanted.hash {
+		return false, nil
+	}
+	owned, err := ownedFields(live, manager)
+	if err != nil {
+		return false, err
+	}
+	converter := r.builtin
+	if wanted.object.GroupVersionKind().Group == gatewayv1.GroupName {
+		converter = r.gateway
+	}
+	typed, err := converter.ObjectToTyped(wanted.object)
+	if err != nil {
+		return false, fmt.Errorf("reading the fields of %s: %w", wanted.ref, err)
+	}
+	fields, err := typed.ToFieldSet()
+	if err != nil {
+		return false, fmt.Errorf("listing the fields of %s: %w", wanted.ref, err)
+	}
+	return fields.Difference(unmanaged).Equals(owned), nil
+}
+
+// unmanaged are the fields of an applied object that the API server never records.
+var unmanaged = fieldpath.NewSet(
+	fieldpath.MakePathOrDie("apiVersion"),
+	fieldpath.MakePathOrDie("kind"),
+	fieldpath.MakePathOrDie("metadata", "name"),
+	fieldpath.MakePathOrDie("metadata", "namespace"),
+)
+
+// ownedFields is the set of fields that manager applied and still owns in an object.
+func ownedFields(object plan.Object, manager string) (*fieldpath.Set, error) {
+	owned := fieldpath.NewSet()
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager != manager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
+			continue
+		}
+		if err := owned.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+			return nil, fmt.Errorf("reading managed fields: %w", err)
+		}
+	}
+	return owned, nil
+}
+
+// ownsPath reports whether the field at path is one that we are about to let go: manager
+// owns it or, in an object that is being adopted, some earlier manager does.
+func ownsPath(existing plan.Found, manager string, path []string) (bool, error) {
+	if existing.Standing == plan.Consenting {
+		return true, nil
+	}
+	owned, err := ownedFields(existing.Object, manager)
+	if err != nil {
+		return false, err
+	}
+	parts := make([]any, len(path))
+	for i, part := range path {
+		parts[i] = part
+	}
+	return owned.Has(fieldpath.MakePathOrDie(parts...)), nil
+}
+
+// identity is an object with nothing but the identity of another.
+func identity(of *unstructured.Unstructured) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetGroupVersionKind(of.GroupVersionKind())
+	object.SetNamespace(of.GetNamespace())
+	object.SetName(of.GetName())
+	return object
+}
+
+// emptyLike is a new object of the same type and name.
+func emptyLike(object plan.Object) plan.Object {
+	empty := reflect.New(reflect.TypeOf(object).Elem()).Interface().(plan.Object)
+	empty.SetName(object.GetName())
+	return empty
+}
+
+func toMap(object plan.Object) (map[string]any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("converting an object: %w", err)
+	}
+	return content, nil
+}
+
+// dropNulls removes null values at any depth: applied, they would claim a field.
+func dropNulls(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, item := range value {
+			if item == nil {
+				delete(value, key)
+				continue
+			}
+			dropNulls(item)
+		}
+	case []any:
+		for _, item := range value {
+			dropNulls(item)
+		}
+	}
+}

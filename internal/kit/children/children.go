@@ -1,0 +1,102 @@
+// Package children reads what exists under the names of an owner's children and tells
+// whose it is.
+package children
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Reader looks children up.
+type Reader struct {
+	// Cached holds the objects that carry our labels, and only those.
+	Cached client.Reader
+	// Live asks the API server.
+	Live   client.Reader
+	Scheme *runtime.Scheme
+}
+
+// Look finds, in the cache, which of the named objects exist. Each argument is an empty
+// object with a name, of the owner's namespace; it is filled in. It makes no API call.
+func (r Reader) Look(ctx context.Context, owner plan.Object, named ...plan.Object) (plan.Children, error) {
+	found := plan.Children{}
+	for _, object := range named {
+		if err := r.look(ctx, r.Cached, owner, object, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// LookLive asks the API server for one object that the cache does not know: it may not
+// carry our labels, or be newer than the cache. What it finds is added to found.
+func (r Reader) LookLive(ctx context.Context, owner, named plan.Object, found plan.Children) error {
+	return r.look(ctx, r.Live, owner, named, found)
+}
+
+func (r Reader) look(ctx context.Context, from client.Reader, owner, object plan.Object, found plan.Children) error {
+	object.SetNamespace(owner.GetNamespace())
+	ref, err := RefOf(object, r.Scheme)
+	if err != nil {
+		return err
+	}
+	err = from.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", ref, err)
+	}
+	ownerKind, err := apiutil.GVKForObject(owner, r.Scheme)
+	if err != nil {
+		return fmt.Errorf("finding the kind of an owner: %w", err)
+	}
+	found[ref] = plan.Found{Object: object, Standing: standing(owner, ownerKind, object)}
+	return nil
+}
+
+// standing tells whose object is, as seen by owner:
+//
+//	controller of object      consent names owner   standing
+//	this owner (same UID)     -                     Ours
+//	same kind and name only   -                     Former
+//	another                   -                     Foreign
+//	none                      yes                   Consenting
+//	none                      no                    Foreign
+func standing(owner plan.Object, ownerKind schema.GroupVersionKind, object plan.Object) plan.Standing {
+	controller := metav1.GetControllerOf(object)
+	switch {
+	case controller == nil:
+		if object.GetAnnotations()[api.AnnotationAdopt] == ownerKind.Kind+"/"+owner.GetName() {
+			return plan.Consenting
+		}
+		return plan.Foreign
+	case controller.UID == owner.GetUID():
+		return plan.Ours
+	default:
+		group, err := schema.ParseGroupVersion(controller.APIVersion)
+		if err == nil && group.Group == ownerKind.Group && controller.Kind == ownerKind.Kind && controller.Name == owner.GetName() {
+			return plan.Former
+		}
+		return plan.Foreign
+	}
+}
+
+// RefOf names an object. It fails for a type that the scheme does not know.
+func RefOf(object plan.Object, scheme *runtime.Scheme) (plan.Ref, error) {
+	kind, err := apiutil.GVKForObject(object, scheme)
+	if err != nil {
+		return plan.Ref{}, fmt.Errorf("finding the kind of an object: %w", err)
+	}
+	return plan.Ref{Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}, nil
+}

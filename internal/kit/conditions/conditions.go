@@ -1,0 +1,95 @@
+// Package conditions merges the conditions that a kind computes into those it had, and
+// derives events from the difference. It is pure.
+package conditions
+
+import (
+	"cmp"
+	"slices"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxMessage bounds the message of a condition, in bytes. The API allows 32,768; an event's
+// note, which repeats it, 1,024. The rest of a long message is rarely its point.
+const maxMessage = 1000
+
+// Merge is wanted, sorted by type, as it should be stored at time now: observedGeneration is
+// set, and lastTransitionTime is kept from old where the status is the same. Conditions of
+// old that wanted lacks are dropped.
+func Merge(old, wanted []metav1.Condition, generation int64, now metav1.Time) []metav1.Condition {
+	merged := slices.Clone(wanted)
+	for i := range merged {
+		condition := &merged[i]
+		condition.ObservedGeneration = generation
+		condition.Message = truncate(condition.Message)
+		condition.LastTransitionTime = now
+		if before := find(old, condition.Type); before != nil && before.Status == condition.Status {
+			condition.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	slices.SortFunc(merged, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
+	return merged
+}
+
+// Event is one thing worth telling about an object.
+type Event struct {
+	// Type is Normal or Warning.
+	Type string
+	// Reason is the condition's.
+	Reason string
+	// Note is the condition's message.
+	Note string
+}
+
+// Events are what changed from old to merged: one for each condition whose status or reason
+// is another now and that has something to tell. Where several conditions tell the same
+// reason (Ready and Degraded, often), it is told once. trouble names the conditions that
+// are bad news when True; for all others False is.
+func Events(old, merged []metav1.Condition, trouble ...string) []Event {
+	var events []Event
+	for _, condition := range merged {
+		before := find(old, condition.Type)
+		if before != nil && before.Status == condition.Status && before.Reason == condition.Reason {
+			continue
+		}
+		abnormal := slices.Contains(trouble, condition.Type)
+		if before == nil && abnormal && condition.Status == metav1.ConditionFalse {
+			continue // nothing has ever been wrong: not news
+		}
+		event := Event{Type: corev1.EventTypeNormal, Reason: condition.Reason, Note: condition.Message}
+		if abnormal && condition.Status == metav1.ConditionTrue {
+			event.Type = corev1.EventTypeWarning
+		}
+		known := slices.IndexFunc(events, func(e Event) bool { return e.Reason == event.Reason })
+		switch {
+		case known < 0:
+			events = append(events, event)
+		case event.Type == corev1.EventTypeWarning:
+			events[known] = event
+		}
+	}
+	return events
+}
+
+func find(conditions []metav1.Condition, kind string) *metav1.Condition {
+	for i := range conditions {
+		if conditions[i].Type == kind {
+			return &conditions[i]
+		}
+	}
+	return nil
+}
+
+// truncate cuts a message at maxMessage bytes, between characters.
+func truncate(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	cut := maxMessage - len("...")
+	for !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + "..."
+}

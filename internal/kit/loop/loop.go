@@ -1,0 +1,156 @@
+// Package loop is the shape of every controller:
+//
+//	get -> admit -> observe -> desired -> apply -> status
+//
+// A kind brings the steps that differ, as a Kind; the loop runs them in order, decides what
+// an error means, writes status once at the end and tells events.
+package loop
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/status"
+)
+
+// reconcileFailed is the reason of the event that tells of an error that is tried again.
+const reconcileFailed = "ReconcileFailed"
+
+// Object is one of our kinds: a Kubernetes object with conditions.
+type Object interface {
+	client.Object
+	GetConditions() []metav1.Condition
+	SetConditions(conditions []metav1.Condition)
+}
+
+// Kind is what one kind brings to the loop. T is a pointer type, O the observation.
+//
+// Admit, Desired and Report are pure: no calls, clock, randomness or globals.
+type Kind[T Object, O any] interface {
+	// New is an empty object.
+	New() T
+	// Admit fills in defaults and validates, in memory: the same as the webhooks do.
+	// The defaults are never written back to the spec.
+	Admit(object T) error
+	// Observe reads everything that the decision needs, once.
+	Observe(ctx context.Context, object T) (O, error)
+	// Children are those that the observation found, for apply.
+	Children(observed O) plan.Children
+	// Desired is what should exist.
+	Desired(object T, observed O) plan.Plan
+	// Report sets the status of into, the object as it is stored, from the admitted object,
+	// what was observed and what apply did. Of conditions it sets type, status, reason and
+	// message only. It does not read the status that is there. It returns after how long
+	// to look again without an event; 0 means not at all.
+	Report(into, object T, observed O, result plan.Result) time.Duration
+	// Trouble names the condition types that are bad news when True.
+	Trouble() []string
+}
+
+// Reconciler runs the loop for one kind.
+type Reconciler[T Object, O any] struct {
+	// Name of the kind in lower case: "webapp". The field manager is derived from it.
+	Name     string
+	Kind     Kind[T, O]
+	Client   client.Client
+	Applier  *apply.Applier
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+}
+
+// Reconcile brings one object to what its spec says, or tells why that can't be. It is
+// idempotent and level-triggered; deletion is left to owner references.
+func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	stored := r.Kind.New()
+	if err := r.Client.Get(ctx, request.NamespacedName, stored); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if stored.GetDeletionTimestamp() != nil {
+		return ctrl.Result{}, nil
+	}
+	object := stored.DeepCopyObject().(T)
+	admission := r.Kind.Admit(object)
+	observed, err := r.Kind.Observe(ctx, object)
+	if err != nil {
+		return r.end(ctx, stored, err)
+	}
+	result, err := plan.Result{}, admission
+	if admission == nil {
+		wanted := r.Kind.Desired(object, observed)
+		result, err = r.Applier.Apply(ctx, object, naming.Manager(r.Name), wanted, r.Kind.Children(observed))
+	}
+	for _, change := range result.Changes {
+		log.FromContext(ctx).Info("Changed a child", "child", change.Ref.String(), "operation", change.Operation)
+	}
+	if class := outcome.Of(err); class == outcome.Transient || class == outcome.Gone {
+		return r.end(ctx, stored, err)
+	}
+	result.Failure = outcome.Failure(err)
+	reported := stored.DeepCopyObject().(T)
+	lookAgain := r.Kind.Report(reported, object, observed, result)
+	if err := r.writeStatus(ctx, stored, reported); err != nil {
+		return r.end(ctx, stored, err)
+	}
+	return ctrl.Result{RequeueAfter: next(result, lookAgain)}, nil
+}
+
+// terminatingPoll is how soon to look whether a child that is being deleted is gone, for the
+// case that no watch sees its deletion (it may never have carried our labels).
+const terminatingPoll = 5 * time.Second
+
+// next is after how long to look again without an event: never, unless the kind asks for it
+// or something that we do not watch is in the way.
+func next(result plan.Result, asked time.Duration) time.Duration {
+	wait := asked
+	blocked := result.Failure != nil && !result.Failure.Terminal
+	if (blocked || len(result.Conflicts) > 0) && wait == 0 {
+		wait = outcome.SlowPoll()
+	}
+	if len(result.Terminating) > 0 && (wait == 0 || wait > terminatingPoll) {
+		wait = terminatingPoll
+	}
+	return wait
+}
+
+// end treats an error that status does not tell: the work is tried again with backoff and an
+// event says why, unless there is nothing left to work on.
+func (r *Reconciler[T, O]) end(ctx context.Context, object T, err error) (ctrl.Result, error) {
+	switch {
+	case outcome.IsShutdown(err), outcome.Of(err) == outcome.Gone:
+		return ctrl.Result{}, nil
+	case apierrors.IsConflict(err):
+		// Somebody wrote in between, and their write brings us back: not worth an event.
+		return ctrl.Result{}, err
+	}
+	r.Recorder.Eventf(object, nil, "Warning", reconcileFailed, "Reconcile", "%s", outcome.Sentence(err))
+	return ctrl.Result{}, err
+}
+
+// writeStatus completes the conditions of reported, stores its status if it differs from
+// that of stored, and tells events about what changed.
+func (r *Reconciler[T, O]) writeStatus(ctx context.Context, stored, reported T) error {
+	before := stored.GetConditions()
+	merged := conditions.Merge(before, reported.GetConditions(), stored.GetGeneration(), metav1.NewTime(r.Clock.Now()))
+	reported.SetConditions(merged)
+	wrote, err := status.Write(ctx, r.Client, naming.Manager(r.Name), stored, reported)
+	if err != nil || !wrote {
+		return err
+	}
+	for _, event := range conditions.Events(before, merged, r.Kind.Trouble()...) {
+		r.Recorder.Eventf(reported, nil, event.Type, event.Reason, "Reconcile", "%s", event.Note)
+	}
+	return nil
+}

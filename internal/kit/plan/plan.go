@@ -1,0 +1,144 @@
+// Package plan has the values that pass between the steps of a reconcile: what was
+// found, what should exist, and what applying it did. It is pure: kinds decide with
+// these values and never see a client.
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Object is any Kubernetes object.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Ref names an object to people and within one plan. Kinds of one name in two API
+// groups do not occur among the children of one owner.
+type Ref struct {
+	Kind, Namespace, Name string
+}
+
+// String is "Deployment shop/web", or "Namespace web" for what has no namespace.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
+}
+
+// Plan is what should exist.
+type Plan struct {
+	// Children in the order in which they are applied.
+	Children []Child
+	// Keep names children that are neither applied nor pruned this time.
+	Keep []Ref
+	// Hold leaves everything as it is: nothing is applied, nothing is pruned; the result's
+	// Held tells what would have been.
+	Hold bool
+}
+
+// Child is one object that should exist, with exactly the fields that we want to own.
+// Its namespace is the owner's; owner reference and bookkeeping are added by apply.
+type Child struct {
+	Object Object
+	// Yield lists paths of fields that a later owner may take over. When the object in the
+	// cluster has such a field from us and Object leaves it out, its live value is kept
+	// rather than reset to the API's default.
+	Yield [][]string
+}
+
+// Standing tells whose an object of a child's name is.
+type Standing int
+
+// Standings of an object towards an owner.
+const (
+	// Foreign: not ours. It is never touched.
+	Foreign Standing = iota
+	// Ours: its controller is this very owner, by UID.
+	Ours
+	// Consenting: not ours, free of another controller, and its owner wrote consent on it.
+	Consenting
+	// Former: it belongs to an earlier owner of the same name; the garbage collector will remove it.
+	Former
+)
+
+// Found is one object that exists under a child's name.
+type Found struct {
+	Object   Object
+	Standing Standing
+}
+
+// Children are the objects found under the names of an owner's possible children.
+// The zero value is empty.
+type Children map[Ref]Found
+
+// Get returns the object under a name if it is the owner's or consents to become so.
+func (c Children) Get(ref Ref) (Object, bool) {
+	found, ok := c[ref]
+	if !ok || (found.Standing != Ours && found.Standing != Consenting) {
+		return nil, false
+	}
+	return found.Object, true
+}
+
+// Operation is what was done to a child.
+type Operation string
+
+// Operations.
+const (
+	Created Operation = "Created"
+	Updated Operation = "Updated"
+	Adopted Operation = "Adopted"
+	Deleted Operation = "Deleted"
+)
+
+// Change is one write that took place.
+type Change struct {
+	Ref       Ref
+	Operation Operation
+}
+
+// Failure is a refusal that status tells about: it will not pass by itself within seconds.
+type Failure struct {
+	// Reason is a condition reason.
+	Reason string
+	// Message is for people and has no random parts.
+	Message string
+	// Terminal means that nothing but a change of the spec helps.
+	Terminal bool
+}
+
+// Result is what applying a plan did.
+type Result struct {
+	// Changes that were written.
+	Changes []Change
+	// Conflicts are foreign objects under a child's name; they were left alone.
+	Conflicts []Ref
+	// Terminating are children that are being deleted; they are made anew once they are gone.
+	Terminating []Ref
+	// Held are children that differ from what they should be and were left so, because the
+	// plan said to hold.
+	Held []Ref
+	// Failure stopped the work, or kept it from starting; nil when all was applied.
+	Failure *Failure
+}
+
+// Changed reports whether an object of the kind was written.
+func (r Result) Changed(kind string) bool {
+	return slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Ref.Kind == kind })
+}
+
+// Join lists references for a message, in their order: "Deployment a/b, Service a/b".
+func Join(refs []Ref) string {
+	names := make([]string, len(refs))
+	for i, ref := range refs {
+		names[i] = ref.String()
+	}
+	return strings.Join(names, ", ")
+}

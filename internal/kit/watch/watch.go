@@ -1,0 +1,69 @@
+// Package watch decides what the cache keeps and which events are worth a reconcile.
+package watch
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+)
+
+// OursOnly is how a cache treats the children of our kinds: it holds those that bear our
+// label, and of each what strip leaves. strip may be nil.
+func OursOnly[T client.Object](strip func(T)) cache.ByObject {
+	return cache.ByObject{
+		Label:     labels.SelectorFromSet(labels.Set{api.LabelManagedBy: api.ManagedBy}),
+		Transform: Stripped(strip),
+	}
+}
+
+// Stripped is a cache transform that keeps, of the managed fields, ours only, and of the rest
+// what strip leaves. strip changes the object in place; nil leaves it.
+func Stripped[T client.Object](strip func(T)) func(any) (any, error) {
+	return func(cached any) (any, error) {
+		object, ok := cached.(T)
+		if !ok {
+			return cached, nil // a tombstone
+		}
+		apply.KeepOurManagedFields(object)
+		if strip != nil {
+			strip(object)
+		}
+		return object, nil
+	}
+}
+
+// ContentChanged lets updates pass that change anything of what the cache holds, other than
+// the resource version and the times of managed fields. Together with a transform
+// that strips what nobody reads (an autoscaler's status, say) it keeps
+// the noise of others from waking us.
+func ContentChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
+		if update.ObjectOld.GetResourceVersion() == update.ObjectNew.GetResourceVersion() {
+			return false // a resync
+		}
+		return !equality.Semantic.DeepEqual(comparable(update.ObjectOld), comparable(update.ObjectNew))
+	}}
+}
+
+// SpecChanged lets updates of one of our own kinds pass that a user makes: of spec or labels.
+// Our own status writes do not pass.
+func SpecChanged() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
+}
+
+func comparable(object client.Object) client.Object {
+	object = object.DeepCopyObject().(client.Object)
+	object.SetResourceVersion("")
+	fields := object.GetManagedFields()
+	for i := range fields {
+		fields[i].Time = &metav1.Time{}
+	}
+	return object
+}

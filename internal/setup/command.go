@@ -1,0 +1,146 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/mainstay-platform/mainstay/internal/version"
+)
+
+// Command is the program mainstay with its subcommands.
+func Command(logs io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "mainstay",
+		Short:         "The application platform operator for Kubernetes",
+		Version:       version.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(managerCommand(logs))
+	return root
+}
+
+// connection says how to reach the API server and how fast to ask.
+type connection struct {
+	kubeconfig, context string
+	qps                 float32
+	burst               int
+}
+
+func managerCommand(logs io.Writer) *cobra.Command {
+	settings := DefaultSettings()
+	var to connection
+	var logging logOptions
+	var installCRDs bool
+	command := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the controllers",
+		Long: "Run the controllers, in the cluster or outside it. Where --kubeconfig is not given, $KUBECONFIG is " +
+			"used, then the pod's own credentials, then ~/.kube/config.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			logger, err := logging.logger(logs)
+			if err != nil {
+				return err
+			}
+			ctrl.SetLogger(logger)
+			klog.SetLogger(logger)
+			return run(command.Context(), logger, to, settings, installCRDs)
+		},
+	}
+	flags := command.Flags()
+	to.addFlags(flags)
+	logging.addFlags(flags)
+	settings.addFlags(flags)
+	flags.BoolVar(&installCRDs, "install-crds", false, "install or update the CustomResourceDefinitions before starting")
+	return command
+}
+
+func (s *Settings) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&s.LeaderElection, "leader-elect", s.LeaderElection, "elect one of several managers to work")
+	flags.StringVar(&s.LeaderElectionNamespace, "leader-elect-namespace", s.LeaderElectionNamespace, "namespace of the Lease (default: the pod's own)")
+	flags.DurationVar(&s.LeaseDuration, "leader-elect-lease-duration", s.LeaseDuration, "how long a leader counts after its last renewal")
+	flags.DurationVar(&s.RenewDeadline, "leader-elect-renew-deadline", s.RenewDeadline, "how long a leader tries to renew before it gives up")
+	flags.DurationVar(&s.RetryPeriod, "leader-elect-retry-period", s.RetryPeriod, "time between attempts")
+	flags.StringVar(&s.HealthAddress, "health-address", s.HealthAddress, "address of /healthz and /readyz; 0 turns them off")
+	flags.IntVar(&s.Concurrency, "concurrency", s.Concurrency, "objects of one kind that are reconciled at once")
+	flags.DurationVar(&s.ReconcileTimeout, "reconcile-timeout", s.ReconcileTimeout, "longest time for one reconcile")
+	flags.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "how long running reconciles may take to end at shutdown")
+}
+
+func (c *connection) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "path of a kubeconfig file, to run outside the cluster")
+	flags.StringVar(&c.context, "context", "", "context of the kubeconfig file (default: its current one)")
+	// The API server limits us by priority and fairness; the client's own limit only has to
+	// stop a run-away loop.
+	flags.Float32Var(&c.qps, "api-qps", 100, "requests to the API server per second, on average")
+	flags.IntVar(&c.burst, "api-burst", 200, "requests to the API server at once")
+}
+
+func (c *connection) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
+	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	restConfig.QPS, restConfig.Burst = c.qps, c.burst
+	restConfig.UserAgent = "mainstay/" + version.Version
+	return restConfig, nil
+}
+
+type logOptions struct {
+	format string
+	level  int
+}
+
+func (o *logOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.format, "log-format", "json", "json or text")
+	flags.IntVar(&o.level, "log-level", 0, "0 tells changes of state, 1 everything")
+}
+
+func (o *logOptions) logger(to io.Writer) (logr.Logger, error) {
+	options := &slog.HandlerOptions{Level: slog.Level(-o.level)}
+	switch o.format {
+	case "json":
+		return logr.FromSlogHandler(slog.NewJSONHandler(to, options)), nil
+	case "text":
+		return logr.FromSlogHandler(slog.NewTextHandler(to, options)), nil
+	default:
+		return logr.Logger{}, fmt.Errorf("--log-format: %q is neither json nor text", o.format)
+	}
+}
+
+// run serves until ctx ends or something fails for good.
+func run(ctx context.Context, logger logr.Logger, to connection, settings Settings, installCRDs bool) error {
+	restConfig, err := to.config()
+	if err != nil {
+		return err
+	}
+	if installCRDs {
+		if err := InstallCRDs(ctx, restConfig); err != nil {
+			return err
+		}
+	}
+	manager, err := Manager(ctx, restConfig, settings)
+	if err != nil {
+		return err
+	}
+	logger.Info("Starting Mainstay", "version", version.Version)
+	if err := manager.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kit/optional"
+)
+
+// Settings are what a manager is started with. Flags set them; tests do so directly.
+type Settings struct {
+	// LeaderElection makes sure that one manager of several works. Off, there must be one only.
+	LeaderElection bool
+	// LeaderElectionNamespace holds the Lease; empty means the pod's own namespace.
+	LeaderElectionNamespace string
+	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go's leader election.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// HealthAddress serves /healthz and /readyz; "0" turns it off.
+	HealthAddress string
+	// Concurrency is how many objects of one kind are reconciled at once.
+	Concurrency int
+	// ReconcileTimeout bounds one reconcile, so that a call that hangs holds up one object only.
+	ReconcileTimeout time.Duration
+	// ShutdownTimeout is how long running reconciles may take to end.
+	ShutdownTimeout time.Duration
+	// SkipNameValidation lets tests run several managers in one process.
+	SkipNameValidation bool
+}
+
+// DefaultSettings are the production defaults. Leases last 15 s, are renewed for 10 s, and
+// tried every 2 s: those of Kubernetes' own components.
+func DefaultSettings() Settings {
+	return Settings{
+		LeaderElection:   true,
+		LeaseDuration:    15 * time.Second,
+		RenewDeadline:    10 * time.Second,
+		RetryPeriod:      2 * time.Second,
+		HealthAddress:    ":8081",
+		Concurrency:      5,
+		ReconcileTimeout: 2 * time.Minute,
+		ShutdownTimeout:  20 * time.Second,
+	}
+}
+
+// leaderElectionID names the Lease.
+const leaderElectionID = "mainstay-manager"
+
+// Manager builds a manager with all controllers. It talks to the API server to learn which
+// optional APIs there are, and starts nothing.
+//
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups=events.k8s.io,namespace=mainstay-system,resources=events,verbs=create;patch
+func Manager(ctx context.Context, restConfig *rest.Config, settings Settings) (ctrl.Manager, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	manager, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cache.Options{ByObject: cacheOptions(), DefaultTransform: cache.TransformStripManagedFields()},
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress:        settings.HealthAddress,
+		LeaderElection:                settings.LeaderElection,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       settings.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &settings.LeaseDuration,
+		RenewDeadline:                 &settings.RenewDeadline,
+		RetryPeriod:                   &settings.RetryPeriod,
+		GracefulShutdownTimeout:       &settings.ShutdownTimeout,
+		Controller: config.Controller{
+			// Fills the caches of a standby, so that it can work at once when it leads.
+			EnableWarmup:          ptr.To(true),
+			SkipNameValidation:    &settings.SkipNameValidation,
+			ReconciliationTimeout: settings.ReconcileTimeout,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the manager: %w", err)
+	}
+	options := webappcontroller.Options{Concurrency: settings.Concurrency, Clock: clock.RealClock{}}
+	if err := webappcontroller.Setup(ctx, manager, options); err != nil {
+		return nil, fmt.Errorf("setting up %s: %w", "webapp", err)
+	}
+	return manager, addProbes(manager)
+}
+
+// cacheOptions unite what each controller wants to be held, and the metadata of those
+// definitions whose arrival we wait for.
+func cacheOptions() map[client.Object]cache.ByObject {
+	definition := &metav1.PartialObjectMetadata{}
+	definition.SetGroupVersionKind(optional.CRDKind)
+	options := map[client.Object]cache.ByObject{
+		definition: {Field: fields.OneTermEqualSelector("metadata.name", webappcontroller.HTTPRouteCRD)},
+	}
+	maps.Copy(options, webappcontroller.CacheOptions())
+	return options
+}

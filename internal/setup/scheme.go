@@ -1,0 +1,28 @@
+// Package setup wires the manager: scheme, cache, controllers, probes. It is the one package
+// that may import all others, and only cmd imports it.
+package setup
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// Scheme knows every type that the manager reads or writes.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme,
+		gatewayv1.Install,
+		appsv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}

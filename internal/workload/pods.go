@@ -1,0 +1,171 @@
+// Package workload has what concerns the workloads of any owner. Here so far: what is wrong
+// with a set of pods, in the words that a person would use. It is pure.
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+)
+
+// Trouble is what keeps some of a workload's pods from being ready.
+type Trouble struct {
+	// Reason is one of the pod reasons of package api.
+	Reason string
+	// Message says what is wrong and where, in how many pods. It names no pod, for their
+	// names change, and repeats no log or termination text, for secrets stand there.
+	Message string
+}
+
+// precedence orders reasons from the one that most needs a person to the one that most
+// likely passes: where pods have several, the first is told.
+var precedence = []string{
+	api.ReasonImagePullFailed,
+	api.ReasonContainerConfigError,
+	api.ReasonCrashLoop,
+	api.ReasonVolumeError,
+	api.ReasonUnschedulable,
+	api.ReasonPodsNotReady,
+}
+
+// FindTrouble returns the most telling trouble among pods, nil if there is none. Pods that
+// are ending or have ended do not count, nor does one that is merely starting.
+// mountProblem is what the cluster's events say of a pod that stays without containers;
+// empty where nothing is known.
+func FindTrouble(pods []corev1.Pod, mountProblem string) *Trouble {
+	counts := map[Trouble]int{}
+	living := 0
+	for i := range pods {
+		pod := &pods[i]
+		if !isLiving(pod) {
+			continue
+		}
+		living++
+		if trouble := troubleOf(pod, mountProblem); trouble != nil {
+			counts[*trouble]++
+		}
+	}
+	var worst *Trouble
+	for trouble := range counts {
+		if worst == nil || compare(trouble, *worst) < 0 {
+			worst = &trouble
+		}
+	}
+	if worst == nil {
+		return nil
+	}
+	return &Trouble{worst.Reason, fmt.Sprintf("%d of %d pods: %s", counts[*worst], living, worst.Message)}
+}
+
+// IsCreating reports whether a pod has a node and none of its containers has been made yet: volumes
+// are being mounted or images pulled, and the pod itself does not tell what it waits for.
+func IsCreating(pod *corev1.Pod) bool {
+	if !isLiving(pod) || pod.Spec.NodeName == "" {
+		return false
+	}
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	return !slices.ContainsFunc(statuses, func(status corev1.ContainerStatus) bool {
+		waiting := status.State.Waiting
+		return waiting == nil || (waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing")
+	})
+}
+
+func compare(a, b Trouble) int {
+	if order := slices.Index(precedence, a.Reason) - slices.Index(precedence, b.Reason); order != 0 {
+		return order
+	}
+	return strings.Compare(a.Message, b.Message)
+}
+
+func isLiving(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
+}
+
+// troubleOf is the first thing wrong with one pod, in the order in which a pod comes to life.
+func troubleOf(pod *corev1.Pod, mountProblem string) *Trouble {
+	if scheduled := condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return &Trouble{api.ReasonUnschedulable, scheduled.Message}
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if trouble := containerTrouble(&status); trouble != nil {
+			return trouble
+		}
+	}
+	if mountProblem != "" && IsCreating(pod) {
+		return &Trouble{api.ReasonVolumeError, mountProblem}
+	}
+	return lostReadiness(pod)
+}
+
+// containerTrouble tells what is wrong with one container. One exit is no loop yet. From the
+// first back-off on, a container that is up again but not ready counts as crashing, so
+// that the answer stays the same through the turns of a crash loop.
+func containerTrouble(status *corev1.ContainerStatus) *Trouble {
+	if waiting := status.State.Waiting; waiting != nil {
+		switch waiting.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ErrRegistryUnavailable":
+			return &Trouble{api.ReasonImagePullFailed, fmt.Sprintf("image %s of container %s can't be pulled: %s", status.Image, status.Name, pullDetail(waiting.Message))}
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+			return &Trouble{api.ReasonContainerConfigError, fmt.Sprintf("container %s: %s", status.Name, withoutPodName(waiting.Message))}
+		}
+	}
+	ended := status.LastTerminationState.Terminated
+	if now := status.State.Terminated; now != nil {
+		ended = now
+	}
+	backingOff := status.State.Waiting != nil && status.State.Waiting.Reason == "CrashLoopBackOff"
+	if status.Ready || ended == nil || (!backingOff && (status.RestartCount < 2 || ended.ExitCode == 0)) {
+		return nil
+	}
+	return &Trouble{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d (kubectl logs --previous shows its last words)", status.Name, ended.Reason, ended.ExitCode)}
+}
+
+// readinessDelay is how much later than a pod's start its Ready condition may first be set.
+// The kubelet does both within a second or two; times have whole seconds.
+const readinessDelay = 5 * time.Second
+
+// lostReadiness tells of a pod that was ready and no longer is: its Ready condition
+// turned later than the pod was started.
+func lostReadiness(pod *corev1.Pod) *Trouble {
+	ready := condition(pod, corev1.PodReady)
+	if ready == nil || ready.Status != corev1.ConditionFalse || pod.Status.StartTime == nil {
+		return nil
+	}
+	if ready.LastTransitionTime.Sub(pod.Status.StartTime.Time) <= readinessDelay {
+		return nil
+	}
+	return &Trouble{api.ReasonPodsNotReady, "the readiness probe no longer succeeds"}
+}
+
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// pullDetail is the cause in the kubelet's message. While it tries and while it waits, the
+// kubelet frames the same cause differently: what follows the frame stays the same.
+func pullDetail(message string) string {
+	for _, frame := range []string{"ErrImagePull: ", "Back-off pulling image"} {
+		if _, after, found := strings.Cut(message, frame); found && frame == "ErrImagePull: " {
+			return after
+		} else if found {
+			return "the registry does not give it"
+		}
+	}
+	return message
+}
+
+// withoutPodName cuts what the kubelet adds to name the pod.
+func withoutPodName(message string) string {
+	before, _, _ := strings.Cut(message, " (pod: ")
+	return before
+}
