@@ -1,0 +1,213 @@
+// Package build makes what a testbed runs, once: every product lies in a cache folder
+// whose name holds a hash of all that it was made from.
+package build
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
+)
+
+// Cache is the folder of products.
+type Cache string
+
+// Key hashes strings and files in the order given: 16 hex digits are plenty for the
+// handful of versions that one machine sees. Each part is written with its length, so
+// that no two lists have the same bytes.
+func Key(parts ...string) string {
+	hash := sha256.New()
+	for _, part := range parts {
+		// A hash never returns an error.
+		_, _ = fmt.Fprintf(hash, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16]
+}
+
+// Sources returns name and content of every file of a source folder that can change a
+// build, sorted by path: *.go without tests, go.mod and go.sum.
+func Sources(folder string) ([]string, error) {
+	var parts []string
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		relevant := name == "go.mod" || name == "go.sum" ||
+			strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
+		if entry.IsDir() || !relevant {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, relative, string(content))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the sources in %s: %w", folder, err)
+	}
+	return parts, nil
+}
+
+// Product returns the folder NAME-KEY of the cache and, when it does not exist yet,
+// has make fill it. The folder appears only when make succeeded, so an interrupted
+// build leaves nothing that looks done; concurrent commands wait for each other.
+func (c Cache) Product(name, key string, make func(folder string) error) (string, error) {
+	folder := filepath.Join(string(c), name+"-"+key)
+	if _, err := os.Stat(folder); err == nil {
+		return folder, nil
+	}
+	if err := os.MkdirAll(string(c), 0o755); err != nil {
+		return "", fmt.Errorf("creating the cache: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(string(c), name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", fmt.Errorf("opening the build lock of %s: %w", name, err)
+	}
+	defer func() { _ = lock.Close() }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("waiting for another build of %s: %w", name, err)
+	}
+	if _, err := os.Stat(folder); err == nil {
+		return folder, nil // the other command built it
+	}
+	temporary := folder + ".partial"
+	if err := os.RemoveAll(temporary); err != nil {
+		return "", fmt.Errorf("removing an unfinished build of %s: %w", name, err)
+	}
+	if err := os.MkdirAll(temporary, 0o755); err != nil {
+		return "", fmt.Errorf("creating the build folder of %s: %w", name, err)
+	}
+	if err := make(temporary); err != nil {
+		return "", err
+	}
+	if err := os.Rename(temporary, folder); err != nil {
+		return "", fmt.Errorf("putting %s in the cache: %w", name, err)
+	}
+	return folder, nil
+}
+
+// Prune removes the other versions of a product: each change of a key would leave
+// hundreds of megabytes behind.
+func (c Cache) Prune(name, keep string) error {
+	found, err := filepath.Glob(filepath.Join(string(c), name+"-????????????????"))
+	if err != nil {
+		return fmt.Errorf("listing old builds of %s: %w", name, err)
+	}
+	for _, folder := range found {
+		if folder == keep {
+			continue
+		}
+		if err := os.RemoveAll(folder); err != nil {
+			return fmt.Errorf("removing an old build of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// GoProgram is a static Go binary to build.
+type GoProgram struct {
+	Name    string   // file name of the binary, and of its product in the cache
+	Folder  string   // source folder of package main
+	LDFlags []string // linker flags in addition to -s -w
+}
+
+// Build compiles the program unless the cache has it, and returns the binary's path.
+func (p GoProgram) Build(ctx context.Context, cache Cache, progress *ui.Progress) (string, error) {
+	flags := strings.Join(append([]string{"-s", "-w"}, p.LDFlags...), " ")
+	sources, err := Sources(p.Folder)
+	if err != nil {
+		return "", err
+	}
+	toolchain, err := GoVersion(ctx, p.Folder)
+	if err != nil {
+		return "", err
+	}
+	key := Key(append([]string{toolchain, flags, runtime.GOARCH}, sources...)...)
+	folder, err := cache.Product(p.Name, key, func(folder string) error {
+		compiler := &packageCounter{}
+		return progress.Step("building "+p.Name, compiler.String, func() error {
+			return p.compile(ctx, flags, filepath.Join(folder, p.Name), compiler)
+		})
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := cache.Prune(p.Name, folder); err != nil {
+		return "", err
+	}
+	return filepath.Join(folder, p.Name), nil
+}
+
+func (p GoProgram) compile(ctx context.Context, flags, output string, log *packageCounter) error {
+	command := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", flags, "-o", output, ".")
+	command.Dir = p.Folder
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	command.Stdout, command.Stderr = log, log
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("compiling %s: %w\n%s", p.Folder, err, log.tail())
+	}
+	return nil
+}
+
+// GoVersion is the toolchain that builds the module in folder.
+func GoVersion(ctx context.Context, folder string) (string, error) {
+	command := exec.CommandContext(ctx, "go", "env", "GOVERSION")
+	command.Dir = folder
+	command.Env = append(os.Environ(), "GOWORK=off")
+	output, err := command.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", errors.New("the Go toolchain is missing: install Go (https://go.dev/doc/install) and put it on PATH")
+	}
+	if err != nil {
+		return "", fmt.Errorf("asking for the Go version: %w", err)
+	}
+	return strings.TrimSpace(string(output)), nil
+}
+
+// packageCounter counts the package names that `go build -v` prints, and keeps the
+// last lines for an error message.
+type packageCounter struct {
+	count atomic.Int64
+	last  []byte // written by the compiler's one copying goroutine, read after it ended
+}
+
+var _ io.Writer = (*packageCounter)(nil)
+
+const tailSize = 4096
+
+// Write never fails.
+func (c *packageCounter) Write(data []byte) (int, error) {
+	c.count.Add(int64(bytes.Count(data, []byte("\n"))))
+	c.last = append(c.last, data...)
+	c.last = slices.Clone(c.last[max(0, len(c.last)-tailSize):])
+	return len(data), nil
+}
+
+// String says how far the build is.
+func (c *packageCounter) String() string {
+	return fmt.Sprintf("%d packages compiled", c.count.Load())
+}
+
+func (c *packageCounter) tail() string { return string(c.last) }

@@ -1,0 +1,190 @@
+// Package cli is the testbed's command line.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/cluster"
+	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
+	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
+)
+
+// defaultTimeout is some ten times what a start takes on two processors.
+const defaultTimeout = 5 * time.Minute
+
+// New returns the root command. Progress goes to stderr; stdout has only what was asked for.
+func New() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "testbed",
+		Short: "A real Kubernetes cluster on this one Linux machine",
+		Long: "testbed builds Kubernetes from its Go modules and runs it on this machine: etcd, the control\n" +
+			"plane, nodes in network namespaces, containerd, DNS, volumes and metrics.\n" +
+			"State lies in $" + layout.DirVariable + " (default ~/.cache/mainstay/testbed).",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newUp(), newDown(), newStatus(), newKubeconfig(), newAudit(), newAssets(), newLogs(),
+		newPartition(), newHeal(), newImage(), newLaunch(), newProvisioner())
+	return root
+}
+
+// open finds the state directory and its cluster.
+func open() (layout.Dir, *cluster.Cluster, error) {
+	dir, err := layout.Default()
+	if err != nil {
+		return "", nil, err
+	}
+	return dir, cluster.New(dir, ui.New(os.Stderr)), nil
+}
+
+// locked runs work while no other command changes the cluster.
+func locked(work func(*cluster.Cluster) error) error {
+	_, c, err := open()
+	if err != nil {
+		return err
+	}
+	release, err := c.Lock()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return work(c)
+}
+
+func newUp() *cobra.Command {
+	var nodes int
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:   "up",
+		Short: "Start the cluster, or repair or extend the one that runs",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return locked(func(c *cluster.Cluster) error { return c.Up(command.Context(), nodes, timeout) })
+		},
+	}
+	command.Flags().IntVar(&nodes, "nodes", 0, "number of nodes (0: as many as there are, at least one)")
+	command.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "how long the cluster may take to work, once all is built")
+	return command
+}
+
+func newDown() *cobra.Command {
+	var purge bool
+	command := &cobra.Command{
+		Use:   "down",
+		Short: "End the cluster and remove all that it made on this machine",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return locked(func(c *cluster.Cluster) error {
+				if err := c.Down(command.Context()); err != nil {
+					return err
+				}
+				if purge {
+					return c.Purge()
+				}
+				return nil
+			})
+		},
+	}
+	command.Flags().BoolVar(&purge, "purge", false, "remove the logs and all that was built, too")
+	return command
+}
+
+func newStatus() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show processes and nodes; the exit code is 0 only when the cluster works",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, c, err := open()
+			if err != nil {
+				return err
+			}
+			status, err := c.Observe(command.Context())
+			if err != nil {
+				return err
+			}
+			if err := status.Write(command.OutOrStdout()); err != nil {
+				return err
+			}
+			problems := make([]error, 0, len(status.Problems))
+			for _, problem := range status.Problems {
+				problems = append(problems, errors.New(problem))
+			}
+			return errors.Join(problems...)
+		},
+	}
+}
+
+// printPath makes a command that prints one path of the state directory.
+func printPath(use, short string, path func(layout.Dir) string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			dir, err := layout.Default()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(command.OutOrStdout(), path(dir))
+			return err
+		},
+	}
+}
+
+func newKubeconfig() *cobra.Command {
+	return printPath("kubeconfig", "Print the path of the administrator's kubeconfig", layout.Dir.Kubeconfig)
+}
+
+func newAudit() *cobra.Command {
+	return printPath("audit", "Print the path of the API server's audit log (JSON lines)", layout.Dir.Audit)
+}
+
+func newAssets() *cobra.Command {
+	return &cobra.Command{
+		Use:   "assets",
+		Short: "Print the folder of etcd, kube-apiserver and kubectl (for KUBEBUILDER_ASSETS), built if needed",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, c, err := open()
+			if err != nil {
+				return err
+			}
+			builder, err := c.Builder()
+			if err != nil {
+				return err
+			}
+			folder, err := builder.Kubernetes(command.Context())
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(command.OutOrStdout(), folder)
+			return err
+		},
+	}
+}
+
+func newPartition() *cobra.Command {
+	return &cobra.Command{
+		Use:   "partition NODE",
+		Short: "Cut a node's network cable (any node: the API server is on none of them)",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			return locked(func(c *cluster.Cluster) error { return c.Partition(command.Context(), arguments[0]) })
+		},
+	}
+}
+
+func newHeal() *cobra.Command {
+	return &cobra.Command{
+		Use:   "heal NODE",
+		Short: "Join a node's network cable again",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			return locked(func(c *cluster.Cluster) error { return c.Heal(command.Context(), arguments[0]) })
+		},
+	}
+}

@@ -1,0 +1,105 @@
+// Package cluster starts, observes and ends a Kubernetes cluster on this machine.
+//
+// The control plane runs in the machine's network namespace, every node in one of its
+// own, joined by a bridge. Whatever the cluster changes on the machine is found again
+// without memory: processes by their control group, links and namespaces by their
+// name, mounts and loop devices by their path. Only settings of the kernel need a
+// record of what they were (see [machineState]).
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
+	"github.com/mainstay-platform/mainstay/testbed/internal/pki"
+	"github.com/mainstay-platform/mainstay/testbed/internal/proc"
+	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
+)
+
+// Cluster is the one cluster of a state directory.
+type Cluster struct {
+	dir       layout.Dir
+	store     pki.Store
+	processes proc.Table
+	progress  *ui.Progress
+	binaries  string            // folder of Kubernetes' programs; set by up
+	programs  map[string]string // paths of the machine's programs; set by up
+}
+
+// New returns the cluster of a state directory, running or not.
+func New(dir layout.Dir, progress *ui.Progress) *Cluster {
+	return &Cluster{
+		dir: dir, store: pki.Store(dir.PKI()), processes: proc.Table(dir.Processes()), progress: progress,
+	}
+}
+
+// Lock makes sure that one command at a time changes the cluster; it waits for the
+// other one. The lock ends with the process, however that ends.
+func (c *Cluster) Lock() (release func(), err error) {
+	if err := os.MkdirAll(string(c.dir), 0o755); err != nil {
+		return nil, fmt.Errorf("creating the state directory: %w", err)
+	}
+	file, err := os.OpenFile(c.dir.Lock(), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		c.progress.Say("waiting for another testbed command to end")
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+			_ = file.Close()
+			return nil, fmt.Errorf("waiting for the lock: %w", err)
+		}
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+// client talks to the API server as the administrator.
+func (c *Cluster) client() (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.dir.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1 // one command makes few requests; none should wait
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client, nil
+}
+
+// Partition cuts a node's network cable, or joins it again with state "up".
+func (c *Cluster) setLink(ctx context.Context, node, state string) error {
+	number, err := NodeNumber(node)
+	if err != nil {
+		return err
+	}
+	if !linkExists(nodeLink(number)) {
+		return fmt.Errorf("node %s does not run: `testbed status` lists the nodes", node)
+	}
+	return setNodeLink(ctx, nodeLink(number), state)
+}
+
+// Partition cuts a node off: from the API server, the other nodes and this machine.
+// Its pods go on running. Idempotent.
+func (c *Cluster) Partition(ctx context.Context, node string) error {
+	return c.setLink(ctx, node, "down")
+}
+
+// Heal ends a partition. Idempotent.
+func (c *Cluster) Heal(ctx context.Context, node string) error { return c.setLink(ctx, node, "up") }
+
+// bootID changes with every start of the machine.
+func bootID() (string, error) {
+	content, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("reading the boot id: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}

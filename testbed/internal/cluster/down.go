@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/cgroup"
+)
+
+const (
+	stopGrace   = 3 * time.Second  // for a component to end by itself
+	killTimeout = 20 * time.Second // for the kernel to end what was killed
+)
+
+// Down ends the cluster and removes all that it made on the machine; logs and the
+// cache stay. Idempotent, also after a crash or half an `up`.
+func (c *Cluster) Down(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return errors.New("a testbed needs root: run it with sudo")
+	}
+	for _, step := range []struct {
+		name string
+		work func(context.Context) error
+	}{
+		// A frozen file system would hold its writers for ever.
+		{"thawing volumes", func(ctx context.Context) error { return thawBelow(ctx, c.dir.Run()) }},
+		{"ending processes", c.stopProcesses},
+		{"removing mounts and loop devices", c.removeStorage},
+		{"removing the network", removeNetwork},
+		{"removing control groups", func(context.Context) error { return cgroup.Remove(killTimeout) }},
+		{"restoring kernel settings", func(context.Context) error { return c.restoreSysctls() }},
+		{"removing files", func(context.Context) error { return c.removeFiles() }},
+	} {
+		err := c.progress.Step(step.name, nil, func() error { return step.work(ctx) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Purge removes the cache too.
+func (c *Cluster) Purge() error {
+	for _, folder := range []string{c.dir.Cache(), c.dir.Logs()} {
+		if err := os.RemoveAll(folder); err != nil {
+			return fmt.Errorf("removing %s: %w", folder, err)
+		}
+	}
+	return nil
+}
+
+// stopProcesses ends what would start others first (kubelets), then containers, then
+// containerd (which sees its containers end and tidies up), then all that is left.
+func (c *Cluster) stopProcesses(context.Context) error {
+	records, err := c.processes.List()
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		if !strings.HasPrefix(record.Name, "containerd-") {
+			if err := record.Stop(stopGrace); err != nil {
+				return err
+			}
+		}
+	}
+	if err := cgroup.KillPods(killTimeout); err != nil {
+		return err
+	}
+	for _, record := range records {
+		if err := record.Stop(stopGrace); err != nil {
+			return err
+		}
+	}
+	return cgroup.KillAll(killTimeout)
+}
+
+func (c *Cluster) removeStorage(ctx context.Context) error {
+	if err := unmountBelow(c.dir.Run()); err != nil {
+		return err
+	}
+	return detachLoops(ctx, c.dir.Run())
+}
+
+func (c *Cluster) restoreSysctls() error {
+	state, found, err := readState(c.dir)
+	if err != nil || !found {
+		return err
+	}
+	boot, err := bootID()
+	if err != nil || boot != state.BootID {
+		return err // the restart restored them
+	}
+	return writeSysctls(state.Sysctls)
+}
+
+// removeFiles deletes the run folder, and what containerd and the kubelet wrote to
+// places that cannot be configured.
+func (c *Cluster) removeFiles() error {
+	if err := c.removeShimSockets(); err != nil {
+		return err
+	}
+	if err := c.removeLogLinks(); err != nil {
+		return err
+	}
+	// The kubelet of every node overwrites these sockets: with no kubelet they are dead.
+	for _, file := range []string{"/var/lib/kubelet/device-plugins/kubelet.sock", "/var/lib/kubelet/device-plugins/DEPRECATION"} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing %s: %w", file, err)
+		}
+	}
+	for _, folder := range []string{
+		"/var/lib/kubelet/device-plugins", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods",
+		"/run/containerd/s", "/run/containerd", "/var/lib/cni/results", "/var/lib/cni/cache", "/var/lib/cni",
+	} {
+		_ = os.Remove(folder) // only when empty: somebody else may use it
+	}
+	// Last: it holds the state that a next `down` would need if this one is interrupted.
+	if err := os.RemoveAll(c.dir.Run()); err != nil {
+		return fmt.Errorf("removing the run folder: %w", err)
+	}
+	return nil
+}
+
+// removeShimSockets deletes the sockets of killed shims. containerd puts them in
+// /run/containerd/s, under a name that only the container's folder tells.
+func (c *Cluster) removeShimSockets() error {
+	found, err := filepath.Glob(c.dir.Node("*", "containerd-run", "io.containerd.runtime.v2.task", "*", "*", "address"))
+	if err != nil {
+		return fmt.Errorf("listing the shims: %w", err)
+	}
+	for _, file := range found {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		socket, isUnix := strings.CutPrefix(strings.TrimSpace(string(content)), "unix://")
+		if isUnix && strings.HasPrefix(socket, "/run/containerd/s/") {
+			_ = os.Remove(socket) // gone already when the shim ended by itself
+		}
+	}
+	return nil
+}
+
+// removeLogLinks deletes the links to our pods' logs from /var/log/containers.
+func (c *Cluster) removeLogLinks() error {
+	const folder = "/var/log/containers"
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", folder, err)
+	}
+	for _, entry := range entries {
+		link := filepath.Join(folder, entry.Name())
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(target, c.dir.Run()+"/") {
+			continue
+		}
+		if err := os.Remove(link); err != nil {
+			return fmt.Errorf("removing a log link: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
+	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
+)
+
+// machineState is what `down` must know to put the machine back as it was.
+type machineState struct {
+	BootID  string            `json:"bootID"`
+	Nodes   int               `json:"nodes"`
+	Sysctls map[string]string `json:"sysctls"` // file below /proc/sys to the value it had
+}
+
+// Kernel settings that a cluster needs or that the kubelet changes (which it does on
+// every start, whatever its configuration says: it needs them for memory pressure).
+var sysctls = map[string]string{
+	"fs/inotify/max_user_instances": "8192", // one per watching process, and the default is 128
+	"fs/inotify/max_user_watches":   "1048576",
+	"vm/overcommit_memory":          "1",
+	"kernel/panic":                  "10",
+	"kernel/panic_on_oops":          "1",
+	"vm/panic_on_oom":               "0",
+	"kernel/keys/root_maxkeys":      "1000000",
+	"kernel/keys/root_maxbytes":     "25000000",
+}
+
+func readState(dir layout.Dir) (state machineState, found bool, err error) {
+	content, err := os.ReadFile(dir.State())
+	if errors.Is(err, fs.ErrNotExist) {
+		return machineState{}, false, nil
+	}
+	if err != nil {
+		return machineState{}, false, fmt.Errorf("reading the state: %w", err)
+	}
+	if err := json.Unmarshal(content, &state); err != nil {
+		return machineState{}, false, fmt.Errorf("parsing %s: %w", dir.State(), err)
+	}
+	return state, true, nil
+}
+
+func writeState(dir layout.Dir, state machineState) error {
+	content, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the state: %w", err)
+	}
+	if err := os.MkdirAll(dir.Run(), 0o755); err != nil {
+		return fmt.Errorf("creating the run folder: %w", err)
+	}
+	temporary := dir.State() + ".new"
+	if err := os.WriteFile(temporary, content, 0o644); err != nil {
+		return fmt.Errorf("writing the state: %w", err)
+	}
+	if err := os.Rename(temporary, dir.State()); err != nil {
+		return fmt.Errorf("writing the state: %w", err)
+	}
+	return nil
+}
+
+// readSysctls returns the present values of the settings that `up` changes.
+func readSysctls() map[string]string {
+	values := map[string]string{}
+	for name := range sysctls {
+		content, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if err == nil { // a kernel without the setting needs no care
+			values[name] = strings.TrimSpace(string(content))
+		}
+	}
+	return values
+}
+
+// writeSysctls sets values, in a fixed order; limits are never lowered by `up`.
+func writeSysctls(values map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(values[name]), 0); err != nil {
+			return fmt.Errorf("setting %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// requirement is a program (or a file) and the Debian package that brings it.
+type requirement struct {
+	program string // name on PATH, or an absolute path
+	pkg     string
+}
+
+var requirements = []requirement{
+	{"containerd", "containerd"},
+	{"ctr", "containerd"},
+	{"containerd-shim-runc-v2", "containerd"},
+	{"runc", "runc"},
+	{cniPlugins + "/bridge", "containernetworking-plugins"},
+	{"nft", "nftables"},
+	{"iptables", "iptables"},
+	{"ip", "iproute2"},
+	{"losetup", "mount"},
+	{"mount", "mount"},
+	{"fsfreeze", "util-linux"},
+	{"mkfs.xfs", "xfsprogs"},
+	{"xfs_growfs", "xfsprogs"},
+	{"mmdebstrap", "mmdebstrap"},
+}
+
+// sbin holds programs that the PATH of a login shell may lack.
+const sbin = "/usr/local/sbin:/usr/sbin:/sbin"
+
+// findPrograms returns the paths of all programs, and the packages of what is missing.
+func findPrograms() (paths map[string]string, missing []string) {
+	paths = map[string]string{}
+	for _, wanted := range requirements {
+		path, err := exec.LookPath(wanted.program)
+		if err != nil {
+			missing = append(missing, wanted.pkg)
+			continue
+		}
+		paths[wanted.program] = path
+	}
+	slices.Sort(missing)
+	return paths, slices.Compact(missing)
+}
+
+// CheckMachine makes sure that this machine can run a cluster, and installs missing
+// packages where apt-get is. It returns the paths of the programs that are needed.
+func CheckMachine(ctx context.Context, progress *ui.Progress) (map[string]string, error) {
+	if runtime.GOOS != "linux" {
+		return nil, fmt.Errorf("a testbed needs Linux (this is %s): use a Linux virtual machine", runtime.GOOS)
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("a testbed needs root, for namespaces, mounts and containers: run it with sudo")
+	}
+	if err := os.Setenv("PATH", os.Getenv("PATH")+":"+sbin); err != nil {
+		return nil, fmt.Errorf("extending PATH: %w", err)
+	}
+	paths, missing := findPrograms()
+	if len(missing) == 0 {
+		return paths, nil
+	}
+	advice := "apt-get update && apt-get install --no-install-recommends " + strings.Join(missing, " ")
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return nil, fmt.Errorf("missing the Debian packages %s (or what your distribution calls them); on Debian: %s",
+			strings.Join(missing, ", "), advice)
+	}
+	err := progress.Step("installing "+strings.Join(missing, ", "), nil, func() error {
+		return installPackages(ctx, missing)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w (by hand: %s)", err, advice)
+	}
+	if paths, missing = findPrograms(); len(missing) > 0 {
+		return nil, fmt.Errorf("still missing after installing: %s", strings.Join(missing, ", "))
+	}
+	return paths, nil
+}
+
+func installPackages(ctx context.Context, packages []string) error {
+	if _, err := command(ctx, "apt-get", "update", "--quiet"); err != nil {
+		return err
+	}
+	arguments := []string{"DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--quiet", "--no-install-recommends"}
+	_, err := command(ctx, "env", append(arguments, packages...)...)
+	return err
+}

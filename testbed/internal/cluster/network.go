@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+)
+
+// ensureBridge makes the network that joins this machine and its nodes. Idempotent.
+//
+// The machine forwards nothing between it and the outside: pods reach each other and
+// this machine only.
+func ensureBridge(ctx context.Context) error {
+	if _, err := net.InterfaceByName(bridgeName); err != nil {
+		if _, err := command(ctx, "ip", "link", "add", bridgeName, "type", "bridge"); err != nil {
+			return err
+		}
+	}
+	for _, arguments := range [][]string{
+		{"address", "replace", hostAddress + nodeNetwork, "dev", bridgeName},
+		{"link", "set", bridgeName, "up"},
+		// A packet to a Service that kube-proxy did not rewrite ends on the bridge,
+		// instead of leaving by the machine's default route.
+		{"route", "replace", serviceRange, "dev", bridgeName, "src", hostAddress},
+	} {
+		if _, err := command(ctx, "ip", arguments...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensureNodeNetwork makes a node's network namespace and its cable to the bridge.
+// Idempotent; it does not heal a partition.
+func ensureNodeNetwork(ctx context.Context, number int) error {
+	namespace, link := nodeNamespace(number), nodeLink(number)
+	if !isNamespace(nodeNamespaceFile(number)) {
+		_ = os.Remove(nodeNamespaceFile(number)) // a left-over without a namespace behind it
+		if _, err := command(ctx, "ip", "netns", "add", namespace); err != nil {
+			return err
+		}
+	}
+	if _, err := command(ctx, "ip", "-n", namespace, "link", "show", "eth0"); err != nil {
+		if err := addCable(ctx, namespace, link); err != nil {
+			return err
+		}
+	}
+	for _, arguments := range [][]string{
+		{"link", "set", "lo", "up"},
+		{"address", "replace", nodeAddress(number) + nodeNetwork, "dev", "eth0"},
+		{"link", "set", "eth0", "up"},
+		{"route", "replace", "default", "via", hostAddress},
+	} {
+		if _, err := command(ctx, "ip", append([]string{"-n", namespace}, arguments...)...); err != nil {
+			return err
+		}
+	}
+	_, err := command(ctx, "ip", "route", "replace", nodePods(number), "via", nodeAddress(number), "src", hostAddress)
+	return err
+}
+
+func addCable(ctx context.Context, namespace, link string) error {
+	if _, err := net.InterfaceByName(link); err == nil {
+		if _, err := command(ctx, "ip", "link", "delete", link); err != nil {
+			return err
+		}
+	}
+	if _, err := command(ctx, "ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", namespace); err != nil {
+		return err
+	}
+	if _, err := command(ctx, "ip", "link", "set", link, "master", bridgeName); err != nil {
+		return err
+	}
+	return setNodeLink(ctx, link, "up")
+}
+
+// setNodeLink plugs a node's cable in ("up") or out ("down").
+func setNodeLink(ctx context.Context, link, state string) error {
+	_, err := command(ctx, "ip", "link", "set", link, state)
+	return err
+}
+
+// ensureRoutes tells every node where the pods of the others are.
+func ensureRoutes(ctx context.Context, nodes int) error {
+	for from := 1; from <= nodes; from++ {
+		for to := 1; to <= nodes; to++ {
+			if from == to {
+				continue
+			}
+			if _, err := command(ctx, "ip", "-n", nodeNamespace(from), "route", "replace", nodePods(to), "via", nodeAddress(to)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeNetwork deletes the namespaces, the cables, the bridge (with its routes) and
+// the tables that kube-proxy made on this machine.
+func removeNetwork(ctx context.Context) error {
+	namespaces, err := ownNamespaces()
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		if _, err := command(ctx, "ip", "netns", "delete", namespace); err != nil {
+			return err
+		}
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("listing the network links: %w", err)
+	}
+	for _, link := range interfaces {
+		if link.Name != bridgeName && !strings.HasPrefix(link.Name, linkPrefix) {
+			continue
+		}
+		// The other end of a cable may have gone with its namespace in between.
+		if _, err := command(ctx, "ip", "link", "delete", link.Name); err != nil && linkExists(link.Name) {
+			return err
+		}
+	}
+	return removeProxyTables(ctx)
+}
+
+// removeProxyTables deletes kube-proxy's nftables tables from the host's namespace.
+func removeProxyTables(ctx context.Context) error {
+	tables, err := command(ctx, "nft", "list", "tables")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(tables) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == "kube-proxy" {
+			if _, err := command(ctx, "nft", "delete", "table", fields[1], fields[2]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ownNamespaces lists the network namespaces of our nodes.
+func ownNamespaces() ([]string, error) {
+	entries, err := os.ReadDir("/run/netns")
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the network namespaces: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), namespacePrefix) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
+}
+
+func linkExists(name string) bool {
+	_, err := net.InterfaceByName(name)
+	return err == nil
+}

@@ -1,0 +1,233 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/build"
+	"github.com/mainstay-platform/mainstay/testbed/internal/cgroup"
+	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
+	"github.com/mainstay-platform/mainstay/testbed/internal/proc"
+	"github.com/mainstay-platform/mainstay/testbed/internal/product"
+)
+
+// Up starts what does not run yet and waits until the cluster works. nodes 0 means as
+// many as there are, at least one. Idempotent: after an interruption it goes on where
+// it stopped, after a restart of the machine it begins anew.
+//
+// ctx bounds the wait for the cluster, not the builds before it.
+func (c *Cluster) Up(ctx context.Context, nodes int, timeout time.Duration) error {
+	var err error
+	if c.programs, err = CheckMachine(ctx, c.progress); err != nil {
+		return err
+	}
+	state, err := c.prepareState(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	builder, err := c.Builder()
+	if err != nil {
+		return err
+	}
+	if c.binaries, err = builder.Kubernetes(ctx); err != nil {
+		return err
+	}
+	images := map[string]string{}
+	for _, name := range product.Images() {
+		if images[name], err = builder.Image(ctx, name); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
+		fmt.Errorf("the cluster did not work within %s: `testbed logs` lists where to look", timeout))
+	defer cancel()
+	if err := c.start(ctx, state.Nodes, images); err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return nil
+}
+
+// Builder builds what the cluster is made of into the state directory's cache.
+func (c *Cluster) Builder() (product.Builder, error) {
+	source, err := layout.Source()
+	if err != nil {
+		return product.Builder{}, err
+	}
+	return product.Builder{Source: source, Cache: build.Cache(c.dir.Cache()), Progress: c.progress}, nil
+}
+
+// prepareState decides the number of nodes, and writes down the machine's settings
+// before anything is changed.
+func (c *Cluster) prepareState(ctx context.Context, nodes int) (machineState, error) {
+	if nodes < 0 || nodes > MaxNodes {
+		return machineState{}, fmt.Errorf("%d nodes: from 1 to %d are possible", nodes, MaxNodes)
+	}
+	state, found, err := readState(c.dir)
+	if err != nil {
+		return machineState{}, err
+	}
+	boot, err := bootID()
+	if err != nil {
+		return machineState{}, err
+	}
+	if found && state.BootID != boot {
+		c.progress.Say("the machine was restarted since: beginning with a new cluster")
+		if err := c.Down(ctx); err != nil {
+			return machineState{}, err
+		}
+		found = false
+	}
+	if !found {
+		if err := os.RemoveAll(c.dir.Logs()); err != nil {
+			return machineState{}, fmt.Errorf("removing the logs of the last cluster: %w", err)
+		}
+		state = machineState{BootID: boot, Nodes: 1, Sysctls: readSysctls()}
+	}
+	if found && nodes != 0 && nodes < state.Nodes {
+		return machineState{}, fmt.Errorf("the cluster has %d nodes and cannot shrink to %d: run `testbed down` first", state.Nodes, nodes)
+	}
+	state.Nodes = max(state.Nodes, nodes)
+	return state, writeState(c.dir, state)
+}
+
+// start runs the control plane and the nodes' containerd (which imports the images)
+// side by side: on two processors that saves a third of the time.
+func (c *Cluster) start(ctx context.Context, nodes int, images map[string]string) error {
+	if err := writeSysctls(sysctls); err != nil {
+		return err
+	}
+	if err := c.progress.Step("certificates and configuration", nil, func() error { return c.configure(nodes) }); err != nil {
+		return err
+	}
+	if err := c.progress.Step("network", nil, func() error { return c.startNetwork(ctx, nodes) }); err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.Go(func() error { return c.startControlPlane(ctx) })
+	for number := 1; number <= nodes; number++ {
+		group.Go(func() error { return c.startContainerd(ctx, number, images) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := c.progress.Step("starting the nodes", nil, func() error { return c.startNodes(nodes) }); err != nil {
+		return err
+	}
+	if err := c.progress.Step("applying the add-ons", nil, func() error { return c.applyManifests(ctx) }); err != nil {
+		return err
+	}
+	return c.waitWorking(ctx, nodes)
+}
+
+func (c *Cluster) configure(nodes int) error {
+	if err := c.ensureCertificates(nodes); err != nil {
+		return err
+	}
+	if err := c.writeClusterConfig(); err != nil {
+		return err
+	}
+	for number := 1; number <= nodes; number++ {
+		if err := c.writeNodeConfig(number); err != nil {
+			return err
+		}
+		if err := cgroup.CreateNode(NodeName(number)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) startNetwork(ctx context.Context, nodes int) error {
+	if err := ensureBridge(ctx); err != nil {
+		return err
+	}
+	for number := 1; number <= nodes; number++ {
+		if err := ensureNodeNetwork(ctx, number); err != nil {
+			return err
+		}
+	}
+	return ensureRoutes(ctx, nodes)
+}
+
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	return c.progress.Step("control plane", nil, func() error {
+		for _, spec := range []proc.Spec{c.etcd(), c.apiserver()} {
+			if err := c.ensure(spec); err != nil {
+				return err
+			}
+		}
+		if err := c.waitAPIServer(ctx); err != nil {
+			return err
+		}
+		for _, spec := range []proc.Spec{c.manager(), c.scheduler()} {
+			if err := c.ensure(spec); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (c *Cluster) startContainerd(ctx context.Context, number int, images map[string]string) error {
+	node := NodeName(number)
+	return c.progress.Step("containerd and images of "+node, nil, func() error {
+		if err := c.ensure(c.containerd(number)); err != nil {
+			return err
+		}
+		if err := c.waitContainerd(ctx, node); err != nil {
+			return err
+		}
+		for _, name := range product.Images() {
+			if err := c.ensureImage(ctx, node, images[name]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (c *Cluster) startNodes(nodes int) error {
+	for number := 1; number <= nodes; number++ {
+		for _, spec := range []proc.Spec{c.kubelet(number), c.nodeProxy(number)} {
+			if err := c.ensure(spec); err != nil {
+				return err
+			}
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding our own executable: %w", err)
+	}
+	for _, spec := range []proc.Spec{c.hostProxy(), c.provisioner(self)} {
+		if err := c.ensure(spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) ensure(spec proc.Spec) error {
+	record, started, err := c.processes.Ensure(spec)
+	if err != nil {
+		return err
+	}
+	if started {
+		c.progress.Say("started %s (pid %d)", record.Name, record.PID)
+	}
+	return nil
+}
+
+func (c *Cluster) applyManifests(ctx context.Context) error {
+	text, err := c.manifests()
+	if err != nil {
+		return err
+	}
+	_, err = commandWithInput(ctx, text, c.kube("kubectl"), "--kubeconfig", c.dir.Kubeconfig(),
+		"apply", "--server-side", "--force-conflicts", "--field-manager=mainstay-testbed", "-f", "-")
+	return err
+}

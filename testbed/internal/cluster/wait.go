@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// pollInterval is short: each poll is one request to our own machine.
+const pollInterval = 200 * time.Millisecond
+
+// poll asks until the check succeeds or the context ends; the last reason becomes the error.
+func poll(ctx context.Context, what string, check func() error) error {
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// pollProcess also gives up when the process that is waited for has ended.
+func (c *Cluster) pollProcess(ctx context.Context, name string, check func() error) error {
+	var ended error
+	err := poll(ctx, name, func() error {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		if record, found, _ := c.processes.Get(name); found && !record.Alive() {
+			ended = fmt.Errorf("%s ended, see %s: %w", name, record.Log, err)
+			return nil
+		}
+		return err
+	})
+	return errors.Join(err, ended)
+}
+
+func (c *Cluster) waitAPIServer(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	return c.pollProcess(ctx, apiserverName, func() error {
+		body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(2 * time.Second).DoRaw(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, strings.ReplaceAll(string(body), "\n", " "))
+		}
+		return nil
+	})
+}
+
+func (c *Cluster) waitContainerd(ctx context.Context, node string) error {
+	return c.pollProcess(ctx, containerdName(node), func() error {
+		// The images service is the last that `up` needs; `version` answers before it.
+		_, err := c.ctr(ctx, node, "images", "list", "--quiet")
+		return err
+	})
+}
+
+// waitWorking waits for the nodes, for names and for metrics.
+func (c *Cluster) waitWorking(ctx context.Context, nodes int) error {
+	for _, step := range []struct {
+		name  string
+		check func(context.Context) error
+	}{
+		{"nodes are Ready", func(ctx context.Context) error { return c.checkNodes(ctx, nodes) }},
+		{"CoreDNS answers", func(ctx context.Context) error { return c.checkDeployment(ctx, "coredns") }},
+		{"metrics-server answers", c.checkMetrics},
+	} {
+		err := c.progress.Step(step.name, nil, func() error {
+			return poll(ctx, step.name, func() error { return step.check(ctx) })
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) checkNodes(ctx context.Context, nodes int) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing the nodes: %w", err)
+	}
+	ready := 0
+	for i := range list.Items {
+		if isReady(&list.Items[i]) {
+			ready++
+		}
+	}
+	if ready < nodes {
+		return fmt.Errorf("%d of %d nodes are Ready", ready, nodes)
+	}
+	return nil
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// checkDeployment asks for one available replica in kube-system.
+func (c *Cluster) checkDeployment(ctx context.Context, name string) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	deployment, err := client.AppsV1().Deployments("kube-system").Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the Deployment %s: %w", name, err)
+	}
+	if deployment.Status.AvailableReplicas == 0 {
+		return fmt.Errorf("the Deployment %s has no available replica", name)
+	}
+	return nil
+}
+
+// checkMetrics asks the aggregated API itself: it answers when the pod, the route to
+// it and the certificates all work.
+func (c *Cluster) checkMetrics(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	_, err = client.Discovery().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1").DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("asking for metrics.k8s.io: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+// Package layout names every file and folder of a testbed: nothing else in the
+// module joins paths below the state directory.
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// DirVariable is the environment variable that moves the state directory.
+const DirVariable = "MAINSTAY_TESTBED_DIR"
+
+// SourceVariable is the environment variable that names the testbed's source folder,
+// for a binary that was moved out of the repository.
+const SourceVariable = "MAINSTAY_TESTBED_SOURCE"
+
+// ModulePath is the Go module whose go.mod marks the source folder.
+const ModulePath = "github.com/mainstay-platform/mainstay/testbed"
+
+// maxDirLength keeps the longest socket below it (the containerd socket of a node,
+// 52 bytes more, and its ".ttrpc" twin) within the 107 bytes of a Unix socket address.
+const maxDirLength = 48
+
+// Dir is the root of one testbed's state.
+type Dir string
+
+// Default returns the state directory: $MAINSTAY_TESTBED_DIR, or ~/.cache/mainstay/testbed.
+func Default() (Dir, error) {
+	path := os.Getenv(DirVariable)
+	if path == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("finding the cache directory (set %s instead): %w", DirVariable, err)
+		}
+		path = filepath.Join(cache, "mainstay", "testbed")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("resolving %s: %w", DirVariable, err)
+	}
+	if len(path) > maxDirLength {
+		return "", fmt.Errorf("the state directory %s is longer than %d bytes: sockets below it would not fit; set %s to a shorter path",
+			path, maxDirLength, DirVariable)
+	}
+	return Dir(path), nil
+}
+
+func (d Dir) join(elements ...string) string {
+	return filepath.Join(append([]string{string(d)}, elements...)...)
+}
+
+// Lock is the file that one command holds while it changes the cluster.
+func (d Dir) Lock() string { return d.join("lock") }
+
+// Cache is the folder of what was built; it survives `down`.
+func (d Dir) Cache() string { return d.join("cache") }
+
+// Run is the folder of the running cluster; `down` empties it.
+func (d Dir) Run() string { return d.join("run") }
+
+// State is the file of what was changed on the machine.
+func (d Dir) State() string { return d.join("run", "state.json") }
+
+// Processes is the folder of one record per process.
+func (d Dir) Processes() string { return d.join("run", "processes") }
+
+// Logs is the folder of one log per process. `down` keeps it, the next fresh `up` replaces it.
+func (d Dir) Logs() string { return d.join("logs") }
+
+// Log is the log of one component.
+func (d Dir) Log(component string) string { return d.join("logs", component+".log") }
+
+// Audit is the API server's audit log, one JSON event a line.
+func (d Dir) Audit() string { return d.join("logs", "audit.log") }
+
+// PKI is the folder of keys and certificates.
+func (d Dir) PKI() string { return d.join("run", "pki") }
+
+// Config is a configuration file of a component.
+func (d Dir) Config(name string) string { return d.join("run", "config", name) }
+
+// Kubeconfig is the administrator's kubeconfig.
+func (d Dir) Kubeconfig() string { return d.join("run", "admin.kubeconfig") }
+
+// Etcd is etcd's data directory.
+func (d Dir) Etcd() string { return d.join("run", "etcd") }
+
+// Volumes is the folder of persistent volumes: one folder each, with its image and its mount.
+func (d Dir) Volumes() string { return d.join("run", "volumes") }
+
+// Node is the folder of one node, or a path below it.
+func (d Dir) Node(node string, elements ...string) string {
+	return d.join(append([]string{"run", "nodes", node}, elements...)...)
+}
+
+// ContainerdSocket is the address of a node's containerd.
+func (d Dir) ContainerdSocket(node string) string { return d.Node(node, "containerd.sock") }
+
+// ErrNoSource says that the testbed's source folder was not found.
+var ErrNoSource = errors.New("the testbed's source folder was not found")
+
+// Source finds the folder that holds the testbed's go.mod, from which Kubernetes and
+// the images are built: $MAINSTAY_TESTBED_SOURCE, else the folder itself or its child
+// `testbed` in any parent of the executable or of the working directory.
+func Source() (string, error) {
+	if path := os.Getenv(SourceVariable); path != "" {
+		if !isSource(path) {
+			return "", fmt.Errorf("%s=%s has no go.mod of %s: %w", SourceVariable, path, ModulePath, ErrNoSource)
+		}
+		return path, nil
+	}
+	var starts []string
+	if executable, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(executable))
+	}
+	if working, err := os.Getwd(); err == nil {
+		starts = append(starts, working)
+	}
+	for _, start := range starts {
+		for folder := start; ; folder = filepath.Dir(folder) {
+			for _, candidate := range []string{folder, filepath.Join(folder, "testbed")} {
+				if isSource(candidate) {
+					return candidate, nil
+				}
+			}
+			if folder == filepath.Dir(folder) {
+				break
+			}
+		}
+	}
+	return "", fmt.Errorf("set %s to the repository's testbed folder: %w", SourceVariable, ErrNoSource)
+}
+
+func isSource(folder string) bool {
+	content, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	if err != nil {
+		return false
+	}
+	first, _, _ := strings.Cut(string(content), "\n")
+	return strings.TrimSpace(first) == "module "+ModulePath
+}

@@ -1,0 +1,266 @@
+// Package proc starts, recognises and ends the testbed's long-running processes.
+//
+// A process is ours only when its id and its start time are those that were
+// recorded, or when it sits in its component's control group: a process id alone
+// may have been reused, and a name proves nothing.
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/cgroup"
+)
+
+// Spec is what to run.
+type Spec struct {
+	Name      string   // component name, unique in the cluster
+	Arguments []string // Arguments[0] is the absolute path of the executable
+	Env       []string // in addition to our own
+	Namespace string   // file of the network namespace to run in; "" means the host's
+	Log       string   // file that receives stdout and stderr
+}
+
+// Record is what is known about a started process.
+type Record struct {
+	Name      string   `json:"name"`
+	PID       int      `json:"pid"`
+	StartTime uint64   `json:"startTime"` // clock ticks since boot: field 22 of /proc/PID/stat
+	Arguments []string `json:"arguments"`
+	Env       []string `json:"env,omitempty"`
+	Log       string   `json:"log"`
+}
+
+// Table is a folder with one record per process.
+type Table string
+
+// Ensure starts the process unless it runs already with the same arguments. One that
+// runs with other arguments is ended first; one that runs but was never recorded
+// (the command died in between) is adopted. started tells whether a new one was made.
+func (t Table) Ensure(spec Spec) (record Record, started bool, err error) {
+	record, found, err := t.Get(spec.Name)
+	if err != nil {
+		return Record{}, false, err
+	}
+	if !found || !record.Alive() {
+		record, found, err = adopt(spec)
+		if err != nil {
+			return Record{}, false, err
+		}
+		if found {
+			if err := t.put(record); err != nil {
+				return Record{}, false, err
+			}
+		}
+	}
+	if found && record.Alive() {
+		if slices.Equal(record.Arguments, spec.Arguments) && slices.Equal(record.Env, spec.Env) {
+			return record, false, nil
+		}
+		if err := record.Stop(10 * time.Second); err != nil {
+			return Record{}, false, err
+		}
+	}
+	record, err = start(spec)
+	if err != nil {
+		return Record{}, false, err
+	}
+	return record, true, t.put(record)
+}
+
+// Get reads a record; found is false when there is none.
+func (t Table) Get(name string) (record Record, found bool, err error) {
+	content, err := os.ReadFile(t.file(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, false, nil
+	}
+	if err != nil {
+		return Record{}, false, fmt.Errorf("reading the record of %s: %w", name, err)
+	}
+	if err := json.Unmarshal(content, &record); err != nil {
+		// A half-written record is no record: the control group still tells.
+		return Record{}, false, nil
+	}
+	return record, true, nil
+}
+
+// List reads all records, sorted by name.
+func (t Table) List() ([]Record, error) {
+	files, err := filepath.Glob(filepath.Join(string(t), "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("listing the processes: %w", err)
+	}
+	var records []Record
+	for _, file := range files {
+		record, found, err := t.Get(strings.TrimSuffix(filepath.Base(file), ".json"))
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			records = append(records, record)
+		}
+	}
+	return records, nil
+}
+
+func (t Table) file(name string) string { return filepath.Join(string(t), name+".json") }
+
+func (t Table) put(record Record) error {
+	content, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the record of %s: %w", record.Name, err)
+	}
+	if err := os.MkdirAll(string(t), 0o755); err != nil {
+		return fmt.Errorf("creating the process table: %w", err)
+	}
+	temporary := t.file(record.Name) + ".new"
+	if err := os.WriteFile(temporary, content, 0o644); err != nil {
+		return fmt.Errorf("writing the record of %s: %w", record.Name, err)
+	}
+	if err := os.Rename(temporary, t.file(record.Name)); err != nil {
+		return fmt.Errorf("writing the record of %s: %w", record.Name, err)
+	}
+	return nil
+}
+
+// start runs the testbed's own `launch` subcommand, which joins the control group and
+// the network namespace and then becomes the component: the process id stays.
+func start(spec Spec) (Record, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return Record{}, fmt.Errorf("finding our own executable: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(spec.Log), 0o755); err != nil {
+		return Record{}, fmt.Errorf("creating the log folder: %w", err)
+	}
+	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return Record{}, fmt.Errorf("opening the log of %s: %w", spec.Name, err)
+	}
+	defer func() { _ = log.Close() }()
+	arguments := []string{"launch", "--component", spec.Name, "--netns", spec.Namespace, "--"}
+	command := exec.Command(self, append(arguments, spec.Arguments...)...)
+	command.Env = append(os.Environ(), spec.Env...)
+	command.Dir = "/"
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := command.Start(); err != nil {
+		return Record{}, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	record := Record{Name: spec.Name, PID: command.Process.Pid, Arguments: spec.Arguments, Env: spec.Env, Log: spec.Log}
+	if record.StartTime, err = startTime(record.PID); err != nil {
+		return Record{}, fmt.Errorf("starting %s: it ended at once, see %s: %w", spec.Name, spec.Log, err)
+	}
+	// Reap it if it ends while we live, so that it does not look alive as a zombie.
+	go func() { _ = command.Wait() }()
+	return record, nil
+}
+
+// adopt finds an unrecorded process of the component by its control group and its command line.
+func adopt(spec Spec) (Record, bool, error) {
+	pids, err := cgroup.ComponentProcesses(spec.Name)
+	if err != nil {
+		return Record{}, false, err
+	}
+	for _, pid := range pids {
+		content, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil {
+			continue
+		}
+		arguments := strings.Split(strings.TrimRight(string(content), "\x00"), "\x00")
+		// Shims share containerd's group: the executable tells them apart.
+		if arguments[0] != spec.Arguments[0] {
+			continue
+		}
+		since, err := startTime(pid)
+		if err != nil {
+			continue
+		}
+		return Record{Name: spec.Name, PID: pid, StartTime: since, Arguments: arguments, Env: spec.Env, Log: spec.Log}, true, nil
+	}
+	return Record{}, false, nil
+}
+
+// Alive tells whether exactly this process still runs (a zombie does not).
+func (r Record) Alive() bool {
+	since, err := startTime(r.PID)
+	return err == nil && since == r.StartTime
+}
+
+// Stop sends SIGTERM, then SIGKILL after the grace period, and waits for the end.
+// A process that is gone already, or whose id is now another's, is left alone.
+func (r Record) Stop(grace time.Duration) error {
+	if !r.Alive() {
+		return nil
+	}
+	if err := unix.Kill(r.PID, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("ending %s: %w", r.Name, err)
+	}
+	if r.waitGone(grace) {
+		return nil
+	}
+	if err := unix.Kill(r.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("ending %s: %w", r.Name, err)
+	}
+	if !r.waitGone(10 * time.Second) {
+		return fmt.Errorf("ending %s: process %d survived SIGKILL", r.Name, r.PID)
+	}
+	return nil
+}
+
+func (r Record) waitGone(timeout time.Duration) bool {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if !r.Alive() {
+			return true
+		}
+	}
+	return !r.Alive()
+}
+
+// startTime reads field 22 of /proc/PID/stat: with the id it names one process for ever
+// (until the next boot). Zombies count as gone.
+func startTime(pid int) (uint64, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the state of process %d: %w", pid, err)
+	}
+	state, since, err := parseStat(string(content))
+	if err != nil {
+		return 0, fmt.Errorf("reading the state of process %d: %w", pid, err)
+	}
+	if state == "Z" || state == "X" {
+		return 0, fmt.Errorf("process %d has ended: %w", pid, fs.ErrNotExist)
+	}
+	return since, nil
+}
+
+// parseStat cuts after the last parenthesis: the second field, the program's name,
+// may itself hold spaces and parentheses (proc(5)).
+func parseStat(stat string) (state string, since uint64, err error) {
+	end := strings.LastIndexByte(stat, ')')
+	if end < 0 {
+		return "", 0, errors.New("no program name")
+	}
+	fields := strings.Fields(stat[end+1:])
+	const stateField, startField = 3 - 3, 22 - 3 // the first field after the name is number 3
+	if len(fields) <= startField {
+		return "", 0, errors.New("too few fields")
+	}
+	since, err = strconv.ParseUint(fields[startField], 10, 64)
+	if err != nil {
+		return "", 0, fmt.Errorf("parsing the start time: %w", err)
+	}
+	return fields[stateField], since, nil
+}

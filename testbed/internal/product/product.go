@@ -1,0 +1,164 @@
+// Package product knows what a testbed is made of: which programs and images there
+// are, and how each is built.
+package product
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/build"
+	"github.com/mainstay-platform/mainstay/testbed/internal/image"
+	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
+)
+
+// References of the images that every node gets.
+const (
+	PauseImage         = "docker.io/mainstay/pause:1.0"
+	CoreDNSImage       = "docker.io/mainstay/coredns:1.15.0"
+	MetricsServerImage = "docker.io/mainstay/metrics-server:0.9.0"
+	DemoWebImage       = "docker.io/mainstay/demo-web" // tags 1.0 and 2.0
+	NginxImage         = "docker.io/library/nginx"     // tags 1.22 and stable
+)
+
+// kubernetesVersion is what kube/go.mod pins; client libraries read it from the server.
+const kubernetesVersion = "v1.37.1"
+
+// imageRevision changes the key of every image: raise it when this package builds
+// them differently.
+const imageRevision = "1"
+
+// nobody is the user of images that need no privileges: the "nonroot" of distroless images.
+const nobody = "65532:65532"
+
+// Builder builds products into a cache.
+type Builder struct {
+	Source   string // the testbed's source folder
+	Cache    build.Cache
+	Progress *ui.Progress
+}
+
+// Kubernetes returns the folder with the binary `kube` and a symlink for each of its
+// commands; the folder can serve as KUBEBUILDER_ASSETS.
+func (b Builder) Kubernetes(ctx context.Context) (string, error) {
+	binary, err := build.GoProgram{
+		Name: "kube", Folder: filepath.Join(b.Source, "kube"),
+		LDFlags: []string{"-X", "k8s.io/component-base/version.gitVersion=" + kubernetesVersion},
+	}.Build(ctx, b.Cache, b.Progress)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{
+		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl",
+	} {
+		link := filepath.Join(filepath.Dir(binary), name)
+		if err := os.Symlink("kube", link); err != nil && !errors.Is(err, os.ErrExist) {
+			return "", fmt.Errorf("linking %s: %w", name, err)
+		}
+	}
+	return filepath.Dir(binary), nil
+}
+
+// Images lists the names that [Builder.Image] takes, in the order in which a node needs them.
+func Images() []string { return []string{"pause", "coredns", "metrics-server", "demo-web", "nginx"} }
+
+// Image returns the tarball of one image.
+func (b Builder) Image(ctx context.Context, name string) (string, error) {
+	if name == "nginx" {
+		return b.nginx(ctx)
+	}
+	program, found := b.programs()[name]
+	if !found {
+		return "", fmt.Errorf("there is no image %q; there are %v", name, Images())
+	}
+	binary, err := program.Build(ctx, b.Cache, b.Progress)
+	if err != nil {
+		return "", err
+	}
+	key := build.Key(imageRevision, filepath.Dir(binary))
+	return b.tarball(name, key, func() (map[string]v1.Image, error) {
+		content, err := os.ReadFile(binary)
+		if err != nil {
+			return nil, fmt.Errorf("reading the program %s: %w", name, err)
+		}
+		return programImages(name, content)
+	})
+}
+
+func (b Builder) programs() map[string]build.GoProgram {
+	folder := func(elements ...string) string { return filepath.Join(append([]string{b.Source}, elements...)...) }
+	return map[string]build.GoProgram{
+		"pause":    {Name: "pause", Folder: folder("images", "pause")},
+		"demo-web": {Name: "demo-web", Folder: folder("images", "demo-web")},
+		"coredns":  {Name: "coredns", Folder: folder("coredns")},
+		"metrics-server": {
+			Name: "metrics-server", Folder: folder("metrics-server"),
+			LDFlags: []string{"-X", "sigs.k8s.io/metrics-server/pkg/version.gitVersion=v0.9.0"},
+		},
+	}
+}
+
+func (b Builder) tarball(name, key string, make func() (map[string]v1.Image, error)) (string, error) {
+	const file = "image.tar"
+	product := "image-" + name
+	folder, err := b.Cache.Product(product, key, func(folder string) error {
+		return b.Progress.Step("packing image "+name, nil, func() error {
+			images, err := make()
+			if err != nil {
+				return err
+			}
+			return image.Write(filepath.Join(folder, file), images)
+		})
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := b.Cache.Prune(product, folder); err != nil {
+		return "", err
+	}
+	return filepath.Join(folder, file), nil
+}
+
+// programImages makes the images of a static program, by reference.
+func programImages(name string, binary []byte) (map[string]v1.Image, error) {
+	path := "/" + name
+	layer, err := image.Layer([]image.File{
+		{Path: path, Mode: 0o755, Data: binary},
+		{Path: "/etc/passwd", Mode: 0o644, Data: []byte("root:x:0:0::/:/none\nnonroot:x:65532:65532::/:/none\n")},
+		{Path: "/etc/group", Mode: 0o644, Data: []byte("root:x:0:\nnonroot:x:65532:\n")},
+	})
+	if err != nil {
+		return nil, err
+	}
+	configs := map[string]image.Config{}
+	switch name {
+	case "pause":
+		configs[PauseImage] = image.Config{Entrypoint: []string{path}, User: nobody}
+	case "coredns":
+		// Port 53 needs root (or a capability, which a file in a layer of ours does not carry).
+		configs[CoreDNSImage] = image.Config{Entrypoint: []string{path}, Ports: []string{"53/udp", "53/tcp"}}
+	case "metrics-server":
+		configs[MetricsServerImage] = image.Config{Entrypoint: []string{path}, User: nobody}
+	case "demo-web":
+		for _, version := range []string{"1.0", "2.0"} {
+			configs[DemoWebImage+":"+version] = image.Config{
+				Entrypoint: []string{path}, User: nobody, Ports: []string{"8080/tcp"},
+				Env: []string{"DEMO_WEB_VERSION=" + version},
+			}
+		}
+	}
+	images := map[string]v1.Image{}
+	for reference, config := range configs {
+		config.Env = slices.Concat([]string{"PATH=/"}, config.Env)
+		config.WorkingDir = "/"
+		if images[reference], err = image.New(config, layer); err != nil {
+			return nil, fmt.Errorf("making %s: %w", reference, err)
+		}
+	}
+	return images, nil
+}
