@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
@@ -34,10 +34,8 @@ var components = map[string]func(){
 	"kube-controller-manager": serve(controllermanager.NewControllerManagerCommand),
 	"kube-scheduler":          serve(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              serve(proxy.NewProxyCommand),
-	// The kubelet takes the context that ends with SIGTERM from its main.
-	"kubelet": serve(func() *cobra.Command {
-		return kubelet.NewKubeletCommand(genericapiserver.SetupSignalContext())
-	}),
+	// The kubelet listens for signals itself (and panics when somebody did before).
+	"kubelet": serve(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 	"kubectl": runKubectl,
 }
 

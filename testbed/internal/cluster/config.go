@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"embed"
 	"encoding/base64"
 	"fmt"
@@ -38,10 +39,19 @@ func (c *Cluster) writeConfig(file, name string, values map[string]any) error {
 	if err != nil {
 		return err
 	}
+	return writeChanged(file, []byte(text))
+}
+
+// writeChanged leaves a file with the same content alone: kube-proxy ends when its
+// configuration is written, even to the same.
+func writeChanged(file string, content []byte) error {
+	if present, err := os.ReadFile(file); err == nil && bytes.Equal(present, content) {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("creating the folder of %s: %w", file, err)
 	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(file, content, 0o600); err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	return nil

@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -32,11 +31,9 @@ func writeKubeconfig(file string, store pki.Store, certificate string) error {
 	config.AuthInfos[certificate] = &clientcmdapi.AuthInfo{ClientCertificateData: public, ClientKeyData: key}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: certificate}
 	config.CurrentContext = name
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("creating the folder of %s: %w", file, err)
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", file, err)
 	}
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	return nil
+	return writeChanged(file, content)
 }

@@ -98,6 +98,10 @@ func (c *Cluster) prepareState(ctx context.Context, nodes int) (machineState, er
 // start runs the control plane and the nodes' containerd (which imports the images)
 // side by side: on two processors that saves a third of the time.
 func (c *Cluster) start(ctx context.Context, nodes int, images map[string]string) error {
+	// From here on a process that has ended is news, not a left-over.
+	if err := c.processes.Forget(); err != nil {
+		return err
+	}
 	if err := writeSysctls(sysctls); err != nil {
 		return err
 	}

@@ -29,16 +29,16 @@ func poll(ctx context.Context, what string, check func() error) error {
 	}
 }
 
-// pollProcess also gives up when the process that is waited for has ended.
-func (c *Cluster) pollProcess(ctx context.Context, name string, check func() error) error {
+// pollAlive also gives up as soon as a process of the cluster has ended: waiting on
+// would not bring it back.
+func (c *Cluster) pollAlive(ctx context.Context, what string, check func() error) error {
 	var ended error
-	err := poll(ctx, name, func() error {
+	err := poll(ctx, what, func() error {
 		err := check()
 		if err == nil {
 			return nil
 		}
-		if record, found, _ := c.processes.Get(name); found && !record.Alive() {
-			ended = fmt.Errorf("%s ended, see %s: %w", name, record.Log, err)
+		if ended = c.endedProcess(); ended != nil {
 			return nil
 		}
 		return err
@@ -46,12 +46,25 @@ func (c *Cluster) pollProcess(ctx context.Context, name string, check func() err
 	return errors.Join(err, ended)
 }
 
+func (c *Cluster) endedProcess() error {
+	records, err := c.processes.List()
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		if !record.Alive() {
+			return fmt.Errorf("%s (pid %d) has ended: see %s", record.Name, record.PID, record.Log)
+		}
+	}
+	return nil
+}
+
 func (c *Cluster) waitAPIServer(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {
 		return err
 	}
-	return c.pollProcess(ctx, apiserverName, func() error {
+	return c.pollAlive(ctx, "the API server", func() error {
 		body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(2 * time.Second).DoRaw(ctx)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, strings.ReplaceAll(string(body), "\n", " "))
@@ -61,7 +74,7 @@ func (c *Cluster) waitAPIServer(ctx context.Context) error {
 }
 
 func (c *Cluster) waitContainerd(ctx context.Context, node string) error {
-	return c.pollProcess(ctx, containerdName(node), func() error {
+	return c.pollAlive(ctx, "containerd of "+node, func() error {
 		// The images service is the last that `up` needs; `version` answers before it.
 		_, err := c.ctr(ctx, node, "images", "list", "--quiet")
 		return err
@@ -79,7 +92,7 @@ func (c *Cluster) waitWorking(ctx context.Context, nodes int) error {
 		{"metrics-server answers", c.checkMetrics},
 	} {
 		err := c.progress.Step(step.name, nil, func() error {
-			return poll(ctx, step.name, func() error { return step.check(ctx) })
+			return c.pollAlive(ctx, step.name, func() error { return step.check(ctx) })
 		})
 		if err != nil {
 			return err

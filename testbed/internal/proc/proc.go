@@ -115,6 +115,23 @@ func (t Table) List() ([]Record, error) {
 	return records, nil
 }
 
+// Forget removes the records of processes that have ended.
+func (t Table) Forget() error {
+	records, err := t.List()
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		if record.Alive() {
+			continue
+		}
+		if err := os.Remove(t.file(record.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("forgetting %s: %w", record.Name, err)
+		}
+	}
+	return nil
+}
+
 func (t Table) file(name string) string { return filepath.Join(string(t), name+".json") }
 
 func (t Table) put(record Record) error {
