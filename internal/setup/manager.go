@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/optional"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
 // Settings are what a manager is started with. Flags set them; tests do so directly.
@@ -71,7 +73,7 @@ func Manager(ctx context.Context, restConfig *rest.Config, settings Settings) (c
 	}
 	manager, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cache.Options{ByObject: cacheOptions(), DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:                         watch.Default(cacheOptions()),
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:        settings.HealthAddress,
 		LeaderElection:                settings.LeaderElection,
@@ -105,7 +107,7 @@ func cacheOptions() map[client.Object]cache.ByObject {
 	definition := &metav1.PartialObjectMetadata{}
 	definition.SetGroupVersionKind(optional.CRDKind)
 	options := map[client.Object]cache.ByObject{
-		definition: {Field: fields.OneTermEqualSelector("metadata.name", webappcontroller.HTTPRouteCRD)},
+		definition: {Label: labels.Everything(), Field: fields.OneTermEqualSelector("metadata.name", webappcontroller.HTTPRouteCRD)},
 	}
 	maps.Copy(options, webappcontroller.CacheOptions())
 	return options

@@ -105,7 +105,7 @@ type WebAppSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=500
-	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name.size() > 0 && !e.name.contains('='))",message="each name must be non-empty and free of '='"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="each variable needs a name"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// EnvFrom takes all keys of ConfigMaps and Secrets as environment variables.
@@ -277,9 +277,14 @@ type WebAppSpec struct {
 //
 // +kubebuilder:validation:MaxProperties=64
 // +kubebuilder:validation:XValidation:rule="self.all(k, k != 'app' && !k.startsWith('mainstay.dev/') && !(k.startsWith('app.kubernetes.io/') && k != 'app.kubernetes.io/version'))",message="app, app.kubernetes.io/* (but version) and mainstay.dev/* are set by Mainstay: choose other labels"
-// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].size() <= 63 && self[k].matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$'))",message="a label's value has at most 63 characters: letters, digits, '-', '_' and '.', starting and ending with a letter or digit"
 // +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="a label's key is [domain/]name, the name at most 63 characters: letters, digits, '-', '_' and '.'"
-type Labels map[string]string
+type Labels map[string]LabelValue
+
+// LabelValue is the value of a label.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')",message="a label's value has letters, digits, '-', '_' and '.', and starts and ends with a letter or digit"
+type LabelValue string
 
 // Annotations are annotations of children.
 //

@@ -54,12 +54,21 @@ func Desired(app *appsv1.WebApp, observed Observed) plan.Plan {
 func childMeta(app *appsv1.WebApp, further appsv1.Metadata) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Name:   app.Name,
-		Labels: naming.Merged(app.Spec.Labels, further.Labels, part(app).Labels()),
+		Labels: naming.Merged(plain(app.Spec.Labels), plain(further.Labels), part(app).Labels()),
 	}
 	if annotations := naming.Merged(app.Spec.Annotations, further.Annotations); len(annotations) > 0 {
 		meta.Annotations = annotations
 	}
 	return meta
+}
+
+// plain is labels as Kubernetes' own types have them.
+func plain(labels appsv1.Labels) map[string]string {
+	all := make(map[string]string, len(labels))
+	for key, value := range labels {
+		all[key] = string(value)
+	}
+	return all
 }
 
 // selector selects the app's pods. A Deployment's can never change: one that exists keeps

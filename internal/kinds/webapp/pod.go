@@ -22,7 +22,7 @@ func podTemplate(app *appsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
 	pods := selector(app, observed)
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels: naming.Merged(spec.Labels, spec.PodMetadata.Labels, part(app).Labels(), pods),
+			Labels: naming.Merged(plain(spec.Labels), plain(spec.PodMetadata.Labels), part(app).Labels(), pods),
 		},
 		Spec: corev1.PodSpec{
 			InitContainers:                initContainers(spec),

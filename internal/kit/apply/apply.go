@@ -116,7 +116,7 @@ func (a *Applier) applyOne(ctx context.Context, owner plan.Object, manager strin
 		if err := a.write(ctx, manager, wanted.object); err != nil {
 			return err
 		}
-		result.Changes = append(result.Changes, plan.Change{Ref: wanted.ref, Operation: plan.Created})
+		a.record(ctx, plan.Created, child.Object, wanted, result)
 		return nil
 	case existing.Standing == plan.Foreign:
 		result.Conflicts = append(result.Conflicts, wanted.ref)
@@ -146,9 +146,17 @@ func (a *Applier) overwrite(ctx context.Context, manager string, child plan.Chil
 		return err
 	}
 	if operation == plan.Adopted || wanted.object.GetResourceVersion() != existing.Object.GetResourceVersion() {
-		result.Changes = append(result.Changes, plan.Change{Ref: wanted.ref, Operation: operation})
+		a.record(ctx, operation, child.Object, wanted, result)
 	}
 	return nil
+}
+
+// record notes a write, and waits until the cache has it.
+func (a *Applier) record(ctx context.Context, operation plan.Operation, child plan.Object, written rendered, result *plan.Result) {
+	result.Changes = append(result.Changes, plan.Change{Ref: written.ref, Operation: operation})
+	object := emptyLike(child)
+	object.SetNamespace(written.ref.Namespace)
+	children.Await(ctx, a.Children.Cached, object, written.object.GetResourceVersion())
 }
 
 // handOver keeps the live values of yielded fields that we are about to leave out: a
@@ -209,6 +217,7 @@ func (a *Applier) prune(ctx context.Context, found plan.Children, kept map[plan.
 			return fmt.Errorf("deleting %s: %w", ref, err)
 		}
 		result.Changes = append(result.Changes, plan.Change{Ref: ref, Operation: plan.Deleted})
+		children.Await(ctx, a.Children.Cached, existing.Object, "")
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	clientconfigurations "k8s.io/client-go/applyconfigurations"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	gatewayconfigurations "sigs.k8s.io/gateway-api/applyconfiguration"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayconfigurations "sigs.k8s.io/gateway-api/applyconfiguration"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/mainstay-platform/mainstay/api"

@@ -43,10 +43,13 @@ type Event struct {
 	Note string
 }
 
-// Events are what changed from old to merged: one for each condition whose status or reason
-// is another now and that has something to tell. Where several conditions tell the same
-// reason (Ready and Degraded, often), it is told once. trouble names the conditions that
-// are bad news when True; for all others False is.
+// ready is the one condition that every kind has, and that is news either way.
+const ready = "Ready"
+
+// Events are what changed from old to merged and is worth telling: each condition whose status
+// or reason is another now, if it is Ready, or True, or trouble that has passed. trouble
+// names the conditions that are bad news when True. What several conditions tell with
+// the same reason (Ready and Degraded, often) is told once.
 func Events(old, merged []metav1.Condition, trouble ...string) []Event {
 	var events []Event
 	for _, condition := range merged {
@@ -54,12 +57,13 @@ func Events(old, merged []metav1.Condition, trouble ...string) []Event {
 		if before != nil && before.Status == condition.Status && before.Reason == condition.Reason {
 			continue
 		}
-		abnormal := slices.Contains(trouble, condition.Type)
-		if before == nil && abnormal && condition.Status == metav1.ConditionFalse {
-			continue // nothing has ever been wrong: not news
+		bad := slices.Contains(trouble, condition.Type)
+		passed := bad && before != nil && before.Status == metav1.ConditionTrue
+		if condition.Type != ready && condition.Status != metav1.ConditionTrue && !passed {
+			continue
 		}
 		event := Event{Type: corev1.EventTypeNormal, Reason: condition.Reason, Note: condition.Message}
-		if abnormal && condition.Status == metav1.ConditionTrue {
+		if bad && condition.Status == metav1.ConditionTrue {
 			event.Type = corev1.EventTypeWarning
 		}
 		known := slices.IndexFunc(events, func(e Event) bool { return e.Reason == event.Reason })

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
@@ -149,6 +150,7 @@ func (r *Reconciler[T, O]) writeStatus(ctx context.Context, stored, reported T) 
 	if err != nil || !wrote {
 		return err
 	}
+	children.Await(ctx, r.Client, stored.DeepCopyObject().(T), reported.GetResourceVersion())
 	for _, event := range conditions.Events(before, merged, r.Kind.Trouble()...) {
 		r.Recorder.Eventf(reported, nil, event.Type, event.Reason, "Reconcile", "%s", event.Note)
 	}

@@ -14,13 +14,22 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 )
 
-// OursOnly is how a cache treats the children of our kinds: it holds those that bear our
-// label, and of each what strip leaves. strip may be nil.
-func OursOnly[T client.Object](strip func(T)) cache.ByObject {
-	return cache.ByObject{
-		Label:     labels.SelectorFromSet(labels.Set{api.LabelManagedBy: api.ManagedBy}),
-		Transform: Stripped(strip),
+// ours selects what Mainstay made.
+var ours = labels.SelectorFromSet(labels.Set{api.LabelManagedBy: api.ManagedBy})
+
+// Default is how a cache treats every kind that byObject does not name: it holds those that
+// bear our label. That includes kinds that the cluster does not have yet.
+func Default(byObject map[client.Object]cache.ByObject) cache.Options {
+	return cache.Options{
+		DefaultLabelSelector: ours,
+		DefaultTransform:     Stripped[client.Object](nil),
+		ByObject:             byObject,
 	}
+}
+
+// OursOnly is the default for one kind, of which only what strip leaves is held.
+func OursOnly[T client.Object](strip func(T)) cache.ByObject {
+	return cache.ByObject{Label: ours, Transform: Stripped(strip)}
 }
 
 // Stripped is a cache transform that keeps, of the managed fields, ours only, and of the rest

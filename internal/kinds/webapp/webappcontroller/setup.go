@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,21 +48,20 @@ const (
 // HTTPRouteCRD names the definition of the optional Gateway API kind that WebApps can use.
 const HTTPRouteCRD = "httproutes.gateway.networking.k8s.io"
 
-// CacheOptions say what the cache holds for this controller: of our children what decisions
-// need, and of other objects nothing.
+// CacheOptions say what the cache holds for this controller where that is not the default
+// (watch.Default: whole objects that bear our label).
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		&appsv1.WebApp{}:        {Transform: cache.TransformStripManagedFields()},
-		&k8sappsv1.Deployment{}: watch.OursOnly[*k8sappsv1.Deployment](nil),
-		&corev1.Service{}:       watch.OursOnly(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
+		&appsv1.WebApp{}:  {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
+		&corev1.Service{}: watch.OursOnly(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
 		// All ServiceAccounts: users name their own ones.
-		&corev1.ServiceAccount{}:                 {Transform: watch.Stripped(stripServiceAccount)},
-		&networkingv1.Ingress{}:                  watch.OursOnly(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
-		&networkingv1.NetworkPolicy{}:            watch.OursOnly[*networkingv1.NetworkPolicy](nil),
-		&policyv1.PodDisruptionBudget{}:          watch.OursOnly(func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} }),
-		&autoscalingv2.HorizontalPodAutoscaler{}: watch.OursOnly(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{} }),
-		&gatewayv1.HTTPRoute{}:                   watch.OursOnly[*gatewayv1.HTTPRoute](nil),
-		&corev1.Pod{}:                            watch.OursOnly(stripPod),
+		&corev1.ServiceAccount{}:        {Label: labels.Everything(), Transform: watch.Stripped(stripServiceAccount)},
+		&networkingv1.Ingress{}:         watch.OursOnly(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
+		&policyv1.PodDisruptionBudget{}: watch.OursOnly(func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} }),
+		&autoscalingv2.HorizontalPodAutoscaler{}: watch.OursOnly(func(h *autoscalingv2.HorizontalPodAutoscaler) {
+			h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
+		}),
+		&corev1.Pod{}: watch.OursOnly(stripPod),
 	}
 }
 

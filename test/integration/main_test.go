@@ -1,0 +1,166 @@
+// Package integration tests the controllers against a real etcd and kube-apiserver. There is no
+// kubelet and no controller-manager: what those would do, the tests do.
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/mainstay-platform/mainstay/internal/setup"
+)
+
+// Waits of the tests. Nothing here takes longer than some tenths of a second when it works.
+const (
+	within = 20 * time.Second
+	poll   = 50 * time.Millisecond
+)
+
+// cluster is the API server that all tests share; each has a namespace of its own.
+var cluster struct {
+	config *rest.Config
+	client client.Client
+}
+
+func TestMain(m *testing.M) {
+	gomega.SetDefaultEventuallyTimeout(within)
+	gomega.SetDefaultEventuallyPollingInterval(poll)
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: run `make test-integration`, which builds etcd and kube-apiserver and sets it")
+		return 1
+	}
+	environment := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "charts", "mainstay", "files", "crds")},
+		ErrorIfCRDPathMissing: true,
+	}
+	environment.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	config, err := environment.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the API server:", err)
+		return 1
+	}
+	defer func() {
+		if err := environment.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+		}
+	}()
+	config.QPS, config.Burst = -1, -1
+	scheme, err := setup.Scheme()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	cluster.config = config
+	if cluster.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		fmt.Fprintln(os.Stderr, "connecting to the API server:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// calls records what a manager asks of the API server.
+type calls struct {
+	mutex sync.Mutex
+	made  []string
+}
+
+// RoundTripper counts calls on their way to next.
+func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if request.URL.Query().Get("watch") != "true" && !strings.Contains(request.URL.Path, "/events") {
+			c.mutex.Lock()
+			c.made = append(c.made, request.Method+" "+request.URL.Path)
+			c.mutex.Unlock()
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+// since returns the calls after the first n, without those that mention none of the words.
+func (c *calls) since(n int, words ...string) []string {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	var made []string
+	for _, call := range c.made[n:] {
+		if len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(call, word) }) {
+			made = append(made, call)
+		}
+	}
+	return made
+}
+
+func (c *calls) count() int { return len(c.since(0)) }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// running is a manager under test.
+type running struct {
+	calls *calls
+	stop  func()
+}
+
+// startManager runs the whole manager, as in production but for leader election, until
+// the test ends or stop is called.
+func startManager(t *testing.T) *running {
+	t.Helper()
+	recorded := &calls{}
+	config := rest.CopyConfig(cluster.config)
+	config.Wrap(recorded.wrap)
+	settings := setup.DefaultSettings()
+	settings.LeaderElection = false
+	settings.HealthAddress = "0"
+	settings.SkipNameValidation = true
+	ctx, cancel := context.WithCancel(t.Context())
+	manager, err := setup.Manager(ctx, config, settings)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- manager.Start(ctx) }()
+	stopOnce := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the manager ended with: %v", err)
+		}
+	})
+	t.Cleanup(stopOnce)
+	if !manager.GetCache().WaitForCacheSync(ctx) {
+		t.Fatal("the caches did not fill")
+	}
+	return &running{calls: recorded, stop: stopOnce}
+}
+
+// namespace makes a namespace for one test. There is no garbage collector, so what is in it
+// stays: names never collide.
+func namespace(t *testing.T) string {
+	t.Helper()
+	created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := cluster.client.Create(t.Context(), created); err != nil {
+		t.Fatal(err)
+	}
+	return created.Name
+}
+
+func init() { ctrl.SetLogger(testLogger()) }
