@@ -25,7 +25,7 @@ func newLaunch() *cobra.Command {
 
 // newProvisioner is the process that makes volumes.
 func newProvisioner() *cobra.Command {
-	var kubeconfig, folder string
+	var kubeconfig, folder, revision string
 	command := &cobra.Command{
 		Use:    "provisioner",
 		Hidden: true,
@@ -35,6 +35,7 @@ func newProvisioner() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file to reach the API server with")
+	command.Flags().StringVar(&revision, "revision", "", "version of this program; changes nothing but the command line")
 	command.Flags().StringVar(&folder, "folder", "", "folder of the volumes")
 	return command
 }

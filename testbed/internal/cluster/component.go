@@ -154,7 +154,9 @@ func (c *Cluster) hostProxy() proc.Spec {
 		"--config="+c.dir.Config("kube-proxy.yaml"), "--hostname-override="+NodeName(1))
 }
 
-func (c *Cluster) provisioner(self string) proc.Spec {
-	return c.spec(provisionerProc, "", self, "provisioner",
+// provisioner is our own program: revision changes when that does, so that `up`
+// replaces a provisioner of before.
+func (c *Cluster) provisioner(self, revision string) proc.Spec {
+	return c.spec(provisionerProc, "", self, "provisioner", "--revision", revision,
 		"--kubeconfig", c.dir.Config(provisionerUser+".kubeconfig"), "--folder", c.dir.Volumes())
 }

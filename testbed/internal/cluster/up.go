@@ -207,7 +207,12 @@ func (c *Cluster) startNodes(nodes int) error {
 	if err != nil {
 		return fmt.Errorf("finding our own executable: %w", err)
 	}
-	for _, spec := range []proc.Spec{c.hostProxy(), c.provisioner(self)} {
+	info, err := os.Stat(self)
+	if err != nil {
+		return fmt.Errorf("reading our own executable: %w", err)
+	}
+	revision := info.ModTime().UTC().Format(time.RFC3339Nano)
+	for _, spec := range []proc.Spec{c.hostProxy(), c.provisioner(self, revision)} {
 		if err := c.ensure(spec); err != nil {
 			return err
 		}
