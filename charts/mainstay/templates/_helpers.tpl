@@ -63,7 +63,7 @@ manager needs is written beside the calls that need them, in Go, and nowhere els
 {{- range $document := splitList "\n---\n" (.root.Files.Get "files/rbac/role.yaml") -}}
 {{- $role := fromYaml $document -}}
 {{- if eq (get $role "kind") $kind -}}
-{{- toYaml $role.rules -}}
+{{- required (printf "files/rbac/role.yaml has no rules for a %s" $kind) $role.rules | toYaml -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const prefix = "+kubebuilder:rbac:"
+
+// rule is one marker.
+type rule struct {
+	groups, resources, names, urls, verbs []string
+	// namespaced rights are those in the manager's own namespace only.
+	namespaced bool
+}
+
+// ownNamespace is how a marker names the namespace of the manager, whatever it is called in
+// an installation.
+const ownNamespace = "mainstay-system"
+
+// collect reads the markers of all Go files below roots, but those of tests.
+func collect(roots []string) ([]rule, error) {
+	var rules []rule
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return nil
+			}
+			found, err := parseFile(path, nil)
+			rules = append(rules, found...)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading the markers below %s: %w", root, err)
+		}
+	}
+	return rules, nil
+}
+
+// parseFile reads the markers of one file; source replaces its content unless it is nil.
+func parseFile(path string, source any) ([]rule, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var rules []rule
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			text, isMarker := strings.CutPrefix(strings.TrimSpace(strings.TrimPrefix(comment.Text, "//")), prefix)
+			if !isMarker {
+				continue
+			}
+			parsed, err := parseMarker(text)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s%s: %w", files.Position(comment.Pos()), prefix, text, err)
+			}
+			rules = append(rules, parsed)
+		}
+	}
+	return rules, nil
+}
+
+// parseMarker reads key=value pairs with commas between them; a value is a list with semicolons.
+func parseMarker(text string) (rule, error) {
+	var parsed rule
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return rule{}, fmt.Errorf("%q is no key=value", pair)
+		}
+		values, err := list(value)
+		if err != nil {
+			return rule{}, err
+		}
+		switch key {
+		case "groups":
+			parsed.groups = values
+		case "resources":
+			parsed.resources = values
+		case "resourceNames":
+			parsed.names = values
+		case "urls":
+			parsed.urls = values
+		case "verbs":
+			parsed.verbs = values
+		case "namespace":
+			parsed.namespaced = true
+			if value != ownNamespace {
+				return rule{}, fmt.Errorf("namespace %q is not %s, which stands for the manager's own", value, ownNamespace)
+			}
+		default:
+			return rule{}, fmt.Errorf("%q is not a key", key)
+		}
+	}
+	return parsed, parsed.validate()
+}
+
+func (r rule) validate() error {
+	switch {
+	case len(r.verbs) == 0:
+		return fmt.Errorf("verbs are missing")
+	case len(r.urls) > 0 && (len(r.groups) > 0 || len(r.resources) > 0 || r.namespaced):
+		return fmt.Errorf("urls stand alone")
+	case len(r.urls) == 0 && (len(r.groups) == 0 || len(r.resources) == 0):
+		return fmt.Errorf("groups and resources are missing, or urls")
+	case len(r.names) > 0 && slices.Contains(r.verbs, "create"):
+		return fmt.Errorf("create can't be restricted to names")
+	}
+	for _, values := range [][]string{r.groups, r.resources, r.names, r.urls, r.verbs} {
+		for _, value := range values {
+			if strings.Contains(value, "*") {
+				return fmt.Errorf("%q is a wildcard", value)
+			}
+		}
+	}
+	for _, verb := range r.verbs {
+		if slices.Contains([]string{"escalate", "bind", "impersonate"}, verb) {
+			return fmt.Errorf("%q would let the manager take any right", verb)
+		}
+	}
+	return nil
+}
+
+// list splits a value; quotes allow an empty item, which is the core group.
+func list(value string) ([]string, error) {
+	var values []string
+	for item := range strings.SplitSeq(value, ";") {
+		if strings.HasPrefix(item, `"`) {
+			unquoted, err := strconv.Unquote(item)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", item, err)
+			}
+			values = append(values, unquoted)
+			continue
+		}
+		if item == "" {
+			return nil, fmt.Errorf("an empty item needs quotes")
+		}
+		values = append(values, item)
+	}
+	return values, nil
+}
