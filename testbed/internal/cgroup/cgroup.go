@@ -147,12 +147,14 @@ func prepare(parent, child string) error {
 	return nil
 }
 
-// Folders lists all groups of the testbed, children before parents.
+// Folders lists all groups of the testbed, children before parents. It includes the
+// version 2 hierarchy beside version 1, where runc makes groups too.
 func Folders() ([]string, error) {
 	hierarchies, err := Hierarchies()
 	if err != nil {
 		return nil, err
 	}
+	hierarchies = append(hierarchies, filepath.Join(mountPoint, "unified"))
 	var folders []string
 	for _, hierarchy := range hierarchies {
 		root := filepath.Join(hierarchy, Root)

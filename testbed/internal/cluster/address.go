@@ -29,6 +29,7 @@ const (
 	bridgeName      = "mstb0"
 	namespacePrefix = "mstb-"
 	linkPrefix      = "mstb-v"
+	podNetwork      = "mstb-pods" // CNI's name for it, with which its cache files begin
 )
 
 // MaxNodes is bounded by one /24 of pods each and by what one machine can carry.

@@ -75,13 +75,14 @@ func (c *Cluster) writeClusterConfig() error {
 func (c *Cluster) writeNodeConfig(number int) error {
 	node := NodeName(number)
 	if err := c.writeConfig(c.dir.Node(node, "cni", "10-pods.conflist"), "cni.json", map[string]any{
-		"Leases": c.dir.Node(node, "cni-leases"), "Subnet": nodePods(number), "Gateway": nodePodGateway(number),
+		"Name": podNetwork, "Leases": c.dir.Node(node, "cni-leases"), "Subnet": nodePods(number), "Gateway": nodePodGateway(number),
 	}); err != nil {
 		return err
 	}
 	if err := c.writeConfig(c.dir.Config(containerdName(node)+".toml"), "containerd.toml", map[string]any{
 		"Root": c.dir.Node(node, "containerd"), "State": c.dir.Node(node, "containerd-run"),
 		"Socket": c.dir.ContainerdSocket(node), "Opt": c.dir.Node(node, "containerd-opt"),
+		"Runc":       c.dir.Node(node, "runc"),
 		"PauseImage": product.PauseImage, "CNIPlugins": cniPlugins, "CNIConfig": c.dir.Node(node, "cni"),
 	}); err != nil {
 		return err

@@ -10,11 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/mainstay-platform/mainstay/testbed/internal/cgroup"
+	"github.com/mainstay-platform/mainstay/testbed/internal/proc"
 )
 
 const (
-	stopGrace   = 3 * time.Second  // for a component to end by itself
+	stopGrace   = time.Second      // for a component to end by itself: its state is thrown away
 	killTimeout = 20 * time.Second // for the kernel to end what was killed
 )
 
@@ -55,29 +58,40 @@ func (c *Cluster) Purge() error {
 	return nil
 }
 
-// stopProcesses ends what would start others first (kubelets), then containers, then
-// containerd (which sees its containers end and tidies up), then all that is left.
+// stopProcesses ends what would start others first (kubelets and the control plane),
+// then containers, then containerd (which sees its containers end and tidies up), then
+// all that is left.
 func (c *Cluster) stopProcesses(context.Context) error {
 	records, err := c.processes.List()
 	if err != nil {
 		return err
 	}
+	var managers, runtimes []proc.Record
 	for _, record := range records {
-		if !strings.HasPrefix(record.Name, "containerd-") {
-			if err := record.Stop(stopGrace); err != nil {
-				return err
-			}
+		if strings.HasPrefix(record.Name, "containerd-") {
+			runtimes = append(runtimes, record)
+		} else {
+			managers = append(managers, record)
 		}
+	}
+	if err := stopAll(managers); err != nil {
+		return err
 	}
 	if err := cgroup.KillPods(killTimeout); err != nil {
 		return err
 	}
-	for _, record := range records {
-		if err := record.Stop(stopGrace); err != nil {
-			return err
-		}
+	if err := stopAll(runtimes); err != nil {
+		return err
 	}
 	return cgroup.KillAll(killTimeout)
+}
+
+func stopAll(records []proc.Record) error {
+	var group errgroup.Group
+	for _, record := range records {
+		group.Go(func() error { return record.Stop(stopGrace) })
+	}
+	return group.Wait()
 }
 
 func (c *Cluster) removeStorage(ctx context.Context) error {
@@ -108,6 +122,15 @@ func (c *Cluster) removeFiles() error {
 	if err := c.removeLogLinks(); err != nil {
 		return err
 	}
+	results, err := filepath.Glob("/var/lib/cni/results/" + podNetwork + "-*")
+	if err != nil {
+		return fmt.Errorf("listing CNI's cache: %w", err)
+	}
+	for _, file := range results {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing CNI's cache: %w", err)
+		}
+	}
 	// The kubelet of every node overwrites these sockets: with no kubelet they are dead.
 	for _, file := range []string{"/var/lib/kubelet/device-plugins/kubelet.sock", "/var/lib/kubelet/device-plugins/DEPRECATION"} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +139,7 @@ func (c *Cluster) removeFiles() error {
 	}
 	for _, folder := range []string{
 		"/var/lib/kubelet/device-plugins", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods",
-		"/run/containerd/s", "/run/containerd", "/var/lib/cni/results", "/var/lib/cni/cache", "/var/lib/cni",
+		"/run/containerd/s", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd", "/var/lib/cni/results", "/var/lib/cni/cache", "/var/lib/cni",
 	} {
 		_ = os.Remove(folder) // only when empty: somebody else may use it
 	}

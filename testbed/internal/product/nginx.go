@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -87,6 +88,9 @@ func bootstrap(ctx context.Context, suite, output, packages string) error {
 		arguments = append(arguments, mirror)
 	}
 	command := exec.CommandContext(ctx, program, arguments...)
+	// mmdebstrap cleans up when it is asked to end; SIGKILL would leave its folder.
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 10 * time.Second
 	if messages, err := command.CombinedOutput(); err != nil {
 		text := string(messages)
 		return fmt.Errorf("making a Debian %s file system: %w\n%s", suite, err, text[max(0, len(text)-3000):])
