@@ -1,0 +1,104 @@
+package build
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestKey(t *testing.T) {
+	if got := Key("a", "b"); len(got) != 16 {
+		t.Errorf("the key is %q, want 16 digits", got)
+	}
+	distinct := [][]string{{"a", "b"}, {"ab"}, {"b", "a"}, {"a", "b", ""}, {""}, {}}
+	seen := map[string][]string{}
+	for _, parts := range distinct {
+		key := Key(parts...)
+		if other, found := seen[key]; found {
+			t.Errorf("%q and %q have the same key", parts, other)
+		}
+		seen[key] = parts
+	}
+}
+
+func TestSources(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"main.go", "main_test.go", "go.mod", "go.sum", "README.md", "sub/x.go"} {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("content of "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Sources(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"go.mod", "content of go.mod", "go.sum", "content of go.sum",
+		"main.go", "content of main.go", "sub/x.go", "content of sub/x.go",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the sources are %q, want %q", got, want)
+	}
+}
+
+func TestProduct(t *testing.T) {
+	cache := Cache(t.TempDir())
+	broken := errors.New("broken")
+	if _, err := cache.Product("tool", Key("1"), func(folder string) error {
+		if err := os.WriteFile(filepath.Join(folder, "half"), nil, 0o600); err != nil {
+			return err
+		}
+		return broken
+	}); !errors.Is(err, broken) {
+		t.Fatalf("the error is %v, want %v", err, broken)
+	}
+	made := 0
+	var folder string
+	for range 2 {
+		var err error
+		folder, err = cache.Product("tool", Key("1"), func(folder string) error {
+			made++
+			if _, err := os.Stat(filepath.Join(folder, "half")); err == nil {
+				t.Error("the unfinished build is still there")
+			}
+			return os.WriteFile(filepath.Join(folder, "tool"), nil, 0o600)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made != 1 {
+		t.Errorf("built %d times, want once", made)
+	}
+	newer, err := cache.Product("tool", Key("2"), func(string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cache.Prune("tool", newer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+		t.Errorf("the old version is still there (%v)", err)
+	}
+	if _, err := os.Stat(newer); err != nil {
+		t.Errorf("the new version went: %v", err)
+	}
+}
+
+func TestPackageCounter(t *testing.T) {
+	counter := &packageCounter{}
+	for _, chunk := range []string{"k8s.io/api\nk8s.io/", "client-go\n"} {
+		if n, err := counter.Write([]byte(chunk)); n != len(chunk) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if got := counter.String(); got != "2 packages compiled" {
+		t.Errorf("the progress is %q", got)
+	}
+}

@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
+	"github.com/mainstay-platform/mainstay/testbed/internal/pki"
+)
+
+// newTestCluster is a cluster whose files can be written, but which is never started.
+func newTestCluster(t *testing.T) *Cluster {
+	t.Helper()
+	c := New(layout.Dir(t.TempDir()), nil)
+	c.binaries = "/cache/kube"
+	c.programs = map[string]string{"containerd": "/usr/bin/containerd"}
+	return c
+}
+
+func TestNodeNumber(t *testing.T) {
+	for name, want := range map[string]int{"node-1": 1, "node-12": 12} {
+		if got, err := NodeNumber(name); got != want || err != nil {
+			t.Errorf("NodeNumber(%q) = %d, %v, want %d", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"", "node-", "node-0", "node--1", "node-01", "other-1", "1"} {
+		if got, err := NodeNumber(name); err == nil {
+			t.Errorf("NodeNumber(%q) = %d, want an error", name, got)
+		}
+	}
+}
+
+func TestParseMountPoint(t *testing.T) {
+	for line, want := range map[string]string{
+		`36 35 98:0 / /mnt rw,noatime master:1 - ext3 /dev/root rw`:       "/mnt",
+		`36 35 98:0 / /mnt\040a\134b rw - ext3 /dev/root rw`:              `/mnt a\b`,
+		`36 35 98:0 /x /run/netns/cni-1 rw shared:2 - nsfs nsfs rw,x=y,z`: "/run/netns/cni-1",
+	} {
+		if got, ok := parseMountPoint(line); got != want || !ok {
+			t.Errorf("parseMountPoint(%q) = %q, %t, want %q", line, got, ok, want)
+		}
+	}
+	if _, ok := parseMountPoint("36 35"); ok {
+		t.Error("a short line has a mount point")
+	}
+}
+
+// TestFlags pins the settings without which the cluster does not work, or not as its
+// users expect it.
+func TestFlags(t *testing.T) {
+	c := newTestCluster(t)
+	for _, test := range []struct {
+		name      string
+		arguments []string
+		want      []string
+	}{
+		{"etcd", c.etcd().Arguments, []string{"/cache/kube/etcd", "--unsafe-no-fsync"}},
+		{"apiserver", c.apiserver().Arguments, []string{
+			"/cache/kube/kube-apiserver",
+			"--authorization-mode=Node,RBAC",
+			"--enable-aggregator-routing=true",
+			"--requestheader-allowed-names=front-proxy",
+			"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+			"--service-cluster-ip-range=198.19.0.0/16",
+			"--bind-address=198.18.255.1",
+		}},
+		{"manager", c.manager().Arguments, []string{
+			"--use-service-account-credentials=true", "--horizontal-pod-autoscaler-sync-period=5s",
+		}},
+		{"kubelet", c.kubelet(2).Arguments, []string{"--hostname-override=node-2", "--node-ip=198.18.255.12"}},
+	} {
+		for _, want := range test.want {
+			if !slices.Contains(test.arguments, want) {
+				t.Errorf("%s lacks %s: %q", test.name, want, test.arguments)
+			}
+		}
+	}
+	if got := c.kubelet(2).Namespace; got != "/run/netns/mstb-node-2" {
+		t.Errorf("the second kubelet runs in %q", got)
+	}
+	if got := c.apiserver().Namespace; got != "" {
+		t.Errorf("the API server runs in %q, want the machine's namespace", got)
+	}
+}
+
+// TestConfigure writes every file of a cluster of two nodes, twice: the second time
+// must change none, because kube-proxy ends when its file is written.
+func TestConfigure(t *testing.T) {
+	c := newTestCluster(t)
+	var contents [2]map[string]string
+	for i := range contents {
+		if err := c.ensureCertificates(2); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.writeClusterConfig(); err != nil {
+			t.Fatal(err)
+		}
+		for number := 1; number <= 2; number++ {
+			if err := c.writeNodeConfig(number); err != nil {
+				t.Fatal(err)
+			}
+		}
+		contents[i] = readTree(t, string(c.dir))
+	}
+	for name, content := range contents[0] {
+		if contents[1][name] != content {
+			t.Errorf("%s was written again", name)
+		}
+		if strings.Contains(content, "{{") || strings.Contains(content, "<no value>") {
+			t.Errorf("%s was not filled in", name)
+		}
+	}
+	text, err := c.manifests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	objects := 0
+	for {
+		var object map[string]any
+		if err := decoder.Decode(&object); err != nil {
+			break
+		}
+		if object["kind"] == nil {
+			t.Errorf("an object has no kind: %v", object)
+		}
+		objects++
+	}
+	if objects < 15 {
+		t.Errorf("%d objects were rendered, want at least 15", objects)
+	}
+}
+
+func readTree(t *testing.T, root string) map[string]string {
+	t.Helper()
+	contents := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		contents[path] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return contents
+}
+
+func TestState(t *testing.T) {
+	dir := layout.Dir(t.TempDir())
+	if _, found, err := readState(dir); found || err != nil {
+		t.Fatalf("a new folder has a state (%v)", err)
+	}
+	want := machineState{BootID: "a", Nodes: 3, Sysctls: map[string]string{"kernel/panic": "0"}}
+	if err := writeState(dir, want); err != nil {
+		t.Fatal(err)
+	}
+	got, found, err := readState(dir)
+	if err != nil || !found || got.BootID != "a" || got.Nodes != 3 || got.Sysctls["kernel/panic"] != "0" {
+		t.Errorf("the state is %+v (%t, %v), want %+v", got, found, err, want)
+	}
+}
+
+// TestShrink: fewer nodes than there are would leave nodes behind.
+func TestShrink(t *testing.T) {
+	c := newTestCluster(t)
+	boot, err := bootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeState(c.dir, machineState{BootID: boot, Nodes: 2}); err != nil {
+		t.Fatal(err)
+	}
+	for nodes, want := range map[int]int{0: 2, 2: 2, 3: 3} {
+		if err := writeState(c.dir, machineState{BootID: boot, Nodes: 2}); err != nil {
+			t.Fatal(err)
+		}
+		state, err := c.prepareState(t.Context(), nodes)
+		if err != nil || state.Nodes != want {
+			t.Errorf("up --nodes %d gives %d nodes (%v), want %d", nodes, state.Nodes, err, want)
+		}
+	}
+	for _, nodes := range []int{-1, 1, MaxNodes + 1} {
+		if _, err := c.prepareState(t.Context(), nodes); err == nil {
+			t.Errorf("up --nodes %d was accepted on a cluster of 2", nodes)
+		}
+	}
+}
+
+func TestKubeconfigPath(t *testing.T) {
+	dir := layout.Dir("/state")
+	if got := dir.Kubeconfig(); got != "/state/run/admin.kubeconfig" {
+		t.Errorf("the kubeconfig is at %s: others rely on its path", got)
+	}
+	if got := pki.Store("/pki").KeyFile("ca"); got != "/pki/ca.key" {
+		t.Errorf("the key is at %s", got)
+	}
+}
