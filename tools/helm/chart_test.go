@@ -1,0 +1,410 @@
+package helm_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/loader"
+	releasev1 "helm.sh/helm/v4/pkg/release/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	psaapi "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	chartDirectory = "../../charts/mainstay"
+	// oldest is the oldest Kubernetes that the chart accepts.
+	oldest = "v1.33.0"
+)
+
+// target says what to render for; zero values are the usual ones.
+type target struct{ release, namespace, kubernetes string }
+
+// render is what `helm template` would print, with the notes, or its error.
+func render(t *testing.T, values string, to target) (*releasev1.Release, error) {
+	t.Helper()
+	chart, err := loader.Load(chartDirectory)
+	if err != nil {
+		t.Fatalf("loading the chart: %v", err)
+	}
+	given := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatalf("reading the values: %v", err)
+	}
+	install := action.NewInstall(action.NewConfiguration())
+	install.DryRunStrategy = action.DryRunClient
+	install.ReleaseName = either(to.release, "mainstay")
+	install.Namespace = either(to.namespace, "mainstay-system")
+	if install.KubeVersion, err = common.ParseKubeVersion(either(to.kubernetes, oldest)); err != nil {
+		t.Fatalf("reading the version: %v", err)
+	}
+	release, err := install.Run(chart, given)
+	if err != nil {
+		return nil, err
+	}
+	return release.(*releasev1.Release), nil
+}
+
+func mustRender(t *testing.T, values string, to target) *releasev1.Release {
+	t.Helper()
+	release, err := render(t, values, to)
+	if err != nil {
+		t.Fatalf("rendering: %v", err)
+	}
+	return release
+}
+
+func either(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
+}
+
+// objects decodes a manifest.
+func objects(t *testing.T, manifest string) []*unstructured.Unstructured {
+	t.Helper()
+	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
+	var found []*unstructured.Unstructured
+	for {
+		var content map[string]any
+		err := decoder.Decode(&content)
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatalf("decoding the manifest: %v", err)
+		}
+		if len(content) > 0 {
+			found = append(found, &unstructured.Unstructured{Object: content})
+		}
+	}
+}
+
+// only is the one object of a kind.
+func only(t *testing.T, manifest, kind string) *unstructured.Unstructured {
+	t.Helper()
+	var found *unstructured.Unstructured
+	for _, object := range objects(t, manifest) {
+		if object.GetKind() != kind {
+			continue
+		}
+		if found != nil {
+			t.Fatalf("there is more than one %s", kind)
+		}
+		found = object
+	}
+	if found == nil {
+		t.Fatalf("there is no %s", kind)
+	}
+	return found
+}
+
+func deployment(t *testing.T, manifest string) *appsv1.Deployment {
+	t.Helper()
+	var typed appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(only(t, manifest, "Deployment").Object, &typed, true); err != nil {
+		t.Fatalf("reading the Deployment: %v", err)
+	}
+	return &typed
+}
+
+func TestLintIsStrict(t *testing.T) {
+	lint := action.NewLint()
+	lint.Strict = true
+	kubernetes, err := common.ParseKubeVersion(oldest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lint.KubeVersion = kubernetes
+	result := lint.Run([]string{chartDirectory}, nil)
+	for _, err := range result.Errors {
+		t.Error(err)
+	}
+	for _, message := range result.Messages {
+		if !strings.Contains(message.Error(), "icon is recommended") {
+			t.Error(message)
+		}
+	}
+}
+
+// TestAnyNameAndNamespace renders with the shortest and longest names there are: names must be
+// valid and unique, everything namespaced must be in the release's namespace, and references
+// between the objects must fit.
+func TestAnyNameAndNamespace(t *testing.T) {
+	longName, longNamespace := strings.Repeat("n", 53), strings.Repeat("s", 63)
+	for _, to := range []target{
+		{}, {release: "a", namespace: "b"}, {release: longName, namespace: longNamespace},
+		{release: "my-mainstay.prod", namespace: "platform"},
+	} {
+		t.Run(to.release, func(t *testing.T) {
+			release := mustRender(t, "", to)
+			checkNames(t, objects(t, release.Manifest), release)
+			checkReferences(t, release)
+		})
+	}
+}
+
+// clusterScoped are the kinds of the chart that are in no namespace.
+var clusterScoped = []string{"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+
+func checkNames(t *testing.T, found []*unstructured.Unstructured, release *releasev1.Release) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, object := range found {
+		id := object.GetKind() + " " + object.GetName()
+		if seen[id] {
+			t.Errorf("%s is there twice", id)
+		}
+		seen[id] = true
+		want := release.Namespace
+		if slices.Contains(clusterScoped, object.GetKind()) {
+			want = ""
+		} else if len(object.GetName()) > 63 {
+			t.Errorf("the name of %s is too long", id)
+		}
+		if object.GetNamespace() != want {
+			t.Errorf("%s is in namespace %q, want %q", id, object.GetNamespace(), want)
+		}
+		if object.GetKind() == "CustomResourceDefinition" {
+			continue
+		}
+		for _, label := range []string{"name", "instance", "component", "version", "part-of", "managed-by"} {
+			if value := object.GetLabels()["app.kubernetes.io/"+label]; value == "" || len(value) > 63 {
+				t.Errorf("%s has %q as its label %s", id, value, label)
+			}
+		}
+	}
+}
+
+func checkReferences(t *testing.T, release *releasev1.Release) {
+	t.Helper()
+	pod := deployment(t, release.Manifest).Spec.Template
+	account := only(t, release.Manifest, "ServiceAccount")
+	if pod.Spec.ServiceAccountName != account.GetName() {
+		t.Errorf("the pod runs as %q, the ServiceAccount is %q", pod.Spec.ServiceAccountName, account.GetName())
+	}
+	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
+		binding := only(t, release.Manifest, kind)
+		subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
+		want := []any{map[string]any{"kind": "ServiceAccount", "name": account.GetName(), "namespace": release.Namespace}}
+		if diff := cmp.Diff(want, subjects); diff != "" {
+			t.Errorf("subjects of the %s: %s", kind, diff)
+		}
+		role, _, _ := unstructured.NestedString(binding.Object, "roleRef", "name")
+		if !hasObject(t, release.Manifest, strings.TrimSuffix(kind, "Binding"), role) {
+			t.Errorf("the %s names the role %q, which is not there", kind, role)
+		}
+	}
+	for _, path := range [][]string{{"NetworkPolicy", "podSelector"}, {"PodDisruptionBudget", "selector"}} {
+		selector, _, _ := unstructured.NestedStringMap(only(t, release.Manifest, path[0]).Object, "spec", path[1], "matchLabels")
+		if len(selector) == 0 {
+			t.Errorf("the %s selects everything", path[0])
+		}
+		for key, value := range selector {
+			if pod.Labels[key] != value {
+				t.Errorf("the %s selects %s=%s, which the pod does not have", path[0], key, value)
+			}
+		}
+	}
+}
+
+func hasObject(t *testing.T, manifest, kind, name string) bool {
+	t.Helper()
+	return slices.ContainsFunc(objects(t, manifest), func(object *unstructured.Unstructured) bool {
+		return object.GetKind() == kind && object.GetName() == name
+	})
+}
+
+func TestKubernetesTooOld(t *testing.T) {
+	_, err := render(t, "", target{kubernetes: "v1.32.9"})
+	if err == nil || !strings.Contains(err.Error(), "incompatible with Kubernetes v1.32.9") {
+		t.Errorf("got %v", err)
+	}
+	mustRender(t, "", target{kubernetes: "v1.33.1-gke.1059000"})
+}
+
+func TestRenderingIsDeterministic(t *testing.T) {
+	const values = "podLabels: {a: b, c: d, e: f}\npodAnnotations: {a: b, c: d, e: f}\nnodeSelector: {a: b, c: d, e: f}"
+	first := mustRender(t, values, target{}).Manifest
+	for range 5 {
+		if diff := cmp.Diff(first, mustRender(t, values, target{}).Manifest); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
+
+func TestPodIsRestricted(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment(t, mustRender(t, "", target{}).Manifest).Spec.Template
+	restricted := psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
+	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+		t.Error(result.ForbiddenDetail())
+	}
+	// What "restricted" does not ask for, and security.md does.
+	for _, container := range pod.Spec.Containers {
+		if readOnly := container.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
+			t.Errorf("the root file system of %s can be written", container.Name)
+		}
+	}
+	// The test can fail.
+	pod.Spec.SecurityContext.SeccompProfile = nil
+	if policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)).Allowed {
+		t.Error("a pod without a seccomp profile passes")
+	}
+}
+
+// TestRules: least privilege is checked here once more, on what is really installed.
+func TestRules(t *testing.T) {
+	roles := map[string]int{}
+	for _, object := range objects(t, mustRender(t, "", target{}).Manifest) {
+		if object.GetKind() != "ClusterRole" && object.GetKind() != "Role" {
+			continue
+		}
+		rules, _, _ := unstructured.NestedSlice(object.Object, "rules")
+		roles[object.GetKind()] += len(rules)
+		content, err := json.Marshal(rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, forbidden := range []string{"*", `"escalate"`, `"bind"`, `"impersonate"`, `"secrets"`, `"nodes/proxy"`, `"pods/exec"`} {
+			if bytes.Contains(content, []byte(forbidden)) {
+				t.Errorf("%s %s has %s", object.GetKind(), object.GetName(), forbidden)
+			}
+		}
+	}
+	if roles["ClusterRole"] < 3 || roles["Role"] < 1 {
+		t.Errorf("rules are missing: %v", roles)
+	}
+}
+
+// TestUsersMayEveryKind: each definition is in the roles for users.
+func TestUsersMayEveryKind(t *testing.T) {
+	manifest := mustRender(t, "", target{}).Manifest
+	for _, object := range objects(t, manifest) {
+		if object.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+		plural, _, _ := unstructured.NestedString(object.Object, "spec", "names", "plural")
+		scope, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
+		if !mentions(t, manifest, "mainstay-view", group, plural) {
+			t.Errorf("mainstay-view has no %s.%s", plural, group)
+		}
+		if mentions(t, manifest, "mainstay-edit", group, plural) != (scope == "Namespaced") {
+			t.Errorf("mainstay-edit and the %s %s.%s do not fit", scope, plural, group)
+		}
+	}
+}
+
+func mentions(t *testing.T, manifest, role, group, resource string) bool {
+	t.Helper()
+	for _, object := range objects(t, manifest) {
+		if object.GetName() != role {
+			continue
+		}
+		rules, _, _ := unstructured.NestedSlice(object.Object, "rules")
+		for _, rule := range rules {
+			groups, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "apiGroups")
+			resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+			if slices.Contains(groups, group) && slices.Contains(resources, resource) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestDefinitionsAreKept(t *testing.T) {
+	files, err := os.ReadDir(path.Join(chartDirectory, "files/crds"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, object := range objects(t, mustRender(t, "", target{}).Manifest) {
+		if object.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		count++
+		if object.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("uninstalling would delete %s and all objects of it", object.GetName())
+		}
+	}
+	if count != len(files) {
+		t.Errorf("%d of %d definitions are rendered", count, len(files))
+	}
+}
+
+// TestReleaseFits: Helm stores a release in one Secret, which holds at most 1 MiB.
+func TestReleaseFits(t *testing.T) {
+	release := mustRender(t, "", target{})
+	content, err := json.Marshal(release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	writer, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if _, err := writer.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const most = 800_000 // of 1,048,576, so that there is time to do something
+	size := base64.StdEncoding.EncodedLen(packed.Len())
+	t.Logf("a release takes %d bytes", size)
+	if size > most {
+		t.Errorf("a release takes %d bytes, more than %d", size, most)
+	}
+}
+
+// TestInstallManifest: dist/install.yaml is what the chart renders now, small enough for
+// kubectl, and all that the chart has.
+func TestInstallManifest(t *testing.T) {
+	content, err := os.ReadFile("../../dist/install.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(found []*unstructured.Unstructured) []string {
+		set := map[string]bool{}
+		for _, object := range found {
+			set[object.GetKind()+" "+object.GetName()] = true
+		}
+		return slices.Sorted(maps.Keys(set))
+	}
+	installed := objects(t, string(content))
+	for _, object := range installed {
+		compact, err := json.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(compact) > 250_000 {
+			t.Errorf("%s %s has %d bytes", object.GetKind(), object.GetName(), len(compact))
+		}
+	}
+	want := append(names(objects(t, mustRender(t, "", target{}).Manifest)), "Namespace mainstay-system")
+	slices.Sort(want)
+	if diff := cmp.Diff(want, names(installed)); diff != "" {
+		t.Errorf("run `make gen`: %s", diff)
+	}
+}

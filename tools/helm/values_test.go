@@ -1,0 +1,200 @@
+package helm_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// effects has for every value of the schema one setting and what it must bring into the
+// manifest that is not there without it.
+var effects = map[string]struct{ values, want string }{
+	"affinity":                     {"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "nodeAffinity:"},
+	"concurrency":                  {"concurrency: 7", "--concurrency=7"},
+	"fullnameOverride":             {"fullnameOverride: other", "name: other-manager"},
+	"image.digest":                 {"image: {digest: 'sha256:" + digest + "'}", `image: "docker.io/mainstay/mainstay:0.0.0-dev@sha256:` + digest + `"`},
+	"image.pullPolicy":             {"image: {pullPolicy: Always}", "imagePullPolicy: Always"},
+	"image.registry":               {"image: {registry: ''}", `image: "mainstay/mainstay:0.0.0-dev"`},
+	"image.repository":             {"image: {repository: a/b}", `image: "docker.io/a/b:0.0.0-dev"`},
+	"image.tag":                    {"image: {tag: 1.2.3}", `image: "docker.io/mainstay/mainstay:1.2.3"`},
+	"imagePullSecrets":             {"imagePullSecrets: [{name: mine}]", "imagePullSecrets:\n        - name: mine"},
+	"leaderElection.enabled":       {"{leaderElection: {enabled: false}, replicaCount: 1}", "type: Recreate"},
+	"leaderElection.leaseDuration": {"leaderElection: {leaseDuration: 1m30s}", "--leader-elect-lease-duration=1m30s"},
+	"leaderElection.renewDeadline": {"leaderElection: {renewDeadline: 9s}", "--leader-elect-renew-deadline=9s"},
+	"leaderElection.retryPeriod":   {"leaderElection: {retryPeriod: 1.5s}", "--leader-elect-retry-period=1.5s"},
+	"logging.format":               {"logging: {format: text}", "--log-format=text"},
+	"logging.level":                {"logging: {level: 2}", "--log-level=2"},
+	"nameOverride":                 {"nameOverride: other", "app.kubernetes.io/name: other"},
+	"nodeSelector":                 {"nodeSelector: {disk: ssd}", "nodeSelector:\n        disk: ssd"},
+	"podAnnotations":               {"podAnnotations: {a/b: c}", "a/b: c"},
+	"podLabels":                    {"podLabels: {a/b: c}", "a/b: c"},
+	"priorityClassName":            {"priorityClassName: high", "priorityClassName: high"},
+	"replicaCount":                 {"replicaCount: 3", "replicas: 3"},
+	"resources.limits":             {"resources: {limits: {memory: 1Gi}}", "memory: 1Gi"},
+	"resources.requests":           {"resources: {requests: {cpu: 2}}", "cpu: 2"},
+	"serviceAccount.annotations":   {"serviceAccount: {annotations: {a/b: c}}", "a/b: c"},
+	"serviceAccount.name":          {"serviceAccount: {name: mine}", "serviceAccountName: mine"},
+	"tolerations":                  {"tolerations: [{operator: Exists}]", "tolerations:\n        - operator: Exists"},
+	"topologySpreadConstraints":    {"topologySpreadConstraints: [{maxSkew: 1}]", "topologySpreadConstraints:\n        - maxSkew: 1"},
+}
+
+// removals has for every value that takes something away one setting and what it removes.
+var removals = map[string]struct{ values, gone string }{
+	"crds.install":          {"crds: {install: false}", "kind: CustomResourceDefinition"},
+	"networkPolicy.enabled": {"networkPolicy: {enabled: false}", "kind: NetworkPolicy"},
+	"serviceAccount.create": {"serviceAccount: {create: false, name: mine}", "automountServiceAccountToken: false"},
+}
+
+const digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+// TestEveryValueHasAnEffect: a value that the schema takes and the templates forgot is a lie.
+func TestEveryValueHasAnEffect(t *testing.T) {
+	plain := mustRender(t, "", target{}).Manifest
+	plainOurs := withoutDefinitions(plain)
+	for name, effect := range effects {
+		manifest := withoutDefinitions(mustRender(t, effect.values, target{}).Manifest)
+		if !strings.Contains(manifest, effect.want) {
+			t.Errorf("%s: %q is not in the manifest", name, effect.want)
+		}
+		if strings.Contains(plainOurs, effect.want) {
+			t.Errorf("%s: %q is in the manifest without it", name, effect.want)
+		}
+	}
+	for name, removal := range removals {
+		if strings.Contains(mustRender(t, removal.values, target{}).Manifest, removal.gone) {
+			t.Errorf("%s: %q is still in the manifest", name, removal.gone)
+		}
+		if !strings.Contains(plain, removal.gone) {
+			t.Errorf("%s: %q never was in the manifest", name, removal.gone)
+		}
+	}
+	tested := slices.Concat(slices.Collect(maps.Keys(effects)), slices.Collect(maps.Keys(removals)))
+	slices.Sort(tested)
+	if diff := cmp.Diff(leaves(readSchema(t), ""), tested); diff != "" {
+		t.Errorf("values of the schema (-) and tested ones (+): %s", diff)
+	}
+}
+
+// withoutDefinitions leaves out the CustomResourceDefinitions, which have almost any word.
+func withoutDefinitions(manifest string) string {
+	documents := strings.Split(manifest, "\n---\n")
+	return strings.Join(slices.DeleteFunc(documents, func(document string) bool {
+		return strings.Contains(document, "\nkind: CustomResourceDefinition\n")
+	}), "\n---\n")
+}
+
+// TestValuesFollowSchema: values.yaml names every value of the schema, and no other.
+func TestValuesFollowSchema(t *testing.T) {
+	content, err := os.ReadFile(path.Join(chartDirectory, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(content, &values); err != nil {
+		t.Fatal(err)
+	}
+	for _, leaf := range leaves(readSchema(t), "") {
+		at := any(values)
+		for name := range strings.SplitSeq(leaf, ".") {
+			next, ok := at.(map[string]any)[name]
+			if !ok {
+				t.Errorf("values.yaml has no %s", leaf)
+				break
+			}
+			at = next
+		}
+	}
+}
+
+// TestValuesRefused: what would do nothing, or something else than meant, is an error.
+func TestValuesRefused(t *testing.T) {
+	for values, want := range map[string]string{
+		"replicas: 3":                                 "additional properties 'replicas' not allowed",
+		"image: {name: x}":                            "additional properties 'name' not allowed",
+		"replicaCount: two":                           "got string, want integer",
+		"replicaCount: -1":                            "minimum",
+		"image: {tag: 1.2}":                           "got number, want string",
+		"image: {tag: a:b}":                           "does not match pattern",
+		"image: {digest: sha256:1}":                   "does not match pattern",
+		"image: {pullPolicy: Sometimes}":              "must be one of",
+		"image: {repository: ''}":                     "minLength",
+		"imagePullSecrets: [mine]":                    "got string, want object",
+		"leaderElection: {enabled: 'yes'}":            "got string, want boolean",
+		"leaderElection: {leaseDuration: 15}":         "got number, want string",
+		"leaderElection: {leaseDuration: 15 seconds}": "does not match pattern",
+		"leaderElection: {enabled: false}":            "replicaCount above 1 needs leaderElection.enabled",
+		"logging: {format: xml}":                      "must be one of",
+		"logging: {level: 1.5}":                       "want integer",
+		"concurrency: 0":                              "minimum",
+		"podLabels: {a: 1}":                           "want string",
+		"resources: {limit: {}}":                      "additional properties 'limit' not allowed",
+		"serviceAccount: {create: false}":             "serviceAccount.name is needed",
+		"fullnameOverride: Mine":                      "does not match pattern",
+		"crds: {install: null, keep: true}":           "additional properties 'keep' not allowed",
+		"tolerations: {operator: Exists}":             "got object, want array",
+	} {
+		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %q", values, err, want)
+		}
+	}
+	// A parent chart hands this down.
+	mustRender(t, "global: {anything: true}", target{})
+}
+
+func TestSmallInstallation(t *testing.T) {
+	manifest := mustRender(t, "{replicaCount: 1, leaderElection: {enabled: false}}", target{}).Manifest
+	if strings.Contains(manifest, "kind: PodDisruptionBudget") {
+		t.Error("a single replica has a budget, which would say nothing but hold up drains")
+	}
+	if strings.Contains(manifest, "leader-elect-lease") || !strings.Contains(manifest, "--leader-elect=false") {
+		t.Error("the arguments do not fit leaderElection.enabled")
+	}
+}
+
+// TestOwnLabelsWin: a label of the user's can't break the selector.
+func TestOwnLabelsWin(t *testing.T) {
+	pod := deployment(t, mustRender(t, "podLabels: {app.kubernetes.io/name: mine, team: a}", target{}).Manifest).Spec.Template
+	if pod.Labels["app.kubernetes.io/name"] != "mainstay" || pod.Labels["team"] != "a" {
+		t.Errorf("got %v", pod.Labels)
+	}
+}
+
+type schema struct {
+	Properties map[string]schema `json:"properties"`
+}
+
+func readSchema(t *testing.T) schema {
+	t.Helper()
+	content, err := os.ReadFile(path.Join(chartDirectory, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parsed schema
+	if err := json.Unmarshal(content, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	delete(parsed.Properties, "global")
+	return parsed
+}
+
+// leaves are the paths of all values that have no named parts.
+func leaves(at schema, prefix string) []string {
+	var found []string
+	for name, child := range at.Properties {
+		full := strings.TrimPrefix(prefix+"."+name, ".")
+		if len(child.Properties) == 0 {
+			found = append(found, full)
+			continue
+		}
+		found = append(found, leaves(child, full)...)
+	}
+	slices.Sort(found)
+	return found
+}
