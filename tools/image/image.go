@@ -1,0 +1,164 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+const (
+	entrypoint = "/mainstay"
+	// user is "nonroot" of the distroless images: a uid that no host gives to a person.
+	user = "65532:65532"
+)
+
+// epoch is the time of everything in the image, so that equal binaries make equal images.
+var epoch = time.Unix(0, 0).UTC()
+
+// build makes the image: one layer with one file.
+func build(o options) (v1.Image, error) {
+	if err := checkStatic(o.binary, o.arch); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(o.binary)
+	if err != nil {
+		return nil, err
+	}
+	layerContent, err := layer(content)
+	if err != nil {
+		return nil, fmt.Errorf("making the layer: %w", err)
+	}
+	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layerContent)), nil }
+	packed, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, fmt.Errorf("making the layer: %w", err)
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{
+		Layer: packed, MediaType: types.OCILayer,
+		History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "mainstay tools/image"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.Created = v1.Time{Time: epoch}
+	config.OS, config.Architecture = "linux", o.arch
+	config.Config = v1.Config{
+		Entrypoint: []string{entrypoint},
+		User:       user,
+		WorkingDir: "/",
+		Labels: map[string]string{
+			"org.opencontainers.image.title":    "Mainstay",
+			"org.opencontainers.image.version":  o.version,
+			"org.opencontainers.image.source":   "https://github.com/mainstay-platform/mainstay",
+			"org.opencontainers.image.licenses": "Apache-2.0",
+		},
+	}
+	return mutate.ConfigFile(image, config)
+}
+
+// checkStatic refuses a binary that would not start in an image without libraries.
+func checkStatic(binary, arch string) error {
+	file, err := elf.Open(binary)
+	if err != nil {
+		return fmt.Errorf("reading %s, which should be a Linux binary: %w", binary, err)
+	}
+	defer file.Close()
+	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+	if want, known := machines[arch]; known && file.Machine != want {
+		return fmt.Errorf("%s is built for %s, not for %s", binary, file.Machine, arch)
+	}
+	for _, program := range file.Progs {
+		if program.Type == elf.PT_INTERP {
+			return fmt.Errorf("%s needs shared libraries: build it with CGO_ENABLED=0", binary)
+		}
+	}
+	return nil
+}
+
+func layer(binary []byte) ([]byte, error) {
+	var buffer bytes.Buffer
+	writer := tar.NewWriter(&buffer)
+	header := &tar.Header{
+		Typeflag: tar.TypeReg, Name: strings.TrimPrefix(entrypoint, "/"), Mode: 0o555,
+		Size: int64(len(binary)), ModTime: epoch, Format: tar.FormatPAX,
+	}
+	if err := writer.WriteHeader(header); err != nil {
+		return nil, err
+	}
+	if _, err := writer.Write(binary); err != nil {
+		return nil, err
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}
+
+// save writes an archive as docker save does.
+func save(o options, image v1.Image, out io.Writer) error {
+	tag, err := name.NewTag(o.name, name.StrictValidation)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(path.Dir(o.output), 0o755); err != nil {
+		return err
+	}
+	// A reader must never see half an archive.
+	temporary := o.output + ".tmp"
+	if err := tarball.WriteToFile(temporary, tag, image); err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	if err := os.Rename(temporary, o.output); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: %s\n", o.output, tag)
+	return err
+}
+
+// push pushes the image with the credentials of docker login, if there are any, and tells by
+// which digest it can be had.
+func push(ctx context.Context, o options, registry string, image v1.Image, out io.Writer) error {
+	if registry == "" {
+		return errors.New("--push needs $REGISTRY")
+	}
+	tag, err := name.NewTag(o.name, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("reading --name: %w", err)
+	}
+	to, err := name.NewTag(strings.TrimSuffix(registry, "/")+"/"+tag.RepositoryStr()+":"+tag.TagStr(), name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("reading $REGISTRY: %w", err)
+	}
+	if err := remote.Write(to, image, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return fmt.Errorf("pushing %s: %w", to, err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s@%s\n", to, digest)
+	return err
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// staticBinary builds the smallest program there is.
+func staticBinary(t *testing.T, arch string) string {
+	t.Helper()
+	directory := t.TempDir()
+	source := filepath.Join(directory, "main.go")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(directory, "program")
+	command := exec.Command("go", "build", "-o", binary, source)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("building: %v\n%s", err, output)
+	}
+	return binary
+}
+
+func TestArchive(t *testing.T) {
+	binary, output := staticBinary(t, "amd64"), filepath.Join(t.TempDir(), "new", "image.tar")
+	arguments := []string{"--binary", binary, "--version", "1.2.3", "--arch", "amd64", "--output", output}
+	var first []byte
+	for range 2 {
+		var out bytes.Buffer
+		if err := run(t.Context(), arguments, "", &out); err != nil {
+			t.Fatal(err)
+		}
+		if want := output + ": docker.io/mainstay/mainstay:1.2.3\n"; out.String() != want {
+			t.Errorf("told %q, want %q", out.String(), want)
+		}
+		content, err := os.ReadFile(output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = content
+		}
+		if !bytes.Equal(first, content) {
+			t.Error("the same binary made two different archives")
+		}
+	}
+	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(output) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	// containerd imports under these very words: a short or an index.docker.io name would not be found.
+	if diff := cmp.Diff([]string{"docker.io/mainstay/mainstay:1.2.3"}, manifest[0].RepoTags); diff != "" {
+		t.Error(diff)
+	}
+	image, err := tarball.ImageFromPath(output, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkImage(t, image, binary)
+}
+
+func checkImage(t *testing.T, image v1.Image, binary string) {
+	t.Helper()
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !config.Created.IsZero() && config.Created.Unix() != 0 {
+		t.Errorf("created at %v", config.Created)
+	}
+	if config.OS+"/"+config.Architecture != "linux/amd64" {
+		t.Errorf("made for %s/%s", config.OS, config.Architecture)
+	}
+	if diff := cmp.Diff([]string{"/mainstay"}, config.Config.Entrypoint); diff != "" {
+		t.Error(diff)
+	}
+	if config.Config.User != "65532:65532" {
+		t.Errorf("runs as %q", config.Config.User)
+	}
+	want, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := tar.NewReader(mutate.Extract(image))
+	header, err := reader.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header.Name != "mainstay" || header.Mode != 0o555 || header.ModTime.Unix() != 0 || !bytes.Equal(got, want) {
+		t.Errorf("the file is %+v", header)
+	}
+	if _, err := reader.Next(); !errors.Is(err, io.EOF) {
+		t.Error("there is another file")
+	}
+}
+
+func TestPush(t *testing.T) {
+	server := httptest.NewServer(registry.New())
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	binary := staticBinary(t, "amd64")
+	var out bytes.Buffer
+	arguments := []string{"--binary", binary, "--version", "1.2.3", "--arch", "amd64", "--output", "", "--push"}
+	if err := run(t.Context(), arguments, host+"/some/where", &out); err != nil {
+		t.Fatal(err)
+	}
+	reference, err := name.NewDigest(strings.TrimSpace(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reference.RepositoryStr() != "some/where/mainstay/mainstay" {
+		t.Errorf("pushed to %s", reference)
+	}
+	image, err := remote.Image(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkImage(t, image, binary)
+	if _, err := remote.Head(reference.Context().Tag("1.2.3")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	arm := staticBinary(t, "arm64")
+	for _, test := range []struct {
+		name      string
+		arguments []string
+		want      string
+	}{
+		{"no binary", []string{"--binary", text}, "should be a Linux binary"},
+		{"other architecture", []string{"--binary", arm, "--arch", "amd64"}, "not for amd64"},
+		{"shared libraries", []string{"--binary", "/bin/sh", "--arch", "native"}, "CGO_ENABLED=0"},
+		{"no registry", []string{"--binary", arm, "--arch", "arm64", "--output", "", "--push"}, "$REGISTRY"},
+		{"bad name", []string{"--binary", arm, "--arch", "arm64", "--name", "A B"}, "saving the image"},
+		{"argument", []string{"push"}, "unexpected"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			arguments := append([]string{"--output", filepath.Join(t.TempDir(), "x.tar")}, test.arguments...)
+			if err := run(t.Context(), arguments, "", io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,61 @@
+// Command image makes a container image of one static binary, and can push it. It needs no
+// Docker, no base image and no network but that of the push.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv("REGISTRY"), os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	binary, name, version, output, arch string
+	push                                bool
+}
+
+func run(ctx context.Context, arguments []string, registry string, out io.Writer) error {
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	var o options
+	flags.StringVar(&o.binary, "binary", "bin/mainstay", "static binary to put into the image")
+	flags.StringVar(&o.version, "version", "0.0.0-dev", "version that the image's labels tell")
+	flags.StringVar(&o.name, "name", "", "reference of the image (default: docker.io/mainstay/mainstay:VERSION)")
+	flags.StringVar(&o.output, "output", "bin/mainstay-image.tar", "file to write, for docker load or ctr images import; empty writes none")
+	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture that the binary is built for")
+	flags.BoolVar(&o.push, "push", false, "push to $REGISTRY (host[:port][/path]), which replaces the name's own registry")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is unexpected", flags.Arg(0))
+	}
+	if o.name == "" {
+		o.name = "docker.io/mainstay/mainstay:" + o.version
+	}
+	image, err := build(o)
+	if err != nil {
+		return fmt.Errorf("building the image: %w", err)
+	}
+	if o.output != "" {
+		if err := save(o, image, out); err != nil {
+			return fmt.Errorf("saving the image: %w", err)
+		}
+	}
+	if o.push {
+		return push(ctx, o, registry, image, out)
+	}
+	return nil
+}
