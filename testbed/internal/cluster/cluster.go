@@ -74,7 +74,7 @@ func (c *Cluster) client() (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// Partition cuts a node's network cable, or joins it again with state "up".
+// setLink plugs a node's network cable in ("up") or out ("down").
 func (c *Cluster) setLink(ctx context.Context, node, state string) error {
 	number, err := NodeNumber(node)
 	if err != nil {

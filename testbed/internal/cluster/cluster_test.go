@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -165,6 +166,20 @@ func TestState(t *testing.T) {
 	got, found, err := readState(dir)
 	if err != nil || !found || got.BootID != "a" || got.Nodes != 3 || got.Sysctls["kernel/panic"] != "0" {
 		t.Errorf("the state is %+v (%t, %v), want %+v", got, found, err, want)
+	}
+}
+
+// TestWantedSysctls: `up` must not lower what an administrator raised.
+func TestWantedSysctls(t *testing.T) {
+	got := wantedSysctls(map[string]string{
+		"fs/inotify/max_user_instances": "128",
+		"fs/inotify/max_user_watches":   "99999999",
+		"vm/overcommit_memory":          "2",
+		"kernel/panic":                  "10",
+	})
+	want := map[string]string{"fs/inotify/max_user_instances": "8192", "vm/overcommit_memory": "1"}
+	if !maps.Equal(got, want) {
+		t.Errorf("the settings to write are %v, want %v", got, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
@@ -82,7 +83,31 @@ func readSysctls() map[string]string {
 	return values
 }
 
-// writeSysctls sets values, in a fixed order; limits are never lowered by `up`.
+// isLimit tells which settings are limits, which `up` only ever raises.
+func isLimit(name string) bool {
+	return strings.HasPrefix(name, "fs/inotify/") || strings.HasPrefix(name, "kernel/keys/")
+}
+
+// wantedSysctls returns what to set on a machine with the present values: settings
+// that the kernel does not have and limits that are high enough are left out.
+func wantedSysctls(present map[string]string) map[string]string {
+	wanted := map[string]string{}
+	for name, value := range sysctls {
+		before, found := present[name]
+		if !found || before == value {
+			continue
+		}
+		have, errHave := strconv.ParseInt(before, 10, 64)
+		need, errNeed := strconv.ParseInt(value, 10, 64)
+		if isLimit(name) && errHave == nil && errNeed == nil && have >= need {
+			continue
+		}
+		wanted[name] = value
+	}
+	return wanted
+}
+
+// writeSysctls sets values, in a fixed order.
 func writeSysctls(values map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(values[name]), 0); err != nil {

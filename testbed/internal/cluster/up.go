@@ -102,7 +102,7 @@ func (c *Cluster) start(ctx context.Context, nodes int, images map[string]string
 	if err := c.processes.Forget(); err != nil {
 		return err
 	}
-	if err := writeSysctls(sysctls); err != nil {
+	if err := writeSysctls(wantedSysctls(readSysctls())); err != nil {
 		return err
 	}
 	if err := c.progress.Step("certificates and configuration", nil, func() error { return c.configure(nodes) }); err != nil {
