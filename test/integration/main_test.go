@@ -40,6 +40,7 @@ var cluster struct {
 func TestMain(m *testing.M) {
 	gomega.SetDefaultEventuallyTimeout(within)
 	gomega.SetDefaultEventuallyPollingInterval(poll)
+	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
 	os.Exit(run(m))
 }
 

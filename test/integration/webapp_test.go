@@ -115,6 +115,8 @@ func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
 	create(t, other)
 	g.Eventually(ready(other)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	g.Expect(manager.calls.since(before, "/shop")).To(gomega.BeEmpty())
+	makeAvailable(t, other)
+	g.Eventually(ready(other)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 
 	manager.stop()
 	restarted := startManager(t)
@@ -122,5 +124,5 @@ func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
 	third.Name = "third"
 	create(t, third)
 	g.Eventually(ready(third)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	g.Expect(restarted.calls.since(0, "/shop", "/other")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
+	g.Expect(restarted.calls.since(0, app.Namespace+"/deployments/shop", app.Namespace+"/services/shop", app.Namespace+"/webapps/shop", "/other")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
 }

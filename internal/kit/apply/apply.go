@@ -142,7 +142,15 @@ func (a *Applier) overwrite(ctx context.Context, manager string, child plan.Chil
 	if err := a.handOver(ctx, manager, child, wanted, existing); err != nil {
 		return err
 	}
-	if err := a.write(ctx, manager, wanted.object, client.ForceOwnership); err != nil {
+	desired := wanted.object.DeepCopy()
+	err := a.write(ctx, manager, wanted.object, client.ForceOwnership)
+	if apierrors.IsInvalid(err) && existing.Standing == plan.Ours {
+		// What others added may contradict what we want (a second port of the same name): then
+		// theirs goes. If it was not that, the API server's answer stays the same.
+		wanted.object = desired
+		err = a.reclaim(ctx, manager, child, wanted)
+	}
+	if err != nil {
 		return err
 	}
 	if operation == plan.Adopted || wanted.object.GetResourceVersion() != existing.Object.GetResourceVersion() {
@@ -157,6 +165,20 @@ func (a *Applier) record(ctx context.Context, operation plan.Operation, child pl
 	object := emptyLike(child)
 	object.SetNamespace(written.ref.Namespace)
 	children.Await(ctx, a.Children.Cached, object, written.object.GetResourceVersion())
+}
+
+// reclaim takes over everything that others added to a child of ours, and applies again:
+// what we do not want goes in that same write.
+func (a *Applier) reclaim(ctx context.Context, manager string, child plan.Child, wanted rendered) error {
+	live := emptyLike(child.Object)
+	live.SetNamespace(wanted.ref.Namespace)
+	if err := a.Children.Live.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	if err := a.takeOver(ctx, live, wanted.object, manager); err != nil {
+		return err
+	}
+	return a.write(ctx, manager, wanted.object, client.ForceOwnership)
 }
 
 // handOver keeps the live values of yielded fields that we are about to leave out: a

@@ -108,20 +108,32 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	return ctrl.Result{RequeueAfter: next(result, lookAgain)}, nil
 }
 
-// terminatingPoll is how soon to look whether a child that is being deleted is gone, for the
-// case that no watch sees its deletion (it may never have carried our labels).
-const terminatingPoll = 5 * time.Second
+const (
+	// terminatingPoll is how soon to look whether a child that is being deleted is gone, for
+	// the case that no watch sees its deletion (it may never have carried our labels).
+	terminatingPoll = 5 * time.Second
+	// conflictPoll is how soon to look whether a foreign object is gone, or consents: we
+	// do not watch what is not ours. It costs one GET.
+	conflictPoll = 10 * time.Second
+)
 
 // next is after how long to look again without an event: never, unless the kind asks for it
 // or something that we do not watch is in the way.
 func next(result plan.Result, asked time.Duration) time.Duration {
 	wait := asked
-	blocked := result.Failure != nil && !result.Failure.Terminal
-	if (blocked || len(result.Conflicts) > 0) && wait == 0 {
-		wait = outcome.SlowPoll()
+	sooner := func(than time.Duration) {
+		if wait == 0 || than < wait {
+			wait = than
+		}
 	}
-	if len(result.Terminating) > 0 && (wait == 0 || wait > terminatingPoll) {
-		wait = terminatingPoll
+	if result.Failure != nil && !result.Failure.Terminal {
+		sooner(outcome.SlowPoll())
+	}
+	if len(result.Conflicts) > 0 {
+		sooner(conflictPoll)
+	}
+	if len(result.Terminating) > 0 {
+		sooner(terminatingPoll)
 	}
 	return wait
 }

@@ -71,13 +71,20 @@ func (a *API) Start(ctx context.Context) error {
 		return fmt.Errorf("watching CustomResourceDefinitions: %w", err)
 	}
 	defer func() { _ = informer.RemoveEventHandler(registration) }()
+	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return nil
+	}
+	if len(appeared) == 0 && a.Available() {
+		// It went between Find and now; its informer would never fill.
+		return a.removedError()
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-removed:
 			if a.Available() {
-				return fmt.Errorf("the definition of %s was removed: starting anew without it", a.kind.GroupKind())
+				return a.removedError()
 			}
 		case <-appeared:
 			if err := a.appear(ctx); err != nil {
@@ -85,6 +92,10 @@ func (a *API) Start(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+func (a *API) removedError() error {
+	return fmt.Errorf("the definition of %s was removed: starting anew without it", a.kind.GroupKind())
 }
 
 // notify is a handler that signals, without ever blocking, that our definition was seen.

@@ -1,0 +1,244 @@
+package internal_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/mainstay-platform/mainstay/"
+
+// goPackage is what `go list -json` says about a package: what it imports itself, and all that
+// it needs.
+type goPackage struct {
+	ImportPath    string
+	Imports, Deps []string
+}
+
+// importRule says what packages may not do, and why.
+type importRule struct {
+	// applies takes the path within the module, as "internal/kit/plan".
+	applies func(at string) bool
+	// forbids takes the package's path and that of one import; paths of this module are
+	// shortened, those of others are whole.
+	forbids func(at, imported string) bool
+	// indirect looks at all that the package needs, not only at what it imports itself.
+	indirect bool
+	why      string
+}
+
+// pure are the packages of decisions, beside those of the kinds.
+var pure = []string{
+	"internal/kit/plan", "internal/kit/conditions", "internal/kit/naming", "internal/kit/image",
+	"internal/kit/rollout", "internal/policy", "internal/workload",
+}
+
+// stacks are the kinds that are made of our other kinds.
+var stacks = []string{"internal/kinds/appstack", "internal/kinds/ecommerceplatform"}
+
+// importRules are docs/architecture: who may import whom.
+var importRules = []importRule{
+	{
+		applies: isAPI,
+		forbids: func(_, imported string) bool {
+			return !isStandard(imported) && !isAPI(imported) && !within(imported, "k8s.io/api") && !within(imported, "k8s.io/apimachinery")
+		},
+		why: "the API's types import k8s.io/api and apimachinery only",
+	},
+	{
+		applies:  func(at string) bool { return isAPI(at) || isDecision(at) },
+		forbids:  func(_, imported string) bool { return isClient(imported) },
+		indirect: true,
+		why:      "types and decisions know no client, not even through others",
+	},
+	{
+		applies: isDecision,
+		forbids: func(_, imported string) bool {
+			return slices.Contains([]string{"os", "os/exec", "net", "net/http", "log", "log/slog", "syscall"}, imported) ||
+				within(imported, "math/rand") || within(imported, "github.com/go-logr/logr") || within(imported, "k8s.io/klog/v2")
+		},
+		why: "decisions rest on values only: no environment, network, randomness or log",
+	},
+	{
+		applies: isKind,
+		forbids: func(_, imported string) bool {
+			return within(imported, "internal") && !slices.Contains(pure, imported)
+		},
+		why: "a kind knows no other kind, and of the rest what is pure",
+	},
+	{
+		applies: isController,
+		forbids: func(at, imported string) bool {
+			return within(imported, "internal/kinds") && imported != path.Dir(at)
+		},
+		why: "a controller knows its own kind only",
+	},
+	{
+		applies: func(at string) bool { return slices.Contains(stacks, at) },
+		forbids: func(_, imported string) bool { return within(imported, "k8s.io/api/apps") },
+		why:     "stacks are made of our own kinds, never of Deployments",
+	},
+	{
+		applies: func(at string) bool { return within(at, "internal/kit") || slices.Contains(pure, at) },
+		forbids: func(_, imported string) bool { return within(imported, "internal/kinds") },
+		why:     "what kinds share knows no kind",
+	},
+	{
+		applies: func(at string) bool { return within(at, "internal/kit") },
+		forbids: func(_, imported string) bool {
+			return within(imported, "internal") && !within(imported, "internal/kit")
+		},
+		why: "the kit stands on nothing but itself",
+	},
+	{
+		applies: func(at string) bool { return !within(at, "cmd") && !within(at, "test") && at != "internal/setup" },
+		forbids: func(_, imported string) bool { return imported == "internal/setup" },
+		why:     "nothing but cmd imports setup",
+	},
+}
+
+func within(at, folder string) bool { return at == folder || strings.HasPrefix(at, folder+"/") }
+
+func isAPI(at string) bool { return within(at, "api") }
+
+// isStandard: the first element of any other package's path is a host with a dot, or a folder
+// of this module.
+func isStandard(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".") && !slices.Contains([]string{"api", "charts", "cmd", "hack", "internal", "test"}, first)
+}
+
+func isClient(imported string) bool {
+	return within(imported, "k8s.io/client-go") || within(imported, "sigs.k8s.io/controller-runtime")
+}
+
+// isKind: internal/kinds/X.
+func isKind(at string) bool { return path.Dir(at) == "internal/kinds" }
+
+// isController: internal/kinds/X/Xcontroller.
+func isController(at string) bool { return isKind(path.Dir(at)) }
+
+func isDecision(at string) bool { return isKind(at) || slices.Contains(pure, at) }
+
+// violations are all imports that a rule forbids, as sentences in order.
+func violations(packages []goPackage) []string {
+	var found []string
+	for _, p := range packages {
+		at := strings.TrimPrefix(p.ImportPath, module)
+		if isController(at) && path.Base(at) != path.Base(path.Dir(at))+"controller" {
+			found = append(found, fmt.Sprintf("%s: a kind has one folder, which is called as the kind with controller behind it", at))
+		}
+		for _, rule := range importRules {
+			if !rule.applies(at) {
+				continue
+			}
+			imports := p.Imports
+			if rule.indirect {
+				imports = slices.Concat(p.Imports, p.Deps)
+			}
+			for _, imported := range imports {
+				imported = strings.TrimPrefix(imported, module)
+				problem := fmt.Sprintf("%s imports %s: %s", at, imported, rule.why)
+				if rule.forbids(at, imported) && !slices.Contains(found, problem) {
+					found = append(found, problem)
+				}
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func TestImports(t *testing.T) {
+	packages := listPackages(t)
+	for _, problem := range violations(packages) {
+		t.Error(problem)
+	}
+	// So that a rule about a folder that is called differently now does not pass for ever.
+	for _, kind := range []func(string) bool{isAPI, isKind, isController, isDecision} {
+		if !slices.ContainsFunc(packages, func(p goPackage) bool { return kind(strings.TrimPrefix(p.ImportPath, module)) }) {
+			t.Error("a group of packages is empty")
+		}
+	}
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", "./...")
+	command.Dir = ".."
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("listing the packages: %v\n%s", err, stderr.String())
+	}
+	decoder := json.NewDecoder(bytes.NewReader(output))
+	var packages []goPackage
+	for {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatalf("reading the packages: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// TestImportRules shows that each rule refuses something and accepts its neighbour.
+func TestImportRules(t *testing.T) {
+	for _, test := range []struct {
+		at, imported string
+		indirect     bool
+		want         bool
+	}{
+		{at: "api/apps/v1", imported: "fmt", want: true},
+		{at: "api/apps/v1", imported: "k8s.io/api/core/v1", want: true},
+		{at: "api/apps/v1", imported: module + "api", want: true},
+		{at: "api/apps/v1", imported: "k8s.io/apimachineryx/pkg"},
+		{at: "api/apps/v1", imported: "k8s.io/utils/ptr"},
+		{at: "api/apps/v1", imported: module + "internal/kit/naming"},
+		{at: "api/apps/v1", imported: "k8s.io/client-go/rest", indirect: true},
+		{at: "internal/kinds/webapp", imported: module + "internal/kit/plan", want: true},
+		{at: "internal/kinds/webapp", imported: module + "internal/kit/apply"},
+		{at: "internal/kinds/webapp", imported: module + "internal/kinds/cache"},
+		{at: "internal/kinds/webapp", imported: "sigs.k8s.io/controller-runtime/pkg/client"},
+		{at: "internal/kinds/webapp", imported: "k8s.io/client-go/util/retry", indirect: true},
+		{at: "internal/kinds/webapp", imported: "os", indirect: true, want: true},
+		{at: "internal/kinds/webapp", imported: "os"},
+		{at: "internal/kinds/webapp", imported: "math/rand/v2"},
+		{at: "internal/kinds/webapp", imported: "time", want: true},
+		{at: "internal/kit/plan", imported: "net/http"},
+		{at: "internal/kit/apply", imported: "sigs.k8s.io/controller-runtime/pkg/client", want: true},
+		{at: "internal/kit/apply", imported: module + "internal/kinds/webapp"},
+		{at: "internal/kit/apply", imported: module + "internal/workload"},
+		{at: "internal/workload", imported: module + "internal/kinds/webapp"},
+		{at: "internal/kinds/webapp/webappcontroller", imported: module + "internal/kinds/webapp", want: true},
+		{at: "internal/kinds/webapp/webappcontroller", imported: module + "internal/kinds/cache"},
+		{at: "internal/kinds/webapp/webappcontroller", imported: module + "internal/kinds/cache/cachecontroller"},
+		{at: "internal/kinds/webapp/controller", imported: "fmt"},
+		{at: "internal/kinds/appstack", imported: "k8s.io/api/apps/v1"},
+		{at: "internal/kinds/webapp", imported: "k8s.io/api/apps/v1", want: true},
+		{at: "internal/cli/get", imported: module + "internal/setup"},
+		{at: "cmd/mainstay", imported: module + "internal/setup", want: true},
+	} {
+		p := goPackage{ImportPath: module + test.at}
+		if test.indirect {
+			p.Deps = []string{test.imported}
+		} else {
+			p.Imports = []string{test.imported}
+		}
+		if found := violations([]goPackage{p}); (len(found) == 0) != test.want {
+			t.Errorf("%s imports %s (indirectly: %t): got %q", test.at, test.imported, test.indirect, found)
+		}
+	}
+}

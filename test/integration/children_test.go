@@ -1,0 +1,349 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// gone fails while the object exists.
+func gone(app *appsv1.WebApp, object client.Object) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(app), object)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			return errors.New("it is still there")
+		}
+		return err
+	}
+}
+
+func TestHandEditsAreUndone(t *testing.T) {
+	startManager(t)
+	app := newApp(namespace(t))
+	create(t, app)
+	gomega.NewWithT(t).Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+
+	cases := map[string]struct {
+		object client.Object
+		edit   func(client.Object)
+		healed func(client.Object) bool
+	}{
+		"replicas": {
+			&k8sappsv1.Deployment{},
+			func(o client.Object) { o.(*k8sappsv1.Deployment).Spec.Replicas = ptr.To[int32](7) },
+			func(o client.Object) bool { return *o.(*k8sappsv1.Deployment).Spec.Replicas == 2 },
+		},
+		"image": {
+			&k8sappsv1.Deployment{},
+			func(o client.Object) { o.(*k8sappsv1.Deployment).Spec.Template.Spec.Containers[0].Image = "evil" },
+			func(o client.Object) bool {
+				return o.(*k8sappsv1.Deployment).Spec.Template.Spec.Containers[0].Image == "mainstay/demo-web:1.0"
+			},
+		},
+		"the label that the cache selects by": {
+			&corev1.Service{},
+			func(o client.Object) { delete(o.GetLabels(), "app.kubernetes.io/managed-by") },
+			func(o client.Object) bool { return o.GetLabels()["app.kubernetes.io/managed-by"] == "mainstay" },
+		},
+		"port": {
+			&corev1.Service{},
+			func(o client.Object) { o.(*corev1.Service).Spec.Ports[0].Port = 81 },
+			func(o client.Object) bool { return o.(*corev1.Service).Spec.Ports[0].Port == 8080 },
+		},
+		"token": {
+			&corev1.ServiceAccount{},
+			func(o client.Object) { o.(*corev1.ServiceAccount).AutomountServiceAccountToken = ptr.To(true) },
+			func(o client.Object) bool { return !*o.(*corev1.ServiceAccount).AutomountServiceAccountToken },
+		},
+		"budget": {
+			&policyv1.PodDisruptionBudget{},
+			func(o client.Object) { o.(*policyv1.PodDisruptionBudget).Spec.MaxUnavailable.IntVal = 2 },
+			func(o client.Object) bool {
+				return o.(*policyv1.PodDisruptionBudget).Spec.MaxUnavailable.IntVal == 1
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			c.object.SetNamespace(app.Namespace)
+			c.object.SetName(app.Name)
+			change(t, c.object, c.edit)
+			g.Eventually(func() (bool, error) {
+				err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), c.object)
+				return err == nil && c.healed(c.object), err
+			}).Should(gomega.BeTrue())
+		})
+	}
+}
+
+func TestDeletedChildrenComeBack(t *testing.T) {
+	startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+		spec.Ingress = &appsv1.Ingress{Host: "shop.example.com"}
+		spec.NetworkPolicy = &appsv1.NetworkPolicy{}
+	})
+	create(t, app)
+	for name, object := range map[string]client.Object{
+		"Deployment":          &k8sappsv1.Deployment{},
+		"Service":             &corev1.Service{},
+		"ServiceAccount":      &corev1.ServiceAccount{},
+		"Ingress":             &networkingv1.Ingress{},
+		"NetworkPolicy":       &networkingv1.NetworkPolicy{},
+		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			g.Eventually(get(app, object)).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
+			uid := object.GetUID()
+			g.Expect(cluster.client.Delete(t.Context(), object)).To(gomega.Succeed())
+			g.Eventually(func() (types.UID, error) {
+				err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
+				return object.GetUID(), err
+			}).ShouldNot(gomega.Equal(uid))
+		})
+	}
+}
+
+func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+		spec.Ingress = &appsv1.Ingress{Host: "shop.example.com"}
+		spec.NetworkPolicy = &appsv1.NetworkPolicy{}
+	})
+	create(t, app)
+	g.Eventually(get(app, &networkingv1.Ingress{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
+	policy, err := get(app, &networkingv1.NetworkPolicy{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	foreign := &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "by-hand", Labels: map[string]string{"app.kubernetes.io/managed-by": "mainstay"}},
+		Spec:       networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "x", Port: networkingv1.ServiceBackendPort{Number: 80}}}},
+	}
+	create(t, foreign)
+
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Ingress = nil })
+	g.Eventually(gone(app, &networkingv1.Ingress{})).WithContext(t.Context()).Should(gomega.Succeed())
+	after, err := get(app, &networkingv1.NetworkPolicy{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(after.UID).To(gomega.Equal(policy.UID))
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(gomega.Succeed())
+}
+
+// foreignDeployment is one that someone made by hand, with kubectl's classic fields and a
+// container of another name.
+func foreignDeployment(namespace string) *k8sappsv1.Deployment {
+	labels := map[string]string{"run": "legacy"}
+	return &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
+		Spec: k8sappsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](3),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "legacy:1", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}}},
+			},
+		},
+	}
+}
+
+func TestAForeignObjectIsAConflictAndStaysUntouched(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t))
+	foreign := foreignDeployment(app.Namespace)
+	create(t, foreign)
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
+	var seen appsv1.WebApp
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	message := seen.Status.Conditions[0].Message
+	g.Expect(message).To(gomega.ContainSubstring("Deployment " + app.Namespace + "/shop exists"))
+	g.Expect(message).To(gomega.ContainSubstring("mainstay.dev/adopt=WebApp/shop"))
+	g.Expect(seen.Status.Phase).To(gomega.Equal(appsv1.PhaseFailed))
+	after, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(after.ResourceVersion).To(gomega.Equal(foreign.ResourceVersion))
+
+	t.Run("deleting the WebApp's own does not touch it either", func(t *testing.T) {
+		g := gomega.NewWithT(t)
+		g.Expect(cluster.client.Delete(t.Context(), foreign)).To(gomega.Succeed())
+		// The conflict is looked at again about every ten seconds.
+		g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	})
+}
+
+func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) { spec.Replicas = nil })
+	foreign := foreignDeployment(app.Namespace)
+	foreign.Annotations = map[string]string{"mainstay.dev/adopt": "WebApp/shop"}
+	create(t, foreign)
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop", Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/shop"}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"run": "legacy"}, Ports: []corev1.ServicePort{{Port: 8080}}},
+	}
+	create(t, service)
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+
+	adopted, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(adopted.UID).To(gomega.Equal(foreign.UID))
+	g.Expect(*adopted.Spec.Replicas).To(gomega.BeEquivalentTo(3), "replicas that the spec leaves out are kept")
+	g.Expect(adopted.Spec.Selector.MatchLabels).To(gomega.Equal(map[string]string{"run": "legacy"}))
+	g.Expect(adopted.Spec.Template.Labels).To(gomega.HaveKeyWithValue("run", "legacy"))
+	g.Expect(adopted.Spec.Template.Labels).To(gomega.HaveKeyWithValue("app", "shop"))
+	var names []string
+	for _, container := range adopted.Spec.Template.Spec.Containers {
+		names = append(names, container.Name)
+	}
+	g.Expect(names).To(gomega.Equal([]string{"webapp"}), "the former container is gone in the same write")
+	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "consent is used up")
+	g.Expect(metav1.GetControllerOf(adopted).Name).To(gomega.Equal("shop"))
+	g.Expect(adopted.Generation).To(gomega.BeEquivalentTo(2), "one change of the spec, so one rollout at most")
+
+	after, err := get(app, &corev1.Service{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(after.UID).To(gomega.Equal(service.UID))
+	g.Expect(after.Spec.Selector).To(gomega.Equal(map[string]string{"run": "legacy"}), "old and new pods bear these labels")
+	g.Expect(after.Spec.ClusterIP).To(gomega.Equal(service.Spec.ClusterIP))
+	g.Expect(after.Spec.Type).To(gomega.Equal(corev1.ServiceTypeNodePort))
+}
+
+// replicasSeen records every number of replicas that a Deployment ever asks for.
+func replicasSeen(t *testing.T, app *appsv1.WebApp) func() []int32 {
+	t.Helper()
+	watching, err := client.NewWithWatch(cluster.config, client.Options{Scheme: cluster.client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := watching.Watch(t.Context(), &k8sappsv1.DeploymentList{}, client.InNamespace(app.Namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stream.Stop)
+	return func() []int32 {
+		var seen []int32
+		for {
+			select {
+			case event := <-stream.ResultChan():
+				deployment := event.Object.(*k8sappsv1.Deployment)
+				seen = append(seen, *deployment.Spec.Replicas)
+				if deployment.Annotations["test/end"] != "" {
+					return seen
+				}
+			case <-t.Context().Done():
+				return seen
+			}
+		}
+	}
+}
+
+func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+		spec.Replicas = ptr.To[int32](4)
+		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+	})
+	seen := replicasSeen(t, app)
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+
+	change(t, app, func(app *appsv1.WebApp) {
+		app.Spec.Replicas = nil
+		app.Spec.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 6}
+	})
+	g.Eventually(get(app, &autoscalingv2.HorizontalPodAutoscaler{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
+	owners := func() string {
+		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		var owners []string
+		for _, entry := range deployment.ManagedFields {
+			if strings.Contains(string(entry.FieldsV1.Raw), `"f:replicas"`) && entry.Subresource != "status" {
+				owners = append(owners, entry.Manager)
+			}
+		}
+		return fmt.Sprint(owners)
+	}
+	g.Eventually(owners).Should(gomega.Equal("[mainstay/handover]"))
+
+	// The autoscaler scales to 5, and nobody takes it back.
+	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5}}`))
+	g.Expect(cluster.client.SubResource("scale").Patch(t.Context(), deployment, scale, client.FieldOwner("kube-controller-manager"))).To(gomega.Succeed())
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "2"}} })
+	g.Eventually(func() (int, error) {
+		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		return len(deployment.Spec.Template.Spec.Containers[0].Env), err
+	}).Should(gomega.Equal(1))
+
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Autoscaling = nil })
+	g.Eventually(gone(app, &autoscalingv2.HorizontalPodAutoscaler{})).WithContext(t.Context()).Should(gomega.Succeed())
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Replicas = ptr.To[int32](3) })
+	g.Eventually(func() (int32, error) {
+		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		return *deployment.Spec.Replicas, err
+	}).Should(gomega.BeEquivalentTo(3))
+
+	deployment, err = get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	change(t, deployment, func(d *k8sappsv1.Deployment) { d.Annotations["test/end"] = "1" })
+	g.Expect(unique(seen())).To(gomega.Equal([]int32{4, 5, 3}))
+}
+
+func TestAnAppThatBeginsAutoscaledStartsAtItsMinimum(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+		spec.Replicas = nil
+		spec.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 6}
+		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+	})
+	seen := replicasSeen(t, app)
+	create(t, app)
+	g.Eventually(get(app, &autoscalingv2.HorizontalPodAutoscaler{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "2"}} })
+	g.Eventually(func() (int, error) {
+		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		return len(deployment.Spec.Template.Spec.Containers[0].Env), err
+	}).Should(gomega.Equal(1))
+	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	change(t, deployment, func(d *k8sappsv1.Deployment) { d.Annotations["test/end"] = "1" })
+	g.Expect(unique(seen())).To(gomega.Equal([]int32{3}))
+}
+
+// unique is numbers without repetitions in a row.
+func unique(numbers []int32) []int32 {
+	var all []int32
+	for _, number := range numbers {
+		if len(all) == 0 || all[len(all)-1] != number {
+			all = append(all, number)
+		}
+	}
+	return all
+}

@@ -1,0 +1,286 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// kstatus is what Helm, Flux and Argo CD would conclude from the app.
+func kstatus(app *appsv1.WebApp) func(context.Context) (status.Status, error) {
+	return func(ctx context.Context) (status.Status, error) {
+		var seen appsv1.WebApp
+		if err := cluster.client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
+			return "", err
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&seen)
+		if err != nil {
+			return "", err
+		}
+		result, err := status.Compute(&unstructured.Unstructured{Object: content})
+		return result.Status, err
+	}
+}
+
+// setDeployment edits the status of the app's Deployment, as its controller would.
+func setDeployment(t *testing.T, app *appsv1.WebApp, edit func(*k8sappsv1.Deployment)) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() error {
+		var deployment k8sappsv1.Deployment
+		if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &deployment); err != nil {
+			return err
+		}
+		deployment.Status.ObservedGeneration = deployment.Generation
+		edit(&deployment)
+		return cluster.client.Status().Update(t.Context(), &deployment)
+	}).Should(gomega.Succeed())
+}
+
+func TestStatusFollowsTheRollout(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t))
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.InProgressStatus))
+
+	makeAvailable(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.CurrentStatus))
+	var seen appsv1.WebApp
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	g.Expect(seen.Status.Phase).To(gomega.Equal(appsv1.PhaseRunning))
+	g.Expect(seen.Status.ReplicaSummary).To(gomega.Equal("2/2"))
+	g.Expect(seen.Status.URL).To(gomega.Equal("http://shop." + app.Namespace + ".svc:8080"))
+	g.Expect(seen.Status.Selector).To(gomega.Equal("app=shop,app.kubernetes.io/component=webapp"))
+
+	// From the moment of the change on, Ready=True may not be told for the new generation.
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:2.0" })
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+
+	setDeployment(t, app, func(d *k8sappsv1.Deployment) {
+		d.Status.UpdatedReplicas = 1
+		d.Status.Conditions = []k8sappsv1.DeploymentCondition{
+			{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
+		}
+	})
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False RolloutFailed"))
+	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.FailedStatus))
+
+	g.Eventually(func() ([]string, error) {
+		var events eventsv1.EventList
+		err := cluster.client.List(t.Context(), &events, client.InNamespace(app.Namespace))
+		var told []string
+		for _, event := range events.Items {
+			told = append(told, event.Type+" "+event.Reason)
+		}
+		return told, err
+	}).Should(gomega.ContainElements("Normal Deploying", "Normal Available", "Warning RolloutFailed"))
+}
+
+func TestPodTroubleReachesStatus(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t))
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	setDeployment(t, app, func(*k8sappsv1.Deployment) {})
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop-1", Labels: deployment.Spec.Template.Labels},
+		Spec:       corev1.PodSpec{ServiceAccountName: "shop", Containers: []corev1.Container{{Name: "webapp", Image: "nowhere/none:1"}}},
+	}
+	create(t, pod)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "webapp", Image: "nowhere/none:1",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: `Back-off pulling image "nowhere/none:1": ErrImagePull: not found`}},
+	}}
+	g.Expect(cluster.client.Status().Update(t.Context(), pod)).To(gomega.Succeed())
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False ImagePullFailed"))
+	var seen appsv1.WebApp
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	g.Expect(seen.Status.Conditions[0].Type).To(gomega.Equal("Degraded"))
+	g.Expect(seen.Status.Conditions[0].Message).To(gomega.Equal("1 of 1 pods: image nowhere/none:1 of container webapp can't be pulled: not found"))
+	g.Expect(seen.Status.Phase).To(gomega.Equal(appsv1.PhaseFailed))
+}
+
+func TestAMissingServiceAccountIsWaitedFor(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) { spec.ServiceAccountName = "robot" })
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False ServiceAccountNotFound"))
+	g.Expect(gone(app, &k8sappsv1.Deployment{})(t.Context())).To(gomega.Succeed())
+	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "robot"}})
+	g.Eventually(get(app, &k8sappsv1.Deployment{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
+}
+
+func TestQuotaRefusalIsToldInTheAPIsWords(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t))
+	hard := corev1.ResourceList{"count/deployments.apps": resource.MustParse("0")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
+	create(t, quota)
+	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{"count/deployments.apps": resource.MustParse("0")}}
+	g.Expect(cluster.client.Status().Update(t.Context(), quota)).To(gomega.Succeed())
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
+	var seen appsv1.WebApp
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	g.Expect(seen.Status.Conditions[0].Message).To(gomega.ContainSubstring("exceeded quota: none"))
+}
+
+func TestPausedChangesNothingAndSaysWhatWaits(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t))
+	create(t, app)
+	makeAvailable(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Paused = true })
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	before, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	before = before.DeepCopy()
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:2.0" })
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False PausedByUser"))
+	after, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(after.Generation).To(gomega.Equal(before.Generation))
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Paused = false })
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+}
+
+func TestAnInvalidSpecWritesNothingAndIsNotTriedAgain(t *testing.T) {
+	g := gomega.NewWithT(t)
+	manager := startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+		spec.SecurityProfile = appsv1.SecurityRestricted
+		spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
+	})
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec"))
+	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.FailedStatus))
+	for _, call := range manager.calls.since(0, app.Namespace) {
+		if !strings.HasPrefix(call, "GET ") && !strings.HasSuffix(call, "/status") {
+			t.Errorf("wrote: %s", call)
+		}
+	}
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.SecurityContext = nil })
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+}
+
+func TestScaleSubresourceAndFieldSelector(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t))
+	create(t, app)
+	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":4}}`))
+	g.Expect(cluster.client.SubResource("scale").Patch(t.Context(), app.DeepCopy(), scale)).To(gomega.Succeed())
+	g.Eventually(func() (int32, error) {
+		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		return ptr.Deref(deployment.Spec.Replicas, 0), client.IgnoreNotFound(err)
+	}).Should(gomega.BeEquivalentTo(4))
+	var apps appsv1.WebAppList
+	g.Expect(cluster.client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": app.Spec.Image})).To(gomega.Succeed())
+	g.Expect(apps.Items).To(gomega.HaveLen(1))
+	g.Expect(cluster.client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": "other"})).To(gomega.Succeed())
+	g.Expect(apps.Items).To(gomega.BeEmpty())
+}
+
+// gatewayCRD is the definition of HTTPRoute out of the Gateway API's own module.
+func gatewayCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	directory, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(directory)), "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(document, definition); err != nil {
+		t.Fatal(err)
+	}
+	return definition
+}
+
+func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
+	g := gomega.NewWithT(t)
+	manager := startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+		spec.Route = &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}, Hostnames: []appsv1.Hostname{"shop.example.com"}}
+	})
+	create(t, app)
+	makeAvailable(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False RouteAPIMissing"))
+
+	scheme := runtime.NewScheme()
+	g.Expect(apiextensionsv1.AddToScheme(scheme)).To(gomega.Succeed())
+	extensions, err := client.New(cluster.config, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	definition := gatewayCRD(t)
+	g.Expect(extensions.Create(t.Context(), definition)).To(gomega.Succeed())
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False RouteNotAccepted"))
+
+	route, err := get(app, &gatewayv1.HTTPRoute{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	accepted := metav1.Condition{Status: metav1.ConditionTrue, Reason: "Accepted", ObservedGeneration: route.Generation, LastTransitionTime: metav1.Now()}
+	parent := gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: "public"}, ControllerName: "example.com/gateway"}
+	for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
+		accepted.Type = string(kind)
+		parent.Conditions = append(parent.Conditions, accepted)
+	}
+	route.Status.Parents = []gatewayv1.RouteParentStatus{parent}
+	before := manager.calls.count()
+	g.Expect(cluster.client.Status().Update(t.Context(), route)).To(gomega.Succeed())
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	g.Expect(manager.calls.since(before, "/httproutes/")).To(gomega.BeEmpty(), "the route is recognized as unchanged")
+
+	t.Run("a manager that finds the API writes nothing", func(t *testing.T) {
+		g := gomega.NewWithT(t)
+		manager.stop()
+		restarted := startManager(t)
+		other := newApp(app.Namespace)
+		other.Name = "other"
+		create(t, other)
+		g.Eventually(ready(other)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+		g.Expect(restarted.calls.since(0, app.Namespace+"/httproutes", app.Namespace+"/webapps/shop")).To(gomega.BeEmpty())
+		restarted.stop()
+	})
+	g.Expect(extensions.Delete(t.Context(), definition)).To(gomega.Succeed())
+	g.Eventually(func() error {
+		err := cluster.client.List(t.Context(), &gatewayv1.HTTPRouteList{})
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.New("HTTPRoute is still served")
+	}).Should(gomega.Succeed())
+}
