@@ -138,4 +138,6 @@ func checkSize(object *unstructured.Unstructured) error {
 	return nil
 }
 
-func describe(object *unstructured.Unstructured) string { return object.GetKind() + " " + object.GetName() }
+func describe(object *unstructured.Unstructured) string {
+	return object.GetKind() + " " + object.GetName()
+}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-func TestRender(t *testing.T) {
-	const source = `package p
+// source has markers in every place that a comment can have.
+const source = `package p
 
 // Observe reads.
 //
@@ -22,7 +22,9 @@ func inner() {
 	// +kubebuilder:rbac:urls=/metrics,verbs=get
 }
 `
-	const want = header + `---
+
+// want has the verbs of each resource together, in an order that does not depend on source's.
+const want = header + `---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
@@ -68,6 +70,8 @@ rules:
   verbs:
   - create
 `
+
+func TestRender(t *testing.T) {
 	rules, err := parseFile("p.go", source)
 	if err != nil {
 		t.Fatal(err)
