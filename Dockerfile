@@ -1,0 +1,24 @@
+# For those who prefer it to `make image`, which needs no Docker and makes the same image but for
+# its timestamps: one static binary, no shell, no libraries.
+#
+#   docker build --build-arg VERSION=1.2.3 -t example.com/mainstay:1.2.3 .
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+ARG VERSION=0.0.0-dev
+ARG TARGETOS
+ARG TARGETARCH
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY api api
+COPY charts charts
+COPY cmd cmd
+COPY internal internal
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
+      -ldflags "-s -w -X github.com/mainstay-platform/mainstay/internal/version.Version=$VERSION" \
+      -o /mainstay ./cmd/mainstay
+
+FROM scratch
+COPY --from=build --chmod=0555 /mainstay /mainstay
+USER 65532:65532
+WORKDIR /
+ENTRYPOINT ["/mainstay"]
