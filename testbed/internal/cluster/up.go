@@ -81,6 +81,7 @@ func (c *Cluster) prepareState(ctx context.Context, nodes int) (machineState, er
 			return machineState{}, err
 		}
 		found = false
+		nodes = max(nodes, state.Nodes)
 	}
 	if !found {
 		if err := os.RemoveAll(c.dir.Logs()); err != nil {

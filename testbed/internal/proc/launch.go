@@ -15,9 +15,20 @@ import (
 // containerd's. Databases ask for some ten thousand.
 const openFiles = 1 << 20
 
+// statusPipe is the first of exec.Cmd's ExtraFiles: the starter waits for its end.
+const statusPipe = 3
+
 // Launch joins the component's control group and network namespace and then becomes
-// the given program. It returns only on errors.
+// the given program. It returns only on errors, which it also tells its starter.
 func Launch(component, namespace string, arguments []string) error {
+	unix.CloseOnExec(statusPipe)
+	err := launch(component, namespace, arguments)
+	// Started by hand there is no pipe; the error is printed anyhow.
+	_, _ = unix.Write(statusPipe, []byte(err.Error()))
+	return err
+}
+
+func launch(component, namespace string, arguments []string) error {
 	if err := cgroup.JoinComponent(component); err != nil {
 		return err
 	}
@@ -41,8 +52,5 @@ func Launch(component, namespace string, arguments []string) error {
 			_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 		}
 	}
-	if err := unix.Exec(arguments[0], arguments, os.Environ()); err != nil {
-		return fmt.Errorf("executing %s: %w", arguments[0], err)
-	}
-	return nil
+	return fmt.Errorf("executing %s: %w", arguments[0], unix.Exec(arguments[0], arguments, os.Environ()))
 }

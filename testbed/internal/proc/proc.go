@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -173,16 +174,43 @@ func start(spec Spec) (Record, error) {
 	command.Dir = "/"
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := command.Start(); err != nil {
+	if err := startAndWaitForExec(command); err != nil {
 		return Record{}, fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
 	record := Record{Name: spec.Name, PID: command.Process.Pid, Arguments: spec.Arguments, Env: spec.Env, Log: spec.Log}
+	// Reap it if it ends while we live, so that it does not look alive as a zombie.
+	defer func() { go func() { _ = command.Wait() }() }()
 	if record.StartTime, err = startTime(record.PID); err != nil {
 		return Record{}, fmt.Errorf("starting %s: it ended at once, see %s: %w", spec.Name, spec.Log, err)
 	}
-	// Reap it if it ends while we live, so that it does not look alive as a zombie.
-	go func() { _ = command.Wait() }()
 	return record, nil
+}
+
+// startAndWaitForExec returns when `launch` has become the component, or with what kept
+// it from that. Both come through a pipe that closes on exec (see [Launch]). Without
+// waiting, the process looks like a zombie for a moment: exec from another thread than
+// the first ends the first one.
+func startAndWaitForExec(command *exec.Cmd) error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe: %w", err)
+	}
+	defer func() { _ = read.Close() }()
+	command.ExtraFiles = []*os.File{write}
+	err = command.Start()
+	_ = write.Close() // ours; the child has its own
+	if err != nil {
+		return fmt.Errorf("starting the launcher: %w", err)
+	}
+	message, err := io.ReadAll(read)
+	if err != nil {
+		return fmt.Errorf("waiting for the launcher: %w", err)
+	}
+	if len(message) > 0 {
+		_ = command.Wait()
+		return errors.New(string(message))
+	}
+	return nil
 }
 
 // adopt finds an unrecorded process of the component by its control group and its command line.
