@@ -13,6 +13,7 @@ LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 MODULES := . testbed tools/codegen tools/helm tools/image tools/lint
 # LINTED are those with code, but the product.
 LINTED := testbed tools/helm tools/image
+CRDS := charts/mainstay/files/crds
 CONTROLLER_GEN := go tool -modfile=tools/codegen/go.mod controller-gen
 
 .DEFAULT_GOAL := help
@@ -37,12 +38,16 @@ run: ## run the manager here, against the current kube context
 
 .PHONY: gen
 gen: bin/helm ## make the generated files: deepcopy, CRDs, roles, dist/install.yaml
-	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=charts/mainstay/files/crds
+	rm -rf bin/crds
+	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=bin/crds
+	@# Definitions of kinds that are no more would be installed for ever.
+	@for file in $(CRDS)/*.yaml; do [ -e bin/crds/$${file##*/} ] || rm -v $$file; done
+	cp bin/crds/*.yaml $(CRDS)
 	go run ./hack/rbac --output charts/mainstay/files/rbac/role.yaml internal
 	mkdir -p dist
 	bin/helm template mainstay charts/mainstay --namespace mainstay-system \
 		| go run ./hack/manifest --namespace mainstay-system > bin/install.yaml
-	mv bin/install.yaml dist/install.yaml
+	cp bin/install.yaml dist/install.yaml
 
 .PHONY: chart
 chart: bin/helm ## package the chart into bin/
@@ -76,7 +81,7 @@ lint: bin/golangci-lint ## run the linters over every module
 
 .PHONY: test-pure
 test-pure: ## run the tests that need nothing but Go
-	go test -race ./api/... ./internal/... ./cmd/... ./charts/... ./hack/...
+	go test -race ./api/... ./internal/... ./cmd/... ./charts/... ./hack/... ./changelog/...
 
 .PHONY: test-tools
 test-tools: ## run the tests of the chart and of the tools

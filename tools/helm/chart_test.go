@@ -233,6 +233,30 @@ func hasObject(t *testing.T, manifest, kind, name string) bool {
 	})
 }
 
+// TestDevelopmentVersion: in the tree, the chart, the binary and the image say the same, so that
+// what is built from it fits together.
+func TestDevelopmentVersion(t *testing.T) {
+	const want = "0.0.0-dev"
+	metadata := mustRender(t, "", target{}).Chart.Metadata
+	if metadata.Version != want || metadata.AppVersion != want {
+		t.Errorf("Chart.yaml says %s and %s", metadata.Version, metadata.AppVersion)
+	}
+	for file, line := range map[string]string{
+		"../../internal/version/version.go": `var Version = "` + want + `"`,
+		"../../Makefile":                    "VERSION ?= " + want,
+		"../../Dockerfile":                  "ARG VERSION=" + want,
+		"../image/main.go":                  `"version", "` + want + `"`,
+	} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(content), line) {
+			t.Errorf("%s does not have %s", file, line)
+		}
+	}
+}
+
 func TestKubernetesTooOld(t *testing.T) {
 	_, err := render(t, "", target{kubernetes: "v1.32.9"})
 	if err == nil || !strings.Contains(err.Error(), "incompatible with Kubernetes v1.32.9") {
