@@ -83,9 +83,32 @@ lint: bin/golangci-lint ## run the linters over every module
 test-pure: ## run the tests that need nothing but Go
 	go test -race ./api/... ./internal/... ./cmd/... ./charts/... ./hack/... ./changelog/...
 
+.PHONY: test
+test: ## run every test, and all checks: what CI runs (root, Debian; installs what it needs)
+	go run ./hack/testrun
+
+.PHONY: test-integration
+test-integration: ## run the tests against a real etcd and kube-apiserver
+	go run ./hack/testrun integration
+
+.PHONY: test-e2e
+test-e2e: ## run the tests against a real cluster with real pods
+	go run ./hack/testrun e2e
+
 .PHONY: test-tools
 test-tools: ## run the tests of the chart and of the tools
-	@for module in tools/helm tools/image; do (cd $$module && go test ./...); done
+	go run ./hack/testrun tools
+
+## -- see it
+
+.PHONY: demo
+demo: ## build everything and show Mainstay on a real cluster (root, Debian; 20 minutes the first time)
+	go run ./hack/demo
+
+.PHONY: demo-down
+demo-down: ## end the demo's cluster and leave nothing behind but caches
+	cd testbed && go build -o ../bin/testbed ./cmd/testbed
+	bin/testbed down
 
 ## -- tools, pinned by their go.mod
 

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/hack/internal/step"
+)
+
+func TestCountsReadTheStreamOfGoTest(t *testing.T) {
+	stream := `{"Action":"output","Package":"p","Test":"TestA","Output":"--- PASS\n"}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":0.1}
+{"Action":"output","Package":"p","Test":"TestB","Output":"broken here\n"}
+{"Action":"fail","Package":"p","Test":"TestB","Elapsed":0.1}
+{"Action":"skip","Package":"p","Test":"TestC","Elapsed":0.1}
+{"Action":"fail","Package":"p","Elapsed":0.3}
+`
+	var shown strings.Builder
+	var c counts
+	c.read(step.NewLog(&shown), strings.NewReader(stream))
+	if c.passed != 1 || c.failed != 1 || len(c.skipped) != 1 || c.skipped[0] != "p TestC" {
+		t.Errorf("counted %+v", c)
+	}
+	if !strings.Contains(shown.String(), "broken here") {
+		t.Errorf("the failure's output is not shown:\n%s", shown.String())
+	}
+}
+
+func TestSummarizeIsGoodOnlyIfEveryLayerRanAndPassed(t *testing.T) {
+	passed := ended{layer: layer{name: "a"}, counts: counts{passed: 2}}
+	broken := ended{layer: layer{name: "b"}, err: errors.New("no cluster")}
+	for name, c := range map[string]struct {
+		all    []ended
+		chosen int
+		want   bool
+		last   string
+	}{
+		"all passed":             {[]ended{passed}, 1, true, "2 passed, 0 failed, 0 skipped\n"},
+		"one could not run":      {[]ended{passed, broken}, 2, false, "2 passed, 1 failed, 0 skipped\n"},
+		"one was not reached":    {[]ended{passed}, 2, false, "2 passed, 1 failed, 0 skipped\n"},
+		"nothing ran, of course": {nil, 1, false, "0 passed, 1 failed, 0 skipped\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			if got := summarize(&out, c.all, c.chosen, time.Second); got != c.want {
+				t.Errorf("good is %t", got)
+			}
+			if !strings.HasSuffix(out.String(), c.last) {
+				t.Errorf("ends with: %q", out.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+// Command testrun runs every test of the repository, layer by layer, from those that need nothing
+// to those that need a cluster, and says at the end what ran, how many, and how long it took. It
+// leaves the machine as it found it.
+//
+//	testrun            all layers
+//	testrun e2e pure   the named ones
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/hack/internal/step"
+)
+
+// layer is one group of tests.
+type layer struct {
+	name string
+	// budget is how long the layer may take with warm caches, on two cores. It is printed
+	// beside the time that it took; to pass it is a reason to look, not a failure.
+	budget time.Duration
+	// prepare brings about what the tests need and returns further environment for them.
+	prepare func(context.Context, *step.Log) ([]string, error)
+	// runs are the go test commands: a folder and its arguments.
+	runs []goTest
+}
+
+type goTest struct {
+	directory string
+	arguments []string
+}
+
+// layers from the quickest to the slowest. A layer that fails does not keep the next from running.
+var layers = []layer{
+	{name: "verify", budget: 6 * time.Minute, prepare: verify},
+	{name: "pure", budget: 4 * time.Minute, runs: []goTest{
+		{".", []string{"-race", "./api/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/..."}},
+	}},
+	{name: "tools", budget: 3 * time.Minute, runs: []goTest{
+		{"tools/helm", []string{"./..."}},
+		{"tools/image", []string{"./..."}},
+		{"testbed", []string{"./..."}},
+		{"testbed/images/demo-web", []string{"./..."}},
+	}},
+	{name: "integration", budget: 4 * time.Minute, prepare: assets, runs: []goTest{
+		{".", []string{"-race", "-timeout", "10m", "./test/integration/..."}},
+	}},
+	{name: "testbed", budget: 5 * time.Minute, prepare: idle, runs: []goTest{
+		{"testbed", []string{"-tags", "e2e", "-timeout", "30m", "./e2e/..."}},
+	}},
+	{name: "e2e", budget: 10 * time.Minute, prepare: cluster, runs: []goTest{
+		{".", []string{"-tags", "e2e", "-timeout", "30m", "./test/e2e/..."}},
+	}},
+}
+
+// ended is what became of a layer.
+type ended struct {
+	layer
+	counts
+	took time.Duration
+	err  error
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := step.NewLog(os.Stdout)
+	chosen, err := choose(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+		os.Exit(2)
+	}
+	var all []ended
+	for _, layer := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
+		all = append(all, run(ctx, log, layer))
+	}
+	down(log)
+	if !summarize(os.Stdout, all, len(chosen), log.Elapsed()) {
+		stop()
+		os.Exit(1)
+	}
+}
+
+func choose(names []string) ([]layer, error) {
+	if len(names) == 0 {
+		return layers, nil
+	}
+	var chosen []layer
+	for _, name := range names {
+		at := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("there is no layer %q", name)
+		}
+		chosen = append(chosen, layers[at])
+	}
+	return chosen, nil
+}
+
+func run(ctx context.Context, log *step.Log, l layer) ended {
+	start := time.Now()
+	result := ended{layer: l}
+	log.Say("== %s (budget %s)", l.name, l.budget)
+	var environment []string
+	if l.prepare != nil {
+		if environment, result.err = l.prepare(ctx, log); result.err != nil {
+			log.Say("%s: %v", l.name, result.err)
+		}
+	}
+	if result.err == nil {
+		for _, test := range l.runs {
+			result.err = errors.Join(result.err, test.run(ctx, log, environment, &result.counts))
+		}
+	}
+	result.took = time.Since(start).Round(time.Second)
+	log.Say("== %s: %d passed, %d failed, %d skipped in %s", l.name, result.passed, result.failed, len(result.skipped), result.took)
+	return result
+}
+
+// verify checks that generated files are up to date, modules tidy and linters content.
+func verify(ctx context.Context, log *step.Log) ([]string, error) {
+	return nil, log.Do(ctx, "checking generated files, modules and lint", exec.CommandContext(ctx, "make", "verify"))
+}
+
+// assets builds etcd and kube-apiserver.
+func assets(ctx context.Context, log *step.Log) ([]string, error) {
+	if err := log.BuildTestbed(ctx); err != nil {
+		return nil, err
+	}
+	build := exec.CommandContext(ctx, step.Testbed, "assets")
+	if err := log.Show("building etcd and kube-apiserver (the first time: some ten minutes)", build); err != nil {
+		return nil, err
+	}
+	directory, err := step.Ask(ctx, "assets")
+	return []string{"KUBEBUILDER_ASSETS=" + directory}, err
+}
+
+// idle makes sure that no one's cluster is taken away.
+func idle(ctx context.Context, log *step.Log) ([]string, error) {
+	if err := log.BuildTestbed(ctx); err != nil {
+		return nil, err
+	}
+	if exec.CommandContext(ctx, step.Testbed, "status").Run() == nil && !started {
+		return nil, errors.New("a cluster is running on this machine, and these tests need one of their own: `make demo-down` ends it")
+	}
+	return nil, nil
+}
+
+// started tells that this run has started the machine's cluster, and so has to end it.
+var started bool
+
+// cluster starts a cluster with the operator's image in it.
+func cluster(ctx context.Context, log *step.Log) ([]string, error) {
+	if _, err := idle(ctx, log); err != nil {
+		return nil, err
+	}
+	started = true
+	if err := log.Show("starting a cluster", exec.CommandContext(ctx, step.Testbed, "up")); err != nil {
+		return nil, err
+	}
+	if err := log.BuildProduct(ctx); err != nil {
+		return nil, err
+	}
+	load := exec.CommandContext(ctx, step.Testbed, "image", "load", step.Image)
+	if err := log.Do(ctx, "loading the image into the cluster", load); err != nil {
+		return nil, err
+	}
+	found, err := step.FindCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	here, err := os.Getwd()
+	return []string{"KUBECONFIG=" + found.Kubeconfig, "KUBECTL=" + found.Kubectl, "HELM=" + here + "/" + step.Helm}, err
+}
+
+// down ends the cluster if this run started it, also when the run was interrupted.
+func down(log *step.Log) {
+	if !started {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if err := log.Show("ending the cluster", exec.CommandContext(ctx, step.Testbed, "down")); err != nil {
+		log.Say("%v", err)
+	}
+}
+
+// Environment for the tests: that of this process and more.
+func environment(further []string) []string {
+	return append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "KUBECONFIG=")
+	}), further...)
+}

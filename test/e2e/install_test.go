@@ -1,0 +1,147 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// TestMainstay is one story: the parts of it share the installed operator, and those that take
+// it away come last.
+func TestMainstay(t *testing.T) {
+	helm(t, "upgrade", "--install", "mainstay", filepath.Join(repository, "charts/mainstay"),
+		"--namespace", system, "--create-namespace", "--wait", "--timeout", "3m")
+	t.Run("users", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T){
+			"life of a WebApp":                           testLifeOfAWebApp,
+			"bad image and recovery":                     testBadImageAndRecovery,
+			"crash loop":                                 testCrashLoop,
+			"unschedulable":                              testUnschedulable,
+			"missing references heal":                    testMissingReferencesHeal,
+			"nginx as root on port 80":                   testNginxAsRootOnPort80,
+			"restricted profile":                         testRestrictedProfile,
+			"a foreign Deployment is adopted by consent": testForeignDeploymentIsAdoptedByConsent,
+			"restart verb":                               testRestartVerb,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t)
+			})
+		}
+	})
+	t.Run("rolling update loses no request", testRollingUpdateLosesNoRequest)
+	t.Run("autoscaling on and off", testAutoscalingOnAndOff)
+	t.Run("manager killed in the middle of a creation", testManagerKilled)
+	t.Run("nothing was denied to the manager", testNothingDenied)
+	t.Run("uninstall and install by manifest", testUninstallAndManifest)
+}
+
+// leaderPod is the pod that holds the Lease.
+func leaderPod(t *testing.T) corev1.Pod {
+	t.Helper()
+	holder := jsonpath(t, system, "lease/mainstay-manager", "{.spec.holderIdentity}")
+	for _, pod := range list[corev1.Pod](t, "-n", system, "pods") {
+		if strings.HasPrefix(holder, pod.Name+"_") {
+			return pod
+		}
+	}
+	t.Fatalf("no pod holds the lease: %q", holder)
+	return corev1.Pod{}
+}
+
+// kill sends SIGKILL to the manager's process in a pod. The testbed's containers are processes
+// of this machine; their cgroup names the pod.
+func kill(t *testing.T, pod corev1.Pod) {
+	t.Helper()
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, process := range processes {
+		cgroup, _ := os.ReadFile(filepath.Join(process, "cgroup"))
+		arguments, _ := os.ReadFile(filepath.Join(process, "cmdline"))
+		if !bytes.Contains(cgroup, []byte(pod.UID)) || !bytes.HasPrefix(arguments, []byte("/mainstay\x00manager")) {
+			continue
+		}
+		id, err := strconv.Atoi(filepath.Base(process))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(id, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no process of pod %s", pod.Name)
+}
+
+func testManagerKilled(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := namespace(t, "killed")
+	const count = 12
+	var all strings.Builder
+	for i := range count {
+		fmt.Fprintf(&all, "%s---\n", webapp(fmt.Sprintf("app-%d", i), demo, "replicas: 1", "terminationGracePeriodSeconds: 1"))
+	}
+	leader := leaderPod(t)
+	apply(t, ns, all.String())
+	g.Eventually(func() int {
+		return len(strings.Fields(kubectl(t, "-n", ns, "get", "deployments", "-o", "name")))
+	}, within, 10*time.Millisecond).Should(gomega.BeNumerically(">", 0))
+	kill(t, leader)
+	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "webapps", "--all", "--timeout=180s")
+	for _, kind := range []string{"deployments", "services", "replicasets"} {
+		g.Expect(strings.Fields(kubectl(t, "-n", ns, "get", kind, "-o", "name"))).To(gomega.HaveLen(count), kind)
+	}
+}
+
+// testNothingDenied reads the managers' logs: a missing right would show there.
+func testNothingDenied(t *testing.T) {
+	for _, pod := range list[corev1.Pod](t, "-n", system, "pods") {
+		for _, line := range strings.Split(kubectl(t, "-n", system, "logs", pod.Name), "\n") {
+			if strings.Contains(line, "forbidden") {
+				t.Errorf("%s: %s", pod.Name, line)
+			}
+		}
+	}
+}
+
+func testUninstallAndManifest(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := namespace(t, "manifest")
+	apply(t, ns, webapp("shop", demo, "replicas: 2"))
+	waitReady(t, ns, "shop")
+	pods := kubectl(t, "-n", ns, "get", "pods", "-o", "name")
+
+	helm(t, "uninstall", "mainstay", "--namespace", system, "--wait", "--timeout", "2m")
+	kubectl(t, "delete", "namespace", system, "--timeout=90s")
+	g.Expect(kubectl(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/instance=mainstay", "-o", "name")).To(gomega.BeEmpty())
+	g.Expect(kubectl(t, "-n", ns, "get", "pods", "-o", "name")).To(gomega.Equal(pods), "what runs goes on running")
+	_, err := fetch(t.Context(), serviceURL(t, ns, "shop"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(list[appsv1.WebApp](t, "-n", ns, "webapps")).To(gomega.HaveLen(1), "definitions and objects stay")
+
+	kubectl(t, "apply", "-f", filepath.Join(repository, "dist/install.yaml"))
+	kubectl(t, "-n", system, "rollout", "status", "deployment", "--timeout=120s")
+	kubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=3")
+	kubectl(t, "-n", ns, "wait", "--for=jsonpath={.status.readyReplicas}=3", "webapp/shop", "--timeout=90s")
+	g.Expect(kubectl(t, "-n", ns, "get", "pods", "-o", "name")).To(gomega.ContainSubstring(strings.Fields(pods)[0]), "a new operator restarts nothing")
+
+	kubectl(t, "delete", "-f", filepath.Join(repository, "dist/install.yaml"), "--timeout=120s")
+	g.Eventually(func() (string, error) {
+		return tryKubectl(t, "-n", ns, "get", "deployments,pods", "-o", "name")
+	}).Should(gomega.BeEmpty(), "removing the definitions removes what they defined")
+}
