@@ -23,7 +23,12 @@ import (
 // (k8s.io/apimachinery/pkg/api/validation.TotalAnnotationSizeLimitB).
 const maxObject = 250_000
 
-const header = "# Made by `make gen` from charts/mainstay. Never edited.\n#   kubectl apply -f install.yaml\n"
+const header = `# Made by "make gen" from charts/mainstay. Never edited.
+#
+#   kubectl apply -f install.yaml
+#
+# kubectl delete -f install.yaml deletes the kinds too, and with them ALL objects of these kinds.
+`
 
 func main() {
 	namespace := flag.String("namespace", "", "namespace that the chart was rendered for")
