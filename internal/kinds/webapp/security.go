@@ -70,12 +70,19 @@ func hasReadOnlyRoot(spec *appsv1.WebAppSpec) bool {
 // validateRestricted refuses what the Pod Security Standard "restricted" does not allow.
 func validateRestricted(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	problems := restrictedPod(spec.PodSecurityContext, path.Child("podSecurityContext"))
+	problems = append(problems, restrictedProbe(spec.Probes.Readiness, path.Child("probes", "readiness"))...)
+	problems = append(problems, restrictedProbe(spec.Probes.Liveness, path.Child("probes", "liveness"))...)
+	problems = append(problems, restrictedProbe(spec.Probes.Startup, path.Child("probes", "startup"))...)
 	problems = append(problems, restrictedContainer(spec.SecurityContext, path.Child("securityContext"))...)
 	for i, container := range spec.InitContainers {
-		problems = append(problems, restrictedContainer(container.SecurityContext, path.Child("initContainers").Index(i).Child("securityContext"))...)
+		at := path.Child("initContainers").Index(i)
+		problems = append(problems, restrictedContainer(container.SecurityContext, at.Child("securityContext"))...)
+		problems = append(problems, restrictedProbe(container.StartupProbe, at.Child("startupProbe"))...)
 	}
 	for i, container := range spec.Sidecars {
-		problems = append(problems, restrictedContainer(container.SecurityContext, path.Child("sidecars").Index(i).Child("securityContext"))...)
+		at := path.Child("sidecars").Index(i)
+		problems = append(problems, restrictedContainer(container.SecurityContext, at.Child("securityContext"))...)
+		problems = append(problems, restrictedProbe(container.StartupProbe, at.Child("startupProbe"))...)
 	}
 	return problems
 }
@@ -85,6 +92,7 @@ func restrictedPod(context *corev1.PodSecurityContext, path *field.Path) field.E
 		return nil
 	}
 	problems := restrictedIdentity(context.RunAsNonRoot, context.RunAsUser, context.SeccompProfile, path)
+	problems = append(problems, restrictedConfinement(context.AppArmorProfile, context.SELinuxOptions, context.WindowsOptions, path)...)
 	safe := []string{
 		"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start",
 		"net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports",
@@ -103,6 +111,7 @@ func restrictedContainer(context *corev1.SecurityContext, path *field.Path) fiel
 		return nil
 	}
 	problems := restrictedIdentity(context.RunAsNonRoot, context.RunAsUser, context.SeccompProfile, path)
+	problems = append(problems, restrictedConfinement(context.AppArmorProfile, context.SELinuxOptions, context.WindowsOptions, path)...)
 	forbid := func(value *bool, unwanted bool, name string) {
 		if value != nil && *value == unwanted {
 			problems = append(problems, field.Forbidden(path.Child(name), fmt.Sprintf("%t is not allowed by securityProfile Restricted: leave it out", unwanted)))
@@ -135,6 +144,48 @@ func restrictedIdentity(nonRoot *bool, user *int64, seccomp *corev1.SeccompProfi
 	if seccomp != nil && seccomp.Type == corev1.SeccompProfileTypeUnconfined {
 		problems = append(problems, field.NotSupported(path.Child("seccompProfile", "type"), seccomp.Type,
 			[]string{string(corev1.SeccompProfileTypeRuntimeDefault), string(corev1.SeccompProfileTypeLocalhost)}))
+	}
+	return problems
+}
+
+// restrictedConfinement is what the standard says of the node's own security modules.
+func restrictedConfinement(appArmor *corev1.AppArmorProfile, seLinux *corev1.SELinuxOptions, windows *corev1.WindowsSecurityContextOptions, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	if appArmor != nil && appArmor.Type == corev1.AppArmorProfileTypeUnconfined {
+		problems = append(problems, field.NotSupported(path.Child("appArmorProfile", "type"), appArmor.Type,
+			[]string{string(corev1.AppArmorProfileTypeRuntimeDefault), string(corev1.AppArmorProfileTypeLocalhost)}))
+	}
+	if seLinux != nil {
+		types := []string{"container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
+		if seLinux.Type != "" && !slices.Contains(types, seLinux.Type) {
+			problems = append(problems, field.NotSupported(path.Child("seLinuxOptions", "type"), seLinux.Type, types))
+		}
+		if seLinux.User != "" {
+			problems = append(problems, field.Forbidden(path.Child("seLinuxOptions", "user"), "not allowed by securityProfile Restricted: leave it out"))
+		}
+		if seLinux.Role != "" {
+			problems = append(problems, field.Forbidden(path.Child("seLinuxOptions", "role"), "not allowed by securityProfile Restricted: leave it out"))
+		}
+	}
+	if windows != nil && ptr.Deref(windows.HostProcess, false) {
+		problems = append(problems, field.Forbidden(path.Child("windowsOptions", "hostProcess"), "true is not allowed by securityProfile Restricted: leave it out"))
+	}
+	return problems
+}
+
+// restrictedProbe refuses a probe of another host: the kubelet would call it from the node.
+func restrictedProbe(probe *corev1.Probe, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	forbid := func(host string, at *field.Path) {
+		if host != "" {
+			problems = append(problems, field.Forbidden(at.Child("host"), "not allowed by securityProfile Restricted: leave it out, the pod itself is probed"))
+		}
+	}
+	if probe != nil && probe.HTTPGet != nil {
+		forbid(probe.HTTPGet.Host, path.Child("httpGet"))
+	}
+	if probe != nil && probe.TCPSocket != nil {
+		forbid(probe.TCPSocket.Host, path.Child("tcpSocket"))
 	}
 	return problems
 }

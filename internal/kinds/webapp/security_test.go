@@ -1,0 +1,249 @@
+package webapp
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"k8s.io/utils/ptr"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// violations asks Kubernetes' own Pod Security admission what it has against an app's pods.
+func violations(t *testing.T, app *appsv1.WebApp, level api.Level) []string {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := desiredDeployment(app, Observed{}).Spec.Template
+	var found []string
+	checks := 0
+	for _, result := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &template.ObjectMeta, &template.Spec) {
+		checks++
+		if !result.Allowed {
+			found = append(found, result.ForbiddenReason+": "+result.ForbiddenDetail)
+		}
+	}
+	if checks < 10 {
+		t.Fatalf("only %d checks ran", checks)
+	}
+	return found
+}
+
+// helpers adds an init container, a side-car and volumes, so that what is asked of pods is
+// asked of all their containers.
+func helpers(app *appsv1.WebApp) {
+	app.Spec.InitContainers = []appsv1.Container{{Name: "migrate", Image: "migrate:1"}}
+	app.Spec.Sidecars = []appsv1.Container{{Name: "proxy", Image: "proxy:2"}}
+	app.Spec.Volumes = []appsv1.Volume{
+		{Name: "a", ConfigMap: &corev1.ConfigMapVolumeSource{}}, {Name: "b", Secret: &corev1.SecretVolumeSource{}},
+		{Name: "c", Projected: &corev1.ProjectedVolumeSource{}}, {Name: "d", DownwardAPI: &corev1.DownwardAPIVolumeSource{}},
+		{Name: "e", EmptyDir: &corev1.EmptyDirVolumeSource{}}, {Name: "f", PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}},
+		{Name: "g", Ephemeral: &corev1.EphemeralVolumeSource{}}, {Name: "h", CSI: &corev1.CSIVolumeSource{}}, {Name: "i", Image: &corev1.ImageVolumeSource{}},
+	}
+}
+
+func TestPodsPassPodSecurityAdmission(t *testing.T) {
+	restricted := spec(func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })
+	if found := violations(t, admitted(restricted, helpers), api.LevelRestricted); len(found) > 0 {
+		t.Errorf("Restricted does not pass restricted: %q", found)
+	}
+	if found := violations(t, admitted(helpers), api.LevelBaseline); len(found) > 0 {
+		t.Errorf("the default profile does not pass baseline: %q", found)
+	}
+	if found := violations(t, admitted(helpers), api.LevelRestricted); len(found) == 0 {
+		t.Error("the default profile passes restricted: then this test can't fail")
+	}
+}
+
+// TestRestrictedRefusesWhatPodSecurityAdmissionWould has each setting that the standard
+// forbids, and its neighbour that it allows. Kubernetes' own check is the judge of both.
+func TestRestrictedRefusesWhatPodSecurityAdmissionWould(t *testing.T) {
+	container := func(context corev1.SecurityContext) func(*appsv1.WebAppSpec) {
+		return func(s *appsv1.WebAppSpec) { s.SecurityContext = &context }
+	}
+	pod := func(context corev1.PodSecurityContext) func(*appsv1.WebAppSpec) {
+		return func(s *appsv1.WebAppSpec) { s.PodSecurityContext = &context }
+	}
+	adding := func(capability corev1.Capability) func(*appsv1.WebAppSpec) {
+		return container(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{capability}}})
+	}
+	httpGet := func(host string) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: host, Port: intstr.FromInt32(80)}}}
+	}
+	tcpSocket := func(host string) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: intstr.FromInt32(80)}}}
+	}
+	for name, test := range map[string]struct {
+		field            string
+		refused, allowed func(*appsv1.WebAppSpec)
+	}{
+		"root": {
+			"spec.securityContext.runAsUser",
+			container(corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}), container(corev1.SecurityContext{RunAsUser: ptr.To[int64](1)}),
+		},
+		"root of the pod": {
+			"spec.podSecurityContext.runAsUser",
+			pod(corev1.PodSecurityContext{RunAsUser: ptr.To[int64](0)}), pod(corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1)}),
+		},
+		"permission to be root": {
+			"spec.securityContext.runAsNonRoot",
+			container(corev1.SecurityContext{RunAsNonRoot: ptr.To(false)}), container(corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}),
+		},
+		"permission to be root for the pod": {
+			"spec.podSecurityContext.runAsNonRoot",
+			pod(corev1.PodSecurityContext{RunAsNonRoot: ptr.To(false)}), pod(corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true)}),
+		},
+		"no seccomp": {
+			"spec.securityContext.seccompProfile.type",
+			container(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}),
+			container(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}),
+		},
+		"no seccomp for the pod": {
+			"spec.podSecurityContext.seccompProfile.type",
+			pod(corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}),
+			pod(corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: ptr.To("mine.json")}}),
+		},
+		"privileged": {
+			"spec.securityContext.privileged",
+			container(corev1.SecurityContext{Privileged: ptr.To(true)}), container(corev1.SecurityContext{Privileged: ptr.To(false)}),
+		},
+		"escalation": {
+			"spec.securityContext.allowPrivilegeEscalation",
+			container(corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(true)}), container(corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)}),
+		},
+		"a capability": {"spec.securityContext.capabilities.add[0]", adding("NET_RAW"), adding("NET_BIND_SERVICE")},
+		"an open /proc": {
+			"spec.securityContext.procMount",
+			container(corev1.SecurityContext{ProcMount: ptr.To(corev1.UnmaskedProcMount)}), container(corev1.SecurityContext{ProcMount: ptr.To(corev1.DefaultProcMount)}),
+		},
+		"no AppArmor": {
+			"spec.securityContext.appArmorProfile.type",
+			container(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}}),
+			container(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "RuntimeDefault"}}),
+		},
+		"no AppArmor for the pod": {
+			"spec.podSecurityContext.appArmorProfile.type",
+			pod(corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}}),
+			pod(corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Localhost", LocalhostProfile: ptr.To("mine")}}),
+		},
+		"an SELinux type": {
+			"spec.securityContext.seLinuxOptions.type",
+			container(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}),
+			container(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "container_t"}}),
+		},
+		"an SELinux user": {
+			"spec.podSecurityContext.seLinuxOptions.user",
+			pod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{User: "system_u"}}),
+			pod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c1,c2"}}),
+		},
+		"an SELinux role": {
+			"spec.podSecurityContext.seLinuxOptions.role",
+			pod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Role: "system_r"}}),
+			pod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"}}),
+		},
+		"a process of the host": {
+			"spec.podSecurityContext.windowsOptions.hostProcess",
+			pod(corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}}),
+			pod(corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(false)}}),
+		},
+		"a setting of the kernel": {
+			"spec.podSecurityContext.sysctls[0].name",
+			pod(corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}}),
+			pod(corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}}}),
+		},
+		"a readiness probe of another host": {
+			"spec.probes.readiness.httpGet.host",
+			func(s *appsv1.WebAppSpec) { s.Probes.Readiness = httpGet("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Readiness = httpGet("") },
+		},
+		"a liveness probe of another host": {
+			"spec.probes.liveness.tcpSocket.host",
+			func(s *appsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("") },
+		},
+		"a startup probe of another host": {
+			"spec.probes.startup.tcpSocket.host",
+			func(s *appsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("") },
+		},
+		"an init container's": {
+			"spec.initContainers[0].securityContext.privileged",
+			func(s *appsv1.WebAppSpec) {
+				s.InitContainers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+			},
+			func(s *appsv1.WebAppSpec) { s.InitContainers[0].SecurityContext = &corev1.SecurityContext{} },
+		},
+		"a side-car's": {
+			"spec.sidecars[0].securityContext.runAsUser",
+			func(s *appsv1.WebAppSpec) {
+				s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
+			},
+			func(s *appsv1.WebAppSpec) {
+				s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](9)}
+			},
+		},
+		"a side-car's probe of another host": {
+			"spec.sidecars[0].startupProbe.httpGet.host",
+			func(s *appsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) { checkRestricted(t, test.field, test.refused, test.allowed) })
+	}
+}
+
+func checkRestricted(t *testing.T, field string, refused, allowed func(*appsv1.WebAppSpec)) {
+	t.Helper()
+	restricted := spec(func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })
+	bad := admitted(restricted, helpers, spec(refused))
+	problems := Validate(bad)
+	if len(problems) != 1 || problems[0].Field != field {
+		t.Errorf("want one problem with %s, got %v", field, problems)
+	}
+	if len(violations(t, bad, api.LevelRestricted)) == 0 {
+		t.Error("Pod Security admission would let this pass: the rule is ours alone")
+	}
+	good := admitted(restricted, helpers, spec(allowed))
+	if problems := Validate(good); len(problems) > 0 {
+		t.Errorf("the neighbour is refused: %v", problems)
+	}
+	if found := violations(t, good, api.LevelRestricted); len(found) > 0 {
+		t.Errorf("Pod Security admission would refuse the neighbour: %q", found)
+	}
+	// Under the default profile all of it is the user's own business.
+	if problems := Validate(admitted(helpers, spec(refused))); len(problems) > 0 {
+		t.Errorf("refused under Baseline: %v", problems)
+	}
+}
+
+func TestRestrictedKeepsTheRootReadOnly(t *testing.T) {
+	writable := spec(func(s *appsv1.WebAppSpec) {
+		s.SecurityProfile = "Restricted"
+		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(false)}
+	})
+	problems := Validate(admitted(writable))
+	if len(problems) != 1 || problems[0].Field != "spec.securityContext.readOnlyRootFilesystem" {
+		t.Errorf("got %v", problems)
+	}
+}
+
+func TestEscalationIsLeftToThePrivileged(t *testing.T) {
+	for name, test := range map[string]struct {
+		given *corev1.SecurityContext
+		want  *bool
+	}{
+		"nobody may escalate":                     {nil, ptr.To(false)},
+		"but who was let":                         {&corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(true)}, ptr.To(true)},
+		"who is privileged can't be kept from it": {&corev1.SecurityContext{Privileged: ptr.To(true)}, nil},
+		"nor who administers the system":          {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}, nil},
+		"another capability is none":              {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_TIME"}}}, ptr.To(false)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := containerSecurity("Baseline", test.given).AllowPrivilegeEscalation
+			if (got == nil) != (test.want == nil) || ptr.Deref(got, false) != ptr.Deref(test.want, false) {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}

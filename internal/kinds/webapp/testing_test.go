@@ -1,0 +1,58 @@
+package webapp
+
+import (
+	k8sappsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// newApp is the least WebApp, as a user writes it, with changes.
+func newApp(changes ...func(*appsv1.WebApp)) *appsv1.WebApp {
+	app := &appsv1.WebApp{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1", Generation: 3},
+		Spec:       appsv1.WebAppSpec{Image: "docker.io/mainstay/demo-web:1.0"},
+	}
+	for _, change := range changes {
+		change(app)
+	}
+	return app
+}
+
+// admitted is newApp after admission.
+func admitted(changes ...func(*appsv1.WebApp)) *appsv1.WebApp {
+	app := newApp(changes...)
+	Default(app)
+	return app
+}
+
+// spec is a change of the spec alone.
+func spec(change func(*appsv1.WebAppSpec)) func(*appsv1.WebApp) {
+	return func(app *appsv1.WebApp) { change(&app.Spec) }
+}
+
+// rolledOut is the Deployment of an app whose two replicas are all available.
+func rolledOut(changes ...func(*k8sappsv1.Deployment)) *k8sappsv1.Deployment {
+	deployment := &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 2},
+		Spec: k8sappsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](2),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop", "app.kubernetes.io/component": "webapp"}},
+		},
+		Status: k8sappsv1.DeploymentStatus{
+			ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2,
+			Conditions: []k8sappsv1.DeploymentCondition{{Type: "Progressing", Status: "True", Reason: "NewReplicaSetAvailable"}},
+		},
+	}
+	for _, change := range changes {
+		change(deployment)
+	}
+	return deployment
+}
+
+// found is children of app web/shop.
+func found(standing plan.Standing, kind string, object plan.Object) plan.Children {
+	return plan.Children{{Kind: kind, Namespace: "web", Name: "shop"}: {Object: object, Standing: standing}}
+}
