@@ -2,6 +2,7 @@ package webapp
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"time"
 
@@ -140,7 +141,7 @@ func helperContainer(profile appsv1.SecurityProfile, given appsv1.Container) cor
 // mounts nothing there. Elsewhere it would hide the image's own.
 func needsTmp(spec *appsv1.WebAppSpec) bool {
 	return hasReadOnlyRoot(spec) &&
-		!slices.ContainsFunc(spec.VolumeMounts, func(mount corev1.VolumeMount) bool { return mount.MountPath == tmpPath }) &&
+		!slices.ContainsFunc(spec.VolumeMounts, func(mount corev1.VolumeMount) bool { return path.Clean(mount.MountPath) == tmpPath }) &&
 		!slices.ContainsFunc(spec.Volumes, func(volume appsv1.Volume) bool { return volume.Name == tmpVolume })
 }
 

@@ -1,0 +1,327 @@
+package webapp
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+var update = flag.Bool("update", false, "write testdata instead of comparing with it")
+
+// situation is one input of Desired.
+type situation struct {
+	app      func(*appsv1.WebApp)
+	observed Observed
+}
+
+// situations are all that testdata has a file for, by the file's name.
+func situations() map[string]situation {
+	autoscaled := spec(func(s *appsv1.WebAppSpec) {
+		s.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 9, Memory: ptr.To[int32](70)}
+		s.Resources.Requests = corev1.ResourceList{"memory": resource.MustParse("64Mi")}
+	})
+	return map[string]situation{
+		"minimal":             {app: func(*appsv1.WebApp) {}},
+		"everything":          {app: everything, observed: Observed{HasRouteAPI: true}},
+		"autoscaled-new":      {app: autoscaled},
+		"autoscaled-existing": {app: autoscaled, observed: Observed{Children: found(plan.Ours, "Deployment", rolledOut())}},
+		"restricted":          {app: spec(func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })},
+		"helpers": {app: spec(func(s *appsv1.WebAppSpec) {
+			s.InitContainers = []appsv1.Container{{Name: "migrate", Image: "migrate:1", Command: []string{"/migrate"}}}
+			s.Sidecars = []appsv1.Container{{Name: "proxy", Image: "proxy:2"}}
+		})},
+		"adopted": {
+			app: spec(func(s *appsv1.WebAppSpec) { s.NetworkPolicy = &appsv1.NetworkPolicy{} }),
+			observed: Observed{Children: found(plan.Consenting, "Deployment", rolledOut(func(d *k8sappsv1.Deployment) {
+				d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": "legacy"}}
+			}))},
+		},
+		"foreign-deployment": {observed: Observed{Children: found(plan.Foreign, "Deployment", rolledOut(func(d *k8sappsv1.Deployment) {
+			d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": "legacy"}}
+		}))}, app: func(*appsv1.WebApp) {}},
+		"recreate": {app: spec(func(s *appsv1.WebAppSpec) { s.Strategy = appsv1.Strategy{Type: "Recreate", MinReadySeconds: 7} })},
+		"no-budget": {app: spec(func(s *appsv1.WebAppSpec) {
+			s.Replicas = ptr.To[int32](5)
+			s.Disruption = &appsv1.Disruption{Disabled: true}
+		})},
+		"networkpolicy-without-peers": {app: spec(func(s *appsv1.WebAppSpec) { s.NetworkPolicy = &appsv1.NetworkPolicy{} })},
+		"ingress-tls": {app: spec(func(s *appsv1.WebAppSpec) {
+			s.Ingress = &appsv1.Ingress{Host: "shop.example.com", TLSSecretName: "shop-tls", ClassName: ptr.To("nginx"), Annotations: appsv1.Annotations{"a.example/b": "c"}}
+		})},
+		"route": {observed: Observed{HasRouteAPI: true}, app: spec(func(s *appsv1.WebAppSpec) {
+			s.Route = &appsv1.Route{
+				ParentRefs: []appsv1.ParentReference{{Name: "public", Namespace: "gateways", SectionName: "https"}, {Name: "internal"}},
+				Hostnames:  []appsv1.Hostname{"shop.example.com"},
+			}
+		})},
+		"route-without-its-api": {app: spec(func(s *appsv1.WebAppSpec) {
+			s.Route = &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}}
+		})},
+		"serviceaccount-missing": {
+			app:      spec(func(s *appsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
+			observed: Observed{ServiceAccountMissing: true},
+		},
+		"paused": {app: spec(func(s *appsv1.WebAppSpec) { s.Paused = true })},
+	}
+}
+
+// everything sets each field that does not exclude another.
+func everything(app *appsv1.WebApp) {
+	app.Labels = map[string]string{"app.kubernetes.io/part-of": "storefront"}
+	probe := func(path string) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("http")}}}
+	}
+	app.Spec = appsv1.WebAppSpec{
+		Replicas: ptr.To[int32](4), Image: "registry.example.com/shop:2", ImagePullPolicy: "Always",
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}, Port: 3000, ServicePort: 80,
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m")}},
+		Env:       []corev1.EnvVar{{Name: "MODE", Value: "fast"}},
+		EnvFrom:   []corev1.EnvFromSource{{Prefix: "DB_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}},
+		Command:   []string{"/shop"}, Args: []string{"--serve"},
+		InitContainers: []appsv1.Container{{Name: "migrate", Image: "migrate:1", Args: []string{"up"}}},
+		Sidecars: []appsv1.Container{{
+			Name: "proxy", Image: "proxy:2", ImagePullPolicy: "Never", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}, StartupProbe: probe("/started"),
+			VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/work"}},
+		}},
+		TerminationGracePeriodSeconds: ptr.To[int64](8), RestartedAt: ptr.To(metav1.NewTime(time.Date(2026, 1, 31, 13, 0, 0, 0, time.FixedZone("CET", 3600)))),
+		Probes:             appsv1.Probes{Readiness: probe("/readyz"), Liveness: probe("/healthz"), Startup: probe("/startup")},
+		ServiceAccountName: "robot", SecurityProfile: "Baseline",
+		SecurityContext:    &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true), RunAsUser: ptr.To[int64](33)},
+		PodSecurityContext: &corev1.PodSecurityContext{FSGroup: ptr.To[int64](33)},
+		Ingress:            &appsv1.Ingress{Host: "*.example.com", Path: "/shop"},
+		Route:              &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}, Hostnames: []appsv1.Hostname{"shop.example.com"}},
+		Disruption:         &appsv1.Disruption{MinAvailable: ptr.To(intstr.FromString("50%"))},
+		NetworkPolicy:      &appsv1.NetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}}}}},
+		Strategy: appsv1.Strategy{
+			Type: "RollingUpdate", MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromString("10%")),
+			MinReadySeconds: 5, ProgressDeadlineSeconds: 120,
+		},
+		TopologySpread: "Required", NodeSelector: map[string]string{"disk": "ssd"},
+		Tolerations:            []corev1.Toleration{{Key: "spot", Operator: "Exists"}},
+		Affinity:               &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
+		Volumes:                []appsv1.Volume{{Name: "scratch", EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		VolumeMounts:           []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}},
+		Labels:                 appsv1.Labels{"team": "retail", "tier": "all"},
+		Annotations:            appsv1.Annotations{"example.com/owner": "retail"},
+		PodMetadata:            appsv1.Metadata{Labels: appsv1.Labels{"tier": "pod"}, Annotations: appsv1.Annotations{"example.com/pod": "1"}},
+		ServiceMetadata:        appsv1.Metadata{Labels: appsv1.Labels{"tier": "service"}, Annotations: appsv1.Annotations{"example.com/service": "1"}},
+		ServiceAccountMetadata: appsv1.Metadata{Annotations: appsv1.Annotations{"example.com/role": "1"}},
+		Paused:                 false,
+		// Autoscaling excludes replicas, and serviceAccountMetadata needs the account that is made:
+		// the files autoscaled-new and minimal have those.
+	}
+}
+
+// TestDesired pins every byte of what is made: a change of a pod template replaces all pods of
+// all applications at the next upgrade of Mainstay, so it must not happen unseen.
+func TestDesired(t *testing.T) {
+	seen := map[string]bool{}
+	for name, test := range situations() {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join("testdata", name+".yaml")
+			got := written(t, Desired(admitted(test.app), test.observed))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("-want +got; go test -update writes what is got:\n%s", diff)
+			}
+		})
+		seen[name+".yaml"] = true
+	}
+	files, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !seen[file.Name()] {
+			t.Errorf("testdata/%s belongs to no case", file.Name())
+		}
+	}
+}
+
+// written is a plan as text, its children in their order.
+func written(t *testing.T, wanted plan.Plan) string {
+	t.Helper()
+	var text strings.Builder
+	fmt.Fprintf(&text, "# hold: %t, keep: %s\n", wanted.Hold, plan.Join(wanted.Keep))
+	for _, child := range wanted.Children {
+		content, err := yaml.Marshal(child.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&text, "---\n# %s, yields %v\n%s", reflect.TypeOf(child.Object).Elem().Name(), child.Yield, content)
+	}
+	return text.String()
+}
+
+func TestDesiredIsAFunction(t *testing.T) {
+	for name, test := range situations() {
+		t.Run(name, func(t *testing.T) {
+			app := admitted(test.app)
+			before := app.DeepCopy()
+			var deployment, deploymentBefore *k8sappsv1.Deployment
+			if deployment = test.observed.deployment(app); deployment != nil {
+				deploymentBefore = deployment.DeepCopy()
+			}
+			first := written(t, Desired(app, test.observed))
+			for range 20 { // the order of Go's maps differs from run to run
+				if diff := cmp.Diff(first, written(t, Desired(app, test.observed))); diff != "" {
+					t.Fatalf("the same input gave another plan:\n%s", diff)
+				}
+			}
+			if diff := cmp.Diff(before, app); diff != "" {
+				t.Errorf("Desired changed the app:\n%s", diff)
+			}
+			if diff := cmp.Diff(deploymentBefore, deployment); diff != "" {
+				t.Errorf("Desired changed what was observed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEffectiveReplicas(t *testing.T) {
+	existing := Observed{Children: found(plan.Ours, "Deployment", rolledOut())}
+	autoscaled := spec(func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 6} })
+	for name, test := range map[string]struct {
+		app      func(*appsv1.WebApp)
+		observed Observed
+		want     *int32
+	}{
+		"a number is that number":                       {spec(func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](7) }), existing, ptr.To[int32](7)},
+		"a new autoscaled app begins at its minimum":    {autoscaled, Observed{}, ptr.To[int32](3)},
+		"an autoscaled one that exists is left alone":   {autoscaled, existing, nil},
+		"without either the number is nobody's":         {func(*appsv1.WebApp) {}, Observed{}, nil},
+		"a foreign Deployment's number counts for none": {autoscaled, Observed{Children: found(plan.Foreign, "Deployment", rolledOut())}, ptr.To[int32](3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, effectiveReplicas(admitted(test.app), test.observed)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWantsBudget(t *testing.T) {
+	replicas := func(n int32) func(*appsv1.WebApp) {
+		return spec(func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To(n) })
+	}
+	autoscaled := func(most int32) func(*appsv1.WebApp) {
+		return spec(func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Min: 1, Max: most} })
+	}
+	one := func(d *k8sappsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](1) }
+	for name, test := range map[string]struct {
+		app      func(*appsv1.WebApp)
+		observed Observed
+		want     bool
+	}{
+		"one replica has none":                            {replicas(1), Observed{}, false},
+		"two replicas have one":                           {replicas(2), Observed{}, true},
+		"autoscaled to one has none":                      {autoscaled(1), Observed{}, false},
+		"autoscaled to two has one":                       {autoscaled(2), Observed{}, true},
+		"a replica number of others counts as it is: two": {func(*appsv1.WebApp) {}, Observed{Children: found(plan.Ours, "Deployment", rolledOut())}, true},
+		"a replica number of others counts as it is: one": {func(*appsv1.WebApp) {}, Observed{Children: found(plan.Ours, "Deployment", rolledOut(one))}, false},
+		"nothing is known yet":                            {func(*appsv1.WebApp) {}, Observed{}, false},
+		"one replica has one if asked for":                {spec(func(s *appsv1.WebAppSpec) { s.Disruption = &appsv1.Disruption{} }), Observed{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := wantsBudget(admitted(test.app), test.observed); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestStopPause(t *testing.T) {
+	for period, want := range map[int64]int64{0: 0, 1: 0, 2: 1, 9: 4, 10: 5, 30: 5, 3600: 5} {
+		t.Run(fmt.Sprintf("of %d seconds", period), func(t *testing.T) {
+			got := int64(0)
+			if hook := stopPause(period); hook != nil {
+				got = hook.PreStop.Sleep.Seconds
+			}
+			if got != want {
+				t.Errorf("got %d, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestNeedsTmp(t *testing.T) {
+	readOnly := func(s *appsv1.WebAppSpec) {
+		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true)}
+	}
+	mountAt := func(path string) func(*appsv1.WebAppSpec) {
+		return func(s *appsv1.WebAppSpec) {
+			readOnly(s)
+			s.Volumes = []appsv1.Volume{{Name: "scratch", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+			s.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: path}}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*appsv1.WebAppSpec)
+		want   bool
+	}{
+		"a writable root needs none":                        {func(*appsv1.WebAppSpec) {}, false},
+		"a read-only root needs one":                        {readOnly, true},
+		"the Restricted profile makes the root read-only":   {func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" }, true},
+		"what the user mounts at /tmp wins":                 {mountAt("/tmp"), false},
+		"what the user mounts at /tmp/ wins as well":        {mountAt("/tmp/"), false},
+		"what the user mounts below /tmp is no replacement": {mountAt("/tmp/cache"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := needsTmp(&admitted(spec(test.change)).Spec); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestAddress(t *testing.T) {
+	ingress := appsv1.Ingress{Host: "shop.example.com", Path: "/eu"}
+	for name, test := range map[string]struct {
+		change func(*appsv1.WebAppSpec)
+		want   string
+	}{
+		"the Service": {func(s *appsv1.WebAppSpec) { s.ServicePort = 80 }, "http://shop.web.svc:80"},
+		"the Ingress": {func(s *appsv1.WebAppSpec) { s.Ingress = &ingress }, "http://shop.example.com/eu"},
+		"the Ingress with TLS": {func(s *appsv1.WebAppSpec) {
+			secured := ingress
+			secured.TLSSecretName = "tls"
+			s.Ingress = &secured
+		}, "https://shop.example.com/eu"},
+		"the route comes before the Ingress": {func(s *appsv1.WebAppSpec) {
+			s.Ingress, s.Route = &ingress, &appsv1.Route{Hostnames: []appsv1.Hostname{"www.example.com"}}
+		}, "http://www.example.com/"},
+		"a route for any host has no address of its own": {func(s *appsv1.WebAppSpec) { s.Route = &appsv1.Route{} }, "http://shop.web.svc:8080"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := address(admitted(spec(test.change))); got != test.want {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
