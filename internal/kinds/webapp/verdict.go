@@ -1,10 +1,12 @@
 package webapp
 
 import (
+	"cmp"
 	"fmt"
 
 	k8sappsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
@@ -12,10 +14,11 @@ import (
 
 // phase is the one-word summary:
 //
-//	severity           phase
-//	working            Running
-//	failed, stalled    Failed
-//	all else           Pending while no pod is ready, else Deploying
+//	severity                        phase
+//	working                         Running
+//	failed, stalled                 Failed
+//	troubled, and no pod is ready   Pending
+//	all else                        Pending while there is no Deployment, else Deploying
 //
 // An application that is under way for the first time is Deploying as soon as it has a
 // Deployment: it is then the cluster's turn.
@@ -96,20 +99,37 @@ func judgeRoute(app *appsv1.WebApp, observed Observed) *verdict {
 	return nil
 }
 
-// notAccepted tells why a Gateway does not serve the route; empty if it does.
+// notAccepted tells why a Gateway does not serve the route; empty if it does. A Gateway that
+// has not said Accepted has not accepted; ResolvedRefs it may leave out.
 func notAccepted(route *gatewayv1.HTTPRoute, parent appsv1.ParentReference) string {
 	for _, status := range route.Status.Parents {
-		if string(status.ParentRef.Name) != parent.Name || (status.ParentRef.SectionName != nil && string(*status.ParentRef.SectionName) != parent.SectionName) {
+		if !isParent(route, status.ParentRef, parent) {
 			continue
 		}
+		accepted := false
 		for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 			for _, condition := range status.Conditions {
-				if condition.Type == string(kind) && (condition.Status != metav1.ConditionTrue || condition.ObservedGeneration < route.Generation) {
+				if condition.Type != string(kind) {
+					continue
+				}
+				if condition.Status != metav1.ConditionTrue || condition.ObservedGeneration < route.Generation {
 					return fmt.Sprintf("Gateway %s: %s is %s (%s): %s", parent.Name, kind, condition.Status, condition.Reason, condition.Message)
 				}
+				accepted = accepted || kind == gatewayv1.RouteConditionAccepted
 			}
 		}
-		return ""
+		if accepted {
+			return ""
+		}
 	}
 	return fmt.Sprintf("Gateway %s has not taken the HTTPRoute: check that it exists and admits routes of this namespace", parent.Name)
+}
+
+// isParent reports whether a reference in a route's status is the one of our spec, which a
+// controller repeats as it stands but for the namespace, which it may fill in.
+func isParent(route *gatewayv1.HTTPRoute, seen gatewayv1.ParentReference, parent appsv1.ParentReference) bool {
+	namespace := cmp.Or(parent.Namespace, route.Namespace)
+	return string(seen.Name) == parent.Name &&
+		string(ptr.Deref(seen.SectionName, "")) == parent.SectionName &&
+		string(ptr.Deref(seen.Namespace, gatewayv1.Namespace(route.Namespace))) == namespace
 }

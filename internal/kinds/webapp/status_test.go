@@ -1,0 +1,377 @@
+package webapp
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Conditions as "Type=Status Reason", in the order in which Status gives them.
+const (
+	active  = "Paused=False Active"
+	healthy = "Degraded=False Healthy"
+)
+
+// statusCase is a row of the tables of judge, phase and conditions.
+type statusCase struct {
+	app        func(*appsv1.WebApp)
+	observed   Observed
+	result     plan.Result
+	phase      string
+	conditions []string
+	// message is a part of Ready's message.
+	message string
+}
+
+// running is what is observed of a Deployment of ours.
+func running(changes ...func(*k8sappsv1.Deployment)) Observed {
+	return Observed{Children: found(plan.Ours, "Deployment", rolledOut(changes...))}
+}
+
+// rolling is a Deployment in the middle of a rollout.
+func rolling(d *k8sappsv1.Deployment) {
+	d.Status.UpdatedReplicas, d.Status.Conditions[0].Reason = 1, "ReplicaSetUpdated"
+}
+
+func stuck(d *k8sappsv1.Deployment) {
+	d.Status.UpdatedReplicas = 1
+	d.Status.Conditions[0].Status, d.Status.Conditions[0].Reason = "False", "ProgressDeadlineExceeded"
+}
+
+func podsRefused(d *k8sappsv1.Deployment) {
+	d.Status.Replicas, d.Status.AvailableReplicas = 1, 1
+	d.Status.Conditions = append(d.Status.Conditions, k8sappsv1.DeploymentCondition{Type: "ReplicaFailure", Status: "True", Message: "exceeded quota: compute"})
+}
+
+// oneAway is a Deployment of which one of two pods is not available, and none is ready.
+func oneAway(d *k8sappsv1.Deployment) { d.Status.AvailableReplicas = 1 }
+
+func noneReady(d *k8sappsv1.Deployment) { d.Status.AvailableReplicas, d.Status.ReadyReplicas = 0, 0 }
+
+// with adds one pod.
+func with(observed Observed, pod corev1.Pod) Observed {
+	observed.Pods = []corev1.Pod{pod}
+	return observed
+}
+
+func unpullable() corev1.Pod {
+	return corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "webapp", Image: "shop:9", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
+	}}}}
+}
+
+func unschedulable() corev1.Pod {
+	return corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "PodScheduled", Status: "False", Message: "0/3 nodes are available"}}}}
+}
+
+func changed(kind string) plan.Result {
+	return plan.Result{Changes: []plan.Change{{Ref: plan.Ref{Kind: kind, Namespace: "web", Name: "shop"}, Operation: "Updated"}}}
+}
+
+func routed(s *appsv1.WebAppSpec) {
+	s.Route = &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}}
+}
+
+// withRoute adds an HTTPRoute that its Gateway answers with these conditions.
+func withRoute(observed Observed, conditions ...metav1.Condition) Observed {
+	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 4}}
+	route.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "public"}, Conditions: conditions}}
+	observed.HasRouteAPI = true
+	observed.Children[plan.Ref{Kind: "HTTPRoute", Namespace: "web", Name: "shop"}] = plan.Found{Object: route, Standing: plan.Ours}
+	return observed
+}
+
+func statusCases() map[string]statusCase {
+	refs := []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}
+	paused := spec(func(s *appsv1.WebAppSpec) { s.Paused = true })
+	return map[string]statusCase{
+		"an invalid spec has stalled": {
+			observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Terminal: true}},
+			phase: "Failed", message: "spec.image: no",
+			conditions: []string{"Ready=False InvalidSpec", "Progressing=False InvalidSpec", "Degraded=True InvalidSpec", active, "Stalled=True InvalidSpec"},
+		},
+		"a refused child has failed and may be let in later": {
+			observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "exceeded quota"}},
+			phase: "Failed", message: "exceeded quota",
+			conditions: []string{"Ready=False Refused", "Progressing=False Refused", "Degraded=True Refused", active},
+		},
+		"a foreign object has stalled it, and the message says the way out": {
+			observed: running(), result: plan.Result{Conflicts: refs},
+			phase: "Failed", message: "kubectl annotate -n web Service shop mainstay.dev/adopt=WebApp/shop",
+			conditions: []string{"Ready=False Conflict", "Progressing=False Conflict", "Degraded=True Conflict", active, "Stalled=True Conflict"},
+		},
+		"paused with a change that waits is not ready": {
+			app: paused, observed: running(), result: plan.Result{Held: refs},
+			phase: "Deploying", message: "holds back a change of Service web/shop",
+			conditions: []string{"Ready=False PausedByUser", "Progressing=False PausedByUser", healthy, "Paused=True PausedByUser"},
+		},
+		"paused with nothing that waits is ready": {
+			app: paused, observed: running(), phase: "Running", message: "2 of 2 replicas",
+			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, "Paused=True PausedByUser"},
+		},
+		"a child that is still being deleted is waited for": {
+			observed: running(), result: plan.Result{Terminating: refs}, phase: "Deploying", message: "Service web/shop is still being deleted",
+			conditions: []string{"Ready=False Terminating", "Progressing=True Terminating", healthy, active},
+		},
+		"a missing ServiceAccount fails a new app": {
+			app:      spec(func(s *appsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
+			observed: Observed{ServiceAccountMissing: true}, phase: "Failed", message: "there is no ServiceAccount robot",
+			conditions: []string{"Ready=False ServiceAccountNotFound", "Progressing=False ServiceAccountNotFound", "Degraded=True ServiceAccountNotFound", active},
+		},
+		"without a Deployment nothing runs yet": {
+			phase: "Pending", message: "just written",
+			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+		},
+		"a Deployment to adopt is not ours yet": {
+			observed: Observed{Children: found(plan.Consenting, "Deployment", rolledOut())}, phase: "Pending",
+			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+		},
+		"a Deployment that was just written is not believed": {
+			observed: running(), result: changed("Deployment"), phase: "Deploying", message: "the Deployment was just written",
+			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+		},
+		"a rollout past its deadline has stalled": {
+			observed: running(stuck), phase: "Failed", message: "did not become available in time",
+			conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", active, "Stalled=True RolloutFailed"},
+		},
+		"a rollout past its deadline says what the pods suffer from": {
+			observed: with(running(stuck), unpullable()), phase: "Failed", message: "image shop:9 of container webapp can't be pulled",
+			conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", active, "Stalled=True RolloutFailed"},
+		},
+		"pods that are refused are told in the API's words": {
+			observed: running(podsRefused), phase: "Failed", message: "exceeded quota: compute",
+			conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},
+		},
+		"pods that fail during a rollout are told, and it goes on": {
+			observed: with(running(rolling), unpullable()), phase: "Failed", message: "1 of 1 pods: image shop:9",
+			conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
+		},
+		"pods that may recover leave it deploying while others serve": {
+			observed: with(running(oneAway), unschedulable()), phase: "Deploying", message: "0/3 nodes",
+			conditions: []string{"Ready=False Unschedulable", "Progressing=False Unschedulable", "Degraded=True Unschedulable", active},
+		},
+		"pods that may recover leave it pending while none is ready": {
+			observed: with(running(noneReady), unschedulable()), phase: "Pending", message: "0/3 nodes",
+			conditions: []string{"Ready=False Unschedulable", "Progressing=False Unschedulable", "Degraded=True Unschedulable", active},
+		},
+		"trouble of one pod too many is none": {
+			observed: with(running(), unpullable()), phase: "Running", message: "2 of 2 replicas are available",
+			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+		},
+		"pods that are replaced are a deployment": {
+			observed: running(rolling), phase: "Deploying", message: "1 of 2 replicas run the current template, 2 are available",
+			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+		},
+		"a Deployment that was not looked at yet is a deployment": {
+			observed: running(func(d *k8sappsv1.Deployment) { d.Generation = 3 }), phase: "Deploying",
+			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+		},
+		"pods that are added are a scaling": {
+			observed: running(oneAway), phase: "Deploying", message: "1 of 2 replicas are available",
+			conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
+		},
+		"pods above the wanted number are a scaling": {
+			observed: running(func(d *k8sappsv1.Deployment) { d.Status.Replicas = 3 }), phase: "Deploying",
+			conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
+		},
+		"another child that was just written is a deployment": {
+			observed: running(), result: changed("Service"), phase: "Deploying", message: "Service shop was just written",
+			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+		},
+		"without the Gateway API the route is waited for": {
+			app: spec(routed), observed: running(), phase: "Deploying", message: "install the Gateway API",
+			conditions: []string{"Ready=False RouteAPIMissing", "Progressing=False RouteAPIMissing", healthy, active},
+		},
+		"a route that is not there yet is being made": {
+			app: spec(routed), observed: func() Observed { o := running(); o.HasRouteAPI = true; return o }(), phase: "Deploying", message: "the HTTPRoute is being made",
+			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+		},
+		"a route that was refused is told in the Gateway's words": {
+			app: spec(routed), phase: "Deploying", message: "Gateway public: Accepted is False (NotAllowed): no",
+			observed:   withRoute(running(), metav1.Condition{Type: "Accepted", Status: "False", Reason: "NotAllowed", Message: "no", ObservedGeneration: 4}),
+			conditions: []string{"Ready=False RouteNotAccepted", "Progressing=False RouteNotAccepted", healthy, active},
+		},
+		"a route that was accepted is ready": {
+			app: spec(routed), phase: "Running",
+			observed:   withRoute(running(), metav1.Condition{Type: "Accepted", Status: "True", ObservedGeneration: 4}),
+			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+		},
+		"all as the spec says is ready": {
+			observed: running(), phase: "Running", message: "2 of 2 replicas are available and run the current template",
+			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+		},
+		"scaled to nothing by an autoscaler is ready": {
+			observed: running(func(d *k8sappsv1.Deployment) {
+				d.Spec.Replicas = ptr.To[int32](0)
+				d.Status = k8sappsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: d.Status.Conditions}
+			}), phase: "Running", message: "0 of 0",
+			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+		},
+	}
+}
+
+func TestStatus(t *testing.T) {
+	for name, test := range statusCases() {
+		t.Run(name, func(t *testing.T) {
+			app := admitted()
+			if test.app != nil {
+				app = admitted(test.app)
+			}
+			got, _ := Status(app, test.observed, test.result)
+			if string(got.Phase) != test.phase {
+				t.Errorf("phase %s, want %s", got.Phase, test.phase)
+			}
+			var conditions []string
+			for _, c := range got.Conditions {
+				conditions = append(conditions, c.Type+"="+string(c.Status)+" "+c.Reason)
+				if c.Message == "" {
+					t.Errorf("%s has no message", c.Type)
+				}
+			}
+			if diff := cmp.Diff(test.conditions, conditions); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if !strings.Contains(got.Conditions[0].Message, test.message) {
+				t.Errorf("message %q lacks %q", got.Conditions[0].Message, test.message)
+			}
+			if got.ObservedGeneration != 3 {
+				t.Errorf("observedGeneration %d", got.ObservedGeneration)
+			}
+		})
+	}
+}
+
+// TestStatusPrecedence has all that can be the matter at once, and takes away what is told,
+// one by one: the next row of the table must come up.
+func TestStatusPrecedence(t *testing.T) {
+	app := admitted(spec(func(s *appsv1.WebAppSpec) { routed(s); s.ServiceAccountName = "robot" }))
+	refs := []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}
+	observed := with(running(stuck, podsRefused, func(d *k8sappsv1.Deployment) { d.Status.UpdatedReplicas = 1 }), unpullable())
+	observed.ServiceAccountMissing = true
+	result := changed("Deployment")
+	result.Failure = &plan.Failure{Reason: "InvalidSpec", Terminal: true}
+	result.Conflicts, result.Held, result.Terminating = refs, refs, refs
+	deployment := observed.deployment(app)
+	steps := []struct {
+		reason string
+		take   func()
+	}{
+		{"InvalidSpec", func() { result.Failure = &plan.Failure{Reason: "Refused"} }},
+		{"Refused", func() { result.Failure = nil }},
+		{"Conflict", func() { result.Conflicts = nil }},
+		{"PausedByUser", func() { result.Held = nil }},
+		{"Terminating", func() { result.Terminating = nil }},
+		{"ServiceAccountNotFound", func() { observed.ServiceAccountMissing = false }},
+		{"Deploying", func() { result = changed("Service") }},
+		{"RolloutFailed", func() { rolling(deployment); deployment.Status.Conditions[0].Status = "True" }},
+		{"PodsRefused", func() { deployment.Status.Conditions = deployment.Status.Conditions[:1] }},
+		{"ImagePullFailed", func() { observed.Pods = nil }},
+		{"Deploying", func() { deployment.Status.Conditions[0].Reason = "NewReplicaSetAvailable" }},
+		{"Scaling", func() { *deployment = *rolledOut() }},
+		{"Deploying", func() { result = plan.Result{} }},
+		{"RouteAPIMissing", func() { observed = withRoute(observed) }},
+		{"RouteNotAccepted", func() { app.Spec.Route = nil }},
+		{"Available", func() {}},
+	}
+	for i, step := range steps {
+		got, _ := Status(app, observed, result)
+		if got.Conditions[0].Reason != step.reason {
+			t.Fatalf("step %d: got %s, want %s", i, got.Conditions[0].Reason, step.reason)
+		}
+		step.take()
+	}
+}
+
+func TestStatusNumbers(t *testing.T) {
+	got, _ := Status(admitted(), running(func(d *k8sappsv1.Deployment) {
+		d.Status.Replicas, d.Status.ReadyReplicas, d.Status.UpdatedReplicas = 4, 3, 1
+		d.Spec.Selector.MatchLabels = map[string]string{"run": "legacy"}
+	}), plan.Result{})
+	got.Conditions, got.Phase = nil, ""
+	want := appsv1.WebAppStatus{
+		ObservedGeneration: 3, Replicas: 4, ReadyReplicas: 3, UpdatedReplicas: 1, ReplicaSummary: "3/2",
+		Selector: "run=legacy", URL: "http://shop.web.svc:8080",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestStatusDoesNotReadTheStatusThatIsThere(t *testing.T) {
+	app := admitted()
+	first, _ := Status(app, running(), plan.Result{})
+	app.Status = appsv1.WebAppStatus{Phase: "Failed", Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "Old"}}}
+	second, _ := Status(app, running(), plan.Result{})
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLookAgain(t *testing.T) {
+	creating := corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1"}}
+	for name, test := range map[string]struct {
+		pod  corev1.Pod
+		want time.Duration
+	}{
+		"a pod without containers is looked at again": {creating, 10 * time.Second},
+		"a pod without a node tells by itself":        {unschedulable(), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, got := Status(admitted(), with(running(), test.pod), plan.Result{}); got != test.want {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
+
+func TestNotAccepted(t *testing.T) {
+	yes := metav1.Condition{Type: "Accepted", Status: "True", ObservedGeneration: 4}
+	no := metav1.Condition{Type: "Accepted", Status: "False", Reason: "No", ObservedGeneration: 4}
+	parent := func(name, namespace, section string, conditions ...metav1.Condition) gatewayv1.RouteParentStatus {
+		reference := gatewayv1.ParentReference{Name: gatewayv1.ObjectName(name)}
+		if namespace != "" {
+			reference.Namespace = ptr.To(gatewayv1.Namespace(namespace))
+		}
+		if section != "" {
+			reference.SectionName = ptr.To(gatewayv1.SectionName(section))
+		}
+		return gatewayv1.RouteParentStatus{ParentRef: reference, Conditions: conditions}
+	}
+	const silent = "Gateway public has not taken the HTTPRoute"
+	for name, test := range map[string]struct {
+		parent appsv1.ParentReference
+		seen   []gatewayv1.RouteParentStatus
+		want   string
+	}{
+		"accepted is accepted":                         {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, ""},
+		"the route's own namespace may be filled in":   {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "web", "", yes)}, ""},
+		"nobody has said a thing":                      {appsv1.ParentReference{Name: "public"}, nil, silent},
+		"an answer without Accepted is none":           {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "")}, silent},
+		"another Gateway's yes is not ours":            {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("other", "", "", yes)}, silent},
+		"another namespace's Gateway is another":       {appsv1.ParentReference{Name: "public", Namespace: "a"}, []gatewayv1.RouteParentStatus{parent("public", "b", "", yes)}, silent},
+		"another listener's yes is not ours":           {appsv1.ParentReference{Name: "public", SectionName: "https"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, silent},
+		"the listener's own answer counts":             {appsv1.ParentReference{Name: "public", SectionName: "https"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes), parent("public", "", "https", no)}, "Gateway public: Accepted is False (No): "},
+		"an answer to an earlier route is none":        {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", metav1.Condition{Type: "Accepted", Status: "True", ObservedGeneration: 3})}, "Gateway public: Accepted is True ("},
+		"a backend that is not found counts as well":   {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "ResolvedRefs", Status: "False", Reason: "BackendNotFound", ObservedGeneration: 4})}, "ResolvedRefs is False (BackendNotFound)"},
+		"conditions that we do not know count nothing": {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "Odd", Status: "False"})}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 4}}
+			route.Status.Parents = test.seen
+			got := notAccepted(route, test.parent)
+			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
