@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 MODULES := . testbed tools/codegen tools/helm tools/image tools/lint
 # LINTED are those with code, but the product.
 LINTED := testbed tools/helm tools/image
-CRDS := charts/mainstay/files/crds
+CRDS := charts/mainstay/crds
 CONTROLLER_GEN := go tool -modfile=tools/codegen/go.mod controller-gen
 
 .DEFAULT_GOAL := help
@@ -45,7 +45,7 @@ gen: bin/helm ## make the generated files: deepcopy, CRDs, roles, dist/install.y
 	cp bin/crds/*.yaml $(CRDS)
 	go run ./hack/rbac --output charts/mainstay/files/rbac/role.yaml internal
 	mkdir -p dist
-	bin/helm template mainstay charts/mainstay --namespace mainstay-system \
+	bin/helm template mainstay charts/mainstay --include-crds --namespace mainstay-system \
 		| go run ./hack/manifest --namespace mainstay-system > bin/install.yaml
 	cp bin/install.yaml dist/install.yaml
 
@@ -68,7 +68,7 @@ verify: verify-gen tidy-check lint ## all checks but the tests; fails on what `m
 
 .PHONY: verify-gen
 verify-gen: gen ## fail if generated files are not up to date
-	@hack/unchanged.sh charts/mainstay/files dist ':(glob)api/**/zz_generated.*.go'
+	@hack/unchanged.sh charts/mainstay/files charts/mainstay/crds dist ':(glob)api/**/zz_generated.*.go'
 
 .PHONY: tidy-check
 tidy-check: ## fail if a go.mod is not tidy

@@ -8,10 +8,10 @@ import (
 	"path"
 )
 
-//go:embed mainstay/files/crds/*.yaml
+//go:embed mainstay/crds/*.yaml
 var crds embed.FS
 
-const crdDirectory = "mainstay/files/crds"
+const crdDirectory = "mainstay/crds"
 
 // CRDs are the CustomResourceDefinitions of all kinds, one YAML document each.
 func CRDs() ([][]byte, error) {

@@ -2,6 +2,8 @@ package setup
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -13,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/charts"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
 // crdManager is the field manager of definitions that the manager itself installs.
@@ -22,9 +26,13 @@ const crdManager = "mainstay/install"
 // crdTimeout bounds the wait until the API server serves a definition.
 const crdTimeout = 30 * time.Second
 
-// InstallCRDs applies the definitions that this release carries and waits until they are
-// served. It is idempotent. It needs rights that the chart does not give the manager: it is for
-// running outside the cluster, with one's own.
+// InstallCRDs applies the definitions that this release carries where they differ, and waits
+// until they are served. It is idempotent and, when nothing differs, only reads. In the
+// cluster, where Helm makes definitions but never changes them, it is what brings a new
+// release's fields; there it may patch those of ours, by name, and create none.
+//
+// The right to patch them stands in the chart's templates/rbac.yaml and not in a marker here,
+// for it goes by name.
 func InstallCRDs(ctx context.Context, restConfig *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -44,6 +52,17 @@ func InstallCRDs(ctx context.Context, restConfig *rest.Config) error {
 			return fmt.Errorf("reading an embedded definition: %w", err)
 		}
 		name := definition.GetName()
+		sum := sha256.Sum256(document)
+		hash := hex.EncodeToString(sum[:16])
+		var existing apiextensionsv1.CustomResourceDefinition
+		err := c.Get(ctx, client.ObjectKey{Name: name}, &existing)
+		if err == nil && existing.Annotations[api.AnnotationApplied] == hash {
+			continue
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+		}
+		definition.SetAnnotations(naming.Merged(definition.GetAnnotations(), map[string]string{api.AnnotationApplied: hash}))
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), client.FieldOwner(crdManager), client.ForceOwnership); err != nil {
 			return fmt.Errorf("applying CustomResourceDefinition %s: %w", name, err)
 		}

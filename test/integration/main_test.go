@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "charts", "mainstay", "files", "crds")},
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "charts", "mainstay", "crds")},
 		ErrorIfCRDPathMissing: true,
 	}
 	environment.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
