@@ -4,6 +4,7 @@ package workload
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,7 @@ func FindTrouble(pods []corev1.Pod, mountProblem string) *Trouble {
 		}
 		living++
 		if trouble := troubleOf(pod, mountProblem); trouble != nil {
+			trouble.Message = withoutIdentity(pod, trouble.Message)
 			counts[*trouble]++
 		}
 	}
@@ -102,15 +104,16 @@ func troubleOf(pod *corev1.Pod, mountProblem string) *Trouble {
 	return lostReadiness(pod)
 }
 
-// containerTrouble tells what is wrong with one container. One exit is no loop yet. From the
+// containerTrouble tells what is wrong with one container. The reasons of waiting are the
+// kubelet's (pkg/kubelet/images, kuberuntime, and k8s.io/cri-api/pkg/errors). One exit is no loop yet. From the
 // first back-off on, a container that is up again but not ready counts as crashing, so
 // that the answer stays the same through the turns of a crash loop.
 func containerTrouble(status *corev1.ContainerStatus) *Trouble {
 	if waiting := status.State.Waiting; waiting != nil {
 		switch waiting.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ErrRegistryUnavailable":
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed", "ImageVolumeMountFailed":
 			return &Trouble{api.ReasonImagePullFailed, fmt.Sprintf("image %s of container %s can't be pulled: %s", status.Image, status.Name, pullDetail(waiting.Message))}
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+		case "CreateContainerConfigError", "PreCreateHookError", "CreateContainerError", "PreStartHookError", "RunContainerError", "PostStartHookError":
 			return &Trouble{api.ReasonContainerConfigError, fmt.Sprintf("container %s: %s", status.Name, withoutPodName(waiting.Message))}
 		}
 	}
@@ -119,7 +122,7 @@ func containerTrouble(status *corev1.ContainerStatus) *Trouble {
 		ended = now
 	}
 	backingOff := status.State.Waiting != nil && status.State.Waiting.Reason == "CrashLoopBackOff"
-	if status.Ready || ended == nil || (!backingOff && (status.RestartCount < 2 || ended.ExitCode == 0)) {
+	if status.Ready || ended == nil || (!backingOff && status.RestartCount < 2) {
 		return nil
 	}
 	return &Trouble{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d (kubectl logs --previous shows its last words)", status.Name, ended.Reason, ended.ExitCode)}
@@ -162,6 +165,21 @@ func pullDetail(message string) string {
 		}
 	}
 	return message
+}
+
+// containerID is how a runtime names a container or a sandbox; behind a colon the same digits are
+// an image's digest.
+var containerID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
+
+// withoutIdentity takes out of a message what is different for each pod and each try: the pod's
+// name and uid, and the ids of containers.
+func withoutIdentity(pod *corev1.Pod, message string) string {
+	for _, identity := range []string{string(pod.UID), pod.Name} {
+		if identity != "" {
+			message = strings.ReplaceAll(message, identity, "(pod)")
+		}
+	}
+	return containerID.ReplaceAllString(message, "$1(id)")
 }
 
 // withoutPodName cuts what the kubelet adds to name the pod.
