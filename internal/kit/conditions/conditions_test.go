@@ -1,0 +1,120 @@
+package conditions
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var (
+	then = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	now  = metav1.NewTime(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+)
+
+func condition(kind, status, reason string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: "about " + reason}
+}
+
+func at(time metav1.Time, generation int64, c metav1.Condition) metav1.Condition {
+	c.LastTransitionTime, c.ObservedGeneration = time, generation
+	return c
+}
+
+func TestMerge(t *testing.T) {
+	for name, test := range map[string]struct{ old, wanted, merged []metav1.Condition }{
+		"a new condition begins now": {
+			nil, []metav1.Condition{condition("Ready", "True", "A")}, []metav1.Condition{at(now, 7, condition("Ready", "True", "A"))},
+		},
+		"the same status keeps its time, whatever the reason": {
+			[]metav1.Condition{at(then, 3, condition("Ready", "False", "A"))}, []metav1.Condition{condition("Ready", "False", "B")},
+			[]metav1.Condition{at(then, 7, condition("Ready", "False", "B"))},
+		},
+		"another status begins now": {
+			[]metav1.Condition{at(then, 3, condition("Ready", "False", "A"))}, []metav1.Condition{condition("Ready", "True", "A")},
+			[]metav1.Condition{at(now, 7, condition("Ready", "True", "A"))},
+		},
+		"what is not wanted goes": {
+			[]metav1.Condition{at(then, 3, condition("Stalled", "True", "A"))}, nil, nil,
+		},
+		"they are sorted by type": {
+			nil, []metav1.Condition{condition("Ready", "True", "A"), condition("Degraded", "False", "A")},
+			[]metav1.Condition{at(now, 7, condition("Degraded", "False", "A")), at(now, 7, condition("Ready", "True", "A"))},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.merged, Merge(test.old, test.wanted, 7, now)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMergeIsStable(t *testing.T) {
+	wanted := []metav1.Condition{condition("Ready", "True", "A"), condition("Degraded", "False", "B")}
+	wanted[0].Message = strings.Repeat("x", 5000)
+	before := strings.Clone(wanted[0].Message)
+	once := Merge(nil, wanted, 7, then)
+	if diff := cmp.Diff(once, Merge(once, wanted, 7, now)); diff != "" {
+		t.Errorf("the same again is a change:\n%s", diff)
+	}
+	if wanted[0].Message != before || !wanted[0].LastTransitionTime.IsZero() {
+		t.Error("what was given has changed")
+	}
+}
+
+func TestMessagesAreCutBetweenCharacters(t *testing.T) {
+	for name, test := range map[string]struct {
+		message string
+		length  int
+	}{
+		"what fits stays":                     {strings.Repeat("x", 1000), 1000},
+		"one byte too many is cut":            {strings.Repeat("x", 1001), 1000},
+		"no character of two bytes is split":  {strings.Repeat("ö", 501), 999},
+		"no character of four bytes is split": {"x" + strings.Repeat("\U0001F40C", 250), 1000 - 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wanted := []metav1.Condition{{Type: "Ready", Message: test.message}}
+			got := Merge(nil, wanted, 1, now)[0].Message
+			if !utf8.ValidString(got) || len(got) > 1000 || len(got) != test.length {
+				t.Errorf("%d bytes, valid: %t", len(got), utf8.ValidString(got))
+			}
+			if len(test.message) > 1000 && !strings.HasSuffix(got, "...") {
+				t.Errorf("nothing tells that it was cut: %q", got[990:])
+			}
+		})
+	}
+}
+
+func TestEvents(t *testing.T) {
+	normal := func(reason string) Event { return Event{"Normal", reason, "about " + reason} }
+	warning := func(reason string) Event { return Event{"Warning", reason, "about " + reason} }
+	list := func(conditions ...metav1.Condition) []metav1.Condition { return conditions }
+	for name, test := range map[string]struct {
+		old, merged []metav1.Condition
+		want        []Event
+	}{
+		"nothing new is nothing to tell":              {list(condition("Ready", "True", "A")), list(condition("Ready", "True", "A")), nil},
+		"Ready is told either way: True":              {list(condition("Ready", "False", "A")), list(condition("Ready", "True", "B")), []Event{normal("B")}},
+		"Ready is told either way: False":             {list(condition("Ready", "True", "A")), list(condition("Ready", "False", "B")), []Event{normal("B")}},
+		"another reason is news":                      {list(condition("Ready", "False", "A")), list(condition("Ready", "False", "B")), []Event{normal("B")}},
+		"the first Ready is told":                     {nil, list(condition("Ready", "False", "A")), []Event{normal("A")}},
+		"others are told when True":                   {nil, list(condition("Progressing", "True", "A")), []Event{normal("A")}},
+		"others that are False are no news":           {list(condition("Progressing", "True", "A")), list(condition("Progressing", "False", "B")), nil},
+		"trouble is a warning":                        {nil, list(condition("Degraded", "True", "A")), []Event{warning("A")}},
+		"trouble that has passed is told":             {list(condition("Degraded", "True", "A")), list(condition("Degraded", "False", "B")), []Event{normal("B")}},
+		"no trouble from the start is not":            {nil, list(condition("Degraded", "False", "B")), nil},
+		"one reason is told once":                     {nil, list(condition("Progressing", "True", "A"), condition("Ready", "False", "A")), []Event{normal("A")}},
+		"one reason is told once, as a warning":       {nil, list(condition("Progressing", "True", "A"), condition("Degraded", "True", "A"), condition("Ready", "False", "A")), []Event{warning("A")}},
+		"another message alone is not worth an event": {list(metav1.Condition{Type: "Ready", Status: "False", Reason: "A", Message: "1 of 2"}), list(condition("Ready", "False", "A")), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, Events(test.old, test.merged, "Degraded", "Stalled")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
