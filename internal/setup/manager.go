@@ -65,7 +65,7 @@ const leaderElectionID = "mainstay-manager"
 // optional APIs there are, and starts nothing.
 //
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups=events.k8s.io,namespace=mainstay-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=mainstay-system,resources=events,verbs=create;patch
 func Manager(ctx context.Context, restConfig *rest.Config, settings Settings) (ctrl.Manager, error) {
 	scheme, err := Scheme()
 	if err != nil {

@@ -201,12 +201,16 @@ func testForeignDeploymentIsAdoptedByConsent(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "adopt")
 	kubectl(t, "-n", ns, "create", "deployment", "shop", "--image="+demo, "--replicas=2", "--port=8080")
+	// Its pods end as ours do, after a pause: what fails otherwise is theirs and not the adoption's.
+	kubectl(t, "-n", ns, "patch", "deployment", "shop", "--type=json", "-p",
+		`[{"op":"add","path":"/spec/template/spec/containers/0/lifecycle","value":{"preStop":{"sleep":{"seconds":5}}}}]`)
 	kubectl(t, "-n", ns, "expose", "deployment", "shop", "--port=8080")
 	kubectl(t, "-n", ns, "rollout", "status", "deployment/shop", "--timeout=90s")
 	uid := jsonpath(t, ns, "deployment/shop", "{.metadata.uid}")
 	apply(t, ns, webapp("shop", demo2, "replicas: 2"))
 	g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("Conflict"))
-	g.Expect(jsonpath(t, ns, "deployment/shop", "{.metadata.generation}")).To(gomega.Equal("1"), "it is untouched")
+	g.Expect(jsonpath(t, ns, "deployment/shop", "{.metadata.generation}")).To(gomega.Equal("2"), "it is untouched")
+	g.Eventually(func() int { return len(list[corev1.Pod](t, "-n", ns, "pods")) }).Should(gomega.Equal(2))
 
 	stop := steadily(t, serviceURL(t, ns, "shop"))
 	kubectl(t, "-n", ns, "annotate", "deployment/shop", "service/shop", "mainstay.dev/adopt=WebApp/shop")
@@ -216,7 +220,7 @@ func testForeignDeploymentIsAdoptedByConsent(t *testing.T) {
 	t.Logf("%d requests, %d failed", sent, len(failed))
 	g.Expect(failed).To(gomega.BeEmpty(), "no gap in service")
 	g.Expect(jsonpath(t, ns, "deployment/shop", "{.metadata.uid}")).To(gomega.Equal(uid))
-	g.Expect(list[k8sappsv1.ReplicaSet](t, "-n", ns, "replicasets")).To(gomega.HaveLen(2), "one rolling update")
+	g.Expect(list[k8sappsv1.ReplicaSet](t, "-n", ns, "replicasets")).To(gomega.HaveLen(3), "one rolling update, after the patch above")
 	g.Expect(jsonpath(t, ns, "deployment/shop", "{.spec.template.spec.containers[*].name}")).To(gomega.Equal("webapp"))
 }
 

@@ -128,7 +128,7 @@ func TestValuesRefused(t *testing.T) {
 		"resources: {limit: {}}":                      "additional properties 'limit' not allowed",
 		"serviceAccount: {create: false}":             "serviceAccount.name is needed",
 		"fullnameOverride: Mine":                      "does not match pattern",
-		"crds: {manage: null, keep: true}":           "additional properties 'keep' not allowed",
+		"crds: {manage: null, keep: true}":            "additional properties 'keep' not allowed",
 		"tolerations: {operator: Exists}":             "got object, want array",
 	} {
 		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {

@@ -570,9 +570,11 @@ type Strategy struct {
 	// change; default 0: a bad image never takes a good pod away.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// MinReadySeconds is how long a new pod must have been ready to count; default 0.
+	// MinReadySeconds is how long a new pod must have been ready to count; default 1, for
+	// that is how long kube-proxy may take to send it requests.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +default=1
+	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// ProgressDeadlineSeconds is after how long without progress a rollout has failed; default 600.

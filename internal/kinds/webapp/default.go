@@ -15,6 +15,9 @@ const (
 	defaultGracePeriodSeconds      = 30
 	defaultProgressDeadlineSeconds = 600
 	defaultCPUTarget               = 80
+	// kube-proxy programs changes at most once a second by default (minSyncPeriod): a pod that
+	// counts earlier can be told to be available while the Service does not reach it yet.
+	defaultMinReadySeconds = 1
 	defaultIngressPath             = "/"
 )
 
@@ -30,6 +33,7 @@ func Default(app *appsv1.WebApp) {
 	spec.SecurityProfile = cmp.Or(spec.SecurityProfile, appsv1.SecurityBaseline)
 	spec.TopologySpread = cmp.Or(spec.TopologySpread, appsv1.SpreadPreferred)
 	spec.Strategy.Type = cmp.Or(spec.Strategy.Type, appsv1.StrategyRollingUpdate)
+	spec.Strategy.MinReadySeconds = cmp.Or(spec.Strategy.MinReadySeconds, defaultMinReadySeconds)
 	spec.Strategy.ProgressDeadlineSeconds = cmp.Or(spec.Strategy.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)
 	if ingress := spec.Ingress; ingress != nil {
 		ingress.Path = cmp.Or(ingress.Path, defaultIngressPath)
