@@ -1,0 +1,127 @@
+package watch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+func service(change ...func(*corev1.Service)) *corev1.Service {
+	one := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "shop", ResourceVersion: "1", Labels: map[string]string{"a": "1"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "mainstay/webapp", Operation: "Apply", Time: &metav1.Time{Time: time.Unix(1, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
+				{Manager: "kubectl", Operation: "Update"},
+				{Manager: "mainstay/handover", Operation: "Apply"},
+			},
+		},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	for _, apply := range change {
+		apply(one)
+	}
+	return one
+}
+
+func TestContentChanged(t *testing.T) {
+	newer := func(s *corev1.Service) { s.ResourceVersion = "2" }
+	for name, test := range map[string]struct {
+		change func(*corev1.Service)
+		want   bool
+	}{
+		"a resync is no change":                {func(s *corev1.Service) { s.Spec.Ports = nil; s.ResourceVersion = "1" }, false},
+		"a new version alone is none":          {func(*corev1.Service) {}, false},
+		"a managed field's time alone is none": {func(s *corev1.Service) { s.ManagedFields[0].Time = &metav1.Time{Time: time.Unix(9, 0)} }, false},
+		"a managed field is one":               {func(s *corev1.Service) { s.ManagedFields[0].FieldsV1.Raw = []byte(`{"f:metadata":{}}`) }, true},
+		"the spec is one":                      {func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }, true},
+		"a label is one":                       {func(s *corev1.Service) { s.Labels["a"] = "2" }, true},
+		"the end of it is one":                 {func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
+		"nothing or empty is the same":         {func(s *corev1.Service) { s.Annotations = map[string]string{} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := service(), service(newer, test.change)
+			keptBefore, keptAfter := before.DeepCopy(), after.DeepCopy()
+			if got := ContentChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+				t.Errorf("got %t", got)
+			}
+			if diff := cmp.Diff(keptBefore, before) + cmp.Diff(keptAfter, after); diff != "" {
+				t.Errorf("the cache's objects were changed:\n%s", diff)
+			}
+		})
+	}
+	if !ContentChanged().Create(event.CreateEvent{Object: service()}) || !ContentChanged().Delete(event.DeleteEvent{Object: service()}) {
+		t.Error("objects that come and go are news")
+	}
+}
+
+func TestSpecChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Service)
+		want   bool
+	}{
+		"status alone is none": {func(s *corev1.Service) { s.Status.Conditions = []metav1.Condition{{}} }, false},
+		"a generation is one":  {func(s *corev1.Service) { s.Generation = 9 }, true},
+		"a label is one":       {func(s *corev1.Service) { s.Labels["a"] = "2" }, true},
+		"an annotation is not": {func(s *corev1.Service) { s.Annotations = map[string]string{"a": "1"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := SpecChanged().Update(event.UpdateEvent{ObjectOld: service(), ObjectNew: service(test.change)}); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestStripped(t *testing.T) {
+	strip := Stripped(func(s *corev1.Service) { s.Spec = corev1.ServiceSpec{} })
+	got, err := strip(service())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stripped := got.(*corev1.Service)
+	var managers []string
+	for _, entry := range stripped.ManagedFields {
+		managers = append(managers, entry.Manager)
+	}
+	if diff := cmp.Diff([]string{"mainstay/webapp", "mainstay/handover"}, managers); diff != "" {
+		t.Error(diff)
+	}
+	if stripped.Spec.Ports != nil || stripped.Labels["a"] != "1" {
+		t.Errorf("got %+v", stripped)
+	}
+	if whole, _ := Stripped[*corev1.Service](nil)(service()); len(whole.(*corev1.Service).Spec.Ports) != 1 {
+		t.Error("without a function the rest stays")
+	}
+	tombstone := cache.DeletedFinalStateUnknown{Key: "web/shop"}
+	if got, err := strip(tombstone); err != nil || got != tombstone {
+		t.Errorf("a tombstone became %v, %v", got, err)
+	}
+}
+
+func TestDefaultHoldsOursOnly(t *testing.T) {
+	options := Default(nil)
+	for name, test := range map[string]struct {
+		labels map[string]string
+		want   bool
+	}{
+		"ours":    {map[string]string{"app.kubernetes.io/managed-by": "mainstay"}, true},
+		"another": {map[string]string{"app.kubernetes.io/managed-by": "Helm"}, false},
+		"nobody":  {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := options.DefaultLabelSelector.Matches(labels.Set(test.labels)); got != test.want {
+				t.Errorf("got %t", got)
+			}
+			if got := OursOnly[*corev1.Service](nil).Label.Matches(labels.Set(test.labels)); got != test.want {
+				t.Errorf("of one kind: got %t", got)
+			}
+		})
+	}
+}
