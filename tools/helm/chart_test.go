@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/loader"
+	chartloader "helm.sh/helm/v4/pkg/chart/v2/loader"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -325,10 +325,7 @@ func TestRules(t *testing.T) {
 // TestUsersMayEveryKind: each definition is in the roles for users.
 func TestUsersMayEveryKind(t *testing.T) {
 	manifest := mustRender(t, "", target{}).Manifest
-	for _, object := range objects(t, manifest) {
-		if object.GetKind() != "CustomResourceDefinition" {
-			continue
-		}
+	for _, object := range definitions(t) {
 		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 		plural, _, _ := unstructured.NestedString(object.Object, "spec", "names", "plural")
 		scope, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
@@ -339,6 +336,23 @@ func TestUsersMayEveryKind(t *testing.T) {
 			t.Errorf("mainstay-edit and the %s %s.%s do not fit", scope, plural, group)
 		}
 	}
+}
+
+// definitions are those that the chart carries.
+func definitions(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	chart, err := chartloader.Load(chartDirectory)
+	if err != nil {
+		t.Fatalf("loading the chart: %v", err)
+	}
+	var found []*unstructured.Unstructured
+	for _, file := range chart.CRDObjects() {
+		found = append(found, objects(t, string(file.File.Data))...)
+	}
+	if len(found) == 0 {
+		t.Fatal("the chart carries no definitions")
+	}
+	return found
 }
 
 func mentions(t *testing.T, manifest, role, group, resource string) bool {
@@ -362,18 +376,16 @@ func mentions(t *testing.T, manifest, role, group, resource string) bool {
 // TestDefinitionsAreNotPartOfTheRelease: what Helm owns it deletes, and will not take from
 // another release. So the chart carries the definitions where Helm only makes missing ones.
 func TestDefinitionsAreNotPartOfTheRelease(t *testing.T) {
-	files, err := os.ReadDir(path.Join(chartDirectory, "crds"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	rendered := mustRender(t, "", target{}).Manifest
 	for _, object := range objects(t, rendered) {
 		if object.GetKind() == "CustomResourceDefinition" {
 			t.Errorf("the release owns %s", object.GetName())
 		}
 	}
-	if named := strings.Count(rendered, "      - webapps.apps.mainstay.dev\n"); named != 1 || len(files) == 0 {
-		t.Errorf("the manager may patch the definition of WebApps %d times, of %d definitions", named, len(files))
+	for _, definition := range definitions(t) {
+		if named := strings.Count(rendered, "      - "+definition.GetName()+"\n"); named != 1 {
+			t.Errorf("the manager may patch %s by %d rules", definition.GetName(), named)
+		}
 	}
 }
 
@@ -424,8 +436,8 @@ func TestInstallManifest(t *testing.T) {
 			t.Errorf("%s %s has %d bytes", object.GetKind(), object.GetName(), len(compact))
 		}
 	}
-	want := append(names(objects(t, mustRender(t, "", target{}).Manifest)),
-		"CustomResourceDefinition webapps.apps.mainstay.dev", "Namespace mainstay-system")
+	expected := slices.Concat(objects(t, mustRender(t, "", target{}).Manifest), definitions(t))
+	want := append(names(expected), "Namespace mainstay-system")
 	slices.Sort(want)
 	if diff := cmp.Diff(want, names(installed)); diff != "" {
 		t.Errorf("run `make gen`: %s", diff)
