@@ -18,6 +18,7 @@ func Validate(app *appsv1.WebApp) field.ErrorList {
 	problems = append(problems, validateStrategy(app.Spec.Strategy, spec.Child("strategy"))...)
 	problems = append(problems, validateAutoscaling(&app.Spec, spec)...)
 	problems = append(problems, validateMounts(&app.Spec, spec)...)
+	problems = append(problems, validateInitContainers(&app.Spec, spec)...)
 	if app.Spec.SecurityProfile == appsv1.SecurityRestricted {
 		problems = append(problems, validateRestricted(&app.Spec, spec)...)
 	}
@@ -73,6 +74,18 @@ func validateAutoscaling(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorL
 	}
 	need(spec.Autoscaling.CPU, corev1.ResourceCPU)
 	need(spec.Autoscaling.Memory, corev1.ResourceMemory)
+	return problems
+}
+
+// validateInitContainers refuses probes of what runs to completion, as Kubernetes does.
+func validateInitContainers(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	for i, container := range spec.InitContainers {
+		if container.StartupProbe != nil {
+			problems = append(problems, field.Forbidden(path.Child("initContainers").Index(i).Child("startupProbe"),
+				"an init container runs to completion: only side-cars have a startup probe"))
+		}
+	}
 	return problems
 }
 

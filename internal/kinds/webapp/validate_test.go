@@ -89,6 +89,17 @@ func TestValidate(t *testing.T) {
 			s.InitContainers = []appsv1.Container{{Image: "a", VolumeMounts: mounts("data")}}
 			s.Sidecars = []appsv1.Container{{Image: "a", VolumeMounts: mounts("data")}}
 		}, "", ""},
+		"an init container with a probe": {
+			func(s *appsv1.WebAppSpec) {
+				s.InitContainers = []appsv1.Container{{Image: "a", StartupProbe: &corev1.Probe{}}}
+			},
+			"spec.initContainers[0].startupProbe", "runs to completion",
+		},
+		"a side-car with a probe is accepted": {
+			func(s *appsv1.WebAppSpec) {
+				s.Sidecars = []appsv1.Container{{Image: "a", StartupProbe: &corev1.Probe{}}}
+			}, "", "",
+		},
 		"the name tmp under Restricted": {func(s *appsv1.WebAppSpec) {
 			s.SecurityProfile, s.Volumes = "Restricted", []appsv1.Volume{{Name: "tmp", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 		}, "spec.volumes", "the name is taken"},
