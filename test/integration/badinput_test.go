@@ -1,0 +1,164 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+var webapps = schema.GroupVersionResource{Group: "apps.mainstay.dev", Version: "v1", Resource: "webapps"}
+
+// manifest is a WebApp as a user would write it: the name shop and an image, unless spec brings
+// its own.
+func manifest(t *testing.T, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	if !strings.Contains("\n"+spec, "\nimage:") {
+		spec += "\nimage: shop:1"
+	}
+	text := "apiVersion: apps.mainstay.dev/v1\nkind: WebApp\nmetadata:\n  name: " + name + "\nspec:\n  " + strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  ") + "\n"
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatalf("the case itself is no YAML: %v\n%s", err, text)
+	}
+	return object
+}
+
+// badInput is a manifest that the API server must refuse, and its neighbour that it must accept.
+type badInput struct {
+	// name of the WebApp: shop where it is empty. goodName is the neighbour's.
+	name, goodName string
+	bad, good      string
+	// field and message are parts of what the user is told.
+	field, message string
+}
+
+const metadataName = "must be a DNS label: at most 63 characters"
+
+var badNames = map[string]badInput{
+	"name of 64 characters":         {name: strings.Repeat("a", 64), goodName: strings.Repeat("a", 63), message: metadataName},
+	"name that begins with a digit": {name: "1shop", goodName: "shop1", message: metadataName},
+	"name with a dot":               {name: "my.shop", goodName: "my-shop", message: metadataName},
+}
+
+var badSpecs = map[string]badInput{
+	"text for a number":      {bad: "replicas: two", good: "replicas: 2", field: "spec.replicas", message: "must be of type integer"},
+	"a number for text":      {bad: "image: 7", good: `image: "7"`, field: "spec.image", message: "must be of type string"},
+	"no replicas":            {bad: "replicas: 0", good: "replicas: 1", field: "spec.replicas", message: "greater than or equal to 1"},
+	"less than no replicas":  {bad: "replicas: -1", good: "replicas: 1", field: "spec.replicas", message: "greater than or equal to 1"},
+	"too many replicas":      {bad: "replicas: 10001", good: "replicas: 10000", field: "spec.replicas", message: "less than or equal to 10000"},
+	"an unknown field":       {bad: "replcas: 2", good: "replicas: 2", field: "spec.replcas", message: "unknown field"},
+	"an unknown inner field": {bad: "ingress: {hst: a.b}", good: "ingress: {host: a.b}", field: "spec.ingress.hst", message: "unknown field"},
+
+	"an empty image":            {bad: `image: ""`, good: "image: a", field: "spec.image", message: "at least 1 chars"},
+	"an image with a space":     {bad: "image: my shop:1", good: "image: my-shop:1", field: "spec.image", message: "must be an image reference"},
+	"an image in upper case":    {bad: "image: team/Shop:1", good: "image: team/shop:V1", field: "spec.image", message: "must be an image reference"},
+	"an image with a scheme":    {bad: "image: http://r.example.com/shop", good: "image: r.example.com:5000/shop", field: "spec.image", message: "must be an image reference"},
+	"an image that is too long": {bad: "image: " + strings.Repeat("a", 513), good: "image: " + strings.Repeat("a", 200), field: "spec.image", message: "may not be more than 512"},
+	"a side-car's image":        {bad: "sidecars: [{name: a, image: a/B}]", good: "sidecars: [{name: a, image: a/b}]", field: "spec.sidecars[0].image", message: "must be an image reference"},
+
+	"port 0":             {bad: "port: 0", good: "port: 1", field: "spec.port", message: "greater than or equal to 1"},
+	"port 65536":         {bad: "port: 65536", good: "port: 65535", field: "spec.port", message: "less than or equal to 65535"},
+	"service port 65536": {bad: "servicePort: 65536", good: "servicePort: 65535", field: "spec.servicePort", message: "less than or equal to 65535"},
+	"a bad quantity":     {bad: "resources: {limits: {memory: 12 apples}}", good: "resources: {limits: {memory: 12Mi}}", field: "spec.resources.limits.memory", message: "should match"},
+
+	"a variable twice":        {bad: "env: [{name: A, value: '1'}, {name: A, value: '2'}]", good: "env: [{name: A, value: '1'}, {name: a, value: '2'}]", field: "spec.env[1]", message: "Duplicate value"},
+	"a variable of no name":   {bad: "env: [{name: ''}]", good: "env: [{name: A}]", field: "spec.env", message: "each variable needs a name"},
+	"a volume twice":          {bad: "volumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]", good: "volumes: [{name: a, emptyDir: {}}, {name: b, emptyDir: {}}]", field: "spec.volumes[1]", message: "Duplicate value"},
+	"a volume of two sources": {bad: "volumes: [{name: a, emptyDir: {}, secret: {secretName: x}}]", good: "volumes: [{name: a, secret: {secretName: x}}]", field: "spec.volumes[0]", message: "exactly one of the fields"},
+	"a volume of no source":   {bad: "volumes: [{name: a}]", good: "volumes: [{name: a, emptyDir: {}}]", field: "spec.volumes[0]", message: "exactly one of the fields"},
+	"a volume of the node":    {bad: "volumes: [{name: a, hostPath: {path: /}}]", good: "volumes: [{name: a, emptyDir: {}}]", field: "spec.volumes[0].hostPath", message: "unknown field"},
+	"a mount path twice": {
+		bad: "volumeMounts: [{name: a, mountPath: /x}, {name: b, mountPath: /x}]", good: "volumeMounts: [{name: a, mountPath: /x}, {name: a, mountPath: /y}]",
+		field: "spec.volumeMounts[1]", message: "Duplicate value",
+	},
+
+	"a side-car twice":                {bad: "sidecars: [{name: a, image: a}, {name: a, image: b}]", good: "sidecars: [{name: a, image: a}, {name: b, image: b}]", field: "spec.sidecars[1]", message: "Duplicate value"},
+	"a side-car called webapp":        {bad: "sidecars: [{name: webapp, image: a}]", good: "sidecars: [{name: web, image: a}]", field: "spec", message: "spec.sidecars: the name webapp is the application's own"},
+	"an init container called webapp": {bad: "initContainers: [{name: webapp, image: a}]", good: "initContainers: [{name: web, image: a}]", field: "spec", message: "spec.initContainers: the name webapp is the application's own"},
+	"one name for init container and side-car": {
+		bad: "initContainers: [{name: a, image: a}]\nsidecars: [{name: a, image: a}]", good: "initContainers: [{name: a, image: a}]\nsidecars: [{name: b, image: a}]",
+		field: "spec", message: "share a container name",
+	},
+	"a container's name in upper case": {bad: "sidecars: [{name: A, image: a}]", good: "sidecars: [{name: a, image: a}]", field: "spec.sidecars[0].name", message: "must be a DNS label"},
+
+	"a host with a scheme":     {bad: "ingress: {host: 'https://shop.example.com'}", good: "ingress: {host: shop.example.com}", field: "spec.ingress.host", message: "without scheme, port or path"},
+	"a host in upper case":     {bad: "ingress: {host: Shop.example.com}", good: "ingress: {host: '*.example.com'}", field: "spec.ingress.host", message: "in lower case"},
+	"a host with a port":       {bad: "ingress: {host: 'shop.example.com:80'}", good: "ingress: {host: shop-1.example.com}", field: "spec.ingress.host", message: "without scheme, port or path"},
+	"a star inside of a host":  {bad: "route: {parentRefs: [{name: a}], hostnames: [shop.*.com]}", good: "route: {parentRefs: [{name: a}], hostnames: ['*.example.com']}", field: "spec.route.hostnames[0]", message: "must be a DNS name"},
+	"a path without its slash": {bad: "ingress: {host: a.b, path: x}", good: "ingress: {host: a.b, path: /x}", field: "spec.ingress.path", message: "must begin with '/'"},
+	"a route without Gateway":  {bad: "route: {parentRefs: []}", good: "route: {parentRefs: [{name: a}]}", field: "spec.route.parentRefs", message: "at least 1 items"},
+
+	"the label app":             {bad: "labels: {app: x}", good: "labels: {application: x}", field: "spec.labels", message: "are set by Mainstay"},
+	"a label of Kubernetes":     {bad: "labels: {app.kubernetes.io/name: x}", good: "labels: {app.kubernetes.io/version: x}", field: "spec.labels", message: "are set by Mainstay"},
+	"a label of Mainstay":       {bad: "podMetadata: {labels: {mainstay.dev/x: x}}", good: "podMetadata: {labels: {example.com/x: x}}", field: "spec.podMetadata.labels", message: "are set by Mainstay"},
+	"an annotation of Mainstay": {bad: "annotations: {mainstay.dev/applied: x}", good: "annotations: {example.com/applied: x y}", field: "spec.annotations", message: "mainstay.dev/* is set by Mainstay"},
+	"a label's bad value":       {bad: "labels: {team: my team}", good: "labels: {team: my-team, other: ''}", field: "spec.labels", message: "a label's value has letters"},
+	"a label's long value":      {bad: "labels: {team: " + strings.Repeat("a", 64) + "}", good: "labels: {team: " + strings.Repeat("a", 63) + "}", field: "spec.labels.team", message: "may not be more than 63"},
+	"a label's bad key":         {bad: "labels: {my team: x}", good: "labels: {my-team: x}", field: "spec.labels", message: "a label's key is"},
+
+	"replicas with autoscaling":   {bad: "replicas: 2\nautoscaling: {max: 3}", good: "autoscaling: {max: 3}", field: "spec", message: "spec.replicas and spec.autoscaling exclude each other"},
+	"a minimum above the maximum": {bad: "autoscaling: {min: 4, max: 3}", good: "autoscaling: {min: 3, max: 3}", field: "spec.autoscaling", message: "min must not be above"},
+	"both kinds of disruption":    {bad: "disruption: {minAvailable: 1, maxUnavailable: 1}", good: "disruption: {minAvailable: 50%}", field: "spec.disruption", message: "not both"},
+	"Recreate with a surge":       {bad: "strategy: {type: Recreate, maxSurge: 1}", good: "strategy: {type: Recreate}", field: "spec.strategy", message: "belong to type RollingUpdate"},
+
+	"an unknown strategy":    {bad: "strategy: {type: Rolling}", good: "strategy: {type: RollingUpdate}", field: "spec.strategy.type", message: "supported values"},
+	"an unknown profile":     {bad: "securityProfile: restricted", good: "securityProfile: Restricted", field: "spec.securityProfile", message: "supported values"},
+	"an unknown spread":      {bad: "topologySpread: Hard", good: "topologySpread: Required", field: "spec.topologySpread", message: "supported values"},
+	"an unknown pull policy": {bad: "imagePullPolicy: Sometimes", good: "imagePullPolicy: Never", field: "spec.imagePullPolicy", message: "supported values"},
+	"a grace period below 0": {bad: "terminationGracePeriodSeconds: -1", good: "terminationGracePeriodSeconds: 0", field: "spec.terminationGracePeriodSeconds", message: "greater than or equal to 0"},
+	"a time that is none":    {bad: "restartedAt: yesterday", good: "restartedAt: '2026-01-31T12:00:00Z'", field: "spec.restartedAt", message: "date-time"},
+}
+
+// TestBadInputIsRefused: with an answer that names the field, before anything is made. No manager
+// runs, so all of it is the API server's own doing.
+func TestBadInputIsRefused(t *testing.T) {
+	api, err := dynamic.NewForConfig(cluster.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := api.Resource(webapps).Namespace(namespace(t))
+	// As kubectl asks for it; a dry run creates nothing that could be in the next case's way.
+	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	dry := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
+	check := func(t *testing.T, test badInput) {
+		t.Helper()
+		or := func(name string) string {
+			if name == "" {
+				return "shop"
+			}
+			return name
+		}
+		_, err := in.Create(t.Context(), manifest(t, or(test.name), test.bad), strict)
+		switch {
+		case err == nil:
+			t.Error("it was accepted")
+			_ = in.Delete(t.Context(), or(test.name), metav1.DeleteOptions{})
+		case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
+			t.Errorf("an error of another sort: %v", err)
+		case !strings.Contains(err.Error(), test.field) || !strings.Contains(err.Error(), test.message):
+			t.Errorf("the answer lacks %q or %q: %v", test.field, test.message, err)
+		}
+		if _, err := in.Create(t.Context(), manifest(t, or(test.goodName), test.good), dry); err != nil {
+			t.Errorf("the neighbour is refused: %v", err)
+		}
+	}
+	for name, test := range badNames {
+		t.Run(name, func(t *testing.T) { check(t, test) })
+	}
+	for name, test := range badSpecs {
+		t.Run(name, func(t *testing.T) { check(t, test) })
+	}
+	left, err := in.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) > 0 {
+		t.Errorf("%d WebApps were created", len(left.Items))
+	}
+}

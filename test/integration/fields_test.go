@@ -1,0 +1,295 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// absent is wanted where a change takes something away.
+const absent = "(absent)"
+
+// effect is a change of a live WebApp's spec, a merge patch, and where it must arrive: a path in
+// the object of that kind (elements of lists by number) and the value there, as JSON.
+type effect struct {
+	patch string
+	kind  string
+	path  string
+	want  string
+}
+
+const (
+	podPath = "spec.template.spec."
+	appPath = podPath + "containers.0."
+)
+
+var kindVersions = map[string]schema.GroupVersion{
+	"WebApp": appsv1.GroupVersion, "Deployment": {Group: "apps", Version: "v1"}, "Service": {Version: "v1"}, "ServiceAccount": {Version: "v1"},
+	"Ingress": {Group: "networking.k8s.io", Version: "v1"}, "NetworkPolicy": {Group: "networking.k8s.io", Version: "v1"},
+	"HorizontalPodAutoscaler": {Group: "autoscaling", Version: "v2"}, "PodDisruptionBudget": {Group: "policy", Version: "v1"},
+	"HTTPRoute": {Group: "gateway.networking.k8s.io", Version: "v1"},
+}
+
+// effects has each field of the spec, by its path: what is inside of Kubernetes' own types is theirs.
+func effects() map[string]effect {
+	const (
+		request = "replicas: null\nresources: {requests: {cpu: 10m, memory: 10Mi}}\n"
+		routes  = "HTTPRoute"
+		scaler  = "HorizontalPodAutoscaler"
+		budget  = "PodDisruptionBudget"
+	)
+	all := map[string]effect{
+		"replicas":                      {"replicas: 5", "Deployment", "spec.replicas", "5"},
+		"image":                         {"image: other:2", "Deployment", appPath + "image", `"other:2"`},
+		"imagePullPolicy":               {"imagePullPolicy: Always", "Deployment", appPath + "imagePullPolicy", `"Always"`},
+		"imagePullSecrets":              {"imagePullSecrets: [{name: x}]", "Deployment", podPath + "imagePullSecrets.0.name", `"x"`},
+		"port":                          {"port: 3000", "Deployment", appPath + "ports.0.containerPort", "3000"},
+		"servicePort":                   {"servicePort: 81", "Service", "spec.ports.0.port", "81"},
+		"resources":                     {"resources: {limits: {cpu: 2}}", "Deployment", appPath + "resources.limits.cpu", `"2"`},
+		"env":                           {"env: [{name: A, value: b}]", "Deployment", appPath + "env.0.value", `"b"`},
+		"envFrom":                       {"envFrom: [{secretRef: {name: x}}]", "Deployment", appPath + "envFrom.0.secretRef.name", `"x"`},
+		"command":                       {"command: [/x]", "Deployment", appPath + "command.0", `"/x"`},
+		"args":                          {"args: [x]", "Deployment", appPath + "args.0", `"x"`},
+		"terminationGracePeriodSeconds": {"terminationGracePeriodSeconds: 7", "Deployment", podPath + "terminationGracePeriodSeconds", "7"},
+		"restartedAt":                   {"restartedAt: '2026-01-31T12:00:00Z'", "Deployment", "spec.template.metadata.annotations.mainstay~dev/restarted-at", `"2026-01-31T12:00:00Z"`},
+		"probes.readiness":              {"probes: {readiness: {httpGet: {path: /r, port: http}}}", "Deployment", appPath + "readinessProbe.httpGet.path", `"/r"`},
+		"probes.liveness":               {"probes: {liveness: {httpGet: {path: /l, port: http}}}", "Deployment", appPath + "livenessProbe.httpGet.path", `"/l"`},
+		"probes.startup":                {"probes: {startup: {httpGet: {path: /s, port: http}}}", "Deployment", appPath + "startupProbe.httpGet.path", `"/s"`},
+		"serviceAccountName":            {"serviceAccountName: robot", "Deployment", podPath + "serviceAccountName", `"robot"`},
+		"securityProfile":               {"securityProfile: Restricted", "Deployment", appPath + "securityContext.readOnlyRootFilesystem", "true"},
+		"securityContext":               {"securityContext: {runAsUser: 7}", "Deployment", appPath + "securityContext.runAsUser", "7"},
+		"podSecurityContext":            {"podSecurityContext: {fsGroup: 7}", "Deployment", podPath + "securityContext.fsGroup", "7"},
+
+		"ingress.host":          {"ingress: {host: a.example.com}", "Ingress", "spec.rules.0.host", `"a.example.com"`},
+		"ingress.path":          {"ingress: {host: a.b, path: /x}", "Ingress", "spec.rules.0.http.paths.0.path", `"/x"`},
+		"ingress.className":     {"ingress: {host: a.b, className: x}", "Ingress", "spec.ingressClassName", `"x"`},
+		"ingress.tlsSecretName": {"ingress: {host: a.b, tlsSecretName: x}", "Ingress", "spec.tls.0.secretName", `"x"`},
+		"ingress.annotations":   {"ingress: {host: a.b, annotations: {k: v}}", "Ingress", "metadata.annotations.k", `"v"`},
+
+		"route.parentRefs[].name":        {"route: {parentRefs: [{name: x}]}", routes, "spec.parentRefs.0.name", `"x"`},
+		"route.parentRefs[].namespace":   {"route: {parentRefs: [{name: x, namespace: z}]}", routes, "spec.parentRefs.0.namespace", `"z"`},
+		"route.parentRefs[].sectionName": {"route: {parentRefs: [{name: x, sectionName: z}]}", routes, "spec.parentRefs.0.sectionName", `"z"`},
+		"route.hostnames":                {"route: {parentRefs: [{name: x}], hostnames: [a.example.com]}", routes, "spec.hostnames.0", `"a.example.com"`},
+
+		"autoscaling.min":    {request + "autoscaling: {min: 2, max: 3}", scaler, "spec.minReplicas", "2"},
+		"autoscaling.max":    {request + "autoscaling: {max: 3}", scaler, "spec.maxReplicas", "3"},
+		"autoscaling.cpu":    {request + "autoscaling: {max: 3, cpu: 33}", scaler, "spec.metrics.0.resource.target.averageUtilization", "33"},
+		"autoscaling.memory": {request + "autoscaling: {max: 3, memory: 44}", scaler, "spec.metrics.0.resource.target.averageUtilization", "44"},
+
+		"disruption.disabled":       {"disruption: {disabled: true}", budget, "spec", absent},
+		"disruption.minAvailable":   {"disruption: {minAvailable: 50%}", budget, "spec.minAvailable", `"50%"`},
+		"disruption.maxUnavailable": {"disruption: {maxUnavailable: 2}", budget, "spec.maxUnavailable", "2"},
+
+		"networkPolicy.from":               {"networkPolicy: {from: [{ipBlock: {cidr: 10.0.0.0/8}}]}", "NetworkPolicy", "spec.ingress.0.from.0.ipBlock.cidr", `"10.0.0.0/8"`},
+		"strategy.type":                    {"strategy: {type: Recreate}", "Deployment", "spec.strategy.type", `"Recreate"`},
+		"strategy.maxSurge":                {"strategy: {maxSurge: 2}", "Deployment", "spec.strategy.rollingUpdate.maxSurge", "2"},
+		"strategy.maxUnavailable":          {"strategy: {maxUnavailable: 10%}", "Deployment", "spec.strategy.rollingUpdate.maxUnavailable", `"10%"`},
+		"strategy.minReadySeconds":         {"strategy: {minReadySeconds: 7}", "Deployment", "spec.minReadySeconds", "7"},
+		"strategy.progressDeadlineSeconds": {"strategy: {progressDeadlineSeconds: 77}", "Deployment", "spec.progressDeadlineSeconds", "77"},
+		"topologySpread":                   {"topologySpread: Required", "Deployment", podPath + "topologySpreadConstraints.1.whenUnsatisfiable", `"DoNotSchedule"`},
+		"nodeSelector":                     {"nodeSelector: {disk: ssd}", "Deployment", podPath + "nodeSelector.disk", `"ssd"`},
+		"tolerations":                      {"tolerations: [{key: spot, operator: Exists}]", "Deployment", podPath + "tolerations.0.key", `"spot"`},
+		"affinity":                         {"affinity: {nodeAffinity: {}}", "Deployment", podPath + "affinity", `{"nodeAffinity":{}}`},
+		"volumeMounts":                     {"volumes: [{name: v, emptyDir: {}}]\nvolumeMounts: [{name: v, mountPath: /v}]", "Deployment", appPath + "volumeMounts.0.mountPath", `"/v"`},
+
+		"labels":                             {"labels: {team: x}", "Service", "metadata.labels.team", `"x"`},
+		"annotations":                        {"annotations: {k: v}", "ServiceAccount", "metadata.annotations.k", `"v"`},
+		"podMetadata.labels":                 {"podMetadata: {labels: {team: x}}", "Deployment", "spec.template.metadata.labels.team", `"x"`},
+		"podMetadata.annotations":            {"podMetadata: {annotations: {k: v}}", "Deployment", "spec.template.metadata.annotations.k", `"v"`},
+		"serviceMetadata.labels":             {"serviceMetadata: {labels: {team: x}}", "Service", "metadata.labels.team", `"x"`},
+		"serviceMetadata.annotations":        {"serviceMetadata: {annotations: {k: v}}", "Service", "metadata.annotations.k", `"v"`},
+		"serviceAccountMetadata.labels":      {"serviceAccountMetadata: {labels: {team: x}}", "ServiceAccount", "metadata.labels.team", `"x"`},
+		"serviceAccountMetadata.annotations": {"serviceAccountMetadata: {annotations: {k: v}}", "ServiceAccount", "metadata.annotations.k", `"v"`},
+		"paused":                             {"paused: true", "WebApp", "status.conditions.1.status", `"True"`},
+	}
+	volume := func(source, inside, want string) effect {
+		kind, _, _ := strings.Cut(source, ":")
+		return effect{"volumes: [{name: v, " + source + "}]", "Deployment", podPath + "volumes.0." + kind + inside, want}
+	}
+	all["volumes[].name"] = effect{"volumes: [{name: v, emptyDir: {}}]", "Deployment", podPath + "volumes.0.name", `"v"`}
+	all["volumes[].configMap"] = volume("configMap: {name: x}", ".name", `"x"`)
+	all["volumes[].secret"] = volume("secret: {secretName: x}", ".secretName", `"x"`)
+	all["volumes[].projected"] = volume("projected: {sources: [{configMap: {name: x}}]}", ".sources.0.configMap.name", `"x"`)
+	all["volumes[].downwardAPI"] = volume("downwardAPI: {items: [{path: f, fieldRef: {fieldPath: metadata.name}}]}", ".items.0.path", `"f"`)
+	all["volumes[].emptyDir"] = volume("emptyDir: {medium: Memory}", ".medium", `"Memory"`)
+	all["volumes[].persistentVolumeClaim"] = volume("persistentVolumeClaim: {claimName: x}", ".claimName", `"x"`)
+	all["volumes[].ephemeral"] = volume("ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], storageClassName: x, resources: {requests: {storage: 1Gi}}}}}", ".volumeClaimTemplate.spec.storageClassName", `"x"`)
+	all["volumes[].csi"] = volume("csi: {driver: x.example.com}", ".driver", `"x.example.com"`)
+	all["volumes[].image"] = volume("image: {reference: 'a:1'}", ".reference", `"a:1"`)
+	addHelpers(all)
+	return all
+}
+
+// addHelpers adds the fields of init containers and side-cars, which are alike.
+func addHelpers(all map[string]effect) {
+	for _, list := range []string{"initContainers", "sidecars"} {
+		add := func(field, given, path, want string) {
+			patch := list + ": [{name: c, image: 'c:1', " + given + "}]\nvolumes: [{name: v, emptyDir: {}}]"
+			all[list+"[]."+field] = effect{patch, "Deployment", podPath + "initContainers.0." + path, want}
+		}
+		add("name", "", "name", `"c"`)
+		add("image", "", "image", `"c:1"`)
+		add("imagePullPolicy", "imagePullPolicy: Always", "imagePullPolicy", `"Always"`)
+		add("command", "command: [/x]", "command.0", `"/x"`)
+		add("args", "args: [x]", "args.0", `"x"`)
+		add("env", "env: [{name: A, value: b}]", "env.0.value", `"b"`)
+		add("envFrom", "envFrom: [{configMapRef: {name: x}}]", "envFrom.0.configMapRef.name", `"x"`)
+		add("resources", "resources: {limits: {cpu: 2}}", "resources.limits.cpu", `"2"`)
+		add("volumeMounts", "volumeMounts: [{name: v, mountPath: /v}]", "volumeMounts.0.mountPath", `"/v"`)
+		add("securityContext", "securityContext: {runAsUser: 7}", "securityContext.runAsUser", "7")
+		add("startupProbe", "startupProbe: {httpGet: {path: /s, port: 80}}", "startupProbe.httpGet.path", `"/s"`)
+	}
+	// What runs to completion has no probes, in Kubernetes either: here the effect is to be told so.
+	refused := all["initContainers[].startupProbe"]
+	refused.kind, refused.path, refused.want = "WebApp", "status.conditions.3.reason", `"InvalidSpec"`
+	all["initContainers[].startupProbe"] = refused
+}
+
+// fieldsOf are the paths of all fields of a type of ours.
+func fieldsOf(of reflect.Type, prefix string) []string {
+	var paths []string
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		path, inner := prefix+name, of.Field(i).Type
+		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+			if inner.Kind() == reflect.Slice && inner.Elem().PkgPath() == of.PkgPath() && inner.Elem().Kind() == reflect.Struct {
+				path += "[]"
+			}
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct && inner.PkgPath() == of.PkgPath() {
+			paths = append(paths, fieldsOf(inner, path+".")...)
+		} else {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+func TestEveryFieldHasACase(t *testing.T) {
+	all, fields := effects(), fieldsOf(reflect.TypeFor[appsv1.WebAppSpec](), "")
+	if len(fields) < 80 {
+		t.Errorf("only %d fields were found", len(fields))
+	}
+	for _, field := range fields {
+		if _, has := all[field]; !has {
+			t.Errorf("spec.%s: no case shows that it has an effect", field)
+		}
+	}
+	for field := range all {
+		if !slices.Contains(fields, field) {
+			t.Errorf("spec.%s: there is a case but no such field", field)
+		}
+	}
+}
+
+// at is the value at a path, as JSON; absent where there is none.
+func at(object *unstructured.Unstructured, path string) string {
+	var value any = object.Object
+	for step := range strings.SplitSeq(path, ".") {
+		switch inside := value.(type) {
+		case map[string]any:
+			value = inside[strings.ReplaceAll(step, "~", ".")]
+		case []any:
+			if index, err := strconv.Atoi(step); err == nil && index < len(inside) {
+				value = inside[index]
+			} else {
+				value = nil
+			}
+		default:
+			value = nil
+		}
+	}
+	if value == nil {
+		return absent
+	}
+	text, _ := json.Marshal(value)
+	return string(text)
+}
+
+// TestEveryFieldHasAnEffect changes each field of a live WebApp once, and sees it arrive.
+func TestEveryFieldHasAnEffect(t *testing.T) {
+	installGateway(t)
+	startManager(t)
+	space := namespace(t)
+	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "robot"}})
+	number := 0
+	for field, test := range effects() {
+		number++
+		name := fmt.Sprintf("shop-%d", number)
+		t.Run(field, func(t *testing.T) { checkEffect(t, space, name, test) })
+	}
+}
+
+func checkEffect(t *testing.T, space, name string, test effect) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	app := newApp(space)
+	app.Name = name
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	value := func() (string, error) {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kindVersions[test.kind].WithKind(test.kind))
+		err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
+		if apierrors.IsNotFound(err) {
+			return absent, nil
+		}
+		return at(object, test.path), err
+	}
+	before, err := value()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(before).NotTo(gomega.Equal(test.want), "the value is there before the change: the case proves nothing")
+	patch, err := yaml.YAMLToJSON([]byte("spec:\n  " + strings.ReplaceAll(test.patch, "\n", "\n  ")))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(cluster.client.Patch(t.Context(), app, client.RawPatch(types.MergePatchType, patch))).To(gomega.Succeed())
+	g.Eventually(value).Should(gomega.Equal(test.want))
+}
+
+// installGateway installs the definition of HTTPRoute until the test ends.
+func installGateway(t *testing.T) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(apiextensionsv1.AddToScheme(scheme)).To(gomega.Succeed())
+	extensions, err := client.New(cluster.config, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	definition := gatewayCRD(t)
+	g.Expect(extensions.Create(t.Context(), definition)).To(gomega.Succeed())
+	served := func() error { return cluster.client.List(t.Context(), &gatewayv1.HTTPRouteList{}) }
+	g.Eventually(served).Should(gomega.Succeed())
+	t.Cleanup(func() {
+		g := gomega.NewWithT(t)
+		ctx := context.WithoutCancel(t.Context())
+		g.Expect(extensions.Delete(ctx, definition)).To(gomega.Succeed())
+		g.Eventually(func() error {
+			err := cluster.client.List(ctx, &gatewayv1.HTTPRouteList{})
+			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+				return nil
+			}
+			return errors.New("HTTPRoute is still served")
+		}).Should(gomega.Succeed())
+	})
+}
