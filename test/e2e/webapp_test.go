@@ -165,11 +165,12 @@ func steadily(t *testing.T, url string) func() (int, []error) {
 	var sent int
 	var failed []error
 	var sender sync.WaitGroup
+	start := time.Now()
 	sender.Go(func() {
 		for ctx.Err() == nil {
 			// The request itself outlives the end of the test: it is not to fail by it.
 			if _, err := fetch(context.WithoutCancel(ctx), url); err != nil {
-				failed = append(failed, err)
+				failed = append(failed, fmt.Errorf("after %s: %w", time.Since(start), err))
 			}
 			sent++
 		}

@@ -570,10 +570,10 @@ type Strategy struct {
 	// change; default 0: a bad image never takes a good pod away.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// MinReadySeconds is how long a new pod must have been ready to count; default 1, for
-	// that is how long kube-proxy may take to send it requests.
+	// MinReadySeconds is how long a new pod must have been ready to count; default 2, for
+	// kube-proxy may take more than a second to send it requests.
 	// +optional
-	// +default=1
+	// +default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
