@@ -13,6 +13,9 @@ const (
 	// Together with the managed fields it tells whether the child still is as it should be.
 	AnnotationApplied = Domain + "/applied"
 
+	// AnnotationRelease records on a definition which release of Mainstay it is of.
+	AnnotationRelease = Domain + "/release"
+
 	// AnnotationAdopt is consent, written by the owner of an object, to hand it over.
 	// Its value names the taker as Kind/name, for example "WebApp/shop": the object must
 	// have the name that the taker would give its child. Without it Mainstay never

@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/charts"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
 // crdManager is the field manager of definitions that the manager itself installs.
@@ -53,16 +55,16 @@ func InstallCRDs(ctx context.Context, restConfig *rest.Config) error {
 		}
 		name := definition.GetName()
 		sum := sha256.Sum256(document)
-		hash := hex.EncodeToString(sum[:16])
+		ours := map[string]string{api.AnnotationApplied: hex.EncodeToString(sum[:16]), api.AnnotationRelease: version.Version}
 		var existing apiextensionsv1.CustomResourceDefinition
 		err := c.Get(ctx, client.ObjectKey{Name: name}, &existing)
-		if err == nil && existing.Annotations[api.AnnotationApplied] == hash {
+		if err == nil && isUpToDate(existing.Annotations, ours) {
 			continue
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
 		}
-		definition.SetAnnotations(naming.Merged(definition.GetAnnotations(), map[string]string{api.AnnotationApplied: hash}))
+		definition.SetAnnotations(naming.Merged(definition.GetAnnotations(), ours))
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), client.FieldOwner(crdManager), client.ForceOwnership); err != nil {
 			return fmt.Errorf("applying CustomResourceDefinition %s: %w", name, err)
 		}
@@ -71,6 +73,21 @@ func InstallCRDs(ctx context.Context, restConfig *rest.Config) error {
 		}
 	}
 	return nil
+}
+
+// isUpToDate reports whether a definition with these annotations is to be left alone: it is the
+// one that we carry, or that of a later release. An older manager, in the middle of an upgrade
+// or after a rollback, must not take fields away that stored objects use.
+func isUpToDate(existing, ours map[string]string) bool {
+	if existing[api.AnnotationApplied] == ours[api.AnnotationApplied] {
+		return true
+	}
+	theirs, err := utilversion.ParseSemantic(existing[api.AnnotationRelease])
+	if err != nil {
+		return false // none, or not ours: Helm or kubectl made it
+	}
+	mine, err := utilversion.ParseSemantic(ours[api.AnnotationRelease])
+	return err == nil && mine.LessThan(theirs)
 }
 
 func waitEstablished(ctx context.Context, c client.Client, name string) error {

@@ -51,7 +51,7 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 	if wanted.Hold {
 		return a.compare(owner, manager, wanted, found)
 	}
-	var result plan.Result
+	p := pass{Applier: a, owner: owner, manager: manager, found: found}
 	kept := map[plan.Ref]bool{}
 	for _, ref := range wanted.Keep {
 		kept[ref] = true
@@ -59,14 +59,14 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 	for _, child := range wanted.Children {
 		rendered, err := a.render.render(owner, child.Object)
 		if err != nil {
-			return result, err
+			return p.result, err
 		}
 		kept[rendered.ref] = true
-		if err := a.applyOne(ctx, owner, manager, child, rendered, found, &result); err != nil {
-			return result, fmt.Errorf("applying %s: %w", rendered.ref, err)
+		if err := p.apply(ctx, child, rendered); err != nil {
+			return p.result, fmt.Errorf("applying %s: %w", rendered.ref, err)
 		}
 	}
-	return result, a.prune(ctx, found, kept, &result)
+	return p.result, p.prune(ctx, kept)
 }
 
 // compare tells which children differ from what they should be, and writes nothing.
@@ -102,94 +102,107 @@ func (a *Applier) compare(owner plan.Object, manager string, wanted plan.Plan, f
 	return result, nil
 }
 
-// applyOne brings one child about and records in result what that took.
-func (a *Applier) applyOne(ctx context.Context, owner plan.Object, manager string, child plan.Child, wanted rendered, found plan.Children, result *plan.Result) error {
-	existing, known := found[wanted.ref]
+// pass is one run over the children of one owner.
+type pass struct {
+	*Applier
+	owner   plan.Object
+	manager string
+	found   plan.Children
+	result  plan.Result
+}
+
+// apply brings one child about and records what that took.
+func (p *pass) apply(ctx context.Context, child plan.Child, wanted rendered) error {
+	existing, known := p.found[wanted.ref]
 	if !known {
-		if err := a.Children.LookLive(ctx, owner, emptyLike(child.Object), found); err != nil {
+		if err := p.Children.LookLive(ctx, p.owner, emptyLike(child.Object), p.found); err != nil {
 			return err
 		}
-		existing, known = found[wanted.ref]
+		existing, known = p.found[wanted.ref]
 	}
 	switch {
 	case !known:
-		if err := a.write(ctx, manager, wanted.object); err != nil {
+		if err := p.write(ctx, p.manager, wanted.object); err != nil {
 			return err
 		}
-		a.record(ctx, plan.Created, child.Object, wanted, result)
+		p.record(ctx, plan.Created, child.Object, wanted)
 		return nil
 	case existing.Standing == plan.Foreign:
-		result.Conflicts = append(result.Conflicts, wanted.ref)
+		p.result.Conflicts = append(p.result.Conflicts, wanted.ref)
 		return nil
 	case existing.Standing == plan.Former, existing.Object.GetDeletionTimestamp() != nil:
-		result.Terminating = append(result.Terminating, wanted.ref)
+		p.result.Terminating = append(p.result.Terminating, wanted.ref)
 		return nil
 	case existing.Standing == plan.Consenting:
-		if err := a.takeOver(ctx, existing.Object, wanted.object, manager); err != nil {
+		if err := p.takeOver(ctx, existing.Object, wanted.object, p.manager); err != nil {
 			return err
 		}
-		return a.overwrite(ctx, manager, child, wanted, existing, plan.Adopted, result)
+		return p.overwrite(ctx, child, wanted, existing)
 	}
-	same, err := a.render.same(wanted, existing.Object, manager)
+	same, err := p.render.same(wanted, existing.Object, p.manager)
 	if err != nil || same {
 		return err
 	}
-	return a.overwrite(ctx, manager, child, wanted, existing, plan.Updated, result)
+	return p.overwrite(ctx, child, wanted, existing)
 }
 
 // overwrite applies over an object that is ours or consented.
-func (a *Applier) overwrite(ctx context.Context, manager string, child plan.Child, wanted rendered, existing plan.Found, operation plan.Operation, result *plan.Result) error {
-	if err := a.handOver(ctx, manager, child, wanted, existing); err != nil {
+func (p *pass) overwrite(ctx context.Context, child plan.Child, wanted rendered, existing plan.Found) error {
+	if err := p.handOver(ctx, child, wanted, existing); err != nil {
 		return err
 	}
 	desired := wanted.object.DeepCopy()
-	err := a.write(ctx, manager, wanted.object, client.ForceOwnership)
+	err := p.write(ctx, p.manager, wanted.object, client.ForceOwnership)
 	if apierrors.IsInvalid(err) && existing.Standing == plan.Ours {
 		// What others added may contradict what we want (a second port of the same name): then
 		// theirs goes. If it was not that, the API server's answer stays the same.
 		wanted.object = desired
-		err = a.reclaim(ctx, manager, child, wanted)
+		err = p.reclaim(ctx, child, wanted)
 	}
 	if err != nil {
 		return err
 	}
+	operation := plan.Updated
+	if existing.Standing == plan.Consenting {
+		operation = plan.Adopted
+	}
 	if operation == plan.Adopted || wanted.object.GetResourceVersion() != existing.Object.GetResourceVersion() {
-		a.record(ctx, operation, child.Object, wanted, result)
+		p.record(ctx, operation, child.Object, wanted)
 	}
 	return nil
 }
 
-// record notes a write, and waits until the cache has it.
-func (a *Applier) record(ctx context.Context, operation plan.Operation, child plan.Object, written rendered, result *plan.Result) {
-	result.Changes = append(result.Changes, plan.Change{Ref: written.ref, Operation: operation})
-	object := emptyLike(child)
-	object.SetNamespace(written.ref.Namespace)
-	children.Await(ctx, a.Children.Cached, object, written.object.GetResourceVersion())
-}
-
 // reclaim takes over everything that others added to a child of ours, and applies again:
 // what we do not want goes in that same write.
-func (a *Applier) reclaim(ctx context.Context, manager string, child plan.Child, wanted rendered) error {
+func (p *pass) reclaim(ctx context.Context, child plan.Child, wanted rendered) error {
 	live := emptyLike(child.Object)
 	live.SetNamespace(wanted.ref.Namespace)
-	if err := a.Children.Live.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
+	if err := p.Children.Live.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
 		return fmt.Errorf("reading it: %w", err)
 	}
-	if err := a.takeOver(ctx, live, wanted.object, manager); err != nil {
+	if err := p.takeOver(ctx, live, wanted.object, p.manager); err != nil {
 		return err
 	}
-	return a.write(ctx, manager, wanted.object, client.ForceOwnership)
+	return p.write(ctx, p.manager, wanted.object, client.ForceOwnership)
+}
+
+// record notes a write, and waits until the cache has it.
+func (p *pass) record(ctx context.Context, operation plan.Operation, child plan.Object, written rendered) {
+	p.result.Changes = append(p.result.Changes, plan.Change{Ref: written.ref, Operation: operation})
+	object := emptyLike(child)
+	object.SetNamespace(written.ref.Namespace)
+	children.Await(ctx, p.Children.Cached, object, written.object.GetResourceVersion())
 }
 
 // handOver keeps the live values of yielded fields that we are about to leave out: a
 // second manager takes them first, for the API server resets a field that loses its last
 // owner. Without force it fails, and is tried again, if a newer value is already there.
-func (a *Applier) handOver(ctx context.Context, manager string, child plan.Child, wanted rendered, existing plan.Found) error {
+func (p *pass) handOver(ctx context.Context, child plan.Child, wanted rendered, existing plan.Found) error {
 	for _, path := range child.Yield {
 		if _, given, _ := unstructured.NestedFieldNoCopy(wanted.object.Object, path...); given {
 			continue
 		}
-		owned, err := ownsPath(existing, manager, path)
+		owned, err := ownsPath(existing, p.manager, path)
 		if err != nil {
 			return err
 		}
@@ -208,28 +221,22 @@ func (a *Applier) handOver(ctx context.Context, manager string, child plan.Child
 		if err := unstructured.SetNestedField(keeper.Object, value, path...); err != nil {
 			return fmt.Errorf("keeping a yielded field: %w", err)
 		}
-		if err := a.write(ctx, naming.ManagerHandover, keeper); err != nil {
+		if err := p.write(ctx, naming.ManagerHandover, keeper); err != nil {
 			return fmt.Errorf("handing over: %w", err)
 		}
 	}
 	return nil
 }
 
-// write sends one server-side apply; object then holds the server's answer.
-func (a *Applier) write(ctx context.Context, manager string, object *unstructured.Unstructured, options ...client.ApplyOption) error {
-	options = append(options, client.FieldOwner(manager))
-	return a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)
-}
-
 // prune deletes what is ours and was neither applied nor kept. The preconditions make
 // sure that exactly the object that was seen is deleted, and only as it was seen.
-func (a *Applier) prune(ctx context.Context, found plan.Children, kept map[plan.Ref]bool, result *plan.Result) error {
-	for ref, existing := range found {
+func (p *pass) prune(ctx context.Context, kept map[plan.Ref]bool) error {
+	for ref, existing := range p.found {
 		if kept[ref] || existing.Standing != plan.Ours || existing.Object.GetDeletionTimestamp() != nil {
 			continue
 		}
 		uid, version := existing.Object.GetUID(), existing.Object.GetResourceVersion()
-		err := a.Client.Delete(ctx, existing.Object.(client.Object),
+		err := p.Client.Delete(ctx, existing.Object.(client.Object),
 			client.Preconditions{UID: &uid, ResourceVersion: &version},
 			client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if apierrors.IsNotFound(err) {
@@ -238,8 +245,14 @@ func (a *Applier) prune(ctx context.Context, found plan.Children, kept map[plan.
 		if err != nil {
 			return fmt.Errorf("deleting %s: %w", ref, err)
 		}
-		result.Changes = append(result.Changes, plan.Change{Ref: ref, Operation: plan.Deleted})
-		children.Await(ctx, a.Children.Cached, existing.Object, "")
+		p.result.Changes = append(p.result.Changes, plan.Change{Ref: ref, Operation: plan.Deleted})
+		children.Await(ctx, p.Children.Cached, existing.Object, "")
 	}
 	return nil
+}
+
+// write sends one server-side apply; object then holds the server's answer.
+func (a *Applier) write(ctx context.Context, manager string, object *unstructured.Unstructured, options ...client.ApplyOption) error {
+	options = append(options, client.FieldOwner(manager))
+	return a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)
 }
