@@ -171,14 +171,19 @@ func pullDetail(message string) string {
 // an image's digest.
 var containerID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
 
+// localEndpoint is this side of a connection that failed ("read udp 10.0.0.7:50812->10.0.0.10:53"):
+// its port is another at each try.
+var localEndpoint = regexp.MustCompile(`\S+:[0-9]+->`)
+
 // withoutIdentity takes out of a message what is different for each pod and each try: the pod's
-// name and uid, and the ids of containers.
+// name and uid, the ids of containers, and local ports.
 func withoutIdentity(pod *corev1.Pod, message string) string {
 	for _, identity := range []string{string(pod.UID), pod.Name} {
 		if identity != "" {
 			message = strings.ReplaceAll(message, identity, "(pod)")
 		}
 	}
+	message = localEndpoint.ReplaceAllString(message, "")
 	return containerID.ReplaceAllString(message, "$1(id)")
 }
 

@@ -1,0 +1,333 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// The parts of a WebAppSpec.
+
+// Labels are labels of children.
+//
+// +kubebuilder:validation:MaxProperties=64
+// +kubebuilder:validation:XValidation:rule="self.all(k, k != 'app' && !k.startsWith('mainstay.dev/') && !(k.startsWith('app.kubernetes.io/') && k != 'app.kubernetes.io/version'))",message="app, app.kubernetes.io/* (but version) and mainstay.dev/* are set by Mainstay: choose other labels"
+// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="a label's key is [domain/]name, the name at most 63 characters: letters, digits, '-', '_' and '.'"
+type Labels map[string]LabelValue
+
+// LabelValue is the value of a label.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')",message="a label's value has letters, digits, '-', '_' and '.', and starts and ends with a letter or digit"
+type LabelValue string
+
+// Annotations are annotations of children.
+//
+// +kubebuilder:validation:MaxProperties=64
+// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('mainstay.dev/') && k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="an annotation's key is [domain/]name, the name at most 63 characters; mainstay.dev/* is set by Mainstay"
+type Annotations map[string]string
+
+// Metadata are labels and annotations of one kind of child.
+type Metadata struct {
+	// Labels are added to those of spec.labels, and win over them.
+	// +optional
+	Labels Labels `json:"labels,omitempty"`
+	// Annotations are added to those of spec.annotations, and win over them.
+	// +optional
+	Annotations Annotations `json:"annotations,omitempty"`
+}
+
+// Container is an init container or a side-car.
+type Container struct {
+	// Name of the container, unique within the pod.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and '-'"
+	Name string `json:"name"`
+	// Image to run.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?(:[0-9]+)?/|\\\\[[a-fA-F0-9:]+\\\\](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$')",message="must be an image reference: [registry[:port]/]path[:tag][@digest], the path in lower case, for example registry.example.com/team/shop:1.4.2"
+	Image string `json:"image"`
+	// ImagePullPolicy as of the application container.
+	// +optional
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	// Command replaces the image's entry point.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Command []string `json:"command,omitempty"`
+	// Args replaces the image's arguments.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	Args []string `json:"args,omitempty"`
+	// Env are environment variables.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=500
+	Env []corev1.EnvVar `json:"env,omitempty"`
+	// EnvFrom takes all keys of ConfigMaps and Secrets as environment variables.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
+	// Resources are requests and limits.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+	// VolumeMounts mount volumes of spec.volumes.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	// +kubebuilder:validation:MaxItems=64
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
+	// SecurityContext as of the application container.
+	// +optional
+	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
+	// StartupProbe, for a side-car: what comes after it starts once it succeeds.
+	// +optional
+	StartupProbe *corev1.Probe `json:"startupProbe,omitempty"`
+}
+
+// Volume is one volume, from exactly one source. Volumes of the node itself (hostPath) and
+// those of storage systems that have a CSI driver are left out on purpose.
+//
+// +kubebuilder:validation:ExactlyOneOf=configMap;secret;projected;downwardAPI;emptyDir;persistentVolumeClaim;ephemeral;csi;image
+type Volume struct {
+	// Name of the volume, unique within the pod.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and '-'"
+	Name string `json:"name"`
+	// ConfigMap: the keys of a ConfigMap as files.
+	// +optional
+	ConfigMap *corev1.ConfigMapVolumeSource `json:"configMap,omitempty"`
+	// Secret: the keys of a Secret as files.
+	// +optional
+	Secret *corev1.SecretVolumeSource `json:"secret,omitempty"`
+	// Projected: several sources in one directory.
+	// +optional
+	Projected *corev1.ProjectedVolumeSource `json:"projected,omitempty"`
+	// DownwardAPI: facts about the pod as files.
+	// +optional
+	DownwardAPI *corev1.DownwardAPIVolumeSource `json:"downwardAPI,omitempty"`
+	// EmptyDir: a directory that lives as long as the pod.
+	// +optional
+	EmptyDir *corev1.EmptyDirVolumeSource `json:"emptyDir,omitempty"`
+	// PersistentVolumeClaim: a claim of this namespace.
+	// +optional
+	PersistentVolumeClaim *corev1.PersistentVolumeClaimVolumeSource `json:"persistentVolumeClaim,omitempty"`
+	// Ephemeral: a claim that is made for each pod and goes with it.
+	// +optional
+	Ephemeral *corev1.EphemeralVolumeSource `json:"ephemeral,omitempty"`
+	// CSI: a volume that a CSI driver makes for the pod.
+	// +optional
+	CSI *corev1.CSIVolumeSource `json:"csi,omitempty"`
+	// Image: the files of a container image, read-only.
+	// +optional
+	Image *corev1.ImageVolumeSource `json:"image,omitempty"`
+}
+
+// Probes are the application container's health checks.
+type Probes struct {
+	// Readiness: while it fails the pod gets no requests. Default: a TCP connection to the port.
+	// +optional
+	Readiness *corev1.Probe `json:"readiness,omitempty"`
+	// Liveness: when it fails the container is restarted. No default: a probe that fails
+	// under load turns a slow service into a stopped one, and a process that ends is
+	// restarted anyway.
+	// +optional
+	Liveness *corev1.Probe `json:"liveness,omitempty"`
+	// Startup: the other probes wait for its first success. No default.
+	// +optional
+	Startup *corev1.Probe `json:"startup,omitempty"`
+}
+
+// SecurityProfile is a set of defaults and limits for the pod's security.
+type SecurityProfile string
+
+// Security profiles.
+const (
+	// SecurityBaseline runs an ordinary image, also as root, without privilege escalation.
+	SecurityBaseline SecurityProfile = "Baseline"
+	// SecurityRestricted is the Pod Security Standard "restricted".
+	SecurityRestricted SecurityProfile = "Restricted"
+)
+
+// TopologySpread says how strictly pods are spread.
+type TopologySpread string
+
+// Ways to spread pods.
+const (
+	// SpreadPreferred spreads over zones and nodes as far as possible.
+	SpreadPreferred TopologySpread = "Preferred"
+	// SpreadRequired leaves a pod pending rather than put a node more than one ahead of another.
+	SpreadRequired TopologySpread = "Required"
+	// SpreadDisabled leaves it to the scheduler.
+	SpreadDisabled TopologySpread = "Disabled"
+)
+
+// Ingress publishes an application through an Ingress controller.
+type Ingress struct {
+	// Host is the DNS name, for example shop.example.com; a leading "*." takes any one label.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be a DNS name in lower case without scheme, port or path, for example shop.example.com"
+	Host string `json:"host"`
+	// Path prefix of the requests that are taken; default "/".
+	// +optional
+	// +default="/"
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="must begin with '/'"
+	Path string `json:"path,omitempty"`
+	// ClassName names the IngressClass; the cluster's default one where it is left out.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClassName *string `json:"className,omitempty"`
+	// TLSSecretName names a Secret of type kubernetes.io/tls of this namespace; TLS is off where it is left out.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	TLSSecretName string `json:"tlsSecretName,omitempty"`
+	// Annotations of the Ingress, for its controller.
+	// +optional
+	Annotations Annotations `json:"annotations,omitempty"`
+}
+
+// Route publishes an application through a Gateway.
+type Route struct {
+	// ParentRefs are the Gateways to attach to.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	ParentRefs []ParentReference `json:"parentRefs"`
+	// Hostnames that are taken; all of the Gateway's where it is left out.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Hostnames []Hostname `json:"hostnames,omitempty"`
+}
+
+// Hostname is a DNS name; a leading "*." takes any one label.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be a DNS name in lower case without scheme, port or path, for example shop.example.com"
+type Hostname string
+
+// ParentReference names a Gateway.
+type ParentReference struct {
+	// Name of the Gateway.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Namespace of the Gateway; the WebApp's where it is left out. The Gateway decides
+	// which namespaces may attach.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// SectionName names one listener; all that match where it is left out.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SectionName string `json:"sectionName,omitempty"`
+}
+
+// Autoscaling are the limits and targets of a HorizontalPodAutoscaler.
+//
+// +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="spec.autoscaling.min must not be above spec.autoscaling.max"
+type Autoscaling struct {
+	// Min is the least number of replicas; default 1.
+	// +optional
+	// +default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Min int32 `json:"min,omitempty"`
+	// Max is the greatest number of replicas.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Max int32 `json:"max"`
+	// CPU is the targeted average use, in percent of the CPU request. Default 80 where
+	// neither cpu nor memory is given. It needs a CPU request (or limit) in resources.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	CPU *int32 `json:"cpu,omitempty"`
+	// Memory is the targeted average use, in percent of the memory request, which it needs.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Memory *int32 `json:"memory,omitempty"`
+}
+
+// Disruption is a PodDisruptionBudget.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.minAvailable) && has(self.maxUnavailable))",message="spec.disruption: give minAvailable or maxUnavailable, not both"
+type Disruption struct {
+	// Disabled makes no budget: a drain may take all pods at once.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+	// MinAvailable pods, a number or a percentage, must stay.
+	// +optional
+	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
+	// MaxUnavailable pods, a number or a percentage, may be away at once; default 1.
+	// +optional
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// NetworkPolicy says who may reach the application.
+type NetworkPolicy struct {
+	// From are the peers that may connect to the port; nobody else may, and nobody at all
+	// where it is empty. Probes of the kubelet are always let through by Kubernetes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
+}
+
+// Strategy is how a change replaces the pods.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 'Recreate' || !(has(self.maxSurge) || has(self.maxUnavailable))",message="spec.strategy: maxSurge and maxUnavailable belong to type RollingUpdate"
+type Strategy struct {
+	// Type is RollingUpdate (the default) or Recreate, which stops all pods first.
+	// +optional
+	// +default="RollingUpdate"
+	// +kubebuilder:validation:Enum=RollingUpdate;Recreate
+	Type StrategyType `json:"type,omitempty"`
+	// MaxSurge is how many pods, a number or a percentage, may exist above the wanted ones; default 25%.
+	// +optional
+	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
+	// MaxUnavailable is how many pods, a number or a percentage, may be missing during the
+	// change; default 0: a bad image never takes a good pod away.
+	// +optional
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// MinReadySeconds is how long a new pod must have been ready to count; default 2, for
+	// kube-proxy may take more than a second to send it requests.
+	// +optional
+	// +default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+	// ProgressDeadlineSeconds is after how long without progress a rollout has failed; default 600.
+	// +optional
+	// +default=600
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
+}
+
+// StrategyType is how pods are replaced.
+type StrategyType string
+
+// Ways to replace pods.
+const (
+	// StrategyRollingUpdate replaces them a few at a time.
+	StrategyRollingUpdate StrategyType = "RollingUpdate"
+	// StrategyRecreate stops all of them, then starts the new ones.
+	StrategyRecreate StrategyType = "Recreate"
+)
