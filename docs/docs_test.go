@@ -1,0 +1,85 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// row is a line of the table of folders.md.
+var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+
+// compare tells which packages folders lacks, and which of folders are none. A folder that ends in
+// /... stands for all below it.
+func compare(folders, packages []string) (missing, gone []string) {
+	covers := func(folder, at string) bool {
+		above, all := strings.CutSuffix(folder, "/...")
+		return folder == at || (all && strings.HasPrefix(at, above+"/"))
+	}
+	for _, at := range packages {
+		if !slices.ContainsFunc(folders, func(folder string) bool { return covers(folder, at) }) {
+			missing = append(missing, at)
+		}
+	}
+	for _, folder := range folders {
+		if !slices.ContainsFunc(packages, func(at string) bool { return covers(folder, at) }) {
+			gone = append(gone, folder)
+		}
+	}
+	return missing, gone
+}
+
+func TestFolders(t *testing.T) {
+	page, err := os.ReadFile("folders.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var folders []string
+	for _, match := range row.FindAllStringSubmatch(string(page), -1) {
+		folders = append(folders, match[1])
+	}
+	missing, gone := compare(folders, packages(t))
+	for _, at := range missing {
+		t.Errorf("docs/folders.md does not say what %s is for", at)
+	}
+	for _, folder := range gone {
+		t.Errorf("docs/folders.md names %s, where there is no Go code", folder)
+	}
+}
+
+// packages are the folders of this repository that have Go files, in all its modules.
+func packages(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != ".." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin" || entry.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if at := path.Dir(strings.TrimPrefix(filepath.ToSlash(name), "../")); strings.HasSuffix(name, ".go") && !slices.Contains(found, at) {
+			found = append(found, at)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) < 20 {
+		t.Fatalf("only %d packages were found", len(found))
+	}
+	return found
+}
+
+func TestCompare(t *testing.T) {
+	missing, gone := compare([]string{"a", "old", "b/...", "empty/..."}, []string{"a", "new", "b/c", "bb"})
+	if !slices.Equal(missing, []string{"new", "bb"}) || !slices.Equal(gone, []string{"old", "empty/..."}) {
+		t.Errorf("missing %q, gone %q", missing, gone)
+	}
+}
