@@ -72,9 +72,11 @@ func plain(labels appsv1.Labels) map[string]string {
 }
 
 // selector selects the app's pods. A Deployment's can never change: one that exists keeps
-// its own, which for an adopted Deployment is not ours, and all else goes by it.
+// its own, which for an adopted Deployment is not ours, and all else goes by it. It is never
+// empty, for that would select every pod of the namespace: a Deployment that selects by
+// expressions alone can't be adopted, and the API server says so.
 func selector(app *appsv1.WebApp, observed Observed) map[string]string {
-	if deployment := observed.deployment(app); deployment != nil && deployment.Spec.Selector != nil {
+	if deployment := observed.deployment(app); deployment != nil && deployment.Spec.Selector != nil && len(deployment.Spec.Selector.MatchLabels) > 0 {
 		return deployment.Spec.Selector.MatchLabels
 	}
 	return part(app).Selector()

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	k8sappsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
@@ -122,5 +124,17 @@ func TestOursWin(t *testing.T) {
 		if labels := accessor.GetLabels(); labels["app"] != "shop" || labels["app.kubernetes.io/managed-by"] != "mainstay" {
 			t.Errorf("%T: %v", object, labels)
 		}
+	}
+}
+
+// TestTheSelectorIsNeverEmpty: an empty one selects every pod of the namespace, and a
+// NetworkPolicy of ours would then cut all of them off.
+func TestTheSelectorIsNeverEmpty(t *testing.T) {
+	observed := Observed{Children: found(plan.Consenting, "Deployment", rolledOut(func(d *k8sappsv1.Deployment) {
+		d.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: "Exists"}}}
+	}))}
+	app := admitted(spec(func(s *appsv1.WebAppSpec) { s.NetworkPolicy = &appsv1.NetworkPolicy{} }))
+	if got := desiredNetworkPolicy(app, observed).Spec.PodSelector.MatchLabels; got["app"] != "shop" {
+		t.Errorf("got %v", got)
 	}
 }
