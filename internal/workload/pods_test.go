@@ -78,85 +78,101 @@ func lost(after time.Duration) corev1.Pod {
 	return one
 }
 
+const (
+	keepsExiting = " (kubectl logs --previous shows its last words)"
+	pullFailed   = "1 of 1 pods: image shop:9 of container webapp can't be pulled: "
+)
+
+func initFailing() corev1.Pod {
+	one := pod()
+	one.Status.InitContainerStatuses = []corev1.ContainerStatus{backingOff(3, 2)}
+	return one
+}
+
+func healthy() corev1.Pod {
+	return pod(corev1.ContainerStatus{Name: "webapp", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+}
+
+func recovered() corev1.Pod {
+	one := pod(upAgain(7, 1))
+	one.Status.ContainerStatuses[0].Ready = true
+	return one
+}
+
+var troubleCases = map[string]struct {
+	pods    []corev1.Pod
+	mount   string
+	reason  string
+	message string
+}{
+	"no pods have no trouble":       {},
+	"a ready pod has no trouble":    {pods: []corev1.Pod{healthy()}},
+	"a starting pod has no trouble": {pods: []corev1.Pod{pod(waiting("ContainerCreating", ""))}},
+	"an image that is not found": {
+		pods: []corev1.Pod{pod(waiting("ErrImagePull", "not found"))}, reason: "ImagePullFailed", message: pullFailed + "not found",
+	},
+	"an image while the kubelet waits has the same cause": {
+		pods:   []corev1.Pod{pod(waiting("ImagePullBackOff", `Back-off pulling image "shop:9": ErrImagePull: not found`))},
+		reason: "ImagePullFailed", message: pullFailed + "not found",
+	},
+	"an image of which no cause is told": {
+		pods:   []corev1.Pod{pod(waiting("ImagePullBackOff", `Back-off pulling image "shop:9"`))},
+		reason: "ImagePullFailed", message: pullFailed + "the registry does not give it",
+	},
+	"a name that is no image's":        {pods: []corev1.Pod{pod(waiting("InvalidImageName", "bad"))}, reason: "ImagePullFailed", message: pullFailed + "bad"},
+	"an image that is never pulled":    {pods: []corev1.Pod{pod(waiting("ErrImageNeverPull", "absent"))}, reason: "ImagePullFailed", message: pullFailed + "absent"},
+	"a registry that is away":          {pods: []corev1.Pod{pod(waiting("RegistryUnavailable", "away"))}, reason: "ImagePullFailed", message: pullFailed + "away"},
+	"a signature that does not hold":   {pods: []corev1.Pod{pod(waiting("SignatureValidationFailed", "no"))}, reason: "ImagePullFailed", message: pullFailed + "no"},
+	"an image that can't be looked at": {pods: []corev1.Pod{pod(waiting("ImageInspectError", "broken"))}, reason: "ImagePullFailed", message: pullFailed + "broken"},
+	"a missing Secret": {
+		pods: []corev1.Pod{pod(waiting("CreateContainerConfigError", `secret "db" not found`))}, reason: "ContainerConfigError",
+		message: `1 of 1 pods: container webapp: secret "db" not found`,
+	},
+	"a kubelet that names the pod is cut short": {
+		pods:   []corev1.Pod{pod(waiting("CreateContainerConfigError", `container has runAsNonRoot and image will run as root (pod: "`+podName+`_web(`+podUID+`)", container: webapp)`))},
+		reason: "ContainerConfigError", message: "1 of 1 pods: container webapp: container has runAsNonRoot and image will run as root",
+	},
+	"a runtime that names pod and container is made anonymous": {
+		pods:   []corev1.Pod{pod(waiting("CreateContainerError", `name "webapp_`+podName+`_web_`+podUID+`_0" is reserved for "`+longID+`"`))},
+		reason: "ContainerConfigError", message: `1 of 1 pods: container webapp: name "webapp_(pod)_web_(pod)_0" is reserved for "(id)"`,
+	},
+	"a digest is no container's id": {
+		pods: []corev1.Pod{pod(waiting("ErrImagePull", "a@sha256:"+longID+" not found"))}, reason: "ImagePullFailed", message: pullFailed + "a@sha256:" + longID + " not found",
+	},
+	"a command that is not there": {
+		pods: []corev1.Pod{pod(waiting("RunContainerError", "exec: not found"))}, reason: "ContainerConfigError", message: "1 of 1 pods: container webapp: exec: not found",
+	},
+	"one exit is no loop":        {pods: []corev1.Pod{pod(upAgain(1, 1))}},
+	"one exit just now is none":  {pods: []corev1.Pod{pod(down(0, 1))}},
+	"many exits of old are none": {pods: []corev1.Pod{recovered()}},
+	"a crash loop": {
+		pods: []corev1.Pod{pod(backingOff(1, 3))}, reason: "CrashLoop", message: "1 of 1 pods: container webapp keeps exiting: Error, exit code 3" + keepsExiting,
+	},
+	"a crash loop of an init container": {
+		pods: []corev1.Pod{initFailing()}, reason: "CrashLoop", message: "1 of 1 pods: container webapp keeps exiting: Error, exit code 2" + keepsExiting,
+	},
+	"a volume that can't be mounted": {
+		pods: []corev1.Pod{pod()}, mount: `secret "tls" not found`, reason: "VolumeError", message: `1 of 1 pods: secret "tls" not found`,
+	},
+	"a mount that names the pod is made anonymous": {
+		pods: []corev1.Pod{pod()}, mount: "mount failed: /var/lib/kubelet/pods/" + podUID + "/x", reason: "VolumeError", message: "1 of 1 pods: mount failed: /var/lib/kubelet/pods/(pod)/x",
+	},
+	"a mount problem of old, with containers there, is none": {pods: []corev1.Pod{healthy()}, mount: "x"},
+	"a pod that no node takes": {
+		pods: []corev1.Pod{unscheduled()}, reason: "Unschedulable", message: "1 of 1 pods: 0/3 nodes are available: 3 Insufficient cpu.",
+	},
+	"a pod that was ready": {
+		pods: []corev1.Pod{lost(time.Minute)}, reason: "PodsNotReady", message: "1 of 1 pods: the readiness probe no longer succeeds",
+	},
+	"a pod that never was ready is starting": {pods: []corev1.Pod{lost(2 * time.Second)}},
+	"all pods of one trouble are counted": {
+		pods: []corev1.Pod{pod(backingOff(3, 1)), healthy(), pod(upAgain(4, 1))}, reason: "CrashLoop",
+		message: "2 of 3 pods: container webapp keeps exiting: Error, exit code 1" + keepsExiting,
+	},
+}
+
 func TestFindTrouble(t *testing.T) {
-	initFailing := pod()
-	initFailing.Status.InitContainerStatuses = []corev1.ContainerStatus{backingOff(3, 2)}
-	healthy := pod(corev1.ContainerStatus{Name: "webapp", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
-	recovered := pod(upAgain(7, 1))
-	recovered.Status.ContainerStatuses[0].Ready = true
-	const keepsExiting = " (kubectl logs --previous shows its last words)"
-	const pullFailed = "1 of 1 pods: image shop:9 of container webapp can't be pulled: "
-	for name, test := range map[string]struct {
-		pods    []corev1.Pod
-		mount   string
-		reason  string
-		message string
-	}{
-		"no pods have no trouble":       {},
-		"a ready pod has no trouble":    {pods: []corev1.Pod{healthy}},
-		"a starting pod has no trouble": {pods: []corev1.Pod{pod(waiting("ContainerCreating", ""))}},
-		"an image that is not found": {
-			pods: []corev1.Pod{pod(waiting("ErrImagePull", "not found"))}, reason: "ImagePullFailed", message: pullFailed + "not found",
-		},
-		"an image while the kubelet waits has the same cause": {
-			pods:   []corev1.Pod{pod(waiting("ImagePullBackOff", `Back-off pulling image "shop:9": ErrImagePull: not found`))},
-			reason: "ImagePullFailed", message: pullFailed + "not found",
-		},
-		"an image of which no cause is told": {
-			pods:   []corev1.Pod{pod(waiting("ImagePullBackOff", `Back-off pulling image "shop:9"`))},
-			reason: "ImagePullFailed", message: pullFailed + "the registry does not give it",
-		},
-		"a name that is no image's":        {pods: []corev1.Pod{pod(waiting("InvalidImageName", "bad"))}, reason: "ImagePullFailed", message: pullFailed + "bad"},
-		"an image that is never pulled":    {pods: []corev1.Pod{pod(waiting("ErrImageNeverPull", "absent"))}, reason: "ImagePullFailed", message: pullFailed + "absent"},
-		"a registry that is away":          {pods: []corev1.Pod{pod(waiting("RegistryUnavailable", "away"))}, reason: "ImagePullFailed", message: pullFailed + "away"},
-		"a signature that does not hold":   {pods: []corev1.Pod{pod(waiting("SignatureValidationFailed", "no"))}, reason: "ImagePullFailed", message: pullFailed + "no"},
-		"an image that can't be looked at": {pods: []corev1.Pod{pod(waiting("ImageInspectError", "broken"))}, reason: "ImagePullFailed", message: pullFailed + "broken"},
-		"a missing Secret": {
-			pods: []corev1.Pod{pod(waiting("CreateContainerConfigError", `secret "db" not found`))}, reason: "ContainerConfigError",
-			message: `1 of 1 pods: container webapp: secret "db" not found`,
-		},
-		"a kubelet that names the pod is cut short": {
-			pods:   []corev1.Pod{pod(waiting("CreateContainerConfigError", `container has runAsNonRoot and image will run as root (pod: "`+podName+`_web(`+podUID+`)", container: webapp)`))},
-			reason: "ContainerConfigError", message: "1 of 1 pods: container webapp: container has runAsNonRoot and image will run as root",
-		},
-		"a runtime that names pod and container is made anonymous": {
-			pods:   []corev1.Pod{pod(waiting("CreateContainerError", `name "webapp_`+podName+`_web_`+podUID+`_0" is reserved for "`+longID+`"`))},
-			reason: "ContainerConfigError", message: `1 of 1 pods: container webapp: name "webapp_(pod)_web_(pod)_0" is reserved for "(id)"`,
-		},
-		"a digest is no container's id": {
-			pods: []corev1.Pod{pod(waiting("ErrImagePull", "a@sha256:"+longID+" not found"))}, reason: "ImagePullFailed", message: pullFailed + "a@sha256:" + longID + " not found",
-		},
-		"a command that is not there": {
-			pods: []corev1.Pod{pod(waiting("RunContainerError", "exec: not found"))}, reason: "ContainerConfigError", message: "1 of 1 pods: container webapp: exec: not found",
-		},
-		"one exit is no loop":        {pods: []corev1.Pod{pod(upAgain(1, 1))}},
-		"one exit just now is none":  {pods: []corev1.Pod{pod(down(0, 1))}},
-		"many exits of old are none": {pods: []corev1.Pod{recovered}},
-		"a crash loop": {
-			pods: []corev1.Pod{pod(backingOff(1, 3))}, reason: "CrashLoop", message: "1 of 1 pods: container webapp keeps exiting: Error, exit code 3" + keepsExiting,
-		},
-		"a crash loop of an init container": {
-			pods: []corev1.Pod{initFailing}, reason: "CrashLoop", message: "1 of 1 pods: container webapp keeps exiting: Error, exit code 2" + keepsExiting,
-		},
-		"a volume that can't be mounted": {
-			pods: []corev1.Pod{pod()}, mount: `secret "tls" not found`, reason: "VolumeError", message: `1 of 1 pods: secret "tls" not found`,
-		},
-		"a mount that names the pod is made anonymous": {
-			pods: []corev1.Pod{pod()}, mount: "mount failed: /var/lib/kubelet/pods/" + podUID + "/x", reason: "VolumeError", message: "1 of 1 pods: mount failed: /var/lib/kubelet/pods/(pod)/x",
-		},
-		"a mount problem of old, with containers there, is none": {pods: []corev1.Pod{healthy}, mount: "x"},
-		"a pod that no node takes": {
-			pods: []corev1.Pod{unscheduled()}, reason: "Unschedulable", message: "1 of 1 pods: 0/3 nodes are available: 3 Insufficient cpu.",
-		},
-		"a pod that was ready": {
-			pods: []corev1.Pod{lost(time.Minute)}, reason: "PodsNotReady", message: "1 of 1 pods: the readiness probe no longer succeeds",
-		},
-		"a pod that never was ready is starting": {pods: []corev1.Pod{lost(2 * time.Second)}},
-		"all pods of one trouble are counted": {
-			pods: []corev1.Pod{pod(backingOff(3, 1)), healthy, pod(upAgain(4, 1))}, reason: "CrashLoop",
-			message: "2 of 3 pods: container webapp keeps exiting: Error, exit code 1" + keepsExiting,
-		},
-	} {
+	for name, test := range troubleCases {
 		t.Run(name, func(t *testing.T) {
 			var want *Trouble
 			if test.reason != "" {

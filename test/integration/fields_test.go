@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -52,78 +53,82 @@ var kindVersions = map[string]schema.GroupVersion{
 	"HTTPRoute": {Group: "gateway.networking.k8s.io", Version: "v1"},
 }
 
+const (
+	// request is what an autoscaler needs.
+	request = "replicas: null\nresources: {requests: {cpu: 10m, memory: 10Mi}}\n"
+	routes  = "HTTPRoute"
+	scaler  = "HorizontalPodAutoscaler"
+	budget  = "PodDisruptionBudget"
+)
+
+var specEffects = map[string]effect{
+	"replicas":                      {"replicas: 5", "Deployment", "spec.replicas", "5"},
+	"image":                         {"image: other:2", "Deployment", appPath + "image", `"other:2"`},
+	"imagePullPolicy":               {"imagePullPolicy: Always", "Deployment", appPath + "imagePullPolicy", `"Always"`},
+	"imagePullSecrets":              {"imagePullSecrets: [{name: x}]", "Deployment", podPath + "imagePullSecrets.0.name", `"x"`},
+	"port":                          {"port: 3000", "Deployment", appPath + "ports.0.containerPort", "3000"},
+	"servicePort":                   {"servicePort: 81", "Service", "spec.ports.0.port", "81"},
+	"resources":                     {"resources: {limits: {cpu: 2}}", "Deployment", appPath + "resources.limits.cpu", `"2"`},
+	"env":                           {"env: [{name: A, value: b}]", "Deployment", appPath + "env.0.value", `"b"`},
+	"envFrom":                       {"envFrom: [{secretRef: {name: x}}]", "Deployment", appPath + "envFrom.0.secretRef.name", `"x"`},
+	"command":                       {"command: [/x]", "Deployment", appPath + "command.0", `"/x"`},
+	"args":                          {"args: [x]", "Deployment", appPath + "args.0", `"x"`},
+	"terminationGracePeriodSeconds": {"terminationGracePeriodSeconds: 7", "Deployment", podPath + "terminationGracePeriodSeconds", "7"},
+	"restartedAt":                   {"restartedAt: '2026-01-31T12:00:00Z'", "Deployment", "spec.template.metadata.annotations.mainstay~dev/restarted-at", `"2026-01-31T12:00:00Z"`},
+	"probes.readiness":              {"probes: {readiness: {httpGet: {path: /r, port: http}}}", "Deployment", appPath + "readinessProbe.httpGet.path", `"/r"`},
+	"probes.liveness":               {"probes: {liveness: {httpGet: {path: /l, port: http}}}", "Deployment", appPath + "livenessProbe.httpGet.path", `"/l"`},
+	"probes.startup":                {"probes: {startup: {httpGet: {path: /s, port: http}}}", "Deployment", appPath + "startupProbe.httpGet.path", `"/s"`},
+	"serviceAccountName":            {"serviceAccountName: robot", "Deployment", podPath + "serviceAccountName", `"robot"`},
+	"securityProfile":               {"securityProfile: Restricted", "Deployment", appPath + "securityContext.readOnlyRootFilesystem", "true"},
+	"securityContext":               {"securityContext: {runAsUser: 7}", "Deployment", appPath + "securityContext.runAsUser", "7"},
+	"podSecurityContext":            {"podSecurityContext: {fsGroup: 7}", "Deployment", podPath + "securityContext.fsGroup", "7"},
+
+	"ingress.host":          {"ingress: {host: a.example.com}", "Ingress", "spec.rules.0.host", `"a.example.com"`},
+	"ingress.path":          {"ingress: {host: a.b, path: /x}", "Ingress", "spec.rules.0.http.paths.0.path", `"/x"`},
+	"ingress.className":     {"ingress: {host: a.b, className: x}", "Ingress", "spec.ingressClassName", `"x"`},
+	"ingress.tlsSecretName": {"ingress: {host: a.b, tlsSecretName: x}", "Ingress", "spec.tls.0.secretName", `"x"`},
+	"ingress.annotations":   {"ingress: {host: a.b, annotations: {k: v}}", "Ingress", "metadata.annotations.k", `"v"`},
+
+	"route.parentRefs[].name":        {"route: {parentRefs: [{name: x}]}", routes, "spec.parentRefs.0.name", `"x"`},
+	"route.parentRefs[].namespace":   {"route: {parentRefs: [{name: x, namespace: z}]}", routes, "spec.parentRefs.0.namespace", `"z"`},
+	"route.parentRefs[].sectionName": {"route: {parentRefs: [{name: x, sectionName: z}]}", routes, "spec.parentRefs.0.sectionName", `"z"`},
+	"route.hostnames":                {"route: {parentRefs: [{name: x}], hostnames: [a.example.com]}", routes, "spec.hostnames.0", `"a.example.com"`},
+
+	"autoscaling.min":    {request + "autoscaling: {min: 2, max: 3}", scaler, "spec.minReplicas", "2"},
+	"autoscaling.max":    {request + "autoscaling: {max: 3}", scaler, "spec.maxReplicas", "3"},
+	"autoscaling.cpu":    {request + "autoscaling: {max: 3, cpu: 33}", scaler, "spec.metrics.0.resource.target.averageUtilization", "33"},
+	"autoscaling.memory": {request + "autoscaling: {max: 3, memory: 44}", scaler, "spec.metrics.0.resource.target.averageUtilization", "44"},
+
+	"disruption.disabled":       {"disruption: {disabled: true}", budget, "spec", absent},
+	"disruption.minAvailable":   {"disruption: {minAvailable: 50%}", budget, "spec.minAvailable", `"50%"`},
+	"disruption.maxUnavailable": {"disruption: {maxUnavailable: 2}", budget, "spec.maxUnavailable", "2"},
+
+	"networkPolicy.from":               {"networkPolicy: {from: [{ipBlock: {cidr: 10.0.0.0/8}}]}", "NetworkPolicy", "spec.ingress.0.from.0.ipBlock.cidr", `"10.0.0.0/8"`},
+	"strategy.type":                    {"strategy: {type: Recreate}", "Deployment", "spec.strategy.type", `"Recreate"`},
+	"strategy.maxSurge":                {"strategy: {maxSurge: 2}", "Deployment", "spec.strategy.rollingUpdate.maxSurge", "2"},
+	"strategy.maxUnavailable":          {"strategy: {maxUnavailable: 10%}", "Deployment", "spec.strategy.rollingUpdate.maxUnavailable", `"10%"`},
+	"strategy.minReadySeconds":         {"strategy: {minReadySeconds: 7}", "Deployment", "spec.minReadySeconds", "7"},
+	"strategy.progressDeadlineSeconds": {"strategy: {progressDeadlineSeconds: 77}", "Deployment", "spec.progressDeadlineSeconds", "77"},
+	"topologySpread":                   {"topologySpread: Required", "Deployment", podPath + "topologySpreadConstraints.1.whenUnsatisfiable", `"DoNotSchedule"`},
+	"nodeSelector":                     {"nodeSelector: {disk: ssd}", "Deployment", podPath + "nodeSelector.disk", `"ssd"`},
+	"tolerations":                      {"tolerations: [{key: spot, operator: Exists}]", "Deployment", podPath + "tolerations.0.key", `"spot"`},
+	"affinity":                         {"affinity: {nodeAffinity: {}}", "Deployment", podPath + "affinity", `{"nodeAffinity":{}}`},
+	"volumeMounts":                     {"volumes: [{name: v, emptyDir: {}}]\nvolumeMounts: [{name: v, mountPath: /v}]", "Deployment", appPath + "volumeMounts.0.mountPath", `"/v"`},
+
+	"labels":                             {"labels: {team: x}", "Service", "metadata.labels.team", `"x"`},
+	"annotations":                        {"annotations: {k: v}", "ServiceAccount", "metadata.annotations.k", `"v"`},
+	"podMetadata.labels":                 {"podMetadata: {labels: {team: x}}", "Deployment", "spec.template.metadata.labels.team", `"x"`},
+	"podMetadata.annotations":            {"podMetadata: {annotations: {k: v}}", "Deployment", "spec.template.metadata.annotations.k", `"v"`},
+	"serviceMetadata.labels":             {"serviceMetadata: {labels: {team: x}}", "Service", "metadata.labels.team", `"x"`},
+	"serviceMetadata.annotations":        {"serviceMetadata: {annotations: {k: v}}", "Service", "metadata.annotations.k", `"v"`},
+	"serviceAccountMetadata.labels":      {"serviceAccountMetadata: {labels: {team: x}}", "ServiceAccount", "metadata.labels.team", `"x"`},
+	"serviceAccountMetadata.annotations": {"serviceAccountMetadata: {annotations: {k: v}}", "ServiceAccount", "metadata.annotations.k", `"v"`},
+	"paused":                             {"paused: true", "WebApp", "status.conditions.1.status", `"True"`},
+}
+
 // effects has each field of the spec, by its path: what is inside of Kubernetes' own types is theirs.
 func effects() map[string]effect {
-	const (
-		request = "replicas: null\nresources: {requests: {cpu: 10m, memory: 10Mi}}\n"
-		routes  = "HTTPRoute"
-		scaler  = "HorizontalPodAutoscaler"
-		budget  = "PodDisruptionBudget"
-	)
-	all := map[string]effect{
-		"replicas":                      {"replicas: 5", "Deployment", "spec.replicas", "5"},
-		"image":                         {"image: other:2", "Deployment", appPath + "image", `"other:2"`},
-		"imagePullPolicy":               {"imagePullPolicy: Always", "Deployment", appPath + "imagePullPolicy", `"Always"`},
-		"imagePullSecrets":              {"imagePullSecrets: [{name: x}]", "Deployment", podPath + "imagePullSecrets.0.name", `"x"`},
-		"port":                          {"port: 3000", "Deployment", appPath + "ports.0.containerPort", "3000"},
-		"servicePort":                   {"servicePort: 81", "Service", "spec.ports.0.port", "81"},
-		"resources":                     {"resources: {limits: {cpu: 2}}", "Deployment", appPath + "resources.limits.cpu", `"2"`},
-		"env":                           {"env: [{name: A, value: b}]", "Deployment", appPath + "env.0.value", `"b"`},
-		"envFrom":                       {"envFrom: [{secretRef: {name: x}}]", "Deployment", appPath + "envFrom.0.secretRef.name", `"x"`},
-		"command":                       {"command: [/x]", "Deployment", appPath + "command.0", `"/x"`},
-		"args":                          {"args: [x]", "Deployment", appPath + "args.0", `"x"`},
-		"terminationGracePeriodSeconds": {"terminationGracePeriodSeconds: 7", "Deployment", podPath + "terminationGracePeriodSeconds", "7"},
-		"restartedAt":                   {"restartedAt: '2026-01-31T12:00:00Z'", "Deployment", "spec.template.metadata.annotations.mainstay~dev/restarted-at", `"2026-01-31T12:00:00Z"`},
-		"probes.readiness":              {"probes: {readiness: {httpGet: {path: /r, port: http}}}", "Deployment", appPath + "readinessProbe.httpGet.path", `"/r"`},
-		"probes.liveness":               {"probes: {liveness: {httpGet: {path: /l, port: http}}}", "Deployment", appPath + "livenessProbe.httpGet.path", `"/l"`},
-		"probes.startup":                {"probes: {startup: {httpGet: {path: /s, port: http}}}", "Deployment", appPath + "startupProbe.httpGet.path", `"/s"`},
-		"serviceAccountName":            {"serviceAccountName: robot", "Deployment", podPath + "serviceAccountName", `"robot"`},
-		"securityProfile":               {"securityProfile: Restricted", "Deployment", appPath + "securityContext.readOnlyRootFilesystem", "true"},
-		"securityContext":               {"securityContext: {runAsUser: 7}", "Deployment", appPath + "securityContext.runAsUser", "7"},
-		"podSecurityContext":            {"podSecurityContext: {fsGroup: 7}", "Deployment", podPath + "securityContext.fsGroup", "7"},
-
-		"ingress.host":          {"ingress: {host: a.example.com}", "Ingress", "spec.rules.0.host", `"a.example.com"`},
-		"ingress.path":          {"ingress: {host: a.b, path: /x}", "Ingress", "spec.rules.0.http.paths.0.path", `"/x"`},
-		"ingress.className":     {"ingress: {host: a.b, className: x}", "Ingress", "spec.ingressClassName", `"x"`},
-		"ingress.tlsSecretName": {"ingress: {host: a.b, tlsSecretName: x}", "Ingress", "spec.tls.0.secretName", `"x"`},
-		"ingress.annotations":   {"ingress: {host: a.b, annotations: {k: v}}", "Ingress", "metadata.annotations.k", `"v"`},
-
-		"route.parentRefs[].name":        {"route: {parentRefs: [{name: x}]}", routes, "spec.parentRefs.0.name", `"x"`},
-		"route.parentRefs[].namespace":   {"route: {parentRefs: [{name: x, namespace: z}]}", routes, "spec.parentRefs.0.namespace", `"z"`},
-		"route.parentRefs[].sectionName": {"route: {parentRefs: [{name: x, sectionName: z}]}", routes, "spec.parentRefs.0.sectionName", `"z"`},
-		"route.hostnames":                {"route: {parentRefs: [{name: x}], hostnames: [a.example.com]}", routes, "spec.hostnames.0", `"a.example.com"`},
-
-		"autoscaling.min":    {request + "autoscaling: {min: 2, max: 3}", scaler, "spec.minReplicas", "2"},
-		"autoscaling.max":    {request + "autoscaling: {max: 3}", scaler, "spec.maxReplicas", "3"},
-		"autoscaling.cpu":    {request + "autoscaling: {max: 3, cpu: 33}", scaler, "spec.metrics.0.resource.target.averageUtilization", "33"},
-		"autoscaling.memory": {request + "autoscaling: {max: 3, memory: 44}", scaler, "spec.metrics.0.resource.target.averageUtilization", "44"},
-
-		"disruption.disabled":       {"disruption: {disabled: true}", budget, "spec", absent},
-		"disruption.minAvailable":   {"disruption: {minAvailable: 50%}", budget, "spec.minAvailable", `"50%"`},
-		"disruption.maxUnavailable": {"disruption: {maxUnavailable: 2}", budget, "spec.maxUnavailable", "2"},
-
-		"networkPolicy.from":               {"networkPolicy: {from: [{ipBlock: {cidr: 10.0.0.0/8}}]}", "NetworkPolicy", "spec.ingress.0.from.0.ipBlock.cidr", `"10.0.0.0/8"`},
-		"strategy.type":                    {"strategy: {type: Recreate}", "Deployment", "spec.strategy.type", `"Recreate"`},
-		"strategy.maxSurge":                {"strategy: {maxSurge: 2}", "Deployment", "spec.strategy.rollingUpdate.maxSurge", "2"},
-		"strategy.maxUnavailable":          {"strategy: {maxUnavailable: 10%}", "Deployment", "spec.strategy.rollingUpdate.maxUnavailable", `"10%"`},
-		"strategy.minReadySeconds":         {"strategy: {minReadySeconds: 7}", "Deployment", "spec.minReadySeconds", "7"},
-		"strategy.progressDeadlineSeconds": {"strategy: {progressDeadlineSeconds: 77}", "Deployment", "spec.progressDeadlineSeconds", "77"},
-		"topologySpread":                   {"topologySpread: Required", "Deployment", podPath + "topologySpreadConstraints.1.whenUnsatisfiable", `"DoNotSchedule"`},
-		"nodeSelector":                     {"nodeSelector: {disk: ssd}", "Deployment", podPath + "nodeSelector.disk", `"ssd"`},
-		"tolerations":                      {"tolerations: [{key: spot, operator: Exists}]", "Deployment", podPath + "tolerations.0.key", `"spot"`},
-		"affinity":                         {"affinity: {nodeAffinity: {}}", "Deployment", podPath + "affinity", `{"nodeAffinity":{}}`},
-		"volumeMounts":                     {"volumes: [{name: v, emptyDir: {}}]\nvolumeMounts: [{name: v, mountPath: /v}]", "Deployment", appPath + "volumeMounts.0.mountPath", `"/v"`},
-
-		"labels":                             {"labels: {team: x}", "Service", "metadata.labels.team", `"x"`},
-		"annotations":                        {"annotations: {k: v}", "ServiceAccount", "metadata.annotations.k", `"v"`},
-		"podMetadata.labels":                 {"podMetadata: {labels: {team: x}}", "Deployment", "spec.template.metadata.labels.team", `"x"`},
-		"podMetadata.annotations":            {"podMetadata: {annotations: {k: v}}", "Deployment", "spec.template.metadata.annotations.k", `"v"`},
-		"serviceMetadata.labels":             {"serviceMetadata: {labels: {team: x}}", "Service", "metadata.labels.team", `"x"`},
-		"serviceMetadata.annotations":        {"serviceMetadata: {annotations: {k: v}}", "Service", "metadata.annotations.k", `"v"`},
-		"serviceAccountMetadata.labels":      {"serviceAccountMetadata: {labels: {team: x}}", "ServiceAccount", "metadata.labels.team", `"x"`},
-		"serviceAccountMetadata.annotations": {"serviceAccountMetadata: {annotations: {k: v}}", "ServiceAccount", "metadata.annotations.k", `"v"`},
-		"paused":                             {"paused: true", "WebApp", "status.conditions.1.status", `"True"`},
-	}
+	all := maps.Clone(specEffects)
 	volume := func(source, inside, want string) effect {
 		kind, _, _ := strings.Cut(source, ":")
 		return effect{"volumes: [{name: v, " + source + "}]", "Deployment", podPath + "volumes.0." + kind + inside, want}
@@ -170,9 +175,9 @@ func addHelpers(all map[string]effect) {
 // fieldsOf are the paths of all fields of a type of ours.
 func fieldsOf(of reflect.Type, prefix string) []string {
 	var paths []string
-	for i := range of.NumField() {
-		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-		path, inner := prefix+name, of.Field(i).Type
+	for field := range of.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		path, inner := prefix+name, field.Type
 		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 			if inner.Kind() == reflect.Slice && inner.Elem().PkgPath() == of.PkgPath() && inner.Elem().Kind() == reflect.Struct {
 				path += "[]"

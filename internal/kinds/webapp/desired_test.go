@@ -42,7 +42,7 @@ func situations() map[string]situation {
 		"minimal":             {app: func(*appsv1.WebApp) {}},
 		"everything":          {app: everything, observed: Observed{HasRouteAPI: true}},
 		"autoscaled-new":      {app: autoscaled},
-		"autoscaled-existing": {app: autoscaled, observed: Observed{Children: found(plan.Ours, "Deployment", rolledOut())}},
+		"autoscaled-existing": {app: autoscaled, observed: Observed{Children: found(plan.Ours, rolledOut())}},
 		"restricted":          {app: spec(func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })},
 		"helpers": {app: spec(func(s *appsv1.WebAppSpec) {
 			s.InitContainers = []appsv1.Container{{Name: "migrate", Image: "migrate:1", Command: []string{"/migrate"}}}
@@ -50,11 +50,11 @@ func situations() map[string]situation {
 		})},
 		"adopted": {
 			app: spec(func(s *appsv1.WebAppSpec) { s.NetworkPolicy = &appsv1.NetworkPolicy{} }),
-			observed: Observed{Children: found(plan.Consenting, "Deployment", rolledOut(func(d *k8sappsv1.Deployment) {
+			observed: Observed{Children: found(plan.Consenting, rolledOut(func(d *k8sappsv1.Deployment) {
 				d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": "legacy"}}
 			}))},
 		},
-		"foreign-deployment": {observed: Observed{Children: found(plan.Foreign, "Deployment", rolledOut(func(d *k8sappsv1.Deployment) {
+		"foreign-deployment": {observed: Observed{Children: found(plan.Foreign, rolledOut(func(d *k8sappsv1.Deployment) {
 			d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": "legacy"}}
 		}))}, app: func(*appsv1.WebApp) {}},
 		"recreate": {app: spec(func(s *appsv1.WebAppSpec) { s.Strategy = appsv1.Strategy{Type: "Recreate", MinReadySeconds: 7} })},
@@ -64,7 +64,7 @@ func situations() map[string]situation {
 		})},
 		"networkpolicy-without-peers": {app: spec(func(s *appsv1.WebAppSpec) { s.NetworkPolicy = &appsv1.NetworkPolicy{} })},
 		"ingress-tls": {app: spec(func(s *appsv1.WebAppSpec) {
-			s.Ingress = &appsv1.Ingress{Host: "shop.example.com", TLSSecretName: "shop-tls", ClassName: ptr.To("nginx"), Annotations: appsv1.Annotations{"a.example/b": "c"}}
+			s.Ingress = &appsv1.Ingress{Host: "shop.example.com", TLSSecretName: "shop-tls", ClassName: new("nginx"), Annotations: appsv1.Annotations{"a.example/b": "c"}}
 		})},
 		"route": {observed: Observed{HasRouteAPI: true}, app: spec(func(s *appsv1.WebAppSpec) {
 			s.Route = &appsv1.Route{
@@ -101,17 +101,17 @@ func everything(app *appsv1.WebApp) {
 			Name: "proxy", Image: "proxy:2", ImagePullPolicy: "Never", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}, StartupProbe: probe("/started"),
 			VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/work"}},
 		}},
-		TerminationGracePeriodSeconds: ptr.To[int64](8), RestartedAt: ptr.To(metav1.NewTime(time.Date(2026, 1, 31, 13, 0, 0, 0, time.FixedZone("CET", 3600)))),
+		TerminationGracePeriodSeconds: ptr.To[int64](8), RestartedAt: new(metav1.NewTime(time.Date(2026, 1, 31, 13, 0, 0, 0, time.FixedZone("CET", 3600)))),
 		Probes:             appsv1.Probes{Readiness: probe("/readyz"), Liveness: probe("/healthz"), Startup: probe("/startup")},
 		ServiceAccountName: "robot", SecurityProfile: "Baseline",
-		SecurityContext:    &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true), RunAsUser: ptr.To[int64](33)},
+		SecurityContext:    &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true), RunAsUser: ptr.To[int64](33)},
 		PodSecurityContext: &corev1.PodSecurityContext{FSGroup: ptr.To[int64](33)},
 		Ingress:            &appsv1.Ingress{Host: "*.example.com", Path: "/shop"},
 		Route:              &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}, Hostnames: []appsv1.Hostname{"shop.example.com"}},
-		Disruption:         &appsv1.Disruption{MinAvailable: ptr.To(intstr.FromString("50%"))},
+		Disruption:         &appsv1.Disruption{MinAvailable: new(intstr.FromString("50%"))},
 		NetworkPolicy:      &appsv1.NetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}}}}},
 		Strategy: appsv1.Strategy{
-			Type: "RollingUpdate", MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromString("10%")),
+			Type: "RollingUpdate", MaxSurge: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromString("10%")),
 			MinReadySeconds: 5, ProgressDeadlineSeconds: 120,
 		},
 		TopologySpread: "Required", NodeSelector: map[string]string{"disk": "ssd"},
@@ -205,7 +205,7 @@ func TestDesiredIsAFunction(t *testing.T) {
 }
 
 func TestEffectiveReplicas(t *testing.T) {
-	existing := Observed{Children: found(plan.Ours, "Deployment", rolledOut())}
+	existing := Observed{Children: found(plan.Ours, rolledOut())}
 	autoscaled := spec(func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 6} })
 	for name, test := range map[string]struct {
 		app      func(*appsv1.WebApp)
@@ -216,7 +216,7 @@ func TestEffectiveReplicas(t *testing.T) {
 		"a new autoscaled app begins at its minimum":    {autoscaled, Observed{}, ptr.To[int32](3)},
 		"an autoscaled one that exists is left alone":   {autoscaled, existing, nil},
 		"without either the number is nobody's":         {func(*appsv1.WebApp) {}, Observed{}, nil},
-		"a foreign Deployment's number counts for none": {autoscaled, Observed{Children: found(plan.Foreign, "Deployment", rolledOut())}, ptr.To[int32](3)},
+		"a foreign Deployment's number counts for none": {autoscaled, Observed{Children: found(plan.Foreign, rolledOut())}, ptr.To[int32](3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, effectiveReplicas(admitted(test.app), test.observed)); diff != "" {
@@ -228,7 +228,7 @@ func TestEffectiveReplicas(t *testing.T) {
 
 func TestWantsBudget(t *testing.T) {
 	replicas := func(n int32) func(*appsv1.WebApp) {
-		return spec(func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To(n) })
+		return spec(func(s *appsv1.WebAppSpec) { s.Replicas = new(n) })
 	}
 	autoscaled := func(most int32) func(*appsv1.WebApp) {
 		return spec(func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Min: 1, Max: most} })
@@ -243,8 +243,8 @@ func TestWantsBudget(t *testing.T) {
 		"two replicas have one":                           {replicas(2), Observed{}, true},
 		"autoscaled to one has none":                      {autoscaled(1), Observed{}, false},
 		"autoscaled to two has one":                       {autoscaled(2), Observed{}, true},
-		"a replica number of others counts as it is: two": {func(*appsv1.WebApp) {}, Observed{Children: found(plan.Ours, "Deployment", rolledOut())}, true},
-		"a replica number of others counts as it is: one": {func(*appsv1.WebApp) {}, Observed{Children: found(plan.Ours, "Deployment", rolledOut(one))}, false},
+		"a replica number of others counts as it is: two": {func(*appsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut())}, true},
+		"a replica number of others counts as it is: one": {func(*appsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut(one))}, false},
 		"nothing is known yet":                            {func(*appsv1.WebApp) {}, Observed{}, false},
 		"one replica has one if asked for":                {spec(func(s *appsv1.WebAppSpec) { s.Disruption = &appsv1.Disruption{} }), Observed{}, true},
 	} {
@@ -272,7 +272,7 @@ func TestStopPause(t *testing.T) {
 
 func TestNeedsTmp(t *testing.T) {
 	readOnly := func(s *appsv1.WebAppSpec) {
-		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true)}
+		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true)}
 	}
 	mountAt := func(path string) func(*appsv1.WebAppSpec) {
 		return func(s *appsv1.WebAppSpec) {

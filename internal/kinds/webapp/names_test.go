@@ -130,7 +130,7 @@ func TestOursWin(t *testing.T) {
 // TestTheSelectorIsNeverEmpty: an empty one selects every pod of the namespace, and a
 // NetworkPolicy of ours would then cut all of them off.
 func TestTheSelectorIsNeverEmpty(t *testing.T) {
-	observed := Observed{Children: found(plan.Consenting, "Deployment", rolledOut(func(d *k8sappsv1.Deployment) {
+	observed := Observed{Children: found(plan.Consenting, rolledOut(func(d *k8sappsv1.Deployment) {
 		d.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: "Exists"}}}
 	}))}
 	app := admitted(spec(func(s *appsv1.WebAppSpec) { s.NetworkPolicy = &appsv1.NetworkPolicy{} }))

@@ -60,135 +60,143 @@ func TestPodsPassPodSecurityAdmission(t *testing.T) {
 	}
 }
 
-// TestRestrictedRefusesWhatPodSecurityAdmissionWould has each setting that the standard
-// forbids, and its neighbour that it allows. Kubernetes' own check is the judge of both.
+// inContainer, inPod and adding set a security context.
+func inContainer(context corev1.SecurityContext) func(*appsv1.WebAppSpec) {
+	return func(s *appsv1.WebAppSpec) { s.SecurityContext = &context }
+}
+
+func inPod(context corev1.PodSecurityContext) func(*appsv1.WebAppSpec) {
+	return func(s *appsv1.WebAppSpec) { s.PodSecurityContext = &context }
+}
+
+func adding(capability corev1.Capability) func(*appsv1.WebAppSpec) {
+	return inContainer(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{capability}}})
+}
+
+func httpGet(host string) *corev1.Probe {
+	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: host, Port: intstr.FromInt32(80)}}}
+}
+
+func tcpSocket(host string) *corev1.Probe {
+	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: intstr.FromInt32(80)}}}
+}
+
+// restrictedCases has each setting that the standard forbids, and its neighbour that it allows.
+var restrictedCases = map[string]struct {
+	field            string
+	refused, allowed func(*appsv1.WebAppSpec)
+}{
+	"root": {
+		"spec.securityContext.runAsUser",
+		inContainer(corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}), inContainer(corev1.SecurityContext{RunAsUser: ptr.To[int64](1)}),
+	},
+	"root of the pod": {
+		"spec.podSecurityContext.runAsUser",
+		inPod(corev1.PodSecurityContext{RunAsUser: ptr.To[int64](0)}), inPod(corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1)}),
+	},
+	"permission to be root": {
+		"spec.securityContext.runAsNonRoot",
+		inContainer(corev1.SecurityContext{RunAsNonRoot: new(false)}), inContainer(corev1.SecurityContext{RunAsNonRoot: new(true)}),
+	},
+	"permission to be root for the pod": {
+		"spec.podSecurityContext.runAsNonRoot",
+		inPod(corev1.PodSecurityContext{RunAsNonRoot: new(false)}), inPod(corev1.PodSecurityContext{RunAsNonRoot: new(true)}),
+	},
+	"no seccomp": {
+		"spec.securityContext.seccompProfile.type",
+		inContainer(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}),
+		inContainer(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}),
+	},
+	"no seccomp for the pod": {
+		"spec.podSecurityContext.seccompProfile.type",
+		inPod(corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}),
+		inPod(corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: new("mine.json")}}),
+	},
+	"privileged": {
+		"spec.securityContext.privileged",
+		inContainer(corev1.SecurityContext{Privileged: new(true)}), inContainer(corev1.SecurityContext{Privileged: new(false)}),
+	},
+	"escalation": {
+		"spec.securityContext.allowPrivilegeEscalation",
+		inContainer(corev1.SecurityContext{AllowPrivilegeEscalation: new(true)}), inContainer(corev1.SecurityContext{AllowPrivilegeEscalation: new(false)}),
+	},
+	"a capability": {"spec.securityContext.capabilities.add[0]", adding("NET_RAW"), adding("NET_BIND_SERVICE")},
+	"an open /proc": {
+		"spec.securityContext.procMount",
+		inContainer(corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}), inContainer(corev1.SecurityContext{ProcMount: new(corev1.DefaultProcMount)}),
+	},
+	"no AppArmor": {
+		"spec.securityContext.appArmorProfile.type",
+		inContainer(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}}),
+		inContainer(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "RuntimeDefault"}}),
+	},
+	"no AppArmor for the pod": {
+		"spec.podSecurityContext.appArmorProfile.type",
+		inPod(corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}}),
+		inPod(corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Localhost", LocalhostProfile: new("mine")}}),
+	},
+	"an SELinux type": {
+		"spec.securityContext.seLinuxOptions.type",
+		inContainer(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}),
+		inContainer(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "container_t"}}),
+	},
+	"an SELinux user": {
+		"spec.podSecurityContext.seLinuxOptions.user",
+		inPod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{User: "system_u"}}),
+		inPod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c1,c2"}}),
+	},
+	"an SELinux role": {
+		"spec.podSecurityContext.seLinuxOptions.role",
+		inPod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Role: "system_r"}}),
+		inPod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"}}),
+	},
+	"a process of the host": {
+		"spec.podSecurityContext.windowsOptions.hostProcess",
+		inPod(corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true)}}),
+		inPod(corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(false)}}),
+	},
+	"a setting of the kernel": {
+		"spec.podSecurityContext.sysctls[0].name",
+		inPod(corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}}),
+		inPod(corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}}}),
+	},
+	"a readiness probe of another host": {
+		"spec.probes.readiness.httpGet.host",
+		func(s *appsv1.WebAppSpec) { s.Probes.Readiness = httpGet("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Readiness = httpGet("") },
+	},
+	"a liveness probe of another host": {
+		"spec.probes.liveness.tcpSocket.host",
+		func(s *appsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("") },
+	},
+	"a startup probe of another host": {
+		"spec.probes.startup.tcpSocket.host",
+		func(s *appsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("") },
+	},
+	"an init container's": {
+		"spec.initContainers[0].securityContext.privileged",
+		func(s *appsv1.WebAppSpec) {
+			s.InitContainers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+		},
+		func(s *appsv1.WebAppSpec) { s.InitContainers[0].SecurityContext = &corev1.SecurityContext{} },
+	},
+	"a side-car's": {
+		"spec.sidecars[0].securityContext.runAsUser",
+		func(s *appsv1.WebAppSpec) {
+			s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
+		},
+		func(s *appsv1.WebAppSpec) {
+			s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](9)}
+		},
+	},
+	"a side-car's probe of another host": {
+		"spec.sidecars[0].startupProbe.httpGet.host",
+		func(s *appsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("") },
+	},
+}
+
+// TestRestrictedRefusesWhatPodSecurityAdmissionWould: Kubernetes' own check is the judge of both.
 func TestRestrictedRefusesWhatPodSecurityAdmissionWould(t *testing.T) {
-	container := func(context corev1.SecurityContext) func(*appsv1.WebAppSpec) {
-		return func(s *appsv1.WebAppSpec) { s.SecurityContext = &context }
-	}
-	pod := func(context corev1.PodSecurityContext) func(*appsv1.WebAppSpec) {
-		return func(s *appsv1.WebAppSpec) { s.PodSecurityContext = &context }
-	}
-	adding := func(capability corev1.Capability) func(*appsv1.WebAppSpec) {
-		return container(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{capability}}})
-	}
-	httpGet := func(host string) *corev1.Probe {
-		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: host, Port: intstr.FromInt32(80)}}}
-	}
-	tcpSocket := func(host string) *corev1.Probe {
-		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: intstr.FromInt32(80)}}}
-	}
-	for name, test := range map[string]struct {
-		field            string
-		refused, allowed func(*appsv1.WebAppSpec)
-	}{
-		"root": {
-			"spec.securityContext.runAsUser",
-			container(corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}), container(corev1.SecurityContext{RunAsUser: ptr.To[int64](1)}),
-		},
-		"root of the pod": {
-			"spec.podSecurityContext.runAsUser",
-			pod(corev1.PodSecurityContext{RunAsUser: ptr.To[int64](0)}), pod(corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1)}),
-		},
-		"permission to be root": {
-			"spec.securityContext.runAsNonRoot",
-			container(corev1.SecurityContext{RunAsNonRoot: ptr.To(false)}), container(corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}),
-		},
-		"permission to be root for the pod": {
-			"spec.podSecurityContext.runAsNonRoot",
-			pod(corev1.PodSecurityContext{RunAsNonRoot: ptr.To(false)}), pod(corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true)}),
-		},
-		"no seccomp": {
-			"spec.securityContext.seccompProfile.type",
-			container(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}),
-			container(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}),
-		},
-		"no seccomp for the pod": {
-			"spec.podSecurityContext.seccompProfile.type",
-			pod(corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}),
-			pod(corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: ptr.To("mine.json")}}),
-		},
-		"privileged": {
-			"spec.securityContext.privileged",
-			container(corev1.SecurityContext{Privileged: ptr.To(true)}), container(corev1.SecurityContext{Privileged: ptr.To(false)}),
-		},
-		"escalation": {
-			"spec.securityContext.allowPrivilegeEscalation",
-			container(corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(true)}), container(corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)}),
-		},
-		"a capability": {"spec.securityContext.capabilities.add[0]", adding("NET_RAW"), adding("NET_BIND_SERVICE")},
-		"an open /proc": {
-			"spec.securityContext.procMount",
-			container(corev1.SecurityContext{ProcMount: ptr.To(corev1.UnmaskedProcMount)}), container(corev1.SecurityContext{ProcMount: ptr.To(corev1.DefaultProcMount)}),
-		},
-		"no AppArmor": {
-			"spec.securityContext.appArmorProfile.type",
-			container(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}}),
-			container(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "RuntimeDefault"}}),
-		},
-		"no AppArmor for the pod": {
-			"spec.podSecurityContext.appArmorProfile.type",
-			pod(corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}}),
-			pod(corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Localhost", LocalhostProfile: ptr.To("mine")}}),
-		},
-		"an SELinux type": {
-			"spec.securityContext.seLinuxOptions.type",
-			container(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}),
-			container(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "container_t"}}),
-		},
-		"an SELinux user": {
-			"spec.podSecurityContext.seLinuxOptions.user",
-			pod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{User: "system_u"}}),
-			pod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c1,c2"}}),
-		},
-		"an SELinux role": {
-			"spec.podSecurityContext.seLinuxOptions.role",
-			pod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Role: "system_r"}}),
-			pod(corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"}}),
-		},
-		"a process of the host": {
-			"spec.podSecurityContext.windowsOptions.hostProcess",
-			pod(corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}}),
-			pod(corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(false)}}),
-		},
-		"a setting of the kernel": {
-			"spec.podSecurityContext.sysctls[0].name",
-			pod(corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}}),
-			pod(corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}}}),
-		},
-		"a readiness probe of another host": {
-			"spec.probes.readiness.httpGet.host",
-			func(s *appsv1.WebAppSpec) { s.Probes.Readiness = httpGet("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Readiness = httpGet("") },
-		},
-		"a liveness probe of another host": {
-			"spec.probes.liveness.tcpSocket.host",
-			func(s *appsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("") },
-		},
-		"a startup probe of another host": {
-			"spec.probes.startup.tcpSocket.host",
-			func(s *appsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("") },
-		},
-		"an init container's": {
-			"spec.initContainers[0].securityContext.privileged",
-			func(s *appsv1.WebAppSpec) {
-				s.InitContainers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
-			},
-			func(s *appsv1.WebAppSpec) { s.InitContainers[0].SecurityContext = &corev1.SecurityContext{} },
-		},
-		"a side-car's": {
-			"spec.sidecars[0].securityContext.runAsUser",
-			func(s *appsv1.WebAppSpec) {
-				s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
-			},
-			func(s *appsv1.WebAppSpec) {
-				s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](9)}
-			},
-		},
-		"a side-car's probe of another host": {
-			"spec.sidecars[0].startupProbe.httpGet.host",
-			func(s *appsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("") },
-		},
-	} {
+	for name, test := range restrictedCases {
 		t.Run(name, func(t *testing.T) { checkRestricted(t, test.field, test.refused, test.allowed) })
 	}
 }
@@ -220,7 +228,7 @@ func checkRestricted(t *testing.T, field string, refused, allowed func(*appsv1.W
 func TestRestrictedKeepsTheRootReadOnly(t *testing.T) {
 	writable := spec(func(s *appsv1.WebAppSpec) {
 		s.SecurityProfile = "Restricted"
-		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(false)}
+		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: new(false)}
 	})
 	problems := Validate(admitted(writable))
 	if len(problems) != 1 || problems[0].Field != "spec.securityContext.readOnlyRootFilesystem" {
@@ -233,11 +241,11 @@ func TestEscalationIsLeftToThePrivileged(t *testing.T) {
 		given *corev1.SecurityContext
 		want  *bool
 	}{
-		"nobody may escalate":                     {nil, ptr.To(false)},
-		"but who was let":                         {&corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(true)}, ptr.To(true)},
-		"who is privileged can't be kept from it": {&corev1.SecurityContext{Privileged: ptr.To(true)}, nil},
+		"nobody may escalate":                     {nil, new(false)},
+		"but who was let":                         {&corev1.SecurityContext{AllowPrivilegeEscalation: new(true)}, new(true)},
+		"who is privileged can't be kept from it": {&corev1.SecurityContext{Privileged: new(true)}, nil},
 		"nor who administers the system":          {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}, nil},
-		"another capability is none":              {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_TIME"}}}, ptr.To(false)},
+		"another capability is none":              {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_TIME"}}}, new(false)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := containerSecurity("Baseline", test.given).AllowPrivilegeEscalation

@@ -35,7 +35,7 @@ type statusCase struct {
 
 // running is what is observed of a Deployment of ours.
 func running(changes ...func(*k8sappsv1.Deployment)) Observed {
-	return Observed{Children: found(plan.Ours, "Deployment", rolledOut(changes...))}
+	return Observed{Children: found(plan.Ours, rolledOut(changes...))}
 }
 
 // rolling is a Deployment in the middle of a rollout.
@@ -91,137 +91,138 @@ func withRoute(observed Observed, conditions ...metav1.Condition) Observed {
 	return observed
 }
 
-func statusCases() map[string]statusCase {
-	refs := []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}
-	paused := spec(func(s *appsv1.WebAppSpec) { s.Paused = true })
-	return map[string]statusCase{
-		"an invalid spec has stalled": {
-			observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Terminal: true}},
-			phase: "Failed", message: "spec.image: no",
-			conditions: []string{"Ready=False InvalidSpec", "Progressing=False InvalidSpec", "Degraded=True InvalidSpec", active, "Stalled=True InvalidSpec"},
-		},
-		"a refused child has failed and may be let in later": {
-			observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "exceeded quota"}},
-			phase: "Failed", message: "exceeded quota",
-			conditions: []string{"Ready=False Refused", "Progressing=False Refused", "Degraded=True Refused", active},
-		},
-		"a foreign object has stalled it, and the message says the way out": {
-			observed: running(), result: plan.Result{Conflicts: refs},
-			phase: "Failed", message: "kubectl annotate -n web Service shop mainstay.dev/adopt=WebApp/shop",
-			conditions: []string{"Ready=False Conflict", "Progressing=False Conflict", "Degraded=True Conflict", active, "Stalled=True Conflict"},
-		},
-		"paused with a change that waits is not ready": {
-			app: paused, observed: running(), result: plan.Result{Held: refs},
-			phase: "Deploying", message: "holds back a change of Service web/shop",
-			conditions: []string{"Ready=False PausedByUser", "Progressing=False PausedByUser", healthy, "Paused=True PausedByUser"},
-		},
-		"paused with nothing that waits is ready": {
-			app: paused, observed: running(), phase: "Running", message: "2 of 2 replicas",
-			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, "Paused=True PausedByUser"},
-		},
-		"a child that is still being deleted is waited for": {
-			observed: running(), result: plan.Result{Terminating: refs}, phase: "Deploying", message: "Service web/shop is still being deleted",
-			conditions: []string{"Ready=False Terminating", "Progressing=True Terminating", healthy, active},
-		},
-		"a missing ServiceAccount fails a new app": {
-			app:      spec(func(s *appsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
-			observed: Observed{ServiceAccountMissing: true}, phase: "Failed", message: "there is no ServiceAccount robot",
-			conditions: []string{"Ready=False ServiceAccountNotFound", "Progressing=False ServiceAccountNotFound", "Degraded=True ServiceAccountNotFound", active},
-		},
-		"without a Deployment nothing runs yet": {
-			phase: "Pending", message: "just written",
-			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
-		},
-		"a Deployment to adopt is not ours yet": {
-			observed: Observed{Children: found(plan.Consenting, "Deployment", rolledOut())}, phase: "Pending",
-			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
-		},
-		"a Deployment that was just written is not believed": {
-			observed: running(), result: changed("Deployment"), phase: "Deploying", message: "the Deployment was just written",
-			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
-		},
-		"a rollout past its deadline has stalled": {
-			observed: running(stuck), phase: "Failed", message: "did not become available in time",
-			conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", active, "Stalled=True RolloutFailed"},
-		},
-		"a rollout past its deadline says what the pods suffer from": {
-			observed: with(running(stuck), unpullable()), phase: "Failed", message: "image shop:9 of container webapp can't be pulled",
-			conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", active, "Stalled=True RolloutFailed"},
-		},
-		"pods that are refused are told in the API's words": {
-			observed: running(podsRefused), phase: "Failed", message: "exceeded quota: compute",
-			conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},
-		},
-		"pods that fail during a rollout are told, and it goes on": {
-			observed: with(running(rolling), unpullable()), phase: "Failed", message: "1 of 1 pods: image shop:9",
-			conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
-		},
-		"pods that may recover leave it deploying while others serve": {
-			observed: with(running(oneAway), unschedulable()), phase: "Deploying", message: "0/3 nodes",
-			conditions: []string{"Ready=False Unschedulable", "Progressing=False Unschedulable", "Degraded=True Unschedulable", active},
-		},
-		"pods that may recover leave it pending while none is ready": {
-			observed: with(running(noneReady), unschedulable()), phase: "Pending", message: "0/3 nodes",
-			conditions: []string{"Ready=False Unschedulable", "Progressing=False Unschedulable", "Degraded=True Unschedulable", active},
-		},
-		"trouble of one pod too many is none": {
-			observed: with(running(), unpullable()), phase: "Running", message: "2 of 2 replicas are available",
-			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
-		},
-		"pods that are replaced are a deployment": {
-			observed: running(rolling), phase: "Deploying", message: "1 of 2 replicas run the current template, 2 are available",
-			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
-		},
-		"a Deployment that was not looked at yet is a deployment": {
-			observed: running(func(d *k8sappsv1.Deployment) { d.Generation = 3 }), phase: "Deploying",
-			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
-		},
-		"pods that are added are a scaling": {
-			observed: running(oneAway), phase: "Deploying", message: "1 of 2 replicas are available",
-			conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
-		},
-		"pods above the wanted number are a scaling": {
-			observed: running(func(d *k8sappsv1.Deployment) { d.Status.Replicas = 3 }), phase: "Deploying",
-			conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
-		},
-		"another child that was just written is a deployment": {
-			observed: running(), result: changed("Service"), phase: "Deploying", message: "Service shop was just written",
-			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
-		},
-		"without the Gateway API the route is waited for": {
-			app: spec(routed), observed: running(), phase: "Deploying", message: "install the Gateway API",
-			conditions: []string{"Ready=False RouteAPIMissing", "Progressing=False RouteAPIMissing", healthy, active},
-		},
-		"a route that is not there yet is being made": {
-			app: spec(routed), observed: func() Observed { o := running(); o.HasRouteAPI = true; return o }(), phase: "Deploying", message: "the HTTPRoute is being made",
-			conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
-		},
-		"a route that was refused is told in the Gateway's words": {
-			app: spec(routed), phase: "Deploying", message: "Gateway public: Accepted is False (NotAllowed): no",
-			observed:   withRoute(running(), metav1.Condition{Type: "Accepted", Status: "False", Reason: "NotAllowed", Message: "no", ObservedGeneration: 4}),
-			conditions: []string{"Ready=False RouteNotAccepted", "Progressing=False RouteNotAccepted", healthy, active},
-		},
-		"a route that was accepted is ready": {
-			app: spec(routed), phase: "Running",
-			observed:   withRoute(running(), metav1.Condition{Type: "Accepted", Status: "True", ObservedGeneration: 4}),
-			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
-		},
-		"all as the spec says is ready": {
-			observed: running(), phase: "Running", message: "2 of 2 replicas are available and run the current template",
-			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
-		},
-		"scaled to nothing by an autoscaler is ready": {
-			observed: running(func(d *k8sappsv1.Deployment) {
-				d.Spec.Replicas = ptr.To[int32](0)
-				d.Status = k8sappsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: d.Status.Conditions}
-			}), phase: "Running", message: "0 of 0",
-			conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
-		},
-	}
+var (
+	aService = []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}
+	paused   = spec(func(s *appsv1.WebAppSpec) { s.Paused = true })
+)
+
+var statusCases = map[string]statusCase{
+	"an invalid spec has stalled": {
+		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Terminal: true}},
+		phase: "Failed", message: "spec.image: no",
+		conditions: []string{"Ready=False InvalidSpec", "Progressing=False InvalidSpec", "Degraded=True InvalidSpec", active, "Stalled=True InvalidSpec"},
+	},
+	"a refused child has failed and may be let in later": {
+		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "exceeded quota"}},
+		phase: "Failed", message: "exceeded quota",
+		conditions: []string{"Ready=False Refused", "Progressing=False Refused", "Degraded=True Refused", active},
+	},
+	"a foreign object has stalled it, and the message says the way out": {
+		observed: running(), result: plan.Result{Conflicts: aService},
+		phase: "Failed", message: "kubectl annotate -n web Service shop mainstay.dev/adopt=WebApp/shop",
+		conditions: []string{"Ready=False Conflict", "Progressing=False Conflict", "Degraded=True Conflict", active, "Stalled=True Conflict"},
+	},
+	"paused with a change that waits is not ready": {
+		app: paused, observed: running(), result: plan.Result{Held: aService},
+		phase: "Deploying", message: "holds back a change of Service web/shop",
+		conditions: []string{"Ready=False PausedByUser", "Progressing=False PausedByUser", healthy, "Paused=True PausedByUser"},
+	},
+	"paused with nothing that waits is ready": {
+		app: paused, observed: running(), phase: "Running", message: "2 of 2 replicas",
+		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, "Paused=True PausedByUser"},
+	},
+	"a child that is still being deleted is waited for": {
+		observed: running(), result: plan.Result{Terminating: aService}, phase: "Deploying", message: "Service web/shop is still being deleted",
+		conditions: []string{"Ready=False Terminating", "Progressing=True Terminating", healthy, active},
+	},
+	"a missing ServiceAccount fails a new app": {
+		app:      spec(func(s *appsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
+		observed: Observed{ServiceAccountMissing: true}, phase: "Failed", message: "there is no ServiceAccount robot",
+		conditions: []string{"Ready=False ServiceAccountNotFound", "Progressing=False ServiceAccountNotFound", "Degraded=True ServiceAccountNotFound", active},
+	},
+	"without a Deployment nothing runs yet": {
+		phase: "Pending", message: "just written",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+	},
+	"a Deployment to adopt is not ours yet": {
+		observed: Observed{Children: found(plan.Consenting, rolledOut())}, phase: "Pending",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+	},
+	"a Deployment that was just written is not believed": {
+		observed: running(), result: changed("Deployment"), phase: "Deploying", message: "the Deployment was just written",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+	},
+	"a rollout past its deadline has stalled": {
+		observed: running(stuck), phase: "Failed", message: "did not become available in time",
+		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", active, "Stalled=True RolloutFailed"},
+	},
+	"a rollout past its deadline says what the pods suffer from": {
+		observed: with(running(stuck), unpullable()), phase: "Failed", message: "image shop:9 of container webapp can't be pulled",
+		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", active, "Stalled=True RolloutFailed"},
+	},
+	"pods that are refused are told in the API's words": {
+		observed: running(podsRefused), phase: "Failed", message: "exceeded quota: compute",
+		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},
+	},
+	"pods that fail during a rollout are told, and it goes on": {
+		observed: with(running(rolling), unpullable()), phase: "Failed", message: "1 of 1 pods: image shop:9",
+		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
+	},
+	"pods that may recover leave it deploying while others serve": {
+		observed: with(running(oneAway), unschedulable()), phase: "Deploying", message: "0/3 nodes",
+		conditions: []string{"Ready=False Unschedulable", "Progressing=False Unschedulable", "Degraded=True Unschedulable", active},
+	},
+	"pods that may recover leave it pending while none is ready": {
+		observed: with(running(noneReady), unschedulable()), phase: "Pending", message: "0/3 nodes",
+		conditions: []string{"Ready=False Unschedulable", "Progressing=False Unschedulable", "Degraded=True Unschedulable", active},
+	},
+	"trouble of one pod too many is none": {
+		observed: with(running(), unpullable()), phase: "Running", message: "2 of 2 replicas are available",
+		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+	},
+	"pods that are replaced are a deployment": {
+		observed: running(rolling), phase: "Deploying", message: "1 of 2 replicas run the current template, 2 are available",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+	},
+	"a Deployment that was not looked at yet is a deployment": {
+		observed: running(func(d *k8sappsv1.Deployment) { d.Generation = 3 }), phase: "Deploying",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+	},
+	"pods that are added are a scaling": {
+		observed: running(oneAway), phase: "Deploying", message: "1 of 2 replicas are available",
+		conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
+	},
+	"pods above the wanted number are a scaling": {
+		observed: running(func(d *k8sappsv1.Deployment) { d.Status.Replicas = 3 }), phase: "Deploying",
+		conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
+	},
+	"another child that was just written is a deployment": {
+		observed: running(), result: changed("Service"), phase: "Deploying", message: "Service shop was just written",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+	},
+	"without the Gateway API the route is waited for": {
+		app: spec(routed), observed: running(), phase: "Deploying", message: "install the Gateway API",
+		conditions: []string{"Ready=False RouteAPIMissing", "Progressing=False RouteAPIMissing", healthy, active},
+	},
+	"a route that is not there yet is being made": {
+		app: spec(routed), observed: func() Observed { o := running(); o.HasRouteAPI = true; return o }(), phase: "Deploying", message: "the HTTPRoute is being made",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+	},
+	"a route that was refused is told in the Gateway's words": {
+		app: spec(routed), phase: "Deploying", message: "Gateway public: Accepted is False (NotAllowed): no",
+		observed:   withRoute(running(), metav1.Condition{Type: "Accepted", Status: "False", Reason: "NotAllowed", Message: "no", ObservedGeneration: 4}),
+		conditions: []string{"Ready=False RouteNotAccepted", "Progressing=False RouteNotAccepted", healthy, active},
+	},
+	"a route that was accepted is ready": {
+		app: spec(routed), phase: "Running",
+		observed:   withRoute(running(), metav1.Condition{Type: "Accepted", Status: "True", ObservedGeneration: 4}),
+		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+	},
+	"all as the spec says is ready": {
+		observed: running(), phase: "Running", message: "2 of 2 replicas are available and run the current template",
+		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+	},
+	"scaled to nothing by an autoscaler is ready": {
+		observed: running(func(d *k8sappsv1.Deployment) {
+			d.Spec.Replicas = ptr.To[int32](0)
+			d.Status = k8sappsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: d.Status.Conditions}
+		}), phase: "Running", message: "0 of 0",
+		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
+	},
 }
 
 func TestStatus(t *testing.T) {
-	for name, test := range statusCases() {
+	for name, test := range statusCases {
 		t.Run(name, func(t *testing.T) {
 			app := admitted()
 			if test.app != nil {
@@ -255,12 +256,11 @@ func TestStatus(t *testing.T) {
 // one by one: the next row of the table must come up.
 func TestStatusPrecedence(t *testing.T) {
 	app := admitted(spec(func(s *appsv1.WebAppSpec) { routed(s); s.ServiceAccountName = "robot" }))
-	refs := []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}
 	observed := with(running(stuck, podsRefused, func(d *k8sappsv1.Deployment) { d.Status.UpdatedReplicas = 1 }), unpullable())
 	observed.ServiceAccountMissing = true
 	result := changed("Deployment")
 	result.Failure = &plan.Failure{Reason: "InvalidSpec", Terminal: true}
-	result.Conflicts, result.Held, result.Terminating = refs, refs, refs
+	result.Conflicts, result.Held, result.Terminating = aService, aService, aService
 	deployment := observed.deployment(app)
 	steps := []struct {
 		reason string
@@ -340,10 +340,10 @@ func TestNotAccepted(t *testing.T) {
 	parent := func(name, namespace, section string, conditions ...metav1.Condition) gatewayv1.RouteParentStatus {
 		reference := gatewayv1.ParentReference{Name: gatewayv1.ObjectName(name)}
 		if namespace != "" {
-			reference.Namespace = ptr.To(gatewayv1.Namespace(namespace))
+			reference.Namespace = new(gatewayv1.Namespace(namespace))
 		}
 		if section != "" {
-			reference.SectionName = ptr.To(gatewayv1.SectionName(section))
+			reference.SectionName = new(gatewayv1.SectionName(section))
 		}
 		return gatewayv1.RouteParentStatus{ParentRef: reference, Conditions: conditions}
 	}

@@ -52,7 +52,7 @@ func rolledOut(changes ...func(*k8sappsv1.Deployment)) *k8sappsv1.Deployment {
 	return deployment
 }
 
-// found is children of app web/shop.
-func found(standing plan.Standing, kind string, object plan.Object) plan.Children {
-	return plan.Children{{Kind: kind, Namespace: "web", Name: "shop"}: {Object: object, Standing: standing}}
+// found is the Deployment of app web/shop.
+func found(standing plan.Standing, object plan.Object) plan.Children {
+	return plan.Children{{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Object: object, Standing: standing}}
 }

@@ -45,7 +45,7 @@ func deployment(changes ...func(*k8sappsv1.Deployment)) *k8sappsv1.Deployment {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					ServiceAccountName: "shop", AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+					ServiceAccountName: "shop", AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 					TerminationGracePeriodSeconds: ptr.To[int64](30),
 					Containers: []corev1.Container{{
 						Name: "webapp", Image: "shop:1",
@@ -55,7 +55,7 @@ func deployment(changes ...func(*k8sappsv1.Deployment)) *k8sappsv1.Deployment {
 							ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}},
 							PeriodSeconds: 5, TimeoutSeconds: 2, SuccessThreshold: 1, FailureThreshold: 3,
 						},
-						SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)},
+						SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false)},
 					}},
 				},
 			},
@@ -95,7 +95,7 @@ func applied(t testing.TB, r renderer, wanted rendered) *k8sappsv1.Deployment {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.object.DeepCopy().Object, live); err != nil {
 		t.Fatal(err)
 	}
-	live.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "mainstay/webapp", Operation: "Apply", APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: raw}}}
+	live.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "mainstay/webapp", Operation: "Apply", APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw))}}
 	return live
 }
 
@@ -112,7 +112,7 @@ func TestRender(t *testing.T) {
 		t.Error("a status would be applied")
 	}
 	wantOwners := []metav1.OwnerReference{{
-		APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1", Controller: new(true), BlockOwnerDeletion: new(true),
 	}}
 	if diff := cmp.Diff(wantOwners, got.object.GetOwnerReferences()); diff != "" {
 		t.Error(diff)
@@ -178,12 +178,12 @@ func TestSame(t *testing.T) {
 	wanted := mustRender(t, r, deployment())
 	editFields := func(edit func(string) string) func(*k8sappsv1.Deployment) {
 		return func(d *k8sappsv1.Deployment) {
-			raw := d.ManagedFields[0].FieldsV1.Raw
-			edited := edit(string(raw))
-			if edited == string(raw) {
+			raw := d.ManagedFields[0].FieldsV1.GetRawString()
+			edited := edit(raw)
+			if edited == raw {
 				panic("nothing was edited")
 			}
-			d.ManagedFields[0].FieldsV1.Raw = []byte(edited)
+			d.ManagedFields[0].FieldsV1.SetRawString(edited)
 		}
 	}
 	for name, test := range map[string]struct {
@@ -218,7 +218,7 @@ func TestSame(t *testing.T) {
 	}
 	t.Run("fields that can't be read are an error", func(t *testing.T) {
 		live := applied(t, r, wanted)
-		live.ManagedFields[0].FieldsV1.Raw = []byte("{")
+		live.ManagedFields[0].FieldsV1.SetRawString("{")
 		if _, err := r.same(wanted, live, "mainstay/webapp"); err == nil {
 			t.Error("there is none")
 		}
@@ -250,7 +250,7 @@ func TestDropNulls(t *testing.T) {
 func entry(manager, operation, apiVersion, subresource, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation), APIVersion: apiVersion, Subresource: subresource,
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 	}
 }
 

@@ -125,7 +125,7 @@ func TestSlowPoll(t *testing.T) {
 }
 
 func TestSentence(t *testing.T) {
-	if got := Sentence(errors.New("a\n\tb   c\n")); got != "a b c" {
+	if got := Sentence(errors.New("a\n\tb   c")); got != "a b c" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -17,7 +17,7 @@ func service(change ...func(*corev1.Service)) *corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "web", Name: "shop", ResourceVersion: "1", Labels: map[string]string{"a": "1"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "mainstay/webapp", Operation: "Apply", Time: &metav1.Time{Time: time.Unix(1, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
+				{Manager: "mainstay/webapp", Operation: "Apply", Time: &metav1.Time{Time: time.Unix(1, 0)}, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)},
 				{Manager: "kubectl", Operation: "Update"},
 				{Manager: "mainstay/handover", Operation: "Apply"},
 			},
@@ -39,7 +39,7 @@ func TestContentChanged(t *testing.T) {
 		"a resync is no change":                {func(s *corev1.Service) { s.Spec.Ports = nil; s.ResourceVersion = "1" }, false},
 		"a new version alone is none":          {func(*corev1.Service) {}, false},
 		"a managed field's time alone is none": {func(s *corev1.Service) { s.ManagedFields[0].Time = &metav1.Time{Time: time.Unix(9, 0)} }, false},
-		"a managed field is one":               {func(s *corev1.Service) { s.ManagedFields[0].FieldsV1.Raw = []byte(`{"f:metadata":{}}`) }, true},
+		"a managed field is one":               {func(s *corev1.Service) { s.ManagedFields[0].FieldsV1.SetRawString(`{"f:metadata":{}}`) }, true},
 		"the spec is one":                      {func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }, true},
 		"a label is one":                       {func(s *corev1.Service) { s.Labels["a"] = "2" }, true},
 		"the end of it is one":                 {func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
