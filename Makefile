@@ -81,7 +81,7 @@ lint: bin/golangci-lint ## run the linters over every module
 
 .PHONY: test-pure
 test-pure: ## run the tests that need nothing but Go
-	go test -race ./api/... ./internal/... ./cmd/... ./charts/... ./hack/... ./changelog/... ./docs/...
+	go run ./hack/testrun pure
 
 .PHONY: test
 test: ## run every test, and all checks: what CI runs (root, Debian; installs what it needs)

@@ -25,6 +25,11 @@ const (
 	// AnnotationRestartedAt carries spec.restartedAt into the pod template.
 	AnnotationRestartedAt = Domain + "/restarted-at"
 
+	// LabelOwner is, on a pod, the name of the resource of ours that it belongs to.
+	LabelOwner = Domain + "/owner"
+	// LabelOwnerKind is, on a pod, the kind of that resource, in lower case.
+	LabelOwnerKind = Domain + "/owner-kind"
+
 	// LabelEnvironment names a namespace's environment: development, staging or production.
 	LabelEnvironment = Domain + "/environment"
 )

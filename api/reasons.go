@@ -6,9 +6,13 @@ const (
 	// ReasonRefused: the API server refused a child (quota, policy, permission); the message
 	// has its words. It is tried again about every minute.
 	ReasonRefused = "Refused"
-	// ReasonInvalidSpec: the spec can't be carried out as it stands. It is not tried again
-	// until it changes.
+	// ReasonInvalidSpec: the spec can't be carried out as it stands: change it. The message
+	// names the field.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonReconcileFailed: a change could not be made for a reason that may pass by itself (the
+	// network, an overloaded API server). It is tried again after 1 s, 2 s, 4 s ... 5 min;
+	// until then readiness is Unknown. The event of this name has the error.
+	ReasonReconcileFailed = "ReconcileFailed"
 	// ReasonConflict: an object of a child's name exists that is not ours. It is left alone.
 	ReasonConflict = "Conflict"
 	// ReasonTerminating: a child that was deleted, by someone or with an earlier owner of

@@ -86,7 +86,7 @@ func Manager(ctx context.Context, restConfig *rest.Config, settings Settings) (c
 		GracefulShutdownTimeout:       &settings.ShutdownTimeout,
 		Controller: config.Controller{
 			// Fills the caches of a standby, so that it can work at once when it leads.
-			EnableWarmup:          ptr.To(true),
+			EnableWarmup:          new(true),
 			SkipNameValidation:    &settings.SkipNameValidation,
 			ReconciliationTimeout: settings.ReconcileTimeout,
 		},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
 )
@@ -94,6 +95,9 @@ func troubleOf(pod *corev1.Pod, mountProblem string) *Trouble {
 		return &Trouble{api.ReasonUnschedulable, scheduled.Message}
 	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if wasReady(pod, &status) {
+			continue // it came up this time: earlier exits are not what is wrong now
+		}
 		if trouble := containerTrouble(&status); trouble != nil {
 			return trouble
 		}
@@ -128,6 +132,14 @@ func containerTrouble(status *corev1.ContainerStatus) *Trouble {
 	return &Trouble{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d (kubectl logs --previous shows its last words)", status.Name, ended.Reason, ended.ExitCode)}
 }
 
+// wasReady tells whether the pod was ready since a running container's last start: its Ready
+// condition has turned False later than that.
+func wasReady(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
+	ready := condition(pod, corev1.PodReady)
+	return ready != nil && ready.Status == corev1.ConditionFalse && status.State.Running != nil &&
+		ready.LastTransitionTime.After(status.State.Running.StartedAt.Time)
+}
+
 // readinessDelay is how much later than a pod's start its Ready condition may first be set.
 // The kubelet does both within a second or two; times have whole seconds.
 const readinessDelay = 5 * time.Second
@@ -142,7 +154,7 @@ func lostReadiness(pod *corev1.Pod) *Trouble {
 	if ready.LastTransitionTime.Sub(pod.Status.StartTime.Time) <= readinessDelay {
 		return nil
 	}
-	return &Trouble{api.ReasonPodsNotReady, "the readiness probe no longer succeeds"}
+	return &Trouble{api.ReasonPodsNotReady, "the pod was ready and no longer is: its readiness probe fails, or its node is lost"}
 }
 
 func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
@@ -185,6 +197,27 @@ func withoutIdentity(pod *corev1.Pod, message string) string {
 	}
 	message = localEndpoint.ReplaceAllString(message, "")
 	return containerID.ReplaceAllString(message, "$1(id)")
+}
+
+// WithoutPodNames takes the generated names of a workload's pods out of a message.
+func WithoutPodNames(workload, message string) string {
+	generated := regexp.MustCompile(regexp.QuoteMeta(workload) + `-[a-z0-9]{5,10}(-[a-z0-9]{5})?\b`)
+	return generated.ReplaceAllString(message, workload+"-*")
+}
+
+// MountProblem is the latest failed mount among a pod's events, in words that are the same for
+// each of a workload's pods; empty if there is none.
+func MountProblem(pod *corev1.Pod, events []corev1.Event) string {
+	latest := ""
+	var at metav1.Time
+	for _, event := range events {
+		if latest == "" || at.Before(&event.LastTimestamp) {
+			latest, at = event.Message, event.LastTimestamp
+		}
+	}
+	// What follows lists volumes by generated names.
+	latest, _, _ = strings.Cut(latest, ", unattached volumes=")
+	return withoutIdentity(pod, latest)
 }
 
 // withoutPodName cuts what the kubelet adds to name the pod.

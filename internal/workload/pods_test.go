@@ -162,7 +162,7 @@ var troubleCases = map[string]struct {
 		pods: []corev1.Pod{unscheduled()}, reason: "Unschedulable", message: "1 of 1 pods: 0/3 nodes are available: 3 Insufficient cpu.",
 	},
 	"a pod that was ready": {
-		pods: []corev1.Pod{lost(time.Minute)}, reason: "PodsNotReady", message: "1 of 1 pods: the readiness probe no longer succeeds",
+		pods: []corev1.Pod{lost(time.Minute)}, reason: "PodsNotReady", message: "1 of 1 pods: the pod was ready and no longer is: its readiness probe fails, or its node is lost",
 	},
 	"a pod that never was ready is starting": {pods: []corev1.Pod{lost(2 * time.Second)}},
 	"all pods of one trouble are counted": {

@@ -72,7 +72,7 @@ func TestHandEditsAreUndone(t *testing.T) {
 		},
 		"token": {
 			&corev1.ServiceAccount{},
-			func(o client.Object) { o.(*corev1.ServiceAccount).AutomountServiceAccountToken = ptr.To(true) },
+			func(o client.Object) { o.(*corev1.ServiceAccount).AutomountServiceAccountToken = new(true) },
 			func(o client.Object) bool { return !*o.(*corev1.ServiceAccount).AutomountServiceAccountToken },
 		},
 		"budget": {
@@ -282,7 +282,7 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		var owners []string
 		for _, entry := range deployment.ManagedFields {
-			if strings.Contains(string(entry.FieldsV1.Raw), `"f:replicas"`) && entry.Subresource != "status" {
+			if strings.Contains(entry.FieldsV1.GetRawString(), `"f:replicas"`) && entry.Subresource != "status" {
 				owners = append(owners, entry.Manager)
 			}
 		}

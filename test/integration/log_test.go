@@ -11,7 +11,7 @@ import (
 
 // testLogger is silent unless MAINSTAY_TEST_LOGS is set.
 func testLogger() logr.Logger {
-	var to io.Writer = io.Discard
+	var to = io.Discard
 	if os.Getenv("MAINSTAY_TEST_LOGS") != "" {
 		to = os.Stderr
 	}

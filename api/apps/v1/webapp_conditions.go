@@ -45,6 +45,12 @@ const (
 	// ReasonRolloutFailed: the new pods did not become available within
 	// spec.strategy.progressDeadlineSeconds. The old ones go on serving.
 	ReasonRolloutFailed = "RolloutFailed"
+	// ReasonScaledToZero: the Deployment asks for no pod. spec.replicas can't: somebody scaled
+	// the Deployment itself, where spec.replicas is left out.
+	ReasonScaledToZero = "ScaledToZero"
+	// ReasonDeploymentPaused: somebody paused the Deployment (kubectl rollout pause) in the
+	// middle of a change.
+	ReasonDeploymentPaused = "DeploymentPaused"
 	// ReasonServiceAccountNotFound: spec.serviceAccountName names none. The Deployment is not
 	// made, or stays as it was, until the ServiceAccount is there.
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"

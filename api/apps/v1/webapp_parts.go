@@ -11,7 +11,7 @@ import (
 // Labels are labels of children.
 //
 // +kubebuilder:validation:MaxProperties=64
-// +kubebuilder:validation:XValidation:rule="self.all(k, k != 'app' && !k.startsWith('mainstay.dev/') && !(k.startsWith('app.kubernetes.io/') && k != 'app.kubernetes.io/version'))",message="app, app.kubernetes.io/* (but version) and mainstay.dev/* are set by Mainstay: choose other labels"
+// +kubebuilder:validation:XValidation:rule="self.all(k, k != 'app' && k != 'pod-template-hash' && !k.startsWith('mainstay.dev/') && !(k.startsWith('app.kubernetes.io/') && k != 'app.kubernetes.io/version'))",message="app, app.kubernetes.io/* (but version), mainstay.dev/* and pod-template-hash are set by Mainstay or Kubernetes: choose other labels"
 // +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="a label's key is [domain/]name, the name at most 63 characters: letters, digits, '-', '_' and '.'"
 type Labels map[string]LabelValue
 
@@ -24,7 +24,7 @@ type LabelValue string
 // Annotations are annotations of children.
 //
 // +kubebuilder:validation:MaxProperties=64
-// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('mainstay.dev/') && k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="an annotation's key is [domain/]name, the name at most 63 characters; mainstay.dev/* is set by Mainstay"
+// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('mainstay.dev/') && !k.startsWith('deployment.kubernetes.io/') && k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="an annotation's key is [domain/]name, the name at most 63 characters; mainstay.dev/* is set by Mainstay, deployment.kubernetes.io/* by Kubernetes"
 type Annotations map[string]string
 
 // Metadata are labels and annotations of one kind of child.
@@ -151,8 +151,8 @@ type SecurityProfile string
 
 // Security profiles.
 const (
-	// SecurityBaseline runs an ordinary image, also as root, without privilege escalation.
-	SecurityBaseline SecurityProfile = "Baseline"
+	// SecurityDefault runs an ordinary image, also as root, without privilege escalation.
+	SecurityDefault SecurityProfile = "Default"
 	// SecurityRestricted is the Pod Security Standard "restricted".
 	SecurityRestricted SecurityProfile = "Restricted"
 )

@@ -162,17 +162,16 @@ type WebAppSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// SecurityProfile Baseline (the default) lets an ordinary image run as it is, without
-	// privilege escalation and with the runtime's default seccomp profile. Restricted
-	// is the Pod Security Standard of that name: not root (uid 1000 unless another is given),
+	// SecurityProfile Default lets an ordinary image run as it is, without privilege
+	// escalation and with the runtime's default seccomp profile. Restricted is the Pod Security Standard of that name: not root (uid 1000 unless another is given),
 	// no capabilities, and the root file system read-only.
 	// +optional
-	// +default="Baseline"
-	// +kubebuilder:validation:Enum=Baseline;Restricted
+	// +default="Default"
+	// +kubebuilder:validation:Enum=Default;Restricted
 	SecurityProfile SecurityProfile `json:"securityProfile,omitempty"`
 
 	// SecurityContext is the application container's; what it sets wins over the defaults
-	// of the Baseline profile. What contradicts the Restricted profile is refused.
+	// of the Default profile. What contradicts the Restricted profile is refused.
 	// +optional
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 

@@ -3,12 +3,10 @@
 package step
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"sync/atomic"
@@ -35,39 +33,35 @@ func (l *Log) Say(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(l.out, "[%6s] %s\n", l.Elapsed(), fmt.Sprintf(format, arguments...))
 }
 
-// Do runs a command, which must succeed, under a title. Its output is shown only if it fails; a
-// `go build -v` among it is counted while it lasts.
+// lingering is how long a command that was told to end, or its children, may hold on to its output.
+const lingering = 10 * time.Second
+
+// Do runs a command, which must succeed, under a title. Its output is shown only if it fails, and
+// counted while it lasts: `go build -v` writes a line for each package.
 func (l *Log) Do(ctx context.Context, title string, command *exec.Cmd) error {
 	l.Say("%s", title)
-	var output bytes.Buffer
-	var lines atomic.Int64
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("%s: %w", title, err)
-	}
-	command.Stdout, command.Stderr = writer, writer
-	if err := command.Start(); err != nil {
-		return fmt.Errorf("%s: %w", title, err)
-	}
-	_ = writer.Close()
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		scanner := bufio.NewScanner(reader)
-		scanner.Buffer(nil, 1<<20)
-		for scanner.Scan() {
-			lines.Add(1)
-			output.WriteString(scanner.Text() + "\n")
-		}
-	}()
-	stop := l.signs(ctx, title, &lines)
-	err = command.Wait()
+	output := &counted{}
+	command.Stdout, command.Stderr = output, output
+	command.WaitDelay = lingering
+	stop := l.signs(ctx, title, &output.lines)
+	err := command.Run()
 	stop()
-	<-read
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w\n%s", title, strings.Join(command.Args, " "), err, tail(output.String()))
+		return fmt.Errorf("%s: %s: %w\n%s", title, strings.Join(command.Args, " "), err, tail(output.text.String()))
 	}
 	return nil
+}
+
+// counted keeps what is written and counts its lines.
+type counted struct {
+	text  bytes.Buffer
+	lines atomic.Int64
+}
+
+// Write never fails.
+func (c *counted) Write(text []byte) (int, error) {
+	c.lines.Add(int64(bytes.Count(text, []byte("\n"))))
+	return c.text.Write(text)
 }
 
 // signs shows every now and then that a part goes on, until the returned function is called.

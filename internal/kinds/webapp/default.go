@@ -32,7 +32,7 @@ func Default(app *appsv1.WebApp) {
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = ptr.To[int64](defaultGracePeriodSeconds)
 	}
-	spec.SecurityProfile = cmp.Or(spec.SecurityProfile, appsv1.SecurityBaseline)
+	spec.SecurityProfile = cmp.Or(spec.SecurityProfile, appsv1.SecurityDefault)
 	spec.TopologySpread = cmp.Or(spec.TopologySpread, appsv1.SpreadPreferred)
 	spec.Strategy.Type = cmp.Or(spec.Strategy.Type, appsv1.StrategyRollingUpdate)
 	spec.Strategy.MinReadySeconds = cmp.Or(spec.Strategy.MinReadySeconds, defaultMinReadySeconds)

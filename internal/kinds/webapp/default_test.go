@@ -12,7 +12,7 @@ import (
 func TestDefault(t *testing.T) {
 	least := appsv1.WebAppSpec{
 		Image: "docker.io/mainstay/demo-web:1.0", Port: 8080, ServicePort: 8080, TerminationGracePeriodSeconds: ptr.To[int64](30),
-		SecurityProfile: "Baseline", TopologySpread: "Preferred", Strategy: appsv1.Strategy{Type: "RollingUpdate", MinReadySeconds: 2, ProgressDeadlineSeconds: 600},
+		SecurityProfile: "Default", TopologySpread: "Preferred", Strategy: appsv1.Strategy{Type: "RollingUpdate", MinReadySeconds: 2, ProgressDeadlineSeconds: 600},
 	}
 	changed := func(change func(*appsv1.WebAppSpec)) appsv1.WebAppSpec {
 		other := *least.DeepCopy()

@@ -14,39 +14,69 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// Desired is what should exist for a defaulted, valid app. What is most needed comes first:
-// if a later child is refused, the earlier ones still are as they should be.
+// Desired is what should exist for a defaulted, valid app. What others need comes first.
 func Desired(app *appsv1.WebApp, observed Observed) plan.Plan {
+	account, deployment, service := ref(app, "ServiceAccount"), ref(app, "Deployment"), ref(app, "Service")
 	wanted := plan.Plan{Hold: app.Spec.Paused}
-	add := func(object plan.Object, yield ...[]string) {
-		wanted.Children = append(wanted.Children, plan.Child{Object: object, Yield: yield})
+	add := func(object plan.Object, needs ...plan.Ref) {
+		wanted.Children = append(wanted.Children, plan.Child{Object: object, Needs: needs})
 	}
-	if app.Spec.ServiceAccountName == "" {
+	switch {
+	case app.Spec.ServiceAccountName == "":
 		add(desiredServiceAccount(app))
+	case usesOwnAccount(app, observed):
+		wanted.Keep = append(wanted.Keep, account)
 	}
 	if app.Spec.NetworkPolicy != nil {
 		add(desiredNetworkPolicy(app, observed))
 	}
 	if observed.ServiceAccountMissing {
 		// Its pods could not be made; what runs goes on running.
-		wanted.Keep = append(wanted.Keep, ref(app, "Deployment"))
+		wanted.Keep = append(wanted.Keep, deployment)
 	} else {
-		add(desiredDeployment(app, observed), []string{"spec", "replicas"})
+		child := plan.Child{Object: desiredDeployment(app, observed), Yield: [][]string{{"spec", "replicas"}}, Proof: true}
+		if app.Spec.ServiceAccountName == "" {
+			child.Needs = []plan.Ref{account}
+		}
+		wanted.Children = append(wanted.Children, child)
 	}
-	add(desiredService(app, observed), []string{"spec", "type"})
+	if mustWaitForPods(app, observed) {
+		wanted.Keep = append(wanted.Keep, service)
+	} else {
+		wanted.Children = append(wanted.Children, plan.Child{Object: desiredService(app, observed), Yield: [][]string{{"spec", "type"}}})
+	}
 	if app.Spec.Autoscaling != nil {
-		add(desiredAutoscaler(app))
+		add(desiredAutoscaler(app), deployment)
 	}
 	if wantsBudget(app, observed) {
 		add(desiredBudget(app, observed))
 	}
 	if app.Spec.Ingress != nil {
-		add(desiredIngress(app))
+		add(desiredIngress(app), service)
 	}
 	if app.Spec.Route != nil && observed.HasRouteAPI {
-		add(desiredRoute(app))
+		add(desiredRoute(app), service)
 	}
 	return wanted
+}
+
+// usesOwnAccount tells whether the ServiceAccount that was made for the app is still needed
+// though the spec names one: it is the named one, or pods may still be made with it,
+// because the change to the named one has not been rolled out.
+func usesOwnAccount(app *appsv1.WebApp, observed Observed) bool {
+	deployment := ours(app, observed)
+	return app.Spec.ServiceAccountName == app.Name ||
+		deployment != nil && (deployment.Spec.Template.Spec.ServiceAccountName == app.Name || !isRolledOut(deployment))
+}
+
+// mustWaitForPods tells whether a Service that consents to be adopted must keep its selector for
+// now: it would go over to pods that are not there yet.
+func mustWaitForPods(app *appsv1.WebApp, observed Observed) bool {
+	if observed.Children[ref(app, "Service")].Standing != plan.Consenting {
+		return false
+	}
+	deployment := observed.deployment(app)
+	return deployment == nil || deployment.Status.AvailableReplicas == 0
 }
 
 // childMeta is the metadata of a child: name, labels and annotations. Ours win over the
@@ -85,7 +115,7 @@ func selector(app *appsv1.WebApp, observed Observed) map[string]string {
 func desiredServiceAccount(app *appsv1.WebApp) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		ObjectMeta:                   childMeta(app, app.Spec.ServiceAccountMetadata),
-		AutomountServiceAccountToken: ptr.To(false),
+		AutomountServiceAccountToken: new(false),
 	}
 }
 
@@ -98,7 +128,7 @@ func desiredDeployment(app *appsv1.WebApp, observed Observed) *k8sappsv1.Deploym
 			Template:                podTemplate(app, observed),
 			Strategy:                deploymentStrategy(app.Spec.Strategy),
 			MinReadySeconds:         app.Spec.Strategy.MinReadySeconds,
-			ProgressDeadlineSeconds: ptr.To(app.Spec.Strategy.ProgressDeadlineSeconds),
+			ProgressDeadlineSeconds: new(app.Spec.Strategy.ProgressDeadlineSeconds),
 		},
 	}
 }
@@ -109,13 +139,14 @@ func desiredDeployment(app *appsv1.WebApp, observed Observed) *k8sappsv1.Deploym
 //	n              -            any                n
 //	-              min..max     no                 min: no detour over 1
 //	-              min..max     yes                nil: the autoscaler's
+//	-              min..max     yes, with 0 pods   min: an autoscaler never leaves 0
 //	-              -            any                nil: the API starts with 1
 func effectiveReplicas(app *appsv1.WebApp, observed Observed) *int32 {
 	if app.Spec.Autoscaling == nil {
 		return app.Spec.Replicas
 	}
-	if observed.deployment(app) == nil {
-		return ptr.To(app.Spec.Autoscaling.Min)
+	if deployment := observed.deployment(app); deployment == nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
+		return new(app.Spec.Autoscaling.Min)
 	}
 	return nil
 }
@@ -134,8 +165,8 @@ func deploymentStrategy(strategy appsv1.Strategy) k8sappsv1.DeploymentStrategy {
 	return k8sappsv1.DeploymentStrategy{
 		Type: k8sappsv1.RollingUpdateDeploymentStrategyType,
 		RollingUpdate: &k8sappsv1.RollingUpdateDeployment{
-			MaxSurge:       ptr.To(ptr.Deref(strategy.MaxSurge, defaultMaxSurge)),
-			MaxUnavailable: ptr.To(ptr.Deref(strategy.MaxUnavailable, defaultMaxUnavailable)),
+			MaxSurge:       new(ptr.Deref(strategy.MaxSurge, defaultMaxSurge)),
+			MaxUnavailable: new(ptr.Deref(strategy.MaxUnavailable, defaultMaxUnavailable)),
 		},
 	}
 }
@@ -161,7 +192,7 @@ func desiredAutoscaler(app *appsv1.WebApp) *autoscalingv2.HorizontalPodAutoscale
 		ObjectMeta: childMeta(app, appsv1.Metadata{}),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: app.Name},
-			MinReplicas:    ptr.To(scaling.Min),
+			MinReplicas:    new(scaling.Min),
 			MaxReplicas:    scaling.Max,
 			Metrics:        metrics,
 		},
@@ -199,7 +230,7 @@ func desiredBudget(app *appsv1.WebApp, observed Observed) *policyv1.PodDisruptio
 		budget.Spec.MaxUnavailable = disruption.MaxUnavailable
 	}
 	if budget.Spec.MinAvailable == nil && budget.Spec.MaxUnavailable == nil {
-		budget.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(1))
+		budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))
 	}
 	return budget
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func everything(app *appsv1.WebApp) {
 		}},
 		TerminationGracePeriodSeconds: ptr.To[int64](8), RestartedAt: new(metav1.NewTime(time.Date(2026, 1, 31, 13, 0, 0, 0, time.FixedZone("CET", 3600)))),
 		Probes:             appsv1.Probes{Readiness: probe("/readyz"), Liveness: probe("/healthz"), Startup: probe("/startup")},
-		ServiceAccountName: "robot", SecurityProfile: "Baseline",
+		ServiceAccountName: "robot", SecurityProfile: "Default",
 		SecurityContext:    &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true), RunAsUser: ptr.To[int64](33)},
 		PodSecurityContext: &corev1.PodSecurityContext{FSGroup: ptr.To[int64](33)},
 		Ingress:            &appsv1.Ingress{Host: "*.example.com", Path: "/shop"},
@@ -302,25 +303,132 @@ func TestNeedsTmp(t *testing.T) {
 
 func TestAddress(t *testing.T) {
 	ingress := appsv1.Ingress{Host: "shop.example.com", Path: "/eu"}
+	wildcard := appsv1.Ingress{Host: "*.example.com", Path: "/"}
+	route := appsv1.Route{Hostnames: []appsv1.Hostname{"*.example.com", "www.example.com"}}
 	for name, test := range map[string]struct {
-		change func(*appsv1.WebAppSpec)
-		want   string
+		change  func(*appsv1.WebAppSpec)
+		want    string
+		missing bool
 	}{
-		"the Service": {func(s *appsv1.WebAppSpec) { s.ServicePort = 80 }, "http://shop.web.svc:80"},
-		"the Ingress": {func(s *appsv1.WebAppSpec) { s.Ingress = &ingress }, "http://shop.example.com/eu"},
-		"the Ingress with TLS": {func(s *appsv1.WebAppSpec) {
+		"the Service":                   {change: func(s *appsv1.WebAppSpec) { s.ServicePort = 80 }, want: "http://shop.web.svc:80"},
+		"the Ingress":                   {change: func(s *appsv1.WebAppSpec) { s.Ingress = &ingress }, want: "http://shop.example.com/eu"},
+		"a wildcard is no address":      {change: func(s *appsv1.WebAppSpec) { s.Ingress = &wildcard }, want: "http://shop.web.svc:8080"},
+		"a host beside a wildcard is":   {change: func(s *appsv1.WebAppSpec) { s.Route = &route }, want: "http://www.example.com/"},
+		"no route without its API, yet": {change: func(s *appsv1.WebAppSpec) { s.Route = &route }, missing: true, want: "http://shop.web.svc:8080"},
+		"the Ingress with TLS": {change: func(s *appsv1.WebAppSpec) {
 			secured := ingress
 			secured.TLSSecretName = "tls"
 			s.Ingress = &secured
-		}, "https://shop.example.com/eu"},
-		"the route comes before the Ingress": {func(s *appsv1.WebAppSpec) {
+		}, want: "https://shop.example.com/eu"},
+		"the route comes before the Ingress": {change: func(s *appsv1.WebAppSpec) {
 			s.Ingress, s.Route = &ingress, &appsv1.Route{Hostnames: []appsv1.Hostname{"www.example.com"}}
-		}, "http://www.example.com/"},
-		"a route for any host has no address of its own": {func(s *appsv1.WebAppSpec) { s.Route = &appsv1.Route{} }, "http://shop.web.svc:8080"},
+		}, want: "http://www.example.com/"},
+		"a route for any host has no address of its own": {change: func(s *appsv1.WebAppSpec) { s.Route = &appsv1.Route{} }, want: "http://shop.web.svc:8080"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := address(admitted(spec(test.change))); got != test.want {
+			if got := address(admitted(spec(test.change)), Observed{HasRouteAPI: !test.missing}); got != test.want {
 				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
+
+// wantedKinds are the kinds that a plan applies and those that it keeps.
+func wantedKinds(wanted plan.Plan) (applied, kept []string) {
+	for _, child := range wanted.Children {
+		applied = append(applied, reflect.TypeOf(child.Object).Elem().Name())
+	}
+	for _, ref := range wanted.Keep {
+		kept = append(kept, ref.Kind)
+	}
+	return applied, kept
+}
+
+func TestItsOwnServiceAccountStaysWhilePodsMayNeedIt(t *testing.T) {
+	named := func(name string) *appsv1.WebApp {
+		return admitted(spec(func(s *appsv1.WebAppSpec) { s.ServiceAccountName = name }))
+	}
+	uses := func(name string) func(*k8sappsv1.Deployment) {
+		return func(d *k8sappsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = name }
+	}
+	missing := running(uses("shop"))
+	missing.ServiceAccountMissing = true
+	for name, test := range map[string]struct {
+		app      *appsv1.WebApp
+		observed Observed
+		keeps    bool
+	}{
+		"the pods still run with it":               {named("robot"), running(uses("shop")), true},
+		"the named one is missing":                 {named("typo"), missing, true},
+		"the change is still being rolled out":     {named("robot"), running(uses("robot"), rolling), true},
+		"it is the named one":                      {named("shop"), running(uses("shop")), true},
+		"all pods run with the named one, at last": {named("robot"), running(uses("robot")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, kept := wantedKinds(Desired(test.app, test.observed))
+			if got := slices.Contains(kept, "ServiceAccount"); got != test.keeps {
+				t.Errorf("kept: %t", got)
+			}
+		})
+	}
+}
+
+func TestAServiceToAdoptWaitsForPods(t *testing.T) {
+	app := admitted(spec(func(*appsv1.WebAppSpec) {}))
+	consenting := func(observed Observed) Observed {
+		observed.Children[plan.Ref{Kind: "Service", Namespace: "web", Name: "shop"}] = plan.Found{Object: &corev1.Service{}, Standing: plan.Consenting}
+		return observed
+	}
+	for name, test := range map[string]struct {
+		observed Observed
+		keeps    bool
+	}{
+		"without a Deployment":   {consenting(Observed{Children: plan.Children{}}), true},
+		"without available pods": {consenting(running(func(d *k8sappsv1.Deployment) { d.Status.AvailableReplicas = 0 })), true},
+		"with pods":              {consenting(running()), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			applied, kept := wantedKinds(Desired(app, test.observed))
+			if slices.Contains(kept, "Service") != test.keeps || slices.Contains(applied, "Service") == test.keeps {
+				t.Errorf("applied %v, kept %v", applied, kept)
+			}
+		})
+	}
+}
+
+// TestChildrenThatActOnOthersNeedThem: an autoscaler would scale a foreign Deployment of the
+// app's name, an Ingress publish a foreign Service.
+func TestChildrenThatActOnOthersNeedThem(t *testing.T) {
+	app := admitted(spec(func(s *appsv1.WebAppSpec) {
+		s.Replicas, s.Autoscaling = nil, &appsv1.Autoscaling{Min: 1, Max: 2}
+		s.Ingress = &appsv1.Ingress{Host: "a.example.com"}
+		s.Route = &appsv1.Route{}
+	}))
+	needs := map[string]string{}
+	for _, child := range Desired(app, Observed{HasRouteAPI: true}).Children {
+		for _, ref := range child.Needs {
+			needs[reflect.TypeOf(child.Object).Elem().Name()] += ref.Kind
+		}
+	}
+	want := map[string]string{"Deployment": "ServiceAccount", "HorizontalPodAutoscaler": "Deployment", "Ingress": "Service", "HTTPRoute": "Service"}
+	if diff := cmp.Diff(want, needs); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnAutoscalerNeverStartsFromZero(t *testing.T) {
+	app := admitted(spec(func(s *appsv1.WebAppSpec) { s.Replicas, s.Autoscaling = nil, &appsv1.Autoscaling{Min: 3, Max: 5} }))
+	for name, test := range map[string]struct {
+		live *int32
+		want *int32
+	}{
+		"scaled to zero": {new(int32(0)), new(int32(3))},
+		"running":        {new(int32(4)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := effectiveReplicas(app, running(func(d *k8sappsv1.Deployment) { d.Spec.Replicas = test.live }))
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

@@ -1,9 +1,8 @@
 package webapp
 
 import (
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-
 	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 

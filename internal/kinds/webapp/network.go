@@ -2,6 +2,7 @@ package webapp
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -43,7 +44,7 @@ func desiredNetworkPolicy(app *appsv1.WebApp, observed Observed) *networkingv1.N
 			From: peers,
 			Ports: []networkingv1.NetworkPolicyPort{{
 				Protocol: ptr.To(corev1.ProtocolTCP),
-				Port:     ptr.To(intstr.FromInt32(app.Spec.Port)),
+				Port:     new(intstr.FromInt32(app.Spec.Port)),
 			}},
 		}}
 	}
@@ -85,7 +86,7 @@ func desiredRoute(app *appsv1.WebApp) *gatewayv1.HTTPRoute {
 				BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
 					BackendObjectReference: gatewayv1.BackendObjectReference{
 						Name: gatewayv1.ObjectName(app.Name),
-						Port: ptr.To(app.Spec.ServicePort),
+						Port: new(app.Spec.ServicePort),
 					},
 				}}},
 			}},
@@ -94,10 +95,10 @@ func desiredRoute(app *appsv1.WebApp) *gatewayv1.HTTPRoute {
 	for _, parent := range app.Spec.Route.ParentRefs {
 		reference := gatewayv1.ParentReference{Name: gatewayv1.ObjectName(parent.Name)}
 		if parent.Namespace != "" {
-			reference.Namespace = ptr.To(gatewayv1.Namespace(parent.Namespace))
+			reference.Namespace = new(gatewayv1.Namespace(parent.Namespace))
 		}
 		if parent.SectionName != "" {
-			reference.SectionName = ptr.To(gatewayv1.SectionName(parent.SectionName))
+			reference.SectionName = new(gatewayv1.SectionName(parent.SectionName))
 		}
 		route.Spec.ParentRefs = append(route.Spec.ParentRefs, reference)
 	}
@@ -107,13 +108,18 @@ func desiredRoute(app *appsv1.WebApp) *gatewayv1.HTTPRoute {
 	return route
 }
 
-// address is where the application answers: the most public way that it has.
-func address(app *appsv1.WebApp) string {
-	if route := app.Spec.Route; route != nil && len(route.Hostnames) > 0 {
-		// Whether the Gateway's listener has TLS is the Gateway's to say.
-		return "http://" + string(route.Hostnames[0]) + "/"
+// address is where the application answers: the most public way that it has and that is one
+// address, which a host with a wildcard is not.
+func address(app *appsv1.WebApp, observed Observed) string {
+	if route := app.Spec.Route; route != nil && observed.HasRouteAPI {
+		for _, host := range route.Hostnames {
+			if !strings.HasPrefix(string(host), "*") {
+				// Whether the Gateway's listener has TLS is the Gateway's to say.
+				return "http://" + string(host) + "/"
+			}
+		}
 	}
-	if ingress := app.Spec.Ingress; ingress != nil {
+	if ingress := app.Spec.Ingress; ingress != nil && !strings.HasPrefix(ingress.Host, "*") {
 		scheme := "http"
 		if ingress.TLSSecretName != "" {
 			scheme = "https"

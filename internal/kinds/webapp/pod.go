@@ -23,7 +23,7 @@ func podTemplate(app *appsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
 	pods := selector(app, observed)
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels: naming.Merged(plain(spec.Labels), plain(spec.PodMetadata.Labels), part(app).Labels(), pods),
+			Labels: naming.Merged(plain(spec.Labels), plain(spec.PodMetadata.Labels), part(app).Labels(), pods, part(app).Owner()),
 		},
 		Spec: corev1.PodSpec{
 			InitContainers:                initContainers(spec),
@@ -35,7 +35,7 @@ func podTemplate(app *appsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
 			TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
 			// Environment variables for every Service of the namespace are of no use to an app
 			// that has DNS, and their number can keep it from starting.
-			EnableServiceLinks:        ptr.To(false),
+			EnableServiceLinks:        new(false),
 			TopologySpreadConstraints: spreadConstraints(spec.TopologySpread, pods),
 			NodeSelector:              spec.NodeSelector,
 			Tolerations:               spec.Tolerations,
@@ -43,7 +43,7 @@ func podTemplate(app *appsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
 		},
 	}
 	if spec.ServiceAccountName == "" {
-		template.Spec.AutomountServiceAccountToken = ptr.To(false)
+		template.Spec.AutomountServiceAccountToken = new(false)
 	}
 	annotations := naming.Merged(spec.Annotations, spec.PodMetadata.Annotations)
 	if spec.RestartedAt != nil {
@@ -56,7 +56,8 @@ func podTemplate(app *appsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
 }
 
 func appContainer(spec *appsv1.WebAppSpec) corev1.Container {
-	container := corev1.Container{
+	security := containerSecurity(spec.SecurityProfile, spec.SecurityContext)
+	return corev1.Container{
 		Name:            ContainerName,
 		Image:           spec.Image,
 		ImagePullPolicy: spec.ImagePullPolicy,
@@ -66,17 +67,13 @@ func appContainer(spec *appsv1.WebAppSpec) corev1.Container {
 		Env:             spec.Env,
 		EnvFrom:         spec.EnvFrom,
 		Resources:       spec.Resources,
-		VolumeMounts:    slices.Clone(spec.VolumeMounts),
+		VolumeMounts:    withTmp(security, spec.VolumeMounts),
 		ReadinessProbe:  cmp.Or(spec.Probes.Readiness, defaultReadiness(spec.Port)),
 		LivenessProbe:   spec.Probes.Liveness,
 		StartupProbe:    spec.Probes.Startup,
 		Lifecycle:       stopPause(*spec.TerminationGracePeriodSeconds),
-		SecurityContext: containerSecurity(spec.SecurityProfile, spec.SecurityContext),
+		SecurityContext: security,
 	}
-	if needsTmp(spec) {
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: tmpVolume, MountPath: tmpPath})
-	}
-	return container
 }
 
 // defaultReadiness connects to the port every 5 s: what an app that answers HTTP can always
@@ -122,6 +119,7 @@ func initContainers(spec *appsv1.WebAppSpec) []corev1.Container {
 }
 
 func helperContainer(profile appsv1.SecurityProfile, given appsv1.Container) corev1.Container {
+	security := containerSecurity(profile, given.SecurityContext)
 	return corev1.Container{
 		Name:            given.Name,
 		Image:           given.Image,
@@ -131,18 +129,30 @@ func helperContainer(profile appsv1.SecurityProfile, given appsv1.Container) cor
 		Env:             given.Env,
 		EnvFrom:         given.EnvFrom,
 		Resources:       given.Resources,
-		VolumeMounts:    given.VolumeMounts,
+		VolumeMounts:    withTmp(security, given.VolumeMounts),
 		StartupProbe:    given.StartupProbe,
-		SecurityContext: containerSecurity(profile, given.SecurityContext),
+		SecurityContext: security,
 	}
 }
 
-// needsTmp tells whether the app gets an empty /tmp: where its root is read-only and it
-// mounts nothing there. Elsewhere it would hide the image's own.
+// withTmp is mounts and, where the root file system is read-only and nothing else is mounted
+// there, an empty /tmp. Elsewhere it would hide the image's own.
+func withTmp(security *corev1.SecurityContext, mounts []corev1.VolumeMount) []corev1.VolumeMount {
+	isTmp := func(mount corev1.VolumeMount) bool { return path.Clean(mount.MountPath) == tmpPath }
+	if !hasReadOnlyRoot(security) || slices.ContainsFunc(mounts, isTmp) {
+		return mounts
+	}
+	return append(slices.Clone(mounts), corev1.VolumeMount{Name: tmpVolume, MountPath: tmpPath})
+}
+
+// needsTmp tells whether a container of the pod is given an empty /tmp.
 func needsTmp(spec *appsv1.WebAppSpec) bool {
-	return hasReadOnlyRoot(spec) &&
-		!slices.ContainsFunc(spec.VolumeMounts, func(mount corev1.VolumeMount) bool { return path.Clean(mount.MountPath) == tmpPath }) &&
-		!slices.ContainsFunc(spec.Volumes, func(volume appsv1.Volume) bool { return volume.Name == tmpVolume })
+	needs := func(security *corev1.SecurityContext, mounts []corev1.VolumeMount) bool {
+		return len(withTmp(containerSecurity(spec.SecurityProfile, security), mounts)) > len(mounts)
+	}
+	helperNeeds := func(given appsv1.Container) bool { return needs(given.SecurityContext, given.VolumeMounts) }
+	return needs(spec.SecurityContext, spec.VolumeMounts) ||
+		slices.ContainsFunc(spec.InitContainers, helperNeeds) || slices.ContainsFunc(spec.Sidecars, helperNeeds)
 }
 
 func volumes(spec *appsv1.WebAppSpec) []corev1.Volume {

@@ -62,9 +62,9 @@ func setDefault[T any](field **T, value T) {
 	}
 }
 
-// hasReadOnlyRoot reports whether the application container can't write to its image's files.
-func hasReadOnlyRoot(spec *appsv1.WebAppSpec) bool {
-	return ptr.Deref(containerSecurity(spec.SecurityProfile, spec.SecurityContext).ReadOnlyRootFilesystem, false)
+// hasReadOnlyRoot reports whether a container can't write to its image's files.
+func hasReadOnlyRoot(security *corev1.SecurityContext) bool {
+	return ptr.Deref(security.ReadOnlyRootFilesystem, false)
 }
 
 // validateRestricted refuses what the Pod Security Standard "restricted" does not allow.

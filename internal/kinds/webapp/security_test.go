@@ -248,7 +248,7 @@ func TestEscalationIsLeftToThePrivileged(t *testing.T) {
 		"another capability is none":              {&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_TIME"}}}, new(false)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := containerSecurity("Baseline", test.given).AllowPrivilegeEscalation
+			got := containerSecurity("Default", test.given).AllowPrivilegeEscalation
 			if (got == nil) != (test.want == nil) || ptr.Deref(got, false) != ptr.Deref(test.want, false) {
 				t.Errorf("got %v", got)
 			}

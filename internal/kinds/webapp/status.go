@@ -29,7 +29,7 @@ func Status(app *appsv1.WebApp, observed Observed, result plan.Result) (appsv1.W
 		ObservedGeneration: app.Generation,
 		Phase:              verdict.phase(deployment),
 		Selector:           metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector(app, observed)}),
-		URL:                address(app),
+		URL:                address(app, observed),
 		Conditions:         verdict.conditions(app.Spec.Paused),
 	}
 	if deployment != nil {
@@ -60,6 +60,8 @@ type severity int
 const (
 	// working: as the spec says.
 	working severity = iota
+	// unknown: a change could not be made; nobody knows how things are until it could.
+	unknown
 	// underWay: it will be, with nothing amiss.
 	underWay
 	// waiting: it will be, once something outside the app changes.
@@ -86,11 +88,14 @@ type verdict struct {
 //	what is the case                                    severity  reason
 //	the spec can't be carried out                       stalled   InvalidSpec
 //	the API server refused a child                      failed    Refused
+//	a write failed and is tried again                   unknown   ReconcileFailed
 //	a foreign object is in the way                      stalled   Conflict
 //	paused, and a change waits                          waiting   PausedByUser
 //	a child that was deleted is not gone yet            underWay  Terminating
 //	spec.serviceAccountName names none                  failed    ServiceAccountNotFound
 //	there is no Deployment yet, or one was just written underWay  Deploying
+//	someone scaled the Deployment to zero               waiting   ScaledToZero
+//	someone paused the Deployment                       waiting   DeploymentPaused
 //	the rollout is past its deadline                    stalled   RolloutFailed
 //	pods can't be created                               failed    PodsRefused
 //	pods are in trouble, and not all are available      see pods  the trouble's
@@ -103,10 +108,8 @@ type verdict struct {
 func judge(app *appsv1.WebApp, observed Observed, result plan.Result) verdict {
 	deployment := ours(app, observed)
 	switch {
-	case result.Failure != nil && result.Failure.Terminal:
-		return verdict{severity: stalled, reason: result.Failure.Reason, message: result.Failure.Message}
 	case result.Failure != nil:
-		return verdict{severity: failed, reason: result.Failure.Reason, message: result.Failure.Message}
+		return verdict{severity: failureSeverity(*result.Failure), reason: result.Failure.Reason, message: result.Failure.Message}
 	case len(result.Conflicts) > 0:
 		return conflict(app, result.Conflicts)
 	case len(result.Held) > 0:
@@ -130,6 +133,17 @@ func judge(app *appsv1.WebApp, observed Observed, result plan.Result) verdict {
 	return verdict{severity: working, reason: appsv1.ReasonAvailable, message: fmt.Sprintf("%d of %d replicas are available and run the current template", deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas, 1))}
 }
 
+func failureSeverity(failure plan.Failure) severity {
+	switch {
+	case failure.Transient:
+		return unknown
+	case failure.Stalled:
+		return stalled
+	default:
+		return failed
+	}
+}
+
 func conflict(app *appsv1.WebApp, refs []plan.Ref) verdict {
 	return verdict{severity: stalled, reason: api.ReasonConflict, message: fmt.Sprintf(
 		"%s exists and was not made by this WebApp: delete it, choose another name, or let it be taken over with: kubectl annotate -n %s %s %s %s=WebApp/%s",
@@ -140,9 +154,13 @@ func conflict(app *appsv1.WebApp, refs []plan.Ref) verdict {
 func judgeRollout(observed Observed, deployment *k8sappsv1.Deployment) *verdict {
 	seen, wanted := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
 	current := seen.ObservedGeneration >= deployment.Generation
-	replaced := current && seen.UpdatedReplicas == wanted && seen.Replicas == wanted
-	if replaced && seen.AvailableReplicas == wanted {
+	switch {
+	case wanted == 0:
+		return &verdict{severity: waiting, reason: appsv1.ReasonScaledToZero, message: "the Deployment was scaled to 0 replicas: set spec.replicas, or scale the Deployment"}
+	case isRolledOut(deployment):
 		return nil
+	case deployment.Spec.Paused:
+		return &verdict{severity: waiting, reason: appsv1.ReasonDeploymentPaused, message: "the Deployment is paused: kubectl rollout resume deployment " + deployment.Name}
 	}
 	progressing := condition(deployment, k8sappsv1.DeploymentProgressing)
 	rolling := !current || progressing == nil || progressing.Reason != "NewReplicaSetAvailable"
@@ -155,7 +173,7 @@ func judgeRollout(observed Observed, deployment *k8sappsv1.Deployment) *verdict 
 		}
 		return &verdict{severity: stalled, reason: appsv1.ReasonRolloutFailed, message: message}
 	case current && isTrue(condition(deployment, k8sappsv1.DeploymentReplicaFailure)):
-		return &verdict{severity: failed, reason: api.ReasonPodsRefused, rolling: rolling, message: condition(deployment, k8sappsv1.DeploymentReplicaFailure).Message}
+		return &verdict{severity: failed, reason: api.ReasonPodsRefused, rolling: rolling, message: workload.WithoutPodNames(deployment.Name, condition(deployment, k8sappsv1.DeploymentReplicaFailure).Message)}
 	case current && trouble != nil:
 		return &verdict{severity: troubleSeverity(trouble.Reason), reason: trouble.Reason, rolling: rolling, message: trouble.Message}
 	case rolling:
@@ -163,6 +181,14 @@ func judgeRollout(observed Observed, deployment *k8sappsv1.Deployment) *verdict 
 	default:
 		return &verdict{severity: underWay, reason: appsv1.ReasonScaling, rolling: true, message: fmt.Sprintf("%d of %d replicas are available", seen.AvailableReplicas, wanted)}
 	}
+}
+
+// isRolledOut tells whether all pods that a Deployment asks for run its current template and
+// are available, and no other pod is left.
+func isRolledOut(deployment *k8sappsv1.Deployment) bool {
+	seen, wanted := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
+	return seen.ObservedGeneration >= deployment.Generation &&
+		seen.UpdatedReplicas == wanted && seen.Replicas == wanted && seen.AvailableReplicas == wanted
 }
 
 // troubleSeverity tells apart what may pass by itself: a node may be added, a readiness

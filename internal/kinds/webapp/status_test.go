@@ -9,7 +9,6 @@ import (
 	k8sappsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
@@ -98,7 +97,7 @@ var (
 
 var statusCases = map[string]statusCase{
 	"an invalid spec has stalled": {
-		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Terminal: true}},
+		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Stalled: true}},
 		phase: "Failed", message: "spec.image: no",
 		conditions: []string{"Ready=False InvalidSpec", "Progressing=False InvalidSpec", "Degraded=True InvalidSpec", active, "Stalled=True InvalidSpec"},
 	},
@@ -106,6 +105,24 @@ var statusCases = map[string]statusCase{
 		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "exceeded quota"}},
 		phase: "Failed", message: "exceeded quota",
 		conditions: []string{"Ready=False Refused", "Progressing=False Refused", "Degraded=True Refused", active},
+	},
+	"a write that failed leaves readiness unknown": {
+		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "ReconcileFailed", Message: "it is tried again", Transient: true}},
+		phase: "Deploying", message: "it is tried again",
+		conditions: []string{"Ready=Unknown ReconcileFailed", "Progressing=False ReconcileFailed", healthy, active},
+	},
+	"a Deployment that somebody scaled to zero does not work": {
+		observed: running(func(d *k8sappsv1.Deployment) {
+			d.Spec.Replicas = new(int32)
+			d.Status = k8sappsv1.DeploymentStatus{ObservedGeneration: d.Generation}
+		}),
+		phase: "Deploying", message: "scaled to 0 replicas",
+		conditions: []string{"Ready=False ScaledToZero", "Progressing=False ScaledToZero", healthy, active},
+	},
+	"a Deployment that somebody paused waits for them": {
+		observed: running(rolling, func(d *k8sappsv1.Deployment) { d.Spec.Paused = true }),
+		phase:    "Deploying", message: "kubectl rollout resume deployment shop",
+		conditions: []string{"Ready=False DeploymentPaused", "Progressing=False DeploymentPaused", healthy, active},
 	},
 	"a foreign object has stalled it, and the message says the way out": {
 		observed: running(), result: plan.Result{Conflicts: aService},
@@ -212,13 +229,6 @@ var statusCases = map[string]statusCase{
 		observed: running(), phase: "Running", message: "2 of 2 replicas are available and run the current template",
 		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
 	},
-	"scaled to nothing by an autoscaler is ready": {
-		observed: running(func(d *k8sappsv1.Deployment) {
-			d.Spec.Replicas = ptr.To[int32](0)
-			d.Status = k8sappsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: d.Status.Conditions}
-		}), phase: "Running", message: "0 of 0",
-		conditions: []string{"Ready=True Available", "Progressing=False RolledOut", healthy, active},
-	},
 }
 
 func TestStatus(t *testing.T) {
@@ -259,7 +269,7 @@ func TestStatusPrecedence(t *testing.T) {
 	observed := with(running(stuck, podsRefused, func(d *k8sappsv1.Deployment) { d.Status.UpdatedReplicas = 1 }), unpullable())
 	observed.ServiceAccountMissing = true
 	result := changed("Deployment")
-	result.Failure = &plan.Failure{Reason: "InvalidSpec", Terminal: true}
+	result.Failure = &plan.Failure{Reason: "InvalidSpec", Stalled: true}
 	result.Conflicts, result.Held, result.Terminating = aService, aService, aService
 	deployment := observed.deployment(app)
 	steps := []struct {
@@ -267,7 +277,8 @@ func TestStatusPrecedence(t *testing.T) {
 		take   func()
 	}{
 		{"InvalidSpec", func() { result.Failure = &plan.Failure{Reason: "Refused"} }},
-		{"Refused", func() { result.Failure = nil }},
+		{"Refused", func() { result.Failure = &plan.Failure{Reason: "ReconcileFailed", Transient: true} }},
+		{"ReconcileFailed", func() { result.Failure = nil }},
 		{"Conflict", func() { result.Conflicts = nil }},
 		{"PausedByUser", func() { result.Held = nil }},
 		{"Terminating", func() { result.Terminating = nil }},

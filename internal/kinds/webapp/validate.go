@@ -110,7 +110,7 @@ func validateMounts(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	for i, container := range spec.Sidecars {
 		check(container.VolumeMounts, path.Child("sidecars").Index(i).Child("volumeMounts"))
 	}
-	if declared[tmpVolume] && spec.SecurityProfile == appsv1.SecurityRestricted {
+	if declared[tmpVolume] && needsTmp(spec) {
 		problems = append(problems, field.Invalid(path.Child("volumes"), tmpVolume,
 			"the name is taken: with a read-only root file system it is the empty directory at /tmp"))
 	}

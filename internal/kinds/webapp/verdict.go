@@ -37,18 +37,20 @@ func (v verdict) phase(deployment *k8sappsv1.Deployment) appsv1.WebAppPhase {
 
 // conditions are the verdict as conditions:
 //
-//	severity   Ready  Degraded  Stalled
-//	working    True   False     -
-//	underWay   False  False     -
-//	waiting    False  False     -
-//	troubled   False  True      -
-//	failed     False  True      -
-//	stalled    False  True      True
+//	severity   Ready    Degraded  Stalled
+//	working    True     False     -
+//	unknown    Unknown  False     -
+//	underWay   False    False     -
+//	waiting    False    False     -
+//	troubled   False    True      -
+//	failed     False    True      -
+//	stalled    False    True      True
 //
 // Progressing is True while a change is being rolled out, unless the rollout has stalled.
 func (v verdict) conditions(paused bool) []metav1.Condition {
-	all := []metav1.Condition{
-		{Type: appsv1.ConditionReady, Status: status(v.severity == working), Reason: v.reason, Message: v.message},
+	ready := metav1.Condition{Type: appsv1.ConditionReady, Status: status(v.severity == working), Reason: v.reason, Message: v.message}
+	if v.severity == unknown {
+		ready.Status = metav1.ConditionUnknown
 	}
 	progressing := metav1.Condition{Type: appsv1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: appsv1.ReasonRolledOut, Message: "no change is being rolled out"}
 	switch {
@@ -65,7 +67,7 @@ func (v verdict) conditions(paused bool) []metav1.Condition {
 	if paused {
 		pause.Status, pause.Reason, pause.Message = metav1.ConditionTrue, appsv1.ReasonPausedByUser, "spec.paused is true: nothing is changed"
 	}
-	all = append(all, progressing, degraded, pause)
+	all := []metav1.Condition{ready, progressing, degraded, pause}
 	if v.severity == stalled {
 		all = append(all, metav1.Condition{Type: appsv1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v.reason, Message: v.message})
 	}

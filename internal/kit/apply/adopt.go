@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,12 +24,12 @@ import (
 // after it leaves the object consenting: it is simply done again.
 func (a *Applier) takeOver(ctx context.Context, object plan.Object, wanted *unstructured.Unstructured, manager string) error {
 	apiVersion := wanted.GetAPIVersion()
-	entries, err := takenOver(object.GetManagedFields(), manager, apiVersion)
+	entries, err := takenOver(object, manager, apiVersion)
 	if err != nil {
 		return err
 	}
 	patch, err := json.Marshal([]map[string]any{
-		{"op": "replace", "path": "/metadata/managedFields", "value": entries},
+		{"op": "add", "path": "/metadata/managedFields", "value": entries},
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": object.GetResourceVersion()},
 	})
 	if err != nil {
@@ -44,17 +43,25 @@ func (a *Applier) takeOver(ctx context.Context, object plan.Object, wanted *unst
 }
 
 // takenOver is entries with all that describe the object itself, in our API version,
-// united into one of manager. Entries of subresources (status, scale) stay.
-func takenOver(entries []metav1.ManagedFieldsEntry, manager, apiVersion string) ([]metav1.ManagedFieldsEntry, error) {
+// united into one of manager. Entries of subresources (status, scale) stay. Labels and
+// annotations, among them the consent itself, are taken over also where nobody owns them: the
+// API server does not track an object that was created with nothing but a name.
+func takenOver(object metav1.Object, manager, apiVersion string) ([]metav1.ManagedFieldsEntry, error) {
 	union := fieldpath.NewSet()
+	for key := range object.GetLabels() {
+		union.Insert(fieldpath.MakePathOrDie("metadata", "labels", key))
+	}
+	for key := range object.GetAnnotations() {
+		union.Insert(fieldpath.MakePathOrDie("metadata", "annotations", key))
+	}
 	var rest []metav1.ManagedFieldsEntry
-	for _, entry := range entries {
+	for _, entry := range object.GetManagedFields() {
 		if entry.Subresource != "" || entry.APIVersion != apiVersion || entry.FieldsV1 == nil {
 			rest = append(rest, entry)
 			continue
 		}
 		fields := fieldpath.NewSet()
-		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("reading managed fields: %w", err)
 		}
 		union = union.Union(fields)
@@ -63,12 +70,14 @@ func takenOver(entries []metav1.ManagedFieldsEntry, manager, apiVersion string) 
 	if err != nil {
 		return nil, fmt.Errorf("encoding managed fields: %w", err)
 	}
+	owned := &metav1.FieldsV1{}
+	owned.SetRawBytes(raw)
 	return append([]metav1.ManagedFieldsEntry{{
 		Manager:    manager,
 		Operation:  metav1.ManagedFieldsOperationApply,
 		APIVersion: apiVersion,
 		FieldsType: "FieldsV1",
-		FieldsV1:   &metav1.FieldsV1{Raw: raw},
+		FieldsV1:   owned,
 	}}, rest...), nil
 }
 

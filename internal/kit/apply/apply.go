@@ -15,6 +15,7 @@ package apply
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,10 +23,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -45,8 +48,10 @@ func New(c client.Client, reader children.Reader) *Applier {
 // must name every child that owner could have, for what is ours in it and not wanted
 // is deleted. Children that found lacks are looked up live before they are first written.
 //
-// It is idempotent and may be stopped between any two writes. It goes on past conflicts,
-// and stops at the first error; the result then tells what was done before.
+// It is idempotent and may be stopped between any two writes. It goes on past conflicts and
+// refusals, so that one child that is refused does not keep another from being healed, but
+// then prunes nothing; it returns the first refusal. Any other error stops it. The result tells
+// what was done.
 func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result, error) {
 	if wanted.Hold {
 		return a.compare(owner, manager, wanted, found)
@@ -56,15 +61,35 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 	for _, ref := range wanted.Keep {
 		kept[ref] = true
 	}
-	for _, child := range wanted.Children {
+	all := make([]task, len(wanted.Children))
+	for i, child := range wanted.Children {
 		rendered, err := a.render.render(owner, child.Object)
 		if err != nil {
 			return p.result, err
 		}
 		kept[rendered.ref] = true
-		if err := p.apply(ctx, child, rendered); err != nil {
-			return p.result, fmt.Errorf("applying %s: %w", rendered.ref, err)
+		all[i] = task{Child: child, rendered: rendered}
+	}
+	if err := p.prove(ctx, all); err != nil {
+		return p.result, err
+	}
+	var refused error
+	for _, task := range all {
+		if p.result.Blocks(task.Needs) {
+			continue
 		}
+		err := p.apply(ctx, task)
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("applying %s: %w", task.ref, err)
+		if outcome.Of(err) != outcome.Blocked {
+			return p.result, err
+		}
+		refused = cmp.Or(refused, err)
+	}
+	if refused != nil {
+		return p.result, refused
 	}
 	return p.result, p.prune(ctx, kept)
 }
@@ -111,53 +136,92 @@ type pass struct {
 	result  plan.Result
 }
 
-// apply brings one child about and records what that took.
-func (p *pass) apply(ctx context.Context, child plan.Child, wanted rendered) error {
-	existing, known := p.found[wanted.ref]
-	if !known {
-		if err := p.Children.LookLive(ctx, p.owner, emptyLike(child.Object), p.found); err != nil {
-			return err
+// task is one child of a pass.
+type task struct {
+	plan.Child
+	rendered
+}
+
+// prove asks the API server whether it would take those children that ask for it and do not
+// exist yet, while nothing is written.
+func (p *pass) prove(ctx context.Context, all []task) error {
+	for _, task := range all {
+		if !task.Proof {
+			continue
 		}
-		existing, known = p.found[wanted.ref]
+		existing, err := p.find(ctx, task)
+		if err != nil {
+			return fmt.Errorf("applying %s: %w", task.ref, err)
+		}
+		if existing.Standing != plan.Absent {
+			continue
+		}
+		if err := p.write(ctx, p.manager, task.object.DeepCopy(), client.DryRunAll); err != nil {
+			return fmt.Errorf("applying %s: %w", task.ref, err)
+		}
+	}
+	return nil
+}
+
+// find is what stands under a child's name. What the cache does not know, or knows only in
+// part because it is not ours, is asked for.
+func (p *pass) find(ctx context.Context, task task) (plan.Found, error) {
+	existing, known := p.found[task.ref]
+	if !known || existing.Standing == plan.Consenting {
+		if err := p.Children.LookLive(ctx, p.owner, emptyLike(task.Object), p.found); err != nil {
+			return plan.Found{}, err
+		}
+		existing = p.found[task.ref]
+	}
+	return existing, nil
+}
+
+// apply brings one child about and records what that took.
+func (p *pass) apply(ctx context.Context, task task) error {
+	existing, err := p.find(ctx, task)
+	if err != nil {
+		return err
 	}
 	switch {
-	case !known:
-		if err := p.write(ctx, p.manager, wanted.object); err != nil {
+	case existing.Standing == plan.Absent:
+		if err := p.write(ctx, p.manager, task.object); err != nil {
 			return err
 		}
-		p.record(ctx, plan.Created, child.Object, wanted)
-		return nil
+		return p.record(ctx, plan.Created, task)
 	case existing.Standing == plan.Foreign:
-		p.result.Conflicts = append(p.result.Conflicts, wanted.ref)
+		p.result.Conflicts = append(p.result.Conflicts, task.ref)
 		return nil
 	case existing.Standing == plan.Former, existing.Object.GetDeletionTimestamp() != nil:
-		p.result.Terminating = append(p.result.Terminating, wanted.ref)
+		p.result.Terminating = append(p.result.Terminating, task.ref)
 		return nil
 	case existing.Standing == plan.Consenting:
-		if err := p.takeOver(ctx, existing.Object, wanted.object, p.manager); err != nil {
+		if err := p.takeOver(ctx, existing.Object, task.object, p.manager); err != nil {
 			return err
 		}
-		return p.overwrite(ctx, child, wanted, existing)
+		return p.overwrite(ctx, task, existing)
 	}
-	same, err := p.render.same(wanted, existing.Object, p.manager)
+	same, err := p.render.same(task.rendered, existing.Object, p.manager)
 	if err != nil || same {
 		return err
 	}
-	return p.overwrite(ctx, child, wanted, existing)
+	return p.overwrite(ctx, task, existing)
 }
 
-// overwrite applies over an object that is ours or consented.
-func (p *pass) overwrite(ctx context.Context, child plan.Child, wanted rendered, existing plan.Found) error {
-	if err := p.handOver(ctx, child, wanted, existing); err != nil {
+// overwrite applies over an object that is ours or consented, and over no other: the UID
+// makes the API server refuse if it has gone, or another has taken its place, meanwhile.
+func (p *pass) overwrite(ctx context.Context, task task, existing plan.Found) error {
+	if err := p.handOver(ctx, task, existing); err != nil {
 		return err
 	}
-	desired := wanted.object.DeepCopy()
-	err := p.write(ctx, p.manager, wanted.object, client.ForceOwnership)
+	task.object.SetUID(existing.Object.GetUID())
+	desired := task.object.DeepCopy()
+	err := p.write(ctx, p.manager, task.object, client.ForceOwnership)
+	if isOtherObject(err) {
+		return apierrors.NewConflict(schema.GroupResource{Resource: task.ref.Kind}, task.ref.Name, err)
+	}
 	if apierrors.IsInvalid(err) && existing.Standing == plan.Ours {
-		// What others added may contradict what we want (a second port of the same name): then
-		// theirs goes. If it was not that, the API server's answer stays the same.
-		wanted.object = desired
-		err = p.reclaim(ctx, child, wanted)
+		task.object = desired
+		err = p.reclaim(ctx, task, err)
 	}
 	if err != nil {
 		return err
@@ -166,40 +230,61 @@ func (p *pass) overwrite(ctx context.Context, child plan.Child, wanted rendered,
 	if existing.Standing == plan.Consenting {
 		operation = plan.Adopted
 	}
-	if operation == plan.Adopted || wanted.object.GetResourceVersion() != existing.Object.GetResourceVersion() {
-		p.record(ctx, operation, child.Object, wanted)
+	if operation == plan.Adopted || task.object.GetResourceVersion() != existing.Object.GetResourceVersion() {
+		return p.record(ctx, operation, task)
 	}
 	return nil
 }
 
-// reclaim takes over everything that others added to a child of ours, and applies again:
-// what we do not want goes in that same write.
-func (p *pass) reclaim(ctx context.Context, child plan.Child, wanted rendered) error {
-	live := emptyLike(child.Object)
-	live.SetNamespace(wanted.ref.Namespace)
-	if err := p.Children.Live.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
-		return fmt.Errorf("reading it: %w", err)
+// isOtherObject tells the API server's answer to a UID that is not that of the object.
+func isOtherObject(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
 	}
-	if err := p.takeOver(ctx, live, wanted.object, p.manager); err != nil {
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+}
+
+// proofName is the name under which an object is tried that can't be written under its own.
+const proofName = "mainstay-dry-run"
+
+// reclaim deals with a child of ours that the API server refused as invalid. What others added may
+// contradict what we want (a second port of the same name, say): if the child alone would
+// be taken, theirs is taken over and goes in the same write that brings ours.
+func (p *pass) reclaim(ctx context.Context, task task, refused error) error {
+	alone := task.object.DeepCopy()
+	alone.SetName(proofName)
+	alone.SetUID("")
+	if err := p.write(ctx, p.manager, alone, client.DryRunAll, client.ForceOwnership); err != nil {
+		return refused
+	}
+	live := plan.Children{}
+	if err := p.Children.LookLive(ctx, p.owner, emptyLike(task.Object), live); err != nil {
 		return err
 	}
-	return p.write(ctx, p.manager, wanted.object, client.ForceOwnership)
+	if live[task.ref].Standing != plan.Ours {
+		return refused
+	}
+	if err := p.takeOver(ctx, live[task.ref].Object, task.object, p.manager); err != nil {
+		return err
+	}
+	return p.write(ctx, p.manager, task.object, client.ForceOwnership)
 }
 
 // record notes a write, and waits until the cache has it.
-func (p *pass) record(ctx context.Context, operation plan.Operation, child plan.Object, written rendered) {
+func (p *pass) record(ctx context.Context, operation plan.Operation, written task) error {
 	p.result.Changes = append(p.result.Changes, plan.Change{Ref: written.ref, Operation: operation})
-	object := emptyLike(child)
+	object := emptyLike(written.Object)
 	object.SetNamespace(written.ref.Namespace)
-	children.Await(ctx, p.Children.Cached, object, written.object.GetResourceVersion())
+	return children.Await(ctx, p.Children.Cached, object, written.object.GetResourceVersion())
 }
 
 // handOver keeps the live values of yielded fields that we are about to leave out: a
 // second manager takes them first, for the API server resets a field that loses its last
 // owner. Without force it fails, and is tried again, if a newer value is already there.
-func (p *pass) handOver(ctx context.Context, child plan.Child, wanted rendered, existing plan.Found) error {
-	for _, path := range child.Yield {
-		if _, given, _ := unstructured.NestedFieldNoCopy(wanted.object.Object, path...); given {
+func (p *pass) handOver(ctx context.Context, task task, existing plan.Found) error {
+	for _, path := range task.Yield {
+		if _, given, _ := unstructured.NestedFieldNoCopy(task.object.Object, path...); given {
 			continue
 		}
 		owned, err := ownsPath(existing, p.manager, path)
@@ -217,7 +302,7 @@ func (p *pass) handOver(ctx context.Context, child plan.Child, wanted rendered, 
 		if !present {
 			continue
 		}
-		keeper := identity(wanted.object)
+		keeper := identity(task.object)
 		if err := unstructured.SetNestedField(keeper.Object, value, path...); err != nil {
 			return fmt.Errorf("keeping a yielded field: %w", err)
 		}
@@ -246,7 +331,9 @@ func (p *pass) prune(ctx context.Context, kept map[plan.Ref]bool) error {
 			return fmt.Errorf("deleting %s: %w", ref, err)
 		}
 		p.result.Changes = append(p.result.Changes, plan.Change{Ref: ref, Operation: plan.Deleted})
-		children.Await(ctx, p.Children.Cached, existing.Object, "")
+		if err := children.Await(ctx, p.Children.Cached, existing.Object, ""); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -120,7 +119,7 @@ func ownedFields(object plan.Object, manager string) (*fieldpath.Set, error) {
 		if entry.Manager != manager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
 			continue
 		}
-		if err := owned.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("reading managed fields: %w", err)
 		}
 	}

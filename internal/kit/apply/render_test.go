@@ -286,7 +286,7 @@ func TestTakenOver(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := takenOver(test.given, ours, "apps/v1")
+			got, err := takenOver(&metav1.ObjectMeta{ManagedFields: test.given}, ours, "apps/v1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,7 +295,7 @@ func TestTakenOver(t *testing.T) {
 			}
 		})
 	}
-	if _, err := takenOver([]metav1.ManagedFieldsEntry{entry("x", "Update", "apps/v1", "", `{`)}, ours, "apps/v1"); err == nil {
+	if _, err := takenOver(&metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{entry("x", "Update", "apps/v1", "", `{`)}}, ours, "apps/v1"); err == nil {
 		t.Error("fields that can't be read are an error")
 	}
 }

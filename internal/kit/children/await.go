@@ -2,6 +2,7 @@ package children
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,25 +17,29 @@ const (
 	// awaitPoll is how often the cache, which is memory, is looked at: watch events arrive
 	// one to five milliseconds after the answer to the write.
 	awaitPoll = 2 * time.Millisecond
-	// awaitLimit bounds the wait. Past it work goes on as if there had been none: from
-	// stale data it costs a call that changes nothing, or a conflict that is tried again.
+	// awaitLimit bounds the wait. A cache that lags by more is in trouble.
 	awaitLimit = time.Second
 )
 
 // Await waits, not for long, until a cache shows an object at least as new as version, or
 // no longer, if version is empty. Without it the next reconcile would often work from
-// what was there before our own write, and repeat it. object is overwritten.
-func Await(ctx context.Context, cached client.Reader, object plan.Object, version string) {
+// what was there before our own write, and repeat it, or take it for the present. object is
+// overwritten. The error says that the cache lags: nothing can be concluded from it.
+func Await(ctx context.Context, cached client.Reader, object plan.Object, version string) error {
 	key := client.ObjectKeyFromObject(object)
-	_ = wait.PollUntilContextTimeout(ctx, awaitPoll, awaitLimit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, awaitPoll, awaitLimit, true, func(ctx context.Context) (bool, error) {
 		err := cached.Get(ctx, key, object)
 		if version == "" {
 			return apierrors.IsNotFound(err) || (err == nil && object.GetDeletionTimestamp() != nil), nil
 		}
 		if err != nil {
-			return false, nil
+			return false, nil //nolint:nilerr // not there yet: what the wait is for
 		}
 		order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
 		return err == nil && order >= 0, err
 	})
+	if err != nil {
+		return fmt.Errorf("waiting for the cache to show %s: %w", key, err)
+	}
+	return nil
 }

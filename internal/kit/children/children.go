@@ -39,9 +39,20 @@ func (r Reader) Look(ctx context.Context, owner plan.Object, named ...plan.Objec
 }
 
 // LookLive asks the API server for one object that the cache does not know: it may not
-// carry our labels, or be newer than the cache. What it finds is added to found.
+// carry our labels, or be newer than the cache. What it finds is added to found, also that
+// there is none.
 func (r Reader) LookLive(ctx context.Context, owner, named plan.Object, found plan.Children) error {
-	return r.look(ctx, r.Live, owner, named, found)
+	if err := r.look(ctx, r.Live, owner, named, found); err != nil {
+		return err
+	}
+	ref, err := RefOf(named, r.Scheme)
+	if err != nil {
+		return err
+	}
+	if _, exists := found[ref]; !exists {
+		found[ref] = plan.Found{Standing: plan.Absent}
+	}
+	return nil
 }
 
 func (r Reader) look(ctx context.Context, from client.Reader, owner, object plan.Object, found plan.Children) error {
@@ -52,6 +63,7 @@ func (r Reader) look(ctx context.Context, from client.Reader, owner, object plan
 	}
 	err = from.Get(ctx, client.ObjectKeyFromObject(object), object)
 	if apierrors.IsNotFound(err) {
+		delete(found, ref)
 		return nil
 	}
 	if err != nil {

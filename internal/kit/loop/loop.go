@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
@@ -26,9 +27,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/status"
 )
-
-// reconcileFailed is the reason of the event that tells of an error that is tried again.
-const reconcileFailed = "ReconcileFailed"
 
 // Object is one of our kinds: a Kubernetes object with conditions.
 type Object interface {
@@ -86,7 +84,7 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	admission := r.Kind.Admit(object)
 	observed, err := r.Kind.Observe(ctx, object)
 	if err != nil {
-		return r.end(ctx, stored, err)
+		return r.end(stored, err)
 	}
 	result, err := plan.Result{}, admission
 	if admission == nil {
@@ -96,14 +94,18 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	for _, change := range result.Changes {
 		log.FromContext(ctx).Info("Changed a child", "child", change.Ref.String(), "operation", change.Operation)
 	}
-	if class := outcome.Of(err); class == outcome.Transient || class == outcome.Gone {
-		return r.end(ctx, stored, err)
+	if outcome.Of(err) == outcome.Gone || apierrors.IsConflict(err) {
+		return r.end(stored, err)
 	}
 	result.Failure = outcome.Failure(err)
 	reported := stored.DeepCopyObject().(T)
 	lookAgain := r.Kind.Report(reported, object, observed, result)
-	if err := r.writeStatus(ctx, stored, reported); err != nil {
-		return r.end(ctx, stored, err)
+	written := r.writeStatus(ctx, stored, reported)
+	if outcome.Of(err) == outcome.Transient {
+		return r.end(stored, err) // it comes back anyway: what became of the status matters less
+	}
+	if written != nil {
+		return r.end(stored, written)
 	}
 	return ctrl.Result{RequeueAfter: next(result, lookAgain)}, nil
 }
@@ -126,7 +128,7 @@ func next(result plan.Result, asked time.Duration) time.Duration {
 			wait = than
 		}
 	}
-	if result.Failure != nil && !result.Failure.Terminal {
+	if result.Failure != nil && result.Failure.Retry {
 		sooner(outcome.SlowPoll())
 	}
 	if len(result.Conflicts) > 0 {
@@ -138,9 +140,9 @@ func next(result plan.Result, asked time.Duration) time.Duration {
 	return wait
 }
 
-// end treats an error that status does not tell: the work is tried again with backoff and an
-// event says why, unless there is nothing left to work on.
-func (r *Reconciler[T, O]) end(ctx context.Context, object T, err error) (ctrl.Result, error) {
+// end treats an error that is tried again with backoff: an event says why, unless there is
+// nothing left to work on.
+func (r *Reconciler[T, O]) end(object T, err error) (ctrl.Result, error) {
 	switch {
 	case outcome.IsShutdown(err), outcome.Of(err) == outcome.Gone:
 		return ctrl.Result{}, nil
@@ -148,7 +150,7 @@ func (r *Reconciler[T, O]) end(ctx context.Context, object T, err error) (ctrl.R
 		// Somebody wrote in between, and their write brings us back: not worth an event.
 		return ctrl.Result{}, err
 	}
-	r.Recorder.Eventf(object, nil, "Warning", reconcileFailed, "Reconcile", "%s", outcome.Sentence(err))
+	r.Recorder.Eventf(object, nil, "Warning", api.ReasonReconcileFailed, "Reconcile", "%s", outcome.Sentence(err))
 	return ctrl.Result{}, err
 }
 
@@ -162,9 +164,8 @@ func (r *Reconciler[T, O]) writeStatus(ctx context.Context, stored, reported T) 
 	if err != nil || !wrote {
 		return err
 	}
-	children.Await(ctx, r.Client, stored.DeepCopyObject().(T), reported.GetResourceVersion())
 	for _, event := range conditions.Events(before, merged, r.Kind.Trouble()...) {
 		r.Recorder.Eventf(reported, nil, event.Type, event.Reason, "Reconcile", "%s", event.Note)
 	}
-	return nil
+	return children.Await(ctx, r.Client, stored.DeepCopyObject().(T), reported.GetResourceVersion())
 }

@@ -57,6 +57,13 @@ func (p Part) Selector() map[string]string {
 	return map[string]string{api.LabelApp: p.Name, api.LabelComponent: p.Component}
 }
 
+// Owner are the labels by which we find the part's pods again. Unlike the recommended
+// ones they are ours alone: a selector that was adopted with its Deployment may
+// dictate those.
+func (p Part) Owner() map[string]string {
+	return map[string]string{api.LabelOwnerKind: p.Component, api.LabelOwner: p.Name}
+}
+
 // Merged is one map out of several; a later one wins. It is never nil.
 func Merged(layers ...map[string]string) map[string]string {
 	merged := map[string]string{}

@@ -65,6 +65,7 @@ func (a *API) Start(ctx context.Context) error {
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    a.notify(appeared),
+		UpdateFunc: func(_, updated any) { a.notify(appeared)(updated) }, // it may serve another version now
 		DeleteFunc: a.notify(removed),
 	})
 	if err != nil {
@@ -117,6 +118,9 @@ func (a *API) notify(signal chan<- struct{}) func(any) {
 
 func (a *API) appear(ctx context.Context) error {
 	if a.Available() {
+		if served, err := a.isServed(); err == nil && !served {
+			return a.removedError()
+		}
 		return nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, time.Second, establishTime, true, func(context.Context) (bool, error) {
@@ -125,7 +129,7 @@ func (a *API) appear(ctx context.Context) error {
 	})
 	if err != nil {
 		log.FromContext(ctx).Info("A definition appeared but its kind is not served in this version", "kind", a.kind.String())
-		return nil
+		return nil //nolint:nilerr // without it we go on as before
 	}
 	log.FromContext(ctx).Info("An optional API appeared", "kind", a.kind.String())
 	a.available.Store(true)

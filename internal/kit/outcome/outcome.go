@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -26,10 +28,10 @@ const (
 	// None: no error.
 	None Class = "none"
 	// Transient: the network, the API server's load, a conflict of versions. Tried again with
-	// backoff; status is left as it is.
+	// backoff; until then readiness is unknown.
 	Transient Class = "transient"
-	// Blocked: something else must change first (quota, policy, permission, a missing
-	// kind). Told in status; an event wakes the work, and a slow poll.
+	// Blocked: the API server says no, and something else must change first (quota, policy,
+	// permission, a missing kind). Told in status; an event wakes the work, and a slow poll.
 	Blocked Class = "blocked"
 	// Terminal: only a change of the object itself helps. Told in status, not tried again.
 	Terminal Class = "terminal"
@@ -48,39 +50,59 @@ func (e InvalidSpecError) Unwrap() error { return e.Err }
 
 // Of classifies an error:
 //
-//	error                                              class
-//	nil                                                none
-//	InvalidSpecError, 400, 413, 422                    terminal
-//	namespace terminating                              gone
-//	401, 403 (quota, policy, RBAC), kind not installed blocked
-//	all else: network, timeouts, 404, 409, 429, 5xx    transient
+//	error                                                class
+//	nil                                                  none
+//	InvalidSpecError                                     terminal
+//	namespace terminating                                gone
+//	400, 401, 403, 413, 422 (validation, quota, policy,
+//	  permission), kind not installed                    blocked
+//	all else: network, timeouts, 404, 409, 429, 5xx      transient
+//
+// A 422 may be the API server's own validation or somebody's policy, which may change: so it
+// is tried again, slowly.
 func Of(err error) Class {
 	var invalid InvalidSpecError
 	switch {
 	case err == nil:
 		return None
-	case errors.As(err, &invalid), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+	case errors.As(err, &invalid):
 		return Terminal
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return Gone
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), meta.IsNoMatchError(err):
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), meta.IsNoMatchError(err),
+		apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return Blocked
 	default:
 		return Transient
 	}
 }
 
-// Failure is what a blocked or terminal error tells the user, nil for any other. The text
-// is the API server's, without what changes from one try to the next.
+// Failure is what an error tells the user; nil for none, or if there is nobody to tell. The
+// text of a refusal is the API server's. That of a transient error is always the same, for
+// errors of the network differ from one try to the next; an event has its text.
 func Failure(err error) *plan.Failure {
 	switch Of(err) {
 	case Terminal:
-		return &plan.Failure{Reason: api.ReasonInvalidSpec, Message: err.Error(), Terminal: true}
+		return &plan.Failure{Reason: api.ReasonInvalidSpec, Message: err.Error(), Stalled: true}
 	case Blocked:
-		return &plan.Failure{Reason: api.ReasonRefused, Message: err.Error()}
+		if isFieldError(err) {
+			return &plan.Failure{Reason: api.ReasonInvalidSpec, Message: err.Error(), Stalled: true, Retry: true}
+		}
+		return &plan.Failure{Reason: api.ReasonRefused, Message: err.Error(), Retry: true}
+	case Transient:
+		return &plan.Failure{Reason: api.ReasonReconcileFailed, Message: "a change could not be made and is tried again; events say why", Transient: true}
 	default:
 		return nil
 	}
+}
+
+// isFieldError tells the API server's own validation, which names fields, from a policy's denial.
+func isFieldError(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field != "" })
 }
 
 // IsShutdown reports whether err only says that the process is stopping.

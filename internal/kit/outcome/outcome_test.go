@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -32,9 +33,9 @@ func TestOf(t *testing.T) {
 	}{
 		"no error":                     {nil, "none"},
 		"a spec that can't be":         {InvalidSpecError{errors.New("x")}, "terminal"},
-		"a child that is invalid":      {apierrors.NewInvalid(schema.GroupKind{Kind: "Deployment"}, "shop", nil), "terminal"},
-		"a bad request":                {apierrors.NewBadRequest("x"), "terminal"},
-		"a request that is too large":  {apierrors.NewRequestEntityTooLargeError("x"), "terminal"},
+		"a child that is invalid":      {apierrors.NewInvalid(schema.GroupKind{Kind: "Deployment"}, "shop", nil), "blocked"},
+		"a bad request":                {apierrors.NewBadRequest("x"), "blocked"},
+		"a request that is too large":  {apierrors.NewRequestEntityTooLargeError("x"), "blocked"},
 		"a namespace that ends":        {terminatingNamespace(), "gone"},
 		"a quota, policy or right":     {apierrors.NewForbidden(resource, "shop", errors.New("exceeded quota")), "blocked"},
 		"a token that is not accepted": {apierrors.NewUnauthorized("x"), "blocked"},
@@ -63,15 +64,26 @@ func TestOf(t *testing.T) {
 func TestFailure(t *testing.T) {
 	invalid := InvalidSpecError{errors.New("spec.image: no")}
 	quota := fmt.Errorf("applying Deployment web/shop: %w", apierrors.NewForbidden(resource, "shop", errors.New("exceeded quota: none")))
+	kind := schema.GroupKind{Kind: "Deployment"}
+	child := apierrors.NewInvalid(kind, "shop", field.ErrorList{field.Required(field.NewPath("spec"), "")})
+	policy := apierrors.NewInvalid(kind, "shop", nil)
+	policy.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "ValidatingAdmissionPolicy 'x' denied request"}}
 	for name, test := range map[string]struct {
 		err  error
 		want *plan.Failure
 	}{
-		"no error is no failure":       {nil, nil},
-		"what passes is none":          {errors.New("connection refused"), nil},
-		"what ends anyway is none":     {terminatingNamespace(), nil},
-		"a spec that can't be stalls":  {invalid, &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Terminal: true}},
-		"a refusal is told as it came": {quota, &plan.Failure{Reason: "Refused", Message: `applying Deployment web/shop: deployments.apps "shop" is forbidden: exceeded quota: none`}},
+		"no error is no failure":      {nil, nil},
+		"what ends anyway is none":    {terminatingNamespace(), nil},
+		"a spec that can't be stalls": {invalid, &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Stalled: true}},
+		"a child's field that the API server refuses stalls, and is looked at again": {
+			child, &plan.Failure{Reason: "InvalidSpec", Message: `Deployment "shop" is invalid: spec: Required value`, Stalled: true, Retry: true},
+		},
+		"a policy's denial may be lifted": {policy, &plan.Failure{Reason: "Refused", Message: `Deployment "shop" is invalid`, Retry: true}},
+		"what passes has one text, whatever the error": {
+			errors.New("read tcp 10.0.0.1:40123: connection refused"),
+			&plan.Failure{Reason: "ReconcileFailed", Message: "a change could not be made and is tried again; events say why", Transient: true},
+		},
+		"a refusal is told as it came": {quota, &plan.Failure{Reason: "Refused", Retry: true, Message: `applying Deployment web/shop: deployments.apps "shop" is forbidden: exceeded quota: none`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, Failure(test.err)); diff != "" {

@@ -51,6 +51,13 @@ type Child struct {
 	// cluster has such a field from us and Object leaves it out, its live value is kept
 	// rather than reset to the API's default.
 	Yield [][]string
+	// Needs names children without which this one would act on somebody else's object: while
+	// one of them is in conflict or being deleted, this one is left as it is.
+	Needs []Ref
+	// Proof makes apply ask the API server, before anything of a plan is written, whether it
+	// would take this child. It is asked only while the child does not exist, so
+	// that a spec that can't be carried out leaves nothing half made.
+	Proof bool
 }
 
 // Standing tells whose an object of a child's name is.
@@ -66,9 +73,11 @@ const (
 	Consenting
 	// Former: it belongs to an earlier owner of the same name; the garbage collector will remove it.
 	Former
+	// Absent: the API server was asked, and there is none.
+	Absent
 )
 
-// Found is one object that exists under a child's name.
+// Found is what is known of one child's name. Object is nil if it is Absent.
 type Found struct {
 	Object   Object
 	Standing Standing
@@ -104,14 +113,19 @@ type Change struct {
 	Operation Operation
 }
 
-// Failure is a refusal that status tells about: it will not pass by itself within seconds.
+// Failure is why not all of a plan was applied, as status tells it.
 type Failure struct {
 	// Reason is a condition reason.
 	Reason string
 	// Message is for people and has no random parts.
 	Message string
-	// Terminal means that nothing but a change of the spec helps.
-	Terminal bool
+	// Stalled means that waiting will hardly help: someone must act.
+	Stalled bool
+	// Retry asks for a slow poll, for nothing that we watch tells when the cause has gone.
+	Retry bool
+	// Transient means that it is tried again at once, with backoff, and that until then
+	// nobody knows whether the children are as they should be.
+	Transient bool
 }
 
 // Result is what applying a plan did.
@@ -127,6 +141,13 @@ type Result struct {
 	Held []Ref
 	// Failure stopped the work, or kept it from starting; nil when all was applied.
 	Failure *Failure
+}
+
+// Blocks reports whether one of the children that another needs is in the way.
+func (r Result) Blocks(needs []Ref) bool {
+	return slices.ContainsFunc(needs, func(ref Ref) bool {
+		return slices.Contains(r.Conflicts, ref) || slices.Contains(r.Terminating, ref)
+	})
 }
 
 // Changed reports whether an object of the kind was written.

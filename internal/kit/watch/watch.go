@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -16,6 +17,13 @@ import (
 
 // ours selects what Mainstay made.
 var ours = labels.SelectorFromSet(labels.Set{api.LabelManagedBy: api.ManagedBy})
+
+// OwnedPods selects the pods of our kinds' workloads. The recommended labels can't be relied on
+// there: the selector of an adopted Deployment may dictate them.
+var OwnedPods = func() labels.Selector {
+	owned, _ := labels.NewRequirement(api.LabelOwner, selection.Exists, nil) // the key is valid: a constant
+	return labels.NewSelector().Add(*owned)
+}()
 
 // Default is how a cache treats every kind that byObject does not name: it holds those that
 // bear our label. That includes kinds that the cluster does not have yet.
@@ -57,7 +65,7 @@ func ContentChanged() predicate.Predicate {
 		if update.ObjectOld.GetResourceVersion() == update.ObjectNew.GetResourceVersion() {
 			return false // a resync
 		}
-		return !equality.Semantic.DeepEqual(comparable(update.ObjectOld), comparable(update.ObjectNew))
+		return !equality.Semantic.DeepEqual(content(update.ObjectOld), content(update.ObjectNew))
 	}}
 }
 
@@ -67,7 +75,7 @@ func SpecChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-func comparable(object client.Object) client.Object {
+func content(object client.Object) client.Object {
 	object = object.DeepCopyObject().(client.Object)
 	object.SetResourceVersion("")
 	fields := object.GetManagedFields()

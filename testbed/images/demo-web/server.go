@@ -78,7 +78,7 @@ func serveBurn(w http.ResponseWriter, r *http.Request) {
 	duration := time.Duration(min(seconds, int(maxBurn/time.Second))) * time.Second
 	rounds := 0
 	for end := time.Now().Add(duration); time.Now().Before(end) && r.Context().Err() == nil; rounds++ {
-		for range 100_000 { //nolint:revive // the empty loop is the work
+		for range 100_000 { // the empty loop is the work
 		}
 	}
 	reply(w, http.StatusOK, fmt.Sprintf("burnt %s in %d rounds", duration, rounds))

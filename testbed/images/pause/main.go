@@ -24,7 +24,7 @@ func main() {
 func reap() {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-		if err == syscall.EINTR { //nolint:errorlint // syscall returns the bare number
+		if err == syscall.EINTR {
 			continue
 		}
 		if err != nil || pid <= 0 {

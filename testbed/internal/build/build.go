@@ -71,9 +71,9 @@ func Sources(folder string) ([]string, error) {
 }
 
 // Product returns the folder NAME-KEY of the cache and, when it does not exist yet,
-// has make fill it. The folder appears only when make succeeded, so an interrupted
+// has fill make it. The folder appears only when fill succeeded, so an interrupted
 // build leaves nothing that looks done; concurrent commands wait for each other.
-func (c Cache) Product(name, key string, make func(folder string) error) (string, error) {
+func (c Cache) Product(name, key string, fill func(folder string) error) (string, error) {
 	folder := filepath.Join(string(c), name+"-"+key)
 	if _, err := os.Stat(folder); err == nil {
 		return folder, nil
@@ -99,7 +99,7 @@ func (c Cache) Product(name, key string, make func(folder string) error) (string
 	if err := os.MkdirAll(temporary, 0o755); err != nil {
 		return "", fmt.Errorf("creating the build folder of %s: %w", name, err)
 	}
-	if err := make(temporary); err != nil {
+	if err := fill(temporary); err != nil {
 		return "", err
 	}
 	if err := os.Rename(temporary, folder); err != nil {

@@ -138,7 +138,7 @@ func prepare(parent, child string) error {
 	}
 	available, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 	if err != nil {
-		return nil // version 1
+		return nil //nolint:nilerr // version 1 has no such file
 	}
 	for controller := range strings.FieldsSeq(string(available)) {
 		// A controller that cannot be passed on is one that the kubelet will name itself, if it needs it.

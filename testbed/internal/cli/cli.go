@@ -34,17 +34,17 @@ func New() *cobra.Command {
 }
 
 // open finds the state directory and its cluster.
-func open() (layout.Dir, *cluster.Cluster, error) {
+func open() (*cluster.Cluster, error) {
 	dir, err := layout.Default()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	return dir, cluster.New(dir, ui.New(os.Stderr)), nil
+	return cluster.New(dir, ui.New(os.Stderr)), nil
 }
 
 // locked runs work while no other command changes the cluster.
 func locked(work func(*cluster.Cluster) error) error {
-	_, c, err := open()
+	c, err := open()
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func newStatus() *cobra.Command {
 		Short: "Show processes and nodes; the exit code is 0 only when the cluster works",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			_, c, err := open()
+			c, err := open()
 			if err != nil {
 				return err
 			}
@@ -149,7 +149,7 @@ func newAssets() *cobra.Command {
 		Short: "Print the folder of etcd, kube-apiserver and kubectl (for KUBEBUILDER_ASSETS), built if needed",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			_, c, err := open()
+			c, err := open()
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ func newImageBuild() *cobra.Command {
 		Args:      cobra.MinimumNArgs(1),
 		ValidArgs: product.Images(),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			_, c, err := open()
+			c, err := open()
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func newImageList() *cobra.Command {
 		Short:   "List the images on every node",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			_, c, err := open()
+			c, err := open()
 			if err != nil {
 				return err
 			}

@@ -64,7 +64,7 @@ func unmountBelow(folder string) error {
 		if unix.Unmount(point, unix.UMOUNT_NOFOLLOW) == nil {
 			continue
 		}
-		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && err != unix.EINVAL { //nolint:errorlint // a bare number
+		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && err != unix.EINVAL {
 			return fmt.Errorf("unmounting %s: %w", point, err)
 		}
 	}

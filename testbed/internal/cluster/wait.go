@@ -39,7 +39,7 @@ func (c *Cluster) pollAlive(ctx context.Context, what string, check func() error
 			return nil
 		}
 		if ended = c.endedProcess(); ended != nil {
-			return nil
+			return nil //nolint:nilerr // waiting is over: ended says why
 		}
 		return err
 	})

@@ -103,12 +103,12 @@ func (b Builder) programs() map[string]build.GoProgram {
 	}
 }
 
-func (b Builder) tarball(name, key string, make func() (map[string]v1.Image, error)) (string, error) {
+func (b Builder) tarball(name, key string, pack func() (map[string]v1.Image, error)) (string, error) {
 	const file = "image.tar"
 	product := "image-" + name
 	folder, err := b.Cache.Product(product, key, func(folder string) error {
 		return b.Progress.Step("packing image "+name, nil, func() error {
-			images, err := make()
+			images, err := pack()
 			if err != nil {
 				return err
 			}

@@ -166,7 +166,7 @@ func (c *controller) syncClaim(ctx context.Context, item key) error {
 func (c *controller) create(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if err := checkClaim(claim); err != nil {
 		c.events.Event(claim, corev1.EventTypeWarning, "ProvisioningFailed", err.Error())
-		return nil //nolint:nilerr // trying again would not help: the event tells the user
+		return nil // trying again would not help: the event tells the user
 	}
 	class, err := c.client.StorageV1().StorageClasses().Get(ctx, *claim.Spec.StorageClassName, metav1.GetOptions{})
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Observe reads everything that decisions about app rest on, from the cache. Only two things
-// are asked of the API server: a Deployment that the cache does not know, and, while a
-// pod stays without containers for long, its events.
+// Observe reads everything that decisions about app rest on, from the cache. Asked of the API
+// server are only: a Deployment or Service that the cache does not know, and, while a pod
+// stays without containers for long, its events.
 //
 // +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
@@ -39,9 +39,16 @@ func (k kind) Observe(ctx context.Context, app *appsv1.WebApp) (webapp.Observed,
 		return observed, err
 	}
 	observed.Children = found
-	if _, known := found[plan.Ref{Kind: "Deployment", Namespace: app.Namespace, Name: app.Name}]; !known {
-		// It may be one to adopt, whose selector decides about everything else.
-		if err := k.children.LookLive(ctx, app, &k8sappsv1.Deployment{ObjectMeta: named(app.Name)}, found); err != nil {
+	// They may be there to be adopted: then a Deployment's selector decides about everything
+	// else, and a Service may have to wait.
+	for kind, object := range map[string]plan.Object{
+		"Deployment": &k8sappsv1.Deployment{ObjectMeta: named(app.Name)},
+		"Service":    &corev1.Service{ObjectMeta: named(app.Name)},
+	} {
+		if _, known := found[plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}]; known {
+			continue
+		}
+		if err := k.children.LookLive(ctx, app, object, found); err != nil {
 			return observed, err
 		}
 	}
@@ -104,30 +111,31 @@ func (k kind) observePods(ctx context.Context, app *appsv1.WebApp) ([]corev1.Pod
 // and pulling take seconds when all is well.
 const patience = 10 * time.Second
 
-// observeMountProblem asks for the latest failed mount of a pod that stays without containers:
-// neither the pod nor anything that we watch tells it.
+// observeMountProblem asks for the latest failed mount of the oldest pod that stays without
+// containers: neither the pod nor anything that we watch tells it.
 //
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 func (k kind) observeMountProblem(ctx context.Context, pods []corev1.Pod) (string, error) {
+	var stuck *corev1.Pod
 	for i := range pods {
 		pod := &pods[i]
 		if !workload.IsCreating(pod) || k.clock.Since(pod.CreationTimestamp.Time) < patience {
 			continue
 		}
-		var events corev1.EventList
-		err := k.live.List(ctx, &events, client.InNamespace(pod.Namespace), client.Limit(20),
-			client.MatchingFields{"involvedObject.uid": string(pod.UID), "reason": "FailedMount"})
-		if err != nil {
-			return "", fmt.Errorf("listing the events of a pod: %w", err)
+		// The oldest, and not any: or the message would go to and fro between pods.
+		if stuck == nil || pod.CreationTimestamp.Before(&stuck.CreationTimestamp) ||
+			pod.CreationTimestamp.Equal(&stuck.CreationTimestamp) && pod.Name < stuck.Name {
+			stuck = pod
 		}
-		latest := ""
-		var at metav1.Time
-		for _, event := range events.Items {
-			if latest == "" || at.Before(&event.LastTimestamp) {
-				latest, at = event.Message, event.LastTimestamp
-			}
-		}
-		return latest, nil
 	}
-	return "", nil
+	if stuck == nil {
+		return "", nil
+	}
+	var events corev1.EventList
+	err := k.live.List(ctx, &events, client.InNamespace(stuck.Namespace), client.Limit(20),
+		client.MatchingFields{"involvedObject.uid": string(stuck.UID), "reason": "FailedMount"})
+	if err != nil {
+		return "", fmt.Errorf("listing the events of a pod: %w", err)
+	}
+	return workload.MountProblem(stuck, events.Items), nil
 }

@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -45,6 +46,9 @@ const (
 	podOwnerIndex = "webapp"
 )
 
+// httpRouteKind is the optional Gateway API kind that WebApps can use.
+var httpRouteKind = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "HTTPRoute"}
+
 // HTTPRouteCRD names the definition of the optional Gateway API kind that WebApps can use.
 const HTTPRouteCRD = "httproutes.gateway.networking.k8s.io"
 
@@ -61,14 +65,18 @@ func CacheOptions() map[client.Object]cache.ByObject {
 		&autoscalingv2.HorizontalPodAutoscaler{}: watch.OursOnly(func(h *autoscalingv2.HorizontalPodAutoscaler) {
 			h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
 		}),
-		&corev1.Pod{}: watch.OursOnly(stripPod),
+		&corev1.Pod{}: {Label: watch.OwnedPods, Transform: watch.Stripped(stripPod)},
 	}
 }
 
 func stripServiceAccount(account *corev1.ServiceAccount) {
 	account.Secrets, account.ImagePullSecrets = nil, nil
 	if account.Labels[api.LabelManagedBy] != api.ManagedBy {
+		consent, given := account.Annotations[api.AnnotationAdopt]
 		account.Labels, account.Annotations = nil, nil
+		if given {
+			account.Annotations = map[string]string{api.AnnotationAdopt: consent}
+		}
 	}
 }
 
@@ -103,7 +111,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, manager.GetFieldIndexer()); err != nil {
 		return err
 	}
-	routes, err := optional.Find(gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), HTTPRouteCRD, manager.GetRESTMapper(), manager.GetCache())
+	routes, err := optional.Find(httpRouteKind, HTTPRouteCRD, manager.GetRESTMapper(), manager.GetCache())
 	if err != nil {
 		return err
 	}
@@ -120,7 +128,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)
 	}
-	routes.OnAppear = func(ctx context.Context) error { return watchRoutes(ctx, manager, built) }
+	routes.OnAppear = func(context.Context) error { return watchRoutes(manager, built) }
 	return manager.Add(routes)
 }
 
@@ -148,7 +156,7 @@ func build(manager ctrl.Manager, reconciler reconcile.Reconciler, concurrency in
 }
 
 // watchRoutes begins to watch HTTPRoutes and brings back the WebApps that wait for them.
-func watchRoutes(ctx context.Context, manager ctrl.Manager, running controller.Controller) error {
+func watchRoutes(manager ctrl.Manager, running controller.Controller) error {
 	owner := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](manager.GetScheme(), manager.GetRESTMapper(), &appsv1.WebApp{}, handler.OnlyControllerOwner())
 	if err := running.Watch(source.Kind(manager.GetCache(), &gatewayv1.HTTPRoute{}, owner)); err != nil {
 		return err
@@ -183,10 +191,10 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			return nil
 		}},
 		{&corev1.Pod{}, podOwnerIndex, func(object client.Object) []string {
-			if object.GetLabels()[api.LabelComponent] != webapp.Component {
+			if object.GetLabels()[api.LabelOwnerKind] != webapp.Component {
 				return nil
 			}
-			return []string{object.GetLabels()[api.LabelInstance]}
+			return []string{object.GetLabels()[api.LabelOwner]}
 		}},
 	}
 	for _, index := range indexes {
@@ -200,10 +208,10 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // ownerOfPod is the WebApp that a pod's labels name. A pod with made-up labels costs one
 // reconcile and no more: nothing is decided by them but what trouble to tell.
 func ownerOfPod(_ context.Context, pod client.Object) []reconcile.Request {
-	if pod.GetLabels()[api.LabelComponent] != webapp.Component {
+	if pod.GetLabels()[api.LabelOwnerKind] != webapp.Component {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[api.LabelInstance]}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[api.LabelOwner]}}}
 }
 
 // usersOfServiceAccount are the WebApps that ask for a ServiceAccount.

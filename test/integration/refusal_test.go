@@ -1,0 +1,159 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// denyDeployments lets a policy refuse, from now on, every Deployment of a namespace that runs
+// an image with the tag "denied".
+func denyDeployments(t *testing.T, namespace string) {
+	t.Helper()
+	name := namespace + ".example.com"
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{"CREATE", "UPDATE"},
+					Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
+				}}},
+			},
+			Validations: []admissionv1.Validation{{
+				Expression: `object.spec.template.spec.containers.all(c, !c.image.endsWith(':denied'))`, Message: "the tag denied is denied",
+			}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{"Deny"}},
+	}
+	create(t, policy)
+	create(t, binding)
+	gomega.NewWithT(t).Eventually(func() error {
+		probe := foreignDeployment(namespace)
+		probe.Name, probe.Spec.Template.Spec.Containers[0].Image = "probe", "x:denied"
+		return cluster.client.Create(t.Context(), probe, client.DryRunAll)
+	}).Should(gomega.MatchError(gomega.ContainSubstring("the tag denied is denied")))
+}
+
+func TestAPolicyThatRefusesIsNoFaultOfTheSpec(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t))
+	denyDeployments(t, app.Namespace)
+	create(t, app)
+	makeAvailable(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:denied" })
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
+	var seen appsv1.WebApp
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	for _, condition := range seen.Status.Conditions {
+		g.Expect(condition.Type).NotTo(gomega.Equal("Stalled"), "the policy may be lifted")
+	}
+	g.Expect(seen.Status.Conditions[0].Message).To(gomega.ContainSubstring("the tag denied is denied"))
+
+	t.Run("and keeps nothing else from being healed", func(t *testing.T) {
+		g := gomega.NewWithT(t)
+		service, err := get(app, &corev1.Service{})(t.Context())
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(cluster.client.Delete(t.Context(), service)).To(gomega.Succeed())
+		g.Eventually(get(app, &corev1.Service{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
+	})
+}
+
+func TestARefusedDeploymentLeavesNothingHalfMade(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) { spec.Image = "mainstay/demo-web:denied" })
+	denyDeployments(t, app.Namespace)
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
+	for _, object := range []client.Object{&corev1.ServiceAccount{}, &corev1.Service{}, &k8sappsv1.Deployment{}} {
+		g.Expect(gone(app, object)(t.Context())).To(gomega.Succeed())
+	}
+}
+
+func TestASpecThatTheAPIRefusesTakesNothingFromOthers(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t))
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	change(t, deployment, func(d *k8sappsv1.Deployment) { d.Labels["example.com/owner"] = "team-a" })
+
+	change(t, app, func(app *appsv1.WebApp) {
+		twice := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+			TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}, HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(1)},
+		}}
+		app.Spec.Probes.Readiness = twice
+	})
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec"))
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Probes.Readiness = nil })
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.HavePrefix("False Deploying"))
+	g.Consistently(func() (map[string]string, error) {
+		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		return deployment.Labels, err
+	}, "500ms").Should(gomega.HaveKeyWithValue("example.com/owner", "team-a"))
+}
+
+func TestAForeignDeploymentIsNotScaledNorAForeignServicePublished(t *testing.T) {
+	g := gomega.NewWithT(t)
+	manager := startManager(t)
+	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+		spec.Replicas, spec.Autoscaling = nil, &appsv1.Autoscaling{Min: 5, Max: 9}
+		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+		spec.Ingress = &appsv1.Ingress{Host: "shop.example.com"}
+	})
+	create(t, foreignDeployment(app.Namespace))
+	create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
+	g.Expect(gone(app, &autoscalingv2.HorizontalPodAutoscaler{})(t.Context())).To(gomega.Succeed())
+	g.Expect(gone(app, &networkingv1.Ingress{})(t.Context())).To(gomega.Succeed())
+	for _, call := range manager.calls.since(0, app.Namespace+"/deployments", app.Namespace+"/services/") {
+		if !strings.HasPrefix(call, "GET ") {
+			t.Errorf("wrote: %s", call)
+		}
+	}
+}
+
+func TestAServiceAccountIsAdoptedByConsent(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	app := newApp(namespace(t))
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop"}}
+	create(t, account)
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
+	g.Expect(gone(app, &k8sappsv1.Deployment{})(t.Context())).To(gomega.Succeed(), "pods would run with a foreign identity")
+	change(t, account, func(a *corev1.ServiceAccount) {
+		a.Annotations = map[string]string{"mainstay.dev/adopt": "WebApp/shop", "example.com/note": "kept?"}
+	})
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	adopted, err := get(app, &corev1.ServiceAccount{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(adopted.UID).To(gomega.Equal(account.UID))
+	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "consent is used up")
+	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("example.com/note"), "what it had is taken over, and not wanted")
+}
