@@ -57,6 +57,9 @@ func Events(old, merged []metav1.Condition, trouble ...string) []Event {
 		if before != nil && before.Status == condition.Status && before.Reason == condition.Reason {
 			continue
 		}
+		if condition.Status == metav1.ConditionUnknown {
+			continue // the error that made it so has an event of its own, with more to say
+		}
 		bad := slices.Contains(trouble, condition.Type)
 		passed := bad && before != nil && before.Status == metav1.ConditionTrue
 		if condition.Type != ready && condition.Status != metav1.ConditionTrue && !passed {

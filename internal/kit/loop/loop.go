@@ -10,6 +10,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -84,7 +85,7 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	admission := r.Kind.Admit(object)
 	observed, err := r.Kind.Observe(ctx, object)
 	if err != nil {
-		return r.end(stored, err)
+		return ctrl.Result{}, r.tell(stored, err)
 	}
 	result, err := plan.Result{}, admission
 	if admission == nil {
@@ -95,17 +96,17 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 		log.FromContext(ctx).Info("Changed a child", "child", change.Ref.String(), "operation", change.Operation)
 	}
 	if outcome.Of(err) == outcome.Gone || apierrors.IsConflict(err) {
-		return r.end(stored, err)
+		return ctrl.Result{}, r.tell(stored, err)
 	}
 	result.Failure = outcome.Failure(err)
 	reported := stored.DeepCopyObject().(T)
 	lookAgain := r.Kind.Report(reported, object, observed, result)
 	written := r.writeStatus(ctx, stored, reported)
 	if outcome.Of(err) == outcome.Transient {
-		return r.end(stored, err) // it comes back anyway: what became of the status matters less
+		return ctrl.Result{}, r.tell(stored, err) // it comes back anyway: what became of the status matters less
 	}
 	if written != nil {
-		return r.end(stored, written)
+		return ctrl.Result{}, r.tell(stored, written)
 	}
 	return ctrl.Result{RequeueAfter: next(result, lookAgain)}, nil
 }
@@ -140,18 +141,18 @@ func next(result plan.Result, asked time.Duration) time.Duration {
 	return wait
 }
 
-// end treats an error that is tried again with backoff: an event says why, unless there is
-// nothing left to work on.
-func (r *Reconciler[T, O]) end(object T, err error) (ctrl.Result, error) {
+// tell handles an error that is tried again with backoff: an event says why. It returns the
+// error, or nil if there is nothing left to work on.
+func (r *Reconciler[T, O]) tell(object T, err error) error {
 	switch {
 	case outcome.IsShutdown(err), outcome.Of(err) == outcome.Gone:
-		return ctrl.Result{}, nil
+		return nil
 	case apierrors.IsConflict(err):
 		// Somebody wrote in between, and their write brings us back: not worth an event.
-		return ctrl.Result{}, err
+		return err
 	}
-	r.Recorder.Eventf(object, nil, "Warning", api.ReasonReconcileFailed, "Reconcile", "%s", outcome.Sentence(err))
-	return ctrl.Result{}, err
+	r.Recorder.Eventf(object, nil, corev1.EventTypeWarning, api.ReasonReconcileFailed, "Reconcile", "%s", outcome.Sentence(err))
+	return err
 }
 
 // writeStatus completes the conditions of reported, stores its status if it differs from
