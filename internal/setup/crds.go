@@ -22,8 +22,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// crdManager is the field manager of definitions that the manager itself installs.
-const crdManager = "mainstay/install"
+// crdManager is the field manager of definitions: Helm's own. Helm 4 installs a chart's definitions by
+// server-side apply without force: under any other name, what we wrote would be a conflict
+// for the next release that is installed after this one was uninstalled.
+const crdManager = "helm"
 
 // crdTimeout bounds the wait until the API server serves a definition.
 const crdTimeout = 30 * time.Second

@@ -119,6 +119,24 @@ func testNothingDenied(t *testing.T) {
 	}
 }
 
+// testLaterChart installs a chart of other definitions under another name, where an earlier one
+// has been uninstalled and left its own.
+func testLaterChart(t *testing.T) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	later := filepath.Join(t.TempDir(), "mainstay")
+	g.Expect(os.CopyFS(later, os.DirFS(filepath.Join(repository, "charts/mainstay")))).To(gomega.Succeed())
+	definition := filepath.Join(later, "crds/apps.mainstay.dev_webapps.yaml")
+	content, err := os.ReadFile(definition)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	changed := bytes.Replace(content, []byte("Status is the application as it is."), []byte("Status is how it is."), 1)
+	g.Expect(changed).NotTo(gomega.Equal(content))
+	g.Expect(os.WriteFile(definition, changed, 0o600)).To(gomega.Succeed())
+	helm(t, "install", "another", later, "--namespace", system, "--create-namespace", "--wait", "--timeout", "2m")
+	helm(t, "uninstall", "another", "--namespace", system, "--wait", "--timeout", "2m")
+	kubectl(t, "delete", "namespace", system, "--timeout=90s")
+}
+
 func testUninstallAndManifest(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "manifest")
@@ -134,6 +152,7 @@ func testUninstallAndManifest(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(list[appsv1.WebApp](t, "-n", ns, "webapps")).To(gomega.HaveLen(1), "definitions and objects stay")
 
+	testLaterChart(t)
 	kubectl(t, "apply", "-f", filepath.Join(repository, "dist/install.yaml"))
 	kubectl(t, "-n", system, "rollout", "status", "deployment", "--timeout=120s")
 	kubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=3")
