@@ -48,7 +48,6 @@ var layers = []layer{
 		{"tools/helm", []string{"./..."}},
 		{"tools/image", []string{"./..."}},
 		{"testbed", []string{"./..."}},
-		{"testbed/images/demo-web", []string{"./..."}},
 	}},
 	{name: "integration", budget: 4 * time.Minute, prepare: assets, runs: []goTest{
 		{".", []string{"-race", "-timeout", "10m", "./test/integration/..."}},

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -78,19 +79,33 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// calls records what a manager asks of the API server.
+// calls records what a manager asks of the API server, and lets some of it fail.
 type calls struct {
 	mutex sync.Mutex
 	made  []string
+	// broken is part of a call, "PATCH /apis/apps/", that gets no answer; empty breaks none.
+	broken string
 }
 
-// RoundTripper counts calls on their way to next.
+// breakCalls makes calls fail from now on, as if the network had; empty mends it.
+func (c *calls) breakCalls(broken string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.broken = broken
+}
+
+// wrap counts calls on their way to next.
 func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.URL.Query().Get("watch") != "true" && !strings.Contains(request.URL.Path, "/events") {
 			c.mutex.Lock()
-			c.made = append(c.made, request.Method+" "+request.URL.Path)
+			call := request.Method + " " + request.URL.Path
+			c.made = append(c.made, call)
+			broken := c.broken != "" && strings.Contains(call, c.broken)
 			c.mutex.Unlock()
+			if broken {
+				return nil, errors.New("the network is broken")
+			}
 		}
 		return next.RoundTrip(request)
 	})

@@ -284,3 +284,32 @@ func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
 		return errors.New("HTTPRoute is still served")
 	}).Should(gomega.Succeed())
 }
+
+func TestReadinessIsUnknownWhileAWriteFails(t *testing.T) {
+	g := gomega.NewWithT(t)
+	manager := startManager(t)
+	app := newApp(namespace(t))
+	create(t, app)
+	makeAvailable(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	manager.calls.breakCalls("PATCH /api/v1/namespaces/" + app.Namespace + "/services")
+	service, err := get(app, &corev1.Service{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(cluster.client.Delete(t.Context(), service)).To(gomega.Succeed())
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("Unknown ReconcileFailed"))
+	g.Eventually(func() ([]string, error) {
+		var events eventsv1.EventList
+		err := cluster.client.List(t.Context(), &events, client.InNamespace(app.Namespace))
+		var told []string
+		for _, event := range events.Items {
+			if event.Type == corev1.EventTypeWarning {
+				told = append(told, event.Reason+": "+event.Note)
+			}
+		}
+		return told, err
+	}).Should(gomega.ContainElement(gomega.And(
+		gomega.HavePrefix("ReconcileFailed: applying Service "+app.Namespace+"/shop:"), gomega.ContainSubstring("the network is broken"))))
+	manager.calls.breakCalls("")
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
+	g.Expect(get(app, &corev1.Service{})(t.Context())).NotTo(gomega.BeNil())
+}
