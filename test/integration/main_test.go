@@ -85,6 +85,9 @@ type calls struct {
 	made  []string
 	// broken is part of a call, "PATCH /apis/apps/", that gets no answer; empty breaks none.
 	broken string
+	// writes is how many more writes to a namespace pass before none does; negative means all.
+	writes    int
+	namespace string
 }
 
 // breakCalls makes calls fail from now on, as if the network had; empty mends it.
@@ -92,6 +95,18 @@ func (c *calls) breakCalls(broken string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.broken = broken
+}
+
+// isWrite tells what changes something: not a dry run.
+func isWrite(request *http.Request) bool {
+	return request.Method != http.MethodGet && request.URL.Query().Get("dryRun") == ""
+}
+
+// isSpent tells whether the allowed writes have been made.
+func (c *calls) isSpent() bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.writes == 0
 }
 
 // wrap counts calls on their way to next.
@@ -102,6 +117,10 @@ func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 			call := request.Method + " " + request.URL.Path
 			c.made = append(c.made, call)
 			broken := c.broken != "" && strings.Contains(call, c.broken)
+			if c.writes >= 0 && isWrite(request) && strings.Contains(call, "/"+c.namespace+"/") {
+				broken = broken || c.writes == 0
+				c.writes = max(0, c.writes-1)
+			}
 			c.mutex.Unlock()
 			if broken {
 				return nil, errors.New("the network is broken")
@@ -140,7 +159,13 @@ type running struct {
 // the test ends or stop is called.
 func startManager(t *testing.T) *running {
 	t.Helper()
-	recorded := &calls{}
+	return startManagerFor(t, "", -1)
+}
+
+// startManagerFor is startManager, but only so many writes to a namespace get through.
+func startManagerFor(t *testing.T, namespace string, writes int) *running {
+	t.Helper()
+	recorded := &calls{writes: writes, namespace: namespace}
 	config := rest.CopyConfig(cluster.config)
 	config.Wrap(recorded.wrap)
 	settings := setup.DefaultSettings()
