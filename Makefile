@@ -102,7 +102,7 @@ test-tools: ## run the tests of the chart and of the tools
 ## -- see it
 
 .PHONY: demo
-demo: ## build everything and show Mainstay on a real cluster (root, Debian; 20 minutes the first time)
+demo: ## build everything and show Mainstay on a real cluster (root, Debian; some 12 minutes the first time)
 	go run ./hack/demo
 
 .PHONY: demo-down
