@@ -21,6 +21,9 @@ func webapp(name, image string, spec ...string) string {
 	return fmt.Sprintf("apiVersion: apps.mainstay.dev/v1\nkind: WebApp\nmetadata:\n  name: %s\nspec:\n  %s\n", name, strings.Join(lines, "\n  "))
 }
 
+// nowhere is an image of a registry that refuses at once: this machine, where none listens.
+const nowhere = "198.18.255.1:1/mainstay/demo-web:none"
+
 const demo, demo2 = "docker.io/mainstay/demo-web:1.0", "docker.io/mainstay/demo-web:2.0"
 
 func testLifeOfAWebApp(t *testing.T) {
@@ -68,7 +71,7 @@ func testBadImageAndRecovery(t *testing.T) {
 	ns := namespace(t, "bad-image")
 	apply(t, ns, webapp("shop", demo, "replicas: 1"))
 	waitReady(t, ns, "shop")
-	apply(t, ns, webapp("shop", "docker.io/mainstay/demo-web:none", "replicas: 1", "imagePullPolicy: IfNotPresent"))
+	apply(t, ns, webapp("shop", nowhere, "replicas: 1"))
 	g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("ImagePullFailed"))
 	g.Expect(jsonpath(t, ns, "webapp/shop", "{.status.phase}")).To(gomega.Equal("Failed"))
 	g.Expect(kubectl(t, "-n", ns, "describe", "webapp", "shop")).To(gomega.MatchRegexp(`Warning +ImagePullFailed`))
@@ -157,8 +160,8 @@ func testAutoscalingOnAndOff(t *testing.T) {
 	waitReady(t, ns, "shop")
 }
 
-// pace is the time between two requests. Faster ones would come to a local port again while the
-// connection tracking still has it on its way to a pod that has ended.
+// pace is the time between two requests: enough of them to see a gap of some milliseconds, and few
+// enough to leave the two cores to the pods.
 const pace = 5 * time.Millisecond
 
 // steadily sends requests, each over a connection of its own, until the function it returns is

@@ -433,3 +433,26 @@ func TestAnAutoscalerNeverStartsFromZero(t *testing.T) {
 		})
 	}
 }
+
+func TestAServicePortKeepsItsName(t *testing.T) {
+	app := admitted(spec(func(*appsv1.WebAppSpec) {}))
+	for name, test := range map[string]struct {
+		port     corev1.ServicePort
+		standing plan.Standing
+		want     string
+	}{
+		"an adopted one without a name":      {corev1.ServicePort{Port: 8080, Protocol: "TCP"}, plan.Consenting, ""},
+		"an adopted one with a name":         {corev1.ServicePort{Name: "web", Port: 8080, Protocol: "TCP"}, plan.Ours, "web"},
+		"another port does not count":        {corev1.ServicePort{Name: "web", Port: 81, Protocol: "TCP"}, plan.Ours, "http"},
+		"another protocol does not":          {corev1.ServicePort{Name: "web", Port: 8080, Protocol: "UDP"}, plan.Ours, "http"},
+		"that of a foreign Service does not": {corev1.ServicePort{Name: "web", Port: 8080, Protocol: "TCP"}, plan.Foreign, "http"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{test.port}}}
+			observed := Observed{Children: plan.Children{{Kind: "Service", Namespace: "web", Name: "shop"}: {Object: service, Standing: test.standing}}}
+			if got := desiredService(app, observed).Spec.Ports[0].Name; got != test.want {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}

@@ -20,7 +20,7 @@ func desiredService(app *appsv1.WebApp, observed Observed) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			Selector: selector(app, observed),
 			Ports: []corev1.ServicePort{{
-				Name:     portName,
+				Name:     servicePortName(app, observed),
 				Protocol: corev1.ProtocolTCP,
 				Port:     app.Spec.ServicePort,
 				// By number: pods of an adopted Deployment have no port of our name yet.
@@ -28,6 +28,21 @@ func desiredService(app *appsv1.WebApp, observed Observed) *corev1.Service {
 			}},
 		},
 	}
+}
+
+// servicePortName is the name of the Service's port. One that is there keeps its name, or its lack of
+// one: kube-proxy matches endpoints by it, so that a new name refuses all connections for a
+// second, until the endpoints have it too. (Seen when a Service of kubectl expose was adopted.)
+func servicePortName(app *appsv1.WebApp, observed Observed) string {
+	object, _ := observed.Children.Get(ref(app, "Service"))
+	if service, ok := object.(*corev1.Service); ok {
+		for _, port := range service.Spec.Ports {
+			if port.Port == app.Spec.ServicePort && port.Protocol == corev1.ProtocolTCP {
+				return port.Name
+			}
+		}
+	}
+	return portName
 }
 
 func desiredNetworkPolicy(app *appsv1.WebApp, observed Observed) *networkingv1.NetworkPolicy {
