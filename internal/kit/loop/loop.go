@@ -108,10 +108,12 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	if written != nil {
 		return ctrl.Result{}, r.tell(stored, written)
 	}
-	return ctrl.Result{RequeueAfter: next(result, lookAgain)}, nil
+	return ctrl.Result{RequeueAfter: next(result, lookAgain, r.sinceReadyChanged(reported))}, nil
 }
 
 const (
+	// firstPoll is how soon a refusal is first looked at again.
+	firstPoll = 2 * time.Second
 	// terminatingPoll is how soon to look whether a child that is being deleted is gone, for
 	// the case that no watch sees its deletion (it may never have carried our labels).
 	terminatingPoll = 5 * time.Second
@@ -120,9 +122,21 @@ const (
 	conflictPoll = 10 * time.Second
 )
 
+// sinceReadyChanged is for how long Ready has been as it is.
+func (r *Reconciler[T, O]) sinceReadyChanged(object T) time.Duration {
+	for _, condition := range object.GetConditions() {
+		if condition.Type == "Ready" {
+			return r.Clock.Since(condition.LastTransitionTime.Time)
+		}
+	}
+	return 0
+}
+
 // next is after how long to look again without an event: never, unless the kind asks for it
-// or something that we do not watch is in the way.
-func next(result plan.Result, asked time.Duration) time.Duration {
+// or something that we do not watch is in the way. A refusal is looked at again after as long
+// as the object has not been ready, 2 s at least, so that each wait is about twice the one before,
+// and then about every minute: rights that were just granted take a second to be known.
+func next(result plan.Result, asked, since time.Duration) time.Duration {
 	wait := asked
 	sooner := func(than time.Duration) {
 		if wait == 0 || than < wait {
@@ -130,7 +144,7 @@ func next(result plan.Result, asked time.Duration) time.Duration {
 		}
 	}
 	if result.Failure != nil && result.Failure.Retry {
-		sooner(outcome.SlowPoll())
+		sooner(min(outcome.SlowPoll(), max(firstPoll, since)))
 	}
 	if len(result.Conflicts) > 0 {
 		sooner(conflictPoll)

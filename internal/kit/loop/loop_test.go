@@ -13,12 +13,14 @@ func TestNext(t *testing.T) {
 	someone := []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}
 	for name, c := range map[string]struct {
 		result          plan.Result
-		asked           time.Duration
+		asked, since    time.Duration
 		atLeast, atMost time.Duration
 	}{
 		"at rest: never":                         {},
 		"a stalled spec: never":                  {result: plan.Result{Failure: &plan.Failure{Stalled: true}}},
-		"a refusal: about a minute":              {result: plan.Result{Failure: &plan.Failure{Retry: true}}, atLeast: time.Minute, atMost: 72 * time.Second},
+		"a refusal just now: two seconds":        {result: plan.Result{Failure: &plan.Failure{Retry: true}}, atLeast: 2 * time.Second, atMost: 2 * time.Second},
+		"a refusal for a while: as long again":   {result: plan.Result{Failure: &plan.Failure{Retry: true}}, since: 20 * time.Second, atLeast: 20 * time.Second, atMost: 20 * time.Second},
+		"a refusal for long: about a minute":     {result: plan.Result{Failure: &plan.Failure{Retry: true}}, since: time.Hour, atLeast: time.Minute, atMost: 72 * time.Second},
 		"a conflict: ten seconds":                {result: plan.Result{Conflicts: someone}, atLeast: 10 * time.Second, atMost: 10 * time.Second},
 		"a child that is deleted: five":          {result: plan.Result{Terminating: someone}, atLeast: 5 * time.Second, atMost: 5 * time.Second},
 		"what the kind asks":                     {asked: 7 * time.Second, atLeast: 7 * time.Second, atMost: 7 * time.Second},
@@ -30,7 +32,7 @@ func TestNext(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := next(c.result, c.asked); got < c.atLeast || got > c.atMost {
+			if got := next(c.result, c.asked, c.since); got < c.atLeast || got > c.atMost {
 				t.Errorf("%s, want %s to %s", got, c.atLeast, c.atMost)
 			}
 		})
