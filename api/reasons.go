@@ -4,7 +4,7 @@ package api
 // itself they are all that a condition ever has.
 const (
 	// ReasonRefused: the API server refused a child (quota, policy, permission); the message
-	// has its words. It is tried again about every minute.
+	// has its words. It is tried again after 2 s, 4 s ... and then about every minute.
 	ReasonRefused = "Refused"
 	// ReasonInvalidSpec: the spec can't be carried out as it stands: change it. The message
 	// names the field.

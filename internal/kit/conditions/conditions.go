@@ -43,8 +43,8 @@ type Event struct {
 	Note string
 }
 
-// ready is the one condition that every kind has, and that is news either way.
-const ready = "Ready"
+// Ready is the one condition that every kind has, and that is news either way.
+const Ready = "Ready"
 
 // Events are what changed from old to merged and is worth telling: each condition whose status
 // or reason is another now, if it is Ready, or True, or trouble that has passed. trouble
@@ -62,7 +62,7 @@ func Events(old, merged []metav1.Condition, trouble ...string) []Event {
 		}
 		bad := slices.Contains(trouble, condition.Type)
 		passed := bad && before != nil && before.Status == metav1.ConditionTrue
-		if condition.Type != ready && condition.Status != metav1.ConditionTrue && !passed {
+		if condition.Type != Ready && condition.Status != metav1.ConditionTrue && !passed {
 			continue
 		}
 		event := Event{Type: corev1.EventTypeNormal, Reason: condition.Reason, Note: condition.Message}

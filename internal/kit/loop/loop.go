@@ -125,7 +125,7 @@ const (
 // sinceReadyChanged is for how long Ready has been as it is.
 func (r *Reconciler[T, O]) sinceReadyChanged(object T) time.Duration {
 	for _, condition := range object.GetConditions() {
-		if condition.Type == "Ready" {
+		if condition.Type == conditions.Ready {
 			return r.Clock.Since(condition.LastTransitionTime.Time)
 		}
 	}
