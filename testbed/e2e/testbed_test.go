@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"bytes"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,6 +78,26 @@ func (b *testbed) eventually(timeout time.Duration, text, name string, arguments
 	b.t.Fatalf("%s %v never printed %q (%v):\n%s", filepath.Base(name), arguments, text, err, output)
 }
 
+// eventuallyFetch asks for a page until it holds the text.
+func (b *testbed) eventuallyFetch(timeout time.Duration, text, url string) {
+	b.t.Helper()
+	client := http.Client{Timeout: 2 * time.Second}
+	var page []byte
+	var err error
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(250 * time.Millisecond) {
+		var response *http.Response
+		if response, err = client.Get(url); err != nil {
+			continue
+		}
+		page, err = io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err == nil && strings.Contains(string(page), text) {
+			return
+		}
+	}
+	b.t.Fatalf("%s never answered %q (%v):\n%s", url, text, err, page)
+}
+
 func (b *testbed) eventuallyKube(timeout time.Duration, text string, arguments ...string) {
 	b.t.Helper()
 	b.eventually(timeout, text, b.kubectl, append([]string{"--kubeconfig", b.config}, arguments...)...)
@@ -123,7 +145,7 @@ func TestCluster(t *testing.T) {
 // testNetwork asks a Service from this machine and from a pod, by its name.
 func testNetwork(b *testbed) {
 	address := strings.TrimSpace(b.kube("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"))
-	b.eventually(20*time.Second, "Hello from demo-web 1.0", "curl", "-s", "-m", "2", "http://"+address+"/")
+	b.eventuallyFetch(20*time.Second, "Hello from demo-web 1.0", "http://"+address+"/")
 	b.eventuallyKube(20*time.Second, "web.default.svc.cluster.local", "exec", "client", "--",
 		"getent", "hosts", "web.default.svc.cluster.local")
 	// perl is in every Debian root file system; it also proves pod to pod over two nodes.
