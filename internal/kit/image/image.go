@@ -2,6 +2,10 @@
 package image
 
 import (
+	// The digest package knows an algorithm only where its code is linked. What is a reference must
+	// not depend on what else a program imports.
+	_ "crypto/sha256"
+	_ "crypto/sha512"
 	"fmt"
 
 	"github.com/distribution/reference"

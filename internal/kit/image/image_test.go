@@ -1,7 +1,9 @@
 package image
 
 import (
+	"go/build"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +86,19 @@ func TestParse(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// This test's own imports link every hash, so what the package links is seen in its source only.
+func TestTheHashesAreLinked(t *testing.T) {
+	source, err := build.ImportDir(".", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hash := range []string{"crypto/sha256", "crypto/sha512"} {
+		if !slices.Contains(source.Imports, hash) {
+			t.Errorf("without %s a small program refuses its digests", hash)
+		}
 	}
 }
 
