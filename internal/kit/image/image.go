@@ -6,29 +6,42 @@ import (
 	// not depend on what else a program imports.
 	_ "crypto/sha256"
 	_ "crypto/sha512"
+	"errors"
 	"fmt"
 
 	"github.com/distribution/reference"
 )
 
-// Reference is a container image, taken apart.
+// Reference is a container image, taken apart. Parse makes it; the zero Reference is no image.
 type Reference struct {
-	// Registry is the host, with its port if it has one: docker.io where none was given.
+	// Registry is the host as it was given, with its port if it has one: docker.io where none was
+	// given, or the old name index.docker.io. Never empty.
 	Registry string
-	// Path is the repository within the registry: library/nginx for nginx.
+	// Path is the repository within the registry: library/nginx for nginx. Never empty.
 	Path string
 	// Tag is empty where none was given.
 	Tag string
-	// Digest is empty where none was given.
+	// Digest is empty where none was given. Where there is one, runtimes pull by it and pass over
+	// the tag.
 	Digest string
 }
 
-// Parse reads a reference by the grammar that container runtimes use. The error names what
-// was given and what is accepted.
+// errNoHost: such a host the grammar takes for part of the path and is left with no registry, but
+// containerd still asks it for the image.
+var errNoHost = errors.New("a registry's host has no underscore")
+
+// Parse reads a reference by the grammar that container runtimes use, but refuses one with an
+// underscore in its host. The error names what was given and what is accepted.
+//
+// Where no registry was given it is Docker Hub, as for containerd. CRI-O takes it from the node's
+// registries.conf: there nginx may be something else, docker.io/library/nginx never is.
 //
 // Source: https://pkg.go.dev/github.com/distribution/reference
 func Parse(text string) (Reference, error) {
 	named, err := reference.ParseNormalizedNamed(text)
+	if err == nil && reference.Domain(named) == "" {
+		err = errNoHost
+	}
 	if err != nil {
 		return Reference{}, fmt.Errorf("%q is no image reference ([registry[:port]/]path[:tag][@digest], the path in lower case): %w", text, err)
 	}

@@ -1,12 +1,16 @@
 package image
 
 import (
+	"errors"
 	"go/build"
+	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/distribution/reference"
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
@@ -16,56 +20,240 @@ import (
 
 const (
 	sha256Digits = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	sha512Digits = sha256Digits + sha256Digits
 )
 
 // table has what is an image reference, as it is read, and what is none (nil).
 func table() map[string]*Reference {
-	return map[string]*Reference{
-		"nginx":                                       {"docker.io", "library/nginx", "", ""},
-		"nginx:1.27":                                  {"docker.io", "library/nginx", "1.27", ""},
-		"library/nginx":                               {"docker.io", "library/nginx", "", ""},
-		"docker.io/nginx":                             {"docker.io", "library/nginx", "", ""},
-		"docker.io/mainstay/demo-web:1.0":             {"docker.io", "mainstay/demo-web", "1.0", ""},
-		"index.docker.io/library/nginx":               {"docker.io", "library/nginx", "", ""},
-		"team/shop":                                   {"docker.io", "team/shop", "", ""},
-		"localhost/shop":                              {"localhost", "shop", "", ""},
-		"localhost:5000/shop:dev":                     {"localhost:5000", "shop", "dev", ""},
-		"registry.example.com/a/b/c/d:v1":             {"registry.example.com", "a/b/c/d", "v1", ""},
-		"registry.example.com:8443/shop":              {"registry.example.com:8443", "shop", "", ""},
-		"10.0.0.1:5000/shop":                          {"10.0.0.1:5000", "shop", "", ""},
-		"[2001:db8::1]:5000/shop":                     {"[2001:db8::1]:5000", "shop", "", ""},
-		"Registry.Example.com/shop":                   {"Registry.Example.com", "shop", "", ""},
-		"shop:V1_a-b.c":                               {"docker.io", "library/shop", "V1_a-b.c", ""},
-		"shop:" + strings.Repeat("a", 128):            {"docker.io", "library/shop", strings.Repeat("a", 128), ""},
-		"a_b/c__d/e-f/g--h.i":                         {"docker.io", "a_b/c__d/e-f/g--h.i", "", ""},
-		"shop@sha256:" + sha256Digits:                 {"docker.io", "library/shop", "", "sha256:" + sha256Digits},
-		"r.example.com/shop:1@sha256:" + sha256Digits: {"r.example.com", "shop", "1", "sha256:" + sha256Digits},
+	all := map[string]*Reference{}
+	for _, rows := range []map[string]*Reference{dockerHub(), hosts(), addresses(), paths(), tagsAndDigests(), lookalikes(), slips()} {
+		maps.Copy(all, rows)
+	}
+	return all
+}
 
-		"":                                    nil,
-		" ":                                   nil,
-		"nginx ":                              nil,
-		" nginx":                              nil,
-		"my image":                            nil,
-		"nginx:":                              nil,
-		"nginx:1:2":                           nil,
-		"nginx:-1":                            nil,
-		"nginx@":                              nil,
-		"nginx@sha256:abc":                    nil,
-		"Nginx":                               nil,
-		"team/Shop":                           nil,
+// dockerHub: how short a reference to it can be.
+func dockerHub() map[string]*Reference {
+	return map[string]*Reference{
+		"nginx":                           {"docker.io", "library/nginx", "", ""},
+		"nginx:1.27":                      {"docker.io", "library/nginx", "1.27", ""},
+		"library/nginx":                   {"docker.io", "library/nginx", "", ""},
+		"team/shop":                       {"docker.io", "team/shop", "", ""},
+		"docker.io/nginx":                 {"docker.io", "library/nginx", "", ""},
+		"docker.io/nginx:1":               {"docker.io", "library/nginx", "1", ""},
+		"docker.io/mainstay/demo-web:1.0": {"docker.io", "mainstay/demo-web", "1.0", ""},
+		"index.docker.io/nginx":           {"docker.io", "library/nginx", "", ""},
+		"index.docker.io/library/nginx":   {"docker.io", "library/nginx", "", ""},
+		"docker.io/library":               {"docker.io", "library/library", "", ""},
+		"docker.io/docker.io/nginx":       {"docker.io", "docker.io/nginx", "", ""},
+		// Docker Hub's host is not its name: containerd goes there for docker.io, but nobody reads it back.
+		"registry-1.docker.io/library/nginx": {"registry-1.docker.io", "library/nginx", "", ""},
+		"registry.hub.docker.com/nginx":      {"registry.hub.docker.com", "nginx", "", ""},
+		"docker.io:443/nginx":                {"docker.io:443", "nginx", "", ""},
+		// The two names are known in lower case only: containerd goes to the host itself, which is
+		// no registry, and there is no library/.
+		"Docker.io/nginx":       {"Docker.io", "nginx", "", ""},
+		"INDEX.docker.io/nginx": {"INDEX.docker.io", "nginx", "", ""},
+	}
+}
+
+// hosts: the first component is one if it has a dot, a colon or an upper-case letter, or is localhost.
+func hosts() map[string]*Reference {
+	return map[string]*Reference{
+		"localhost/shop":                  {"localhost", "shop", "", ""},
+		"localhost:5000/shop:dev":         {"localhost:5000", "shop", "dev", ""},
+		"registry.example.com/a/b/c/d:v1": {"registry.example.com", "a/b/c/d", "v1", ""},
+		"registry.example.com:8443/shop":  {"registry.example.com:8443", "shop", "", ""},
+		"Registry.Example.com/shop":       {"Registry.Example.com", "shop", "", ""},
+		"registry:5000/shop":              {"registry:5000", "shop", "", ""},
+		"xn--80ak6aa92e.com/shop":         {"xn--80ak6aa92e.com", "shop", "", ""},
+		"my_host/shop":                    {"docker.io", "my_host/shop", "", ""},
+		// Not the user TEAM of Docker Hub: paths are in lower case, so it can only be a host.
+		"TEAM/shop":      {"TEAM", "shop", "", ""},
+		"LOCALHOST/shop": {"LOCALHOST", "shop", "", ""},
+		// Without a path there is no host: these are images of Docker Hub, the last with the tag 443.
+		"localhost":            {"docker.io", "library/localhost", "", ""},
+		"registry.example.com": {"docker.io", "library/registry.example.com", "", ""},
+		"reg.io:443":           {"docker.io", "library/reg.io", "443", ""},
+		// A port is digits, and nobody counts them.
+		"reg.io:0443/shop": {"reg.io:0443", "shop", "", ""},
+		// So this is no tag.
+		"nginx:1/2":         {"nginx:1", "2", "", ""},
+		"reg.io:99999/shop": {"reg.io:99999", "shop", "", ""},
+
+		"registry.example.com:port/shop": nil,
+		"registry.example.com:/shop":     nil,
+		"reg.io:-1/shop":                 nil,
+		"reg.io:443:443/shop":            nil,
+		"my_host:5000/shop":              nil,
+		"MY_HOST/shop":                   nil,
+		"-reg.io/shop":                   nil,
+		"reg.io-/shop":                   nil,
+		// To DNS this is reg.io, so to an allow-list it would be a second spelling.
+		"reg.io./shop":     nil,
+		"reg.io.:443/shop": nil,
+		".reg.io/shop":     nil,
+		"localhost./shop":  nil,
+	}
+}
+
+func addresses() map[string]*Reference {
+	return map[string]*Reference{
+		"10.0.0.1/shop":           {"10.0.0.1", "shop", "", ""},
+		"10.0.0.1:5000/shop":      {"10.0.0.1:5000", "shop", "", ""},
+		"[2001:db8::1]/shop":      {"[2001:db8::1]", "shop", "", ""},
+		"[2001:db8::1]:5000/shop": {"[2001:db8::1]:5000", "shop", "", ""},
+		"[2001:DB8::1]/shop":      {"[2001:DB8::1]", "shop", "", ""},
+		// Nobody counts these digits either. Other spellings of an address are other hosts.
+		"127.1/shop": {"127.1", "shop", "", ""},
+		"[:]/shop":   {"[:]", "shop", "", ""},
+		"10.0.0.1":   {"docker.io", "library/10.0.0.1", "", ""},
+
+		"2001:db8::1/shop":             nil,
+		"::1/shop":                     nil,
+		"[2001:db8::1]":                nil,
+		"[2001:db8::1/shop":            nil,
+		"[fe80::1%eth0]/shop":          nil,
+		"[::ffff:10.0.0.1]/shop":       nil,
+		"[reg.io]/shop":                nil,
+		"[2001:db8::1].evil.com/shop":  nil,
+		"[2001:db8::1]@evil.com/shop":  nil,
+		"[2001:db8::1]:5000:5000/shop": nil,
+	}
+}
+
+func paths() map[string]*Reference {
+	return map[string]*Reference{
+		"a_b/c__d/e-f/g--h.i": {"docker.io", "a_b/c__d/e-f/g--h.i", "", ""},
+		// 255 characters without the host, but with library/.
+		"reg.io/" + strings.Repeat("a", 255): {"reg.io", strings.Repeat("a", 255), "", ""},
+		strings.Repeat("a", 247):             {"docker.io", "library/" + strings.Repeat("a", 247), "", ""},
+		// Alone it could be a container's id and is refused (see TestTheSchemaAgrees); with anything
+		// beside it, it is a name.
+		"docker.io/" + sha256Digits: {"docker.io", "library/" + sha256Digits, "", ""},
+		sha256Digits + ":1":         {"docker.io", "library/" + sha256Digits, "1", ""},
+		sha256Digits[:63]:           {"docker.io", "library/" + sha256Digits[:63], "", ""},
+
+		"Nginx":            nil,
+		"team/Shop":        nil,
+		"reg.io/Team/shop": nil,
+		"/shop":            nil,
+		"//shop":           nil,
+		"shop/":            nil,
+		"reg.io/":          nil,
+		"a//b":             nil,
+		"-shop":            nil,
+		"shop-":            nil,
+		"_/shop":           nil,
+		"../shop":          nil,
+		"./shop":           nil,
+		"reg.io/../shop":   nil,
+		"reg.io/a/../shop": nil,
+		"reg.io/./shop":    nil,
+		"reg.io/*":         nil,
+		"shöp":             nil,
+	}
+}
+
+func tagsAndDigests() map[string]*Reference {
+	return map[string]*Reference{
+		"nginx:latest":                     {"docker.io", "library/nginx", "latest", ""},
+		"shop:V1_a-b.c":                    {"docker.io", "library/shop", "V1_a-b.c", ""},
+		"shop:_":                           {"docker.io", "library/shop", "_", ""},
+		"shop:" + strings.Repeat("a", 128): {"docker.io", "library/shop", strings.Repeat("a", 128), ""},
+		"shop@sha256:" + sha256Digits:      {"docker.io", "library/shop", "", "sha256:" + sha256Digits},
+		"shop@sha384:" + sha512Digits[:96]: {"docker.io", "library/shop", "", "sha384:" + sha512Digits[:96]},
+		"shop@sha512:" + sha512Digits:      {"docker.io", "library/shop", "", "sha512:" + sha512Digits},
+		// containerd pulls the digest and never looks whether the tag is this image.
+		"r.example.com/shop:1@sha256:" + sha256Digits: {"r.example.com", "shop", "1", "sha256:" + sha256Digits},
+		// As docker images --digests prints one, without the name: it reads as the tag of an image sha256.
+		"sha256:" + sha256Digits: {"docker.io", "library/sha256", sha256Digits, ""},
+
+		"nginx:":                                 nil,
+		":latest":                                nil,
+		"nginx:1:2":                              nil,
+		"nginx:-1":                               nil,
+		"nginx:.1":                               nil,
+		"nginx:1.0+build":                        nil,
+		"shop:" + strings.Repeat("a", 129):       nil,
+		"nginx@":                                 nil,
+		"nginx:@sha256:" + sha256Digits:          nil,
+		"@sha256:" + sha256Digits:                nil,
+		"nginx@sha256":                           nil,
+		"nginx@sha256:":                          nil,
+		"nginx@sha256:abc":                       nil,
+		"nginx@" + sha256Digits:                  nil,
+		"nginx@@sha256:" + sha256Digits:          nil,
+		"nginx@latest":                           nil,
+		"nginx@sha256:" + sha256Digits + ":1":    nil,
+		"nginx@sha256:" + sha256Digits + "/x":    nil,
+		"nginx@sha256:" + sha256Digits[1:] + "g": nil,
+		"shop@sha256:" + sha256Digits + "@sha256:" + sha256Digits: nil,
+	}
+}
+
+// lookalikes: what a comparison of strings would take for an image of reg.io.
+func lookalikes() map[string]*Reference {
+	return map[string]*Reference{
+		"reg.io/shop":             {"reg.io", "shop", "", ""},
+		"reg.io:443/shop":         {"reg.io:443", "shop", "", ""},
+		"reg.io.evil.com/shop":    {"reg.io.evil.com", "shop", "", ""},
+		"reg.io-evil.com/shop":    {"reg.io-evil.com", "shop", "", ""},
+		"evilreg.io/shop":         {"evilreg.io", "shop", "", ""},
+		"evil.reg.io/shop":        {"evil.reg.io", "shop", "", ""},
+		"evil.com/reg.io/shop":    {"evil.com", "reg.io/shop", "", ""},
+		"evil/reg.io/shop":        {"docker.io", "evil/reg.io/shop", "", ""},
+		"evil.com:443/reg.io":     {"evil.com:443", "reg.io", "", ""},
+		"evil.com/shop:reg.io":    {"evil.com", "shop", "reg.io", ""},
+		"docker.io/reg.io/shop":   {"docker.io", "reg.io/shop", "", ""},
+		"docker.io.evil.com/shop": {"docker.io.evil.com", "shop", "", ""},
+
+		"reg.io@evil.com/shop":                nil,
+		"reg.io:443@evil.com/shop":            nil,
+		"user:pass@reg.io/shop":               nil,
+		"reg.i\u043e/shop":                    nil, // Cyrillic о
+		"reg\uff0eio/shop":                    nil, // full-width dot
+		"reg.io\u200b/shop":                   nil, // no width at all
+		"reg.io\\evil.com/shop":               nil,
+		"reg.io\\shop":                        nil,
+		"evil.com#reg.io/shop":                nil,
+		"evil.com?reg.io/shop":                nil,
+		"reg%2eio/shop":                       nil,
+		"reg.io%2fshop":                       nil,
+		"reg.io/shop%00":                      nil,
 		"http://registry.example.com/shop":    nil,
 		"https://registry.example.com/shop:1": nil,
-		"/shop":                               nil,
-		"shop/":                               nil,
-		"a//b":                                nil,
-		"-shop":                               nil,
-		"shop-":                               nil,
-		"shop:" + strings.Repeat("a", 129):    nil,
-		"registry.example.com:port/shop":      nil,
-		"shop?tag=1":                          nil,
-		"shöp":                                nil,
-		"nginx\n":                             nil,
-		"../shop":                             nil,
+		"docker://nginx":                      nil,
+		"oci://reg.io/shop":                   nil,
+		"//reg.io/shop":                       nil,
+	}
+}
+
+// slips: what slips in when somebody copies, or builds a reference out of strings.
+func slips() map[string]*Reference {
+	return map[string]*Reference{
+		// skopeo's transports without slashes are images with a tag.
+		"containers-storage:shop": {"docker.io", "library/containers-storage", "shop", ""},
+
+		"":                  nil,
+		" ":                 nil,
+		"nginx ":            nil,
+		" nginx":            nil,
+		"my image":          nil,
+		"nginx\t":           nil,
+		"nginx\n":           nil,
+		"nginx\r\n":         nil,
+		"reg.io/shop\nevil": nil,
+		"nginx\x00":         nil,
+		"reg.io\x00/shop":   nil,
+		"\ufeffnginx":       nil,
+		"nginx\xff":         nil,
+		"shop?tag=1":        nil,
+		"'nginx'":           nil,
+		"nginx,redis":       nil,
+		"${IMAGE}":          nil,
+		"{{ .image }}":      nil,
+		"<none>:<none>":     nil,
 	}
 }
 
@@ -87,6 +275,43 @@ func TestParse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The underscore is the one thing in which Parse is stricter than the grammar: reference gives
+// such an image no registry, and containerd, which looks for a host once more, pulls from it.
+func TestParseRefusesAnUnderscoreInTheHost(t *testing.T) {
+	for text, host := range map[string]string{
+		"my_host.io/shop":                        "my_host.io",
+		"reg.io_evil.com/shop":                   "reg.io_evil.com",
+		"a__b.io/shop:1":                         "a__b.io",
+		"my_host.io/shop@sha256:" + sha256Digits: "my_host.io",
+	} {
+		if got, err := Parse(text); !errors.Is(err, errNoHost) {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+		if got, _ := pulled(text); got != host {
+			t.Errorf("%q is pulled from %q: is there still a reason to refuse it?", text, got)
+		}
+	}
+}
+
+// pulled is where containerd pulls an image from, read without this package: its CRI plugin has
+// the reference completed, and its resolver reads what comes out once more, as a URL. It is empty
+// where one of them refuses.
+//
+// Source: https://github.com/containerd/containerd/blob/main/pkg/reference/reference.go
+func pulled(text string) (host, path string) {
+	named, err := reference.ParseDockerRef(text)
+	if err != nil {
+		return "", ""
+	}
+	parsed, err := url.Parse("dummy://" + named.String())
+	if err != nil {
+		return "", ""
+	}
+	path, _, _ = strings.Cut(strings.TrimPrefix(parsed.Path, "/"), "@")
+	path, _, _ = strings.Cut(path, ":")
+	return parsed.Host, path
 }
 
 // This test's own imports link every hash, so what the package links is seen in its source only.
@@ -147,6 +372,10 @@ func TestTheSchemaAgrees(t *testing.T) {
 		"a name that could be a container's id": sha256Digits,
 		"a domain label that ends in a dash":    "a-.example.com/shop",
 		"a path of more than 255 characters":    "registry.example.com/" + strings.Repeat("a", 256),
+		"one that library/ makes longer":        strings.Repeat("a", 248),
+		"a host with two dots":                  "reg..io/shop",
+		"a dot before the port":                 "reg.-io:443/shop",
+		"a host with an underscore":             "my_host.io/shop",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Parse(text); err == nil {
@@ -159,8 +388,8 @@ func TestTheSchemaAgrees(t *testing.T) {
 	}
 }
 
-// FuzzParse: Parse never panics, what it accepts reads the same the second time, and the schema
-// never refuses what it accepts.
+// FuzzParse: Parse never panics, what it accepts has a registry and a path and reads the same the
+// second time, and the schema never refuses it.
 func FuzzParse(f *testing.F) {
 	rule := schemaRule(f)
 	for text := range table() {
@@ -173,6 +402,9 @@ func FuzzParse(f *testing.F) {
 		}
 		if !rule.MatchString(text) {
 			t.Errorf("the schema refuses %q", text)
+		}
+		if first.Registry == "" || first.Path == "" {
+			t.Errorf("%q is %+v", text, first)
 		}
 		again := first.Registry + "/" + first.Path
 		if first.Tag != "" {
