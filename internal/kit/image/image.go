@@ -54,3 +54,23 @@ func Parse(text string) (Reference, error) {
 	}
 	return parsed, nil
 }
+
+// String is the reference in full, registry/path[:tag][@digest]; Parse reads it back as it was.
+// The host keeps its case: REG/shop has a host, and reg/shop is on Docker Hub.
+func (r Reference) String() string {
+	text := r.Registry + "/" + r.Path
+	if r.Tag != "" {
+		text += ":" + r.Tag
+	}
+	if r.Digest != "" {
+		text += "@" + r.Digest
+	}
+	return text
+}
+
+// IsFloating says that the reference is meant to name another image tomorrow: it has no digest,
+// and its tag is latest or left out, which means latest. Any other tag can move too, but by
+// custom does not.
+func (r Reference) IsFloating() bool {
+	return r.Digest == "" && (r.Tag == "" || r.Tag == "latest")
+}

@@ -327,6 +327,45 @@ func TestTheHashesAreLinked(t *testing.T) {
 	}
 }
 
+func TestString(t *testing.T) {
+	for text, want := range map[string]string{
+		"nginx":                       "docker.io/library/nginx",
+		"index.docker.io/team/shop:1": "docker.io/team/shop:1",
+		"REG/shop":                    "REG/shop",
+		"localhost:5000/shop@sha256:" + sha256Digits: "localhost:5000/shop@sha256:" + sha256Digits,
+		"[::1]/shop:1@sha512:" + sha512Digits:        "[::1]/shop:1@sha512:" + sha512Digits,
+	} {
+		parsed, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parsed.String(); got != want {
+			t.Errorf("%q is printed as %q, not %q", text, got, want)
+		}
+	}
+}
+
+func TestIsFloating(t *testing.T) {
+	for text, want := range map[string]bool{
+		"nginx":                               true,
+		"nginx:latest":                        true,
+		"reg.io:443/nginx":                    true,
+		"nginx:1.27":                          false,
+		"nginx:Latest":                        false,
+		"nginx:latest-alpine":                 false,
+		"nginx@sha256:" + sha256Digits:        false,
+		"nginx:latest@sha256:" + sha256Digits: false,
+	} {
+		parsed, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parsed.IsFloating(); got != want {
+			t.Errorf("%q: got %t", text, got)
+		}
+	}
+}
+
 // schemaRule is the regular expression by which the API server accepts spec.image, as it stands
 // in the definition that is installed.
 func schemaRule(t testing.TB) *regexp.Regexp {
@@ -388,8 +427,8 @@ func TestTheSchemaAgrees(t *testing.T) {
 	}
 }
 
-// FuzzParse: Parse never panics, what it accepts has a registry and a path and reads the same the
-// second time, and the schema never refuses it.
+// FuzzParse: Parse never panics, what it accepts has a registry and a path and reads the same once
+// it was printed, and the schema never refuses it.
 func FuzzParse(f *testing.F) {
 	rule := schemaRule(f)
 	for text := range table() {
@@ -406,13 +445,7 @@ func FuzzParse(f *testing.F) {
 		if first.Registry == "" || first.Path == "" {
 			t.Errorf("%q is %+v", text, first)
 		}
-		again := first.Registry + "/" + first.Path
-		if first.Tag != "" {
-			again += ":" + first.Tag
-		}
-		if first.Digest != "" {
-			again += "@" + first.Digest
-		}
+		again := first.String()
 		if second, err := Parse(again); err != nil || second != first {
 			t.Errorf("%q is %+v, and %q is %+v, %v", text, first, again, second, err)
 		}
