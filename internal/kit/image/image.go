@@ -1,4 +1,5 @@
-// Package image reads container image references, in the one place that does.
+// Package image reads container image references, in the one place that does, and says which of
+// them belong to an allowed registry.
 package image
 
 import (
