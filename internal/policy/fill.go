@@ -1,0 +1,167 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Labelled are an object's labels with the rules' defaults and enforced ones, and what was
+// replaced, as warnings. The map that is given is not changed.
+func (r Rules) Labelled(given map[string]string) (labels map[string]string, replaced []string) {
+	labels = maps.Clone(given)
+	set := func(key, value string) {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[key] = value
+	}
+	for key, value := range r.DefaultLabels() {
+		if _, known := labels[key]; !known {
+			set(key, value)
+		}
+	}
+	enforced := r.EnforcedLabels()
+	for _, key := range slices.Sorted(maps.Keys(enforced)) {
+		if before, known := given[key]; known && before != enforced[key] {
+			replaced = append(replaced, warning(field.NewPath("metadata", "labels").Key(key), before, enforced[key]))
+		}
+		set(key, enforced[key])
+	}
+	return labels, replaced
+}
+
+// warning tells a user that what they wrote is not what is stored.
+func warning(at *field.Path, given, stored string) string {
+	return fmt.Sprintf("%s: %s is replaced by %s, which a PlatformPolicy enforces", at, given, stored)
+}
+
+// FillResources fills in the requests and limits that a container lacks. A limit is never filled in
+// below a request that is there, nor a request above a limit: the API would refuse that.
+func (r Rules) FillResources(resources *corev1.ResourceRequirements) {
+	defaults := r.DefaultResources()
+	for name, limit := range defaults.Limits {
+		if _, given := resources.Limits[name]; given {
+			continue
+		}
+		if request, given := resources.Requests[name]; given && request.Cmp(limit) > 0 {
+			limit = request
+		}
+		if resources.Limits == nil {
+			resources.Limits = corev1.ResourceList{}
+		}
+		resources.Limits[name] = limit
+	}
+	for name, request := range defaults.Requests {
+		if _, given := resources.Requests[name]; given {
+			continue
+		}
+		if limit, given := resources.Limits[name]; given && request.Cmp(limit) > 0 {
+			request = limit
+		}
+		if resources.Requests == nil {
+			resources.Requests = corev1.ResourceList{}
+		}
+		resources.Requests[name] = request
+	}
+}
+
+// Tighten sets, in a container's security context, what the rules enforce, and removes what
+// contradicts an enforced profile. It returns what of the user's was replaced, as warnings.
+// *context may be nil, and stays so where nothing is enforced.
+func (r Rules) Tighten(context **corev1.SecurityContext, at *field.Path) []string {
+	var replaced []string
+	if r.RestrictedEnforced() {
+		replaced = remove(ContainerContradictions(*context, at))
+	}
+	enforced := r.EnforcedSecurity()
+	tight := *context
+	if tight == nil {
+		tight = &corev1.SecurityContext{}
+	}
+	// The warning is of the contradiction where that has removed the user's value already.
+	replaced = append(replaced, enforce(&tight.RunAsNonRoot, enforced.RunAsNonRoot, at.Child("runAsNonRoot"))...)
+	replaced = append(replaced, enforce(&tight.RunAsUser, enforced.RunAsUser, at.Child("runAsUser"))...)
+	replaced = append(replaced, enforce(&tight.AllowPrivilegeEscalation, enforced.AllowPrivilegeEscalation, at.Child("allowPrivilegeEscalation"))...)
+	replaced = append(replaced, enforce(&tight.ReadOnlyRootFilesystem, enforced.ReadOnlyRootFilesystem, at.Child("readOnlyRootFilesystem"))...)
+	if enforced.AllowPrivilegeEscalation != nil && tight.Privileged != nil && *tight.Privileged {
+		replaced = append(replaced, enforce(&tight.Privileged, new(false), at.Child("privileged"))...)
+	}
+	replaced = append(replaced, dropAll(tight, enforced.DropCapabilities, at.Child("capabilities", "add"))...)
+	if *context != nil || *tight != (corev1.SecurityContext{}) {
+		*context = tight
+	}
+	return replaced
+}
+
+// TightenPod does the same for a pod's security context. As every container has what is enforced,
+// the pod's is changed only where it says otherwise.
+func (r Rules) TightenPod(context *corev1.PodSecurityContext, at *field.Path) []string {
+	if context == nil {
+		return nil
+	}
+	var replaced []string
+	if r.RestrictedEnforced() {
+		replaced = remove(PodContradictions(context, at))
+	}
+	enforced := r.EnforcedSecurity()
+	if context.RunAsNonRoot != nil {
+		replaced = append(replaced, enforce(&context.RunAsNonRoot, enforced.RunAsNonRoot, at.Child("runAsNonRoot"))...)
+	}
+	if context.RunAsUser != nil {
+		replaced = append(replaced, enforce(&context.RunAsUser, enforced.RunAsUser, at.Child("runAsUser"))...)
+	}
+	return replaced
+}
+
+// remove takes contradictions out and says so.
+func remove(contradictions []Contradiction) []string {
+	var replaced []string
+	for _, contradiction := range contradictions {
+		contradiction.Remove()
+		replaced = append(replaced, contradiction.Problem.Field+" is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it")
+	}
+	return replaced
+}
+
+// enforce sets a value unless nil, and says so if it replaced another.
+func enforce[T comparable](value **T, enforced *T, at *field.Path) []string {
+	if enforced == nil {
+		return nil
+	}
+	before := *value
+	*value = new(*enforced)
+	if before == nil || *before == *enforced {
+		return nil
+	}
+	return []string{warning(at, fmt.Sprint(*before), fmt.Sprint(*enforced))}
+}
+
+// dropAll drops capabilities and takes them out of those that are added.
+func dropAll(context *corev1.SecurityContext, enforced []string, at *field.Path) []string {
+	if len(enforced) == 0 {
+		return nil
+	}
+	if context.Capabilities == nil {
+		context.Capabilities = &corev1.Capabilities{}
+	}
+	capabilities := context.Capabilities
+	var replaced []string
+	for _, name := range enforced {
+		capability := corev1.Capability(name)
+		capabilities.Add = slices.DeleteFunc(capabilities.Add, func(added corev1.Capability) bool {
+			refused := added == capability || capability == allCapabilities || added == allCapabilities
+			if refused {
+				replaced = append(replaced, fmt.Sprintf("%s: %s is removed: a PlatformPolicy enforces that %s is dropped", at, added, capability))
+			}
+			return refused
+		})
+		if !drops(Security{Drops: capabilities.Drop}, capability) {
+			capabilities.Drop = append(capabilities.Drop, capability)
+		}
+	}
+	return replaced
+}

@@ -1,0 +1,131 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+)
+
+// Rules are all that govern one namespace. The zero value asks for nothing.
+type Rules struct {
+	// governing, those of the environment before those of "*", and then by name of the policy.
+	governing []rule
+	// unclear tells why it is not known which rules govern; empty if it is.
+	unclear string
+}
+
+// rule is one rule and the policy that it is of.
+type rule struct {
+	policyv1.Rule
+	policy string
+}
+
+// Governing are the rules of all policies that govern a namespace with these labels.
+func Governing(policies []policyv1.PlatformPolicy, namespace string, labels map[string]string) Rules {
+	var rules Rules
+	environment, err := EnvironmentOf(namespace, labels)
+	if err != nil {
+		rules.unclear = err.Error()
+	}
+	for _, policy := range policies {
+		for _, asked := range policy.Spec.Rules {
+			if asked.Environment == everywhere || (environment != None && words[asked.Environment] == environment) {
+				rules.governing = append(rules.governing, rule{asked, policy.Name})
+			}
+		}
+	}
+	slices.SortFunc(rules.governing, func(a, b rule) int {
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.policy, b.policy), cmp.Compare(a.Environment, b.Environment))
+	})
+	return rules
+}
+
+func rank(r rule) int {
+	if r.Environment == everywhere {
+		return 1
+	}
+	return 0
+}
+
+// Governs reports whether a policy has a rule among these.
+func (r Rules) Governs(policy string) bool {
+	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.policy == policy })
+}
+
+// Of are those rules that are of one policy.
+func (r Rules) Of(policy string) Rules {
+	var own Rules
+	for _, asked := range r.governing {
+		if asked.policy == policy {
+			own.governing = append(own.governing, asked)
+		}
+	}
+	return own
+}
+
+// DefaultLabels are filled in where an object lacks them.
+func (r Rules) DefaultLabels() map[string]string {
+	return firstOf(r.governing, func(asked rule) map[string]string { return asked.Defaults.Labels })
+}
+
+// EnforcedLabels replace an object's.
+func (r Rules) EnforcedLabels() map[string]string {
+	return firstOf(r.governing, func(asked rule) map[string]string { return asked.Enforced.Labels })
+}
+
+// DefaultResources are filled in where a container lacks them.
+func (r Rules) DefaultResources() policyv1.Resources {
+	return policyv1.Resources{
+		Requests: firstOf(r.governing, func(asked rule) corev1.ResourceList { return asked.Defaults.Resources.Requests }),
+		Limits:   firstOf(r.governing, func(asked rule) corev1.ResourceList { return asked.Defaults.Resources.Limits }),
+	}
+}
+
+// firstOf unites maps; for each key the first counts. It is nil if there is nothing.
+func firstOf[M ~map[K]V, K comparable, V any](rules []rule, of func(rule) M) M {
+	var united M
+	for _, asked := range rules {
+		for key, value := range of(asked) {
+			if united == nil {
+				united = M{}
+			}
+			if _, known := united[key]; !known {
+				united[key] = value
+			}
+		}
+	}
+	return united
+}
+
+// RestrictedEnforced reports whether a rule enforces the security profile Restricted.
+func (r Rules) RestrictedEnforced() bool {
+	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.Enforced.SecurityProfile == Restricted })
+}
+
+// Restricted is the security profile that a rule can enforce.
+const Restricted = "Restricted"
+
+// EnforcedSecurity is what every container's security context must have. As each field can only
+// tighten, several rules' are united.
+func (r Rules) EnforcedSecurity() policyv1.SecurityContext {
+	var united policyv1.SecurityContext
+	for _, asked := range r.governing {
+		context := asked.Enforced.SecurityContext
+		if context == nil {
+			continue
+		}
+		united.RunAsNonRoot = cmp.Or(united.RunAsNonRoot, context.RunAsNonRoot)
+		united.RunAsUser = cmp.Or(united.RunAsUser, context.RunAsUser)
+		united.AllowPrivilegeEscalation = cmp.Or(united.AllowPrivilegeEscalation, context.AllowPrivilegeEscalation)
+		united.ReadOnlyRootFilesystem = cmp.Or(united.ReadOnlyRootFilesystem, context.ReadOnlyRootFilesystem)
+		for _, capability := range context.DropCapabilities {
+			if !slices.Contains(united.DropCapabilities, capability) {
+				united.DropCapabilities = append(united.DropCapabilities, capability)
+			}
+		}
+	}
+	return united
+}
