@@ -1,5 +1,11 @@
 package api
 
+// ConditionPolicyViolation is True, on every kind that policies govern, while the spec breaks a
+// PlatformPolicy: because the policy became stricter, or because the object was written while
+// admission was off. It is absent otherwise. With the reason Tolerated all that the spec asks for
+// runs; with PolicyViolation nothing that the spec newly asks for does, and Ready is False.
+const ConditionPolicyViolation = "PolicyViolation"
+
 // Reasons that the conditions of every kind share. Together with the reasons of the kind
 // itself they are all that a condition ever has.
 const (
@@ -31,6 +37,11 @@ const (
 	ReasonVolumeError = "VolumeError"
 	// ReasonUnschedulable: no node takes the pod; the message says why.
 	ReasonUnschedulable = "Unschedulable"
+	// ReasonPolicyViolation: the spec breaks a PlatformPolicy, more than what runs does: nothing of
+	// it is carried out. The message names policy, rule, field and what is accepted.
+	ReasonPolicyViolation = "PolicyViolation"
+	// ReasonTolerated (PolicyViolation): what runs broke the policy before, and goes on running.
+	ReasonTolerated = "Tolerated"
 	// ReasonPodsNotReady: a pod that was ready no longer is, though its containers run.
 	ReasonPodsNotReady = "PodsNotReady"
 )

@@ -17,13 +17,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/optional"
+	"github.com/mainstay-platform/mainstay/internal/kit/policies"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
 // Settings are what a manager is started with. Flags set them; tests do so directly.
 type Settings struct {
+	// Namespace is the manager's own, which no policy governs; empty outside a cluster.
+	Namespace string
 	// LeaderElection makes sure that one manager of several works. Off, there must be one only.
 	LeaderElection bool
 	// LeaderElectionNamespace holds the Lease; empty means the pod's own namespace.
@@ -93,11 +99,33 @@ func Manager(ctx context.Context, restConfig *rest.Config, settings Settings) (c
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	options := webappcontroller.Options{Concurrency: settings.Concurrency, Clock: clock.RealClock{}}
-	if err := webappcontroller.Setup(ctx, manager, options); err != nil {
-		return nil, fmt.Errorf("setting up %s: %w", "webapp", err)
+	if err := addKinds(ctx, manager, settings); err != nil {
+		return nil, err
 	}
 	return manager, addProbes(manager)
+}
+
+// addKinds adds the controllers of all kinds.
+func addKinds(ctx context.Context, manager ctrl.Manager, settings Settings) error {
+	err := webappcontroller.Setup(ctx, manager, webappcontroller.Options{
+		Concurrency: settings.Concurrency, Clock: clock.RealClock{}, Rules: rules(manager, settings),
+	})
+	if err != nil {
+		return fmt.Errorf("setting up webapp: %w", err)
+	}
+	err = platformpolicycontroller.Setup(manager, platformpolicycontroller.Options{
+		Governed:   []platformpolicycontroller.Governed{{Object: &appsv1.WebApp{}, Objects: webappcontroller.Objects}},
+		Ungoverned: policies.Ungoverned(settings.Namespace), Clock: clock.RealClock{},
+	})
+	if err != nil {
+		return fmt.Errorf("setting up platformpolicy: %w", err)
+	}
+	return nil
+}
+
+// rules reads which rules govern a namespace.
+func rules(manager ctrl.Manager, settings Settings) admission.Governed {
+	return policies.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(settings.Namespace)}.Rules
 }
 
 // cacheOptions unite what each controller wants to be held, and the metadata of those
@@ -109,5 +137,6 @@ func cacheOptions() map[client.Object]cache.ByObject {
 		definition: {Label: labels.Everything(), Field: fields.OneTermEqualSelector("metadata.name", webappcontroller.HTTPRouteCRD)},
 	}
 	maps.Copy(options, webappcontroller.CacheOptions())
+	maps.Copy(options, policies.CacheOptions())
 	return options
 }

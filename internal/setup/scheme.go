@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // Scheme knows every type that the manager reads or writes.
@@ -19,6 +20,7 @@ func Scheme() (*runtime.Scheme, error) {
 		clientgoscheme.AddToScheme,
 		gatewayv1.Install,
 		appsv1.AddToScheme,
+		policyv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)

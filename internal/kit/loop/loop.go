@@ -2,6 +2,9 @@
 //
 //	get -> admit -> observe -> desired -> apply -> status
 //
+// Admission has two halves: the kind's own rules, and, once it is observed what runs, the
+// policies that govern the object (see Policy).
+//
 // A kind brings the steps that differ, as a Kind; the loop runs them in order, decides what
 // an error means, writes status once at the end and tells events.
 package loop
@@ -69,6 +72,8 @@ type Reconciler[T Object, O any] struct {
 	Applier  *apply.Applier
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
+	// Policy is how policies govern the kind; nil if none does.
+	Policy *Policy[T, O]
 }
 
 // Reconcile brings one object to what its spec says, or tells why that can't be. It is
@@ -87,6 +92,13 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	if err != nil {
 		return ctrl.Result{}, r.tell(stored, err)
 	}
+	review, err := r.Policy.review(ctx, object, observed)
+	if err != nil {
+		return ctrl.Result{}, r.tell(stored, err)
+	}
+	if admission == nil {
+		admission = review.refusal
+	}
 	result, err := plan.Result{}, admission
 	if admission == nil {
 		wanted := r.Kind.Desired(object, observed)
@@ -101,6 +113,7 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	result.Failure = outcome.Failure(err)
 	reported := stored.DeepCopyObject().(T)
 	lookAgain := r.Kind.Report(reported, object, observed, result)
+	reported.SetConditions(append(reported.GetConditions(), review.conditions...))
 	written := r.writeStatus(ctx, stored, reported)
 	if outcome.Of(err) == outcome.Transient {
 		return ctrl.Result{}, r.tell(stored, err) // it comes back anyway: what became of the status matters less
@@ -179,7 +192,7 @@ func (r *Reconciler[T, O]) writeStatus(ctx context.Context, stored, reported T) 
 	if err != nil || !wrote {
 		return err
 	}
-	for _, event := range conditions.Events(before, merged, r.Kind.Trouble()...) {
+	for _, event := range conditions.Events(before, merged, append(r.Kind.Trouble(), api.ConditionPolicyViolation)...) {
 		r.Recorder.Eventf(reported, nil, event.Type, event.Reason, "Reconcile", "%s", event.Note)
 	}
 	return children.Await(ctx, r.Client, stored.DeepCopyObject().(T), reported.GetResourceVersion())

@@ -48,11 +48,17 @@ func (e InvalidSpecError) Error() string { return e.Err.Error() }
 // Unwrap gives the wrapped error.
 func (e InvalidSpecError) Unwrap() error { return e.Err }
 
+// PolicyError is what the check of the policies returns for a spec that breaks them.
+type PolicyError struct{ Violations string }
+
+// Error says what is broken and what is accepted.
+func (e PolicyError) Error() string { return e.Violations }
+
 // Of classifies an error:
 //
 //	error                                                class
 //	nil                                                  none
-//	InvalidSpecError                                     terminal
+//	InvalidSpecError, PolicyError                        terminal
 //	namespace terminating                                gone
 //	400, 401, 403, 413, 422 (validation, quota, policy,
 //	  permission), kind not installed                    blocked
@@ -62,10 +68,11 @@ func (e InvalidSpecError) Unwrap() error { return e.Err }
 // is tried again, slowly.
 func Of(err error) Class {
 	var invalid InvalidSpecError
+	var broken PolicyError
 	switch {
 	case err == nil:
 		return None
-	case errors.As(err, &invalid):
+	case errors.As(err, &invalid), errors.As(err, &broken):
 		return Terminal
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return Gone
@@ -81,8 +88,12 @@ func Of(err error) Class {
 // text of a refusal is the API server's. That of a transient error is always the same, for
 // errors of the network differ from one try to the next; an event has its text.
 func Failure(err error) *plan.Failure {
+	var broken PolicyError
 	switch Of(err) {
 	case Terminal:
+		if errors.As(err, &broken) {
+			return &plan.Failure{Reason: api.ReasonPolicyViolation, Message: err.Error(), Stalled: true}
+		}
 		return &plan.Failure{Reason: api.ReasonInvalidSpec, Message: err.Error(), Stalled: true}
 	case Blocked:
 		if isFieldError(err) {

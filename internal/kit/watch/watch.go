@@ -75,6 +75,9 @@ func SpecChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
+// LabelsChanged lets updates pass that change labels.
+func LabelsChanged() predicate.Predicate { return predicate.LabelChangedPredicate{} }
+
 func content(object client.Object) client.Object {
 	object = object.DeepCopyObject().(client.Object)
 	object.SetResourceVersion("")

@@ -33,7 +33,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/loop"
 	"github.com/mainstay-platform/mainstay/internal/kit/optional"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/policies"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // Field indexes of the cache.
@@ -92,6 +94,8 @@ type Options struct {
 	// Concurrency is how many WebApps are reconciled at once.
 	Concurrency int
 	Clock       clock.PassiveClock
+	// Rules reads which rules govern a namespace.
+	Rules func(ctx context.Context, namespace string) (policy.Rules, error)
 }
 
 // Setup adds the controller to the manager. The HTTPRoute kind is used if it is there, and from
@@ -123,6 +127,9 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Applier:  apply.New(manager.GetClient(), reader),
 		Recorder: manager.GetEventRecorder("mainstay-" + webapp.Controller),
 		Clock:    options.Clock,
+		Policy: &loop.Policy[*appsv1.WebApp, webapp.Observed]{
+			Rules: options.Rules, Wanted: webapp.Wanted, Running: webapp.Running,
+		},
 	}
 	built, err := build(manager, reconciler, options.Concurrency, routes.Available())
 	if err != nil {
@@ -146,6 +153,7 @@ func build(manager ctrl.Manager, reconciler reconcile.Reconciler, concurrency in
 		Owns(&policyv1.PodDisruptionBudget{}, changed).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(usersOfServiceAccount(manager.GetClient())), changed)
+	under = policies.Watch(under, manager.GetClient(), &appsv1.WebAppList{})
 	if hasRoutes {
 		under = under.Owns(&gatewayv1.HTTPRoute{}, changed)
 	}

@@ -1,0 +1,81 @@
+// Package platformpolicycontroller reads and writes for the kind PlatformPolicy; package
+// platformpolicy decides.
+package platformpolicycontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/kit/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+)
+
+// kind brings PlatformPolicy to the loop. It has no children.
+type kind struct {
+	cached     client.Reader
+	governed   []Governed
+	ungoverned []string
+}
+
+var _ loop.Kind[*policyv1.PlatformPolicy, platformpolicy.Observed] = kind{}
+
+// New is an empty PlatformPolicy.
+func (kind) New() *policyv1.PlatformPolicy { return &policyv1.PlatformPolicy{} }
+
+// Admit validates; there is nothing to fill in.
+func (kind) Admit(policy *policyv1.PlatformPolicy) error {
+	if problems := platformpolicy.Validate(policy); len(problems) > 0 {
+		return outcome.InvalidSpecError{Err: problems.ToAggregate()}
+	}
+	return nil
+}
+
+// Observe reads, from the cache, all namespaces and all that policies govern in them.
+//
+// +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+func (k kind) Observe(ctx context.Context, _ *policyv1.PlatformPolicy) (platformpolicy.Observed, error) {
+	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}}
+	namespaces := &metav1.PartialObjectMetadataList{}
+	namespaces.SetGroupVersionKind(policies.Namespace().GroupVersionKind())
+	if err := k.cached.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return observed, fmt.Errorf("listing namespaces: %w", err)
+	}
+	for _, namespace := range namespaces.Items {
+		if !slices.Contains(k.ungoverned, namespace.Name) {
+			observed.Namespaces[namespace.Name] = namespace.Labels
+		}
+	}
+	for _, governed := range k.governed {
+		objects, err := governed.Objects(ctx, k.cached)
+		if err != nil {
+			return observed, err
+		}
+		observed.Objects = append(observed.Objects, objects...)
+	}
+	return observed, nil
+}
+
+// Children are none.
+func (kind) Children(platformpolicy.Observed) plan.Children { return nil }
+
+// Desired is nothing.
+func (kind) Desired(*policyv1.PlatformPolicy, platformpolicy.Observed) plan.Plan { return plan.Plan{} }
+
+// Report sets the status.
+func (kind) Report(into, policy *policyv1.PlatformPolicy, observed platformpolicy.Observed, result plan.Result) time.Duration {
+	into.Status = platformpolicy.Status(policy, observed, result)
+	return 0
+}
+
+// Trouble names the conditions that are bad news when True.
+func (kind) Trouble() []string { return []string{policyv1.ConditionStalled} }

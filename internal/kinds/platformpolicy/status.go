@@ -1,0 +1,70 @@
+package platformpolicy
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// Observed is what a policy may govern.
+type Observed struct {
+	// Namespaces that policies govern, by name, with their labels.
+	Namespaces map[string]map[string]string
+	// Objects of all kinds that policies govern.
+	Objects []policy.Object
+}
+
+// maxViolating is how many objects are named in the status; the schema has the same limit.
+const maxViolating = 20
+
+// Status is what a policy governs and what breaks it.
+//
+//	the spec                 Ready  reason       Stalled
+//	can't be carried out     False  InvalidSpec  True
+//	else                     True   InForce      -
+//
+// A policy whose spec can't be carried out is checked as far as it can be read: an entry of
+// allowedRegistries that can't be read allows nothing.
+func Status(stored *policyv1.PlatformPolicy, observed Observed, result plan.Result) policyv1.PlatformPolicyStatus {
+	status := policyv1.PlatformPolicyStatus{
+		ObservedGeneration: stored.Generation,
+		Environments:       environments(stored),
+		Conditions:         []metav1.Condition{ready()},
+	}
+	if failure := result.Failure; failure != nil {
+		status.Conditions = []metav1.Condition{
+			{Type: policyv1.ConditionReady, Status: metav1.ConditionFalse, Reason: failure.Reason, Message: failure.Message},
+			{Type: policyv1.ConditionStalled, Status: metav1.ConditionTrue, Reason: failure.Reason, Message: failure.Message},
+		}
+	}
+	governing := map[string]policy.Rules{}
+	for namespace, labels := range observed.Namespaces {
+		rules := policy.Governing([]policyv1.PlatformPolicy{*stored}, namespace, labels).Of(stored.Name)
+		if rules.Governs(stored.Name) {
+			governing[namespace] = rules
+			status.Namespaces++
+		}
+	}
+	var violating []policyv1.Violator
+	for _, object := range observed.Objects {
+		rules, governed := governing[object.Namespace]
+		if !governed {
+			continue
+		}
+		status.Objects++
+		if violations := rules.Check(object.Subject); len(violations) > 0 {
+			violating = append(violating, policyv1.Violator{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Message: policy.Sentence(violations)})
+		}
+	}
+	slices.SortFunc(violating, func(a, b policyv1.Violator) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	status.Violations = int32(len(violating)) //nolint:gosec // etcd does not hold that many
+	status.Violating = violating[:min(len(violating), maxViolating)]
+	return status
+}

@@ -1,0 +1,72 @@
+package platformpolicy
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/image"
+)
+
+// Validate checks what the CRD's schema can't. Each error names the field, what was given and what
+// is accepted. An empty list means valid.
+func Validate(policy *policyv1.PlatformPolicy) field.ErrorList {
+	var problems field.ErrorList
+	for i, rule := range policy.Spec.Rules {
+		at := field.NewPath("spec", "rules").Index(i)
+		for j, entry := range rule.AllowedRegistries {
+			if _, err := image.ParsePrefix(entry); err != nil {
+				problems = append(problems, field.Invalid(at.Child("allowedRegistries").Index(j), entry, err.Error()))
+			}
+		}
+		for j, key := range rule.RequiredLabels {
+			for _, message := range validation.IsQualifiedName(key) {
+				problems = append(problems, field.Invalid(at.Child("requiredLabels").Index(j), key, message))
+			}
+		}
+		problems = append(problems, metav1validation.ValidateLabels(rule.Defaults.Labels, at.Child("defaults", "labels"))...)
+		problems = append(problems, metav1validation.ValidateLabels(rule.Enforced.Labels, at.Child("enforced", "labels"))...)
+		problems = append(problems, validateResources(rule.Defaults.Resources, at.Child("defaults", "resources"))...)
+	}
+	return problems
+}
+
+// validateResources refuses a default request above the default limit: no container could have both.
+func validateResources(resources policyv1.Resources, at *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	for name, request := range resources.Requests {
+		if limit, given := resources.Limits[name]; given && request.Cmp(limit) > 0 {
+			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be above the limit, "+limit.String()))
+		}
+		if request.Sign() < 0 {
+			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be negative"))
+		}
+	}
+	for name, limit := range resources.Limits {
+		if limit.Sign() <= 0 {
+			problems = append(problems, field.Invalid(at.Child("limits").Key(string(name)), limit.String(), "must be above 0"))
+		}
+	}
+	return problems
+}
+
+// environments are those that the rules name, in their order, for people.
+func environments(policy *policyv1.PlatformPolicy) string {
+	var names []string
+	for _, rule := range policy.Spec.Rules {
+		if !slices.Contains(names, rule.Environment) {
+			names = append(names, rule.Environment)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// ready is the condition of a policy that can be in force.
+func ready() metav1.Condition {
+	return metav1.Condition{Type: policyv1.ConditionReady, Status: metav1.ConditionTrue, Reason: policyv1.ReasonInForce, Message: "every rule is checked"}
+}

@@ -1,0 +1,103 @@
+package webapp
+
+import (
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// Govern writes into app what the rules fill in and enforce, and returns what of the user's that
+// replaced, as warnings. before is the object before an update, nil at creation: a spec that
+// stays as it was is left alone, or a policy that came later would restart an application
+// because somebody labelled it.
+func Govern(app, before *appsv1.WebApp, rules policy.Rules) []string {
+	labels, replaced := rules.Labelled(app.Labels)
+	app.Labels = labels
+	if before != nil && equality.Semantic.DeepEqual(before.Spec, app.Spec) {
+		return replaced
+	}
+	spec, at := &app.Spec, field.NewPath("spec")
+	if rules.RestrictedEnforced() {
+		spec.SecurityProfile = appsv1.SecurityRestricted
+	}
+	replaced = append(replaced, rules.TightenPod(spec.PodSecurityContext, at.Child("podSecurityContext"))...)
+	govern := func(resources *corev1.ResourceRequirements, security **corev1.SecurityContext, at *field.Path) {
+		rules.FillResources(resources)
+		replaced = append(replaced, rules.Tighten(security, at.Child("securityContext"))...)
+	}
+	govern(&spec.Resources, &spec.SecurityContext, at)
+	for i := range spec.InitContainers {
+		govern(&spec.InitContainers[i].Resources, &spec.InitContainers[i].SecurityContext, at.Child("initContainers").Index(i))
+	}
+	for i := range spec.Sidecars {
+		govern(&spec.Sidecars[i].Resources, &spec.Sidecars[i].SecurityContext, at.Child("sidecars").Index(i))
+	}
+	return replaced
+}
+
+// Wanted is what policy looks at in a defaulted app.
+func Wanted(app *appsv1.WebApp, observed Observed) policy.Subject {
+	template, at := podTemplate(app, observed), field.NewPath("spec")
+	return policy.Subject{
+		Labels:       app.Labels,
+		Replicas:     wantedReplicas(app, observed),
+		Containers:   policy.Containers(&template.Spec, containerPath(app)),
+		Volumes:      policy.Volumes(&template.Spec, at.Child("volumes")),
+		IsRestricted: func() bool { return policy.IsRestricted(&template.ObjectMeta, &template.Spec) },
+		ProfileField: at.Child("securityProfile"),
+	}
+}
+
+// wantedReplicas are the replicas that an app may come to have. Where it leaves the number to
+// others, that is what they have chosen.
+func wantedReplicas(app *appsv1.WebApp, observed Observed) []policy.Replicas {
+	at := field.NewPath("spec")
+	if scaling := app.Spec.Autoscaling; scaling != nil {
+		return []policy.Replicas{{Field: at.Child("autoscaling", "max"), Count: max(scaling.Min, scaling.Max)}}
+	}
+	count := ptr.Deref(app.Spec.Replicas, 1)
+	if deployment := ours(app, observed); deployment != nil && app.Spec.Replicas == nil {
+		count = ptr.Deref(deployment.Spec.Replicas, 1)
+	}
+	return []policy.Replicas{{Field: at.Child("replicas"), Count: count}}
+}
+
+// containerPath tells where the user wrote a container of the pod.
+func containerPath(app *appsv1.WebApp) func(name string) *field.Path {
+	at := field.NewPath("spec")
+	paths := map[string]*field.Path{ContainerName: at}
+	for i, container := range app.Spec.InitContainers {
+		paths[container.Name] = at.Child("initContainers").Index(i)
+	}
+	for i, container := range app.Spec.Sidecars {
+		paths[container.Name] = at.Child("sidecars").Index(i)
+	}
+	return func(name string) *field.Path { return paths[name] }
+}
+
+// Running is what policy looks at in what runs for an app; nil where nothing does.
+func Running(app *appsv1.WebApp, observed Observed) *policy.Subject {
+	deployment := ours(app, observed)
+	if deployment == nil {
+		return nil
+	}
+	template, at := &deployment.Spec.Template, field.NewPath("spec", "template", "spec")
+	running := &policy.Subject{
+		Replicas:     []policy.Replicas{{Field: field.NewPath("spec", "replicas"), Count: ptr.Deref(deployment.Spec.Replicas, 1)}},
+		Containers:   policy.Containers(&template.Spec, func(name string) *field.Path { return at.Child("containers").Key(name) }),
+		Volumes:      policy.Volumes(&template.Spec, at.Child("volumes")),
+		IsRestricted: func() bool { return policy.IsRestricted(&template.ObjectMeta, &template.Spec) },
+		ProfileField: at.Child("securityContext"),
+	}
+	if found, known := observed.Children.Get(ref(app, "HorizontalPodAutoscaler")); known {
+		if autoscaler, ok := found.(*autoscalingv2.HorizontalPodAutoscaler); ok {
+			running.Replicas = append(running.Replicas, policy.Replicas{Field: field.NewPath("spec", "maxReplicas"), Count: autoscaler.Spec.MaxReplicas})
+		}
+	}
+	return running
+}

@@ -1,0 +1,90 @@
+// Package policies reads which rules govern a namespace.
+package policies
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// ungoverned are the namespaces of Kubernetes itself, which no policy governs.
+var ungoverned = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+
+// Ungoverned are the namespaces that no policy governs: Kubernetes' own and, unless it is empty,
+// Mainstay's, so that neither can be locked out of mending itself.
+func Ungoverned(own string) []string {
+	if own == "" {
+		return slices.Clone(ungoverned)
+	}
+	return append(slices.Clone(ungoverned), own)
+}
+
+// Reader reads rules. It is safe for use by many goroutines.
+type Reader struct {
+	// Cached holds PlatformPolicies and the metadata of Namespaces.
+	Cached client.Reader
+	// Live asks the API server: for a namespace so new that the cache lacks it.
+	Live client.Reader
+	// Ungoverned are namespaces that no policy governs.
+	Ungoverned []string
+}
+
+// Rules are those that govern a namespace; none for an ungoverned one. An error means that nobody
+// knows which do: the caller must not act as if there were none.
+//
+// +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, error) {
+	if slices.Contains(r.Ungoverned, namespace) {
+		return policy.Rules{}, nil
+	}
+	found := Namespace()
+	err := r.Cached.Get(ctx, client.ObjectKey{Name: namespace}, found)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, client.ObjectKey{Name: namespace}, found)
+	}
+	if err != nil {
+		return policy.Rules{}, fmt.Errorf("reading namespace %s, whose environment decides which policies govern it: %w", namespace, err)
+	}
+	var all policyv1.PlatformPolicyList
+	if err := r.Cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return policy.Rules{}, fmt.Errorf("listing PlatformPolicies: %w", err)
+	}
+	return policy.Governing(all.Items, namespace, found.Labels), nil
+}
+
+// Namespace is the metadata of a namespace, to be read or watched: all that is cached of it.
+func Namespace() *metav1.PartialObjectMetadata {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return namespace
+}
+
+// CacheOptions say what the cache must hold for a Reader: all policies, and of all namespaces the
+// name and labels.
+func CacheOptions() map[client.Object]ctrlcache.ByObject {
+	return map[client.Object]ctrlcache.ByObject{
+		&policyv1.PlatformPolicy{}: {Label: labels.Everything(), Transform: ctrlcache.TransformStripManagedFields()},
+		Namespace():                {Label: labels.Everything(), Transform: stripNamespace},
+	}
+}
+
+func stripNamespace(cached any) (any, error) {
+	if namespace, ok := cached.(*metav1.PartialObjectMetadata); ok {
+		namespace.Annotations, namespace.ManagedFields = nil, nil
+	}
+	return cached, nil
+}
+
+var _ cache.TransformFunc = stripNamespace
