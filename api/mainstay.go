@@ -16,6 +16,10 @@ const (
 	// AnnotationRelease records on a definition which release of Mainstay it is of.
 	AnnotationRelease = Domain + "/release"
 
+	// AnnotationDefaultPolicy records on the definition of PlatformPolicies that the default one has
+	// been made: once it was, it is the users', to change or delete.
+	AnnotationDefaultPolicy = Domain + "/default-policy"
+
 	// AnnotationAdopt is consent, written by the owner of an object, to hand it over.
 	// Its value names the taker as Kind/name, for example "WebApp/shop": the object must
 	// have the name that the taker would give its child. Without it Mainstay never

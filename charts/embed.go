@@ -29,3 +29,8 @@ func CRDs() ([][]byte, error) {
 	}
 	return documents, nil
 }
+
+// DefaultPolicy is the PlatformPolicy that every installation starts with, as YAML.
+//
+//go:embed mainstay/files/default-policy.yaml
+var DefaultPolicy []byte

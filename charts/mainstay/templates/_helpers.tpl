@@ -46,6 +46,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
+{{/* The name of the webhooks' Service and of the Secret with their certificate. */}}
+{{- define "mainstay.webhook" -}}
+{{- include "mainstay.fullname" . }}-webhook
+{{- end -}}
+
+{{/* The names of our definitions, as a YAML list. */}}
+{{- define "mainstay.definitions" -}}
+{{- range $path, $_ := .Files.Glob "crds/*.yaml" }}
+- {{ (fromYaml ($.Files.Get $path)).metadata.name }}
+{{- end }}
+{{- end -}}
+
 {{/* The image reference: registry/repository:tag@digest, each part but the repository optional. */}}
 {{- define "mainstay.image" -}}
 {{- with .Values.image.registry }}{{ . }}/{{ end -}}
