@@ -29,6 +29,14 @@ const (
 	// AnnotationRestartedAt carries spec.restartedAt into the pod template.
 	AnnotationRestartedAt = Domain + "/restarted-at"
 
+	// AnnotationRotate asks, on the Secret of Mainstay's serving certificate, for a new one. Its
+	// value is any text that differs from the last: a time, a ticket. No request is lost by it;
+	// the CA of the old certificate stays trusted for the overlap, an hour by default.
+	AnnotationRotate = Domain + "/rotate"
+	// AnnotationRotated is the value of AnnotationRotate that was last carried out.
+	// Mainstay writes it.
+	AnnotationRotated = Domain + "/rotated"
+
 	// LabelOwner is, on a pod, the name of the resource of ours that it belongs to.
 	LabelOwner = Domain + "/owner"
 	// LabelOwnerKind is, on a pod, the kind of that resource, in lower case.
