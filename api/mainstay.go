@@ -26,6 +26,11 @@ const (
 	// touches an object that it did not make.
 	AnnotationAdopt = Domain + "/adopt"
 
+	// AnnotationV1Spec holds, on a WebApp that is read as v1beta1, what its v1 spec has beyond
+	// that version's fields, as JSON. It is absent where there is nothing more, and never
+	// stored: an object that is read as v1 has the fields themselves.
+	AnnotationV1Spec = Domain + "/v1-spec"
+
 	// AnnotationRestartedAt carries spec.restartedAt into the pod template.
 	AnnotationRestartedAt = Domain + "/restarted-at"
 

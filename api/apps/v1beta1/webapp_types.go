@@ -1,0 +1,78 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// WebApp is a web application: one container image that answers HTTP on a port. Everything
+// that this version has no field for is kept in the annotation mainstay.dev/v1-spec: leave
+// that as it is, or use apps.mainstay.dev/v1.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:deprecatedversion:warning="apps.mainstay.dev/v1beta1 WebApp is deprecated: use apps.mainstay.dev/v1"
+// +kubebuilder:unservedversion
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:path=webapps,shortName=wa,categories={all,mainstay}
+// +kubebuilder:selectablefield:JSONPath=`.spec.image`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the application works now, as its spec says"
+// +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.status.replicaSummary`,description="Ready replicas of those wanted"
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`,priority=1
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$')",fieldPath=".metadata",messageExpression="'metadata.name ' + self.metadata.name + ' must be a DNS label: at most 63 characters, lower-case letters, digits and -, starting with a letter (its Service bears the same name)'"
+type WebApp struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is the application as it should be.
+	// +required
+	Spec WebAppSpec `json:"spec"`
+	// Status is the application as it is; the same as in v1.
+	// +optional
+	Status appsv1.WebAppStatus `json:"status,omitzero"`
+}
+
+// WebAppList is a list of WebApps.
+//
+// +kubebuilder:object:root=true
+type WebAppList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []WebApp `json:"items"`
+}
+
+// WebAppSpec is what a WebApp should be. Only image is required.
+type WebAppSpec struct {
+	// Replicas is the number of pods, at least 1. Where it is left out the application starts
+	// with 1 and the number is then left alone.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Image is the container image to run, for example registry.example.com/team/shop:1.4.2.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image"`
+
+	// Port is the TCP port on which the application listens.
+	// +optional
+	// +default=8080
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+
+	// Host publishes the application through an Ingress under this DNS name, for example
+	// shop.example.com; a leading "*." takes any one label. Where it is left out there is no
+	// Ingress: to remove it removes all that v1 says about the Ingress.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be a DNS name in lower case without scheme, port or path, for example shop.example.com"
+	Host string `json:"host,omitempty"`
+}
