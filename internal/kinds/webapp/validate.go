@@ -10,11 +10,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
-// Validate checks what the CRD's schema can't, on a defaulted app. Each error names the
+// Validate checks, on a defaulted app, what the CRD's schema can't, and what a client of an older
+// version gets around. Each error names the
 // field, what was given and what is accepted. An empty list means valid.
 func Validate(app *appsv1.WebApp) field.ErrorList {
 	spec := field.NewPath("spec")
-	problems := validateImages(&app.Spec, spec)
+	problems := validateForm(&app.Spec, spec)
+	problems = append(problems, validateImages(&app.Spec, spec)...)
 	problems = append(problems, validateStrategy(app.Spec.Strategy, spec.Child("strategy"))...)
 	problems = append(problems, validateAutoscaling(&app.Spec, spec)...)
 	problems = append(problems, validateMounts(&app.Spec, spec)...)

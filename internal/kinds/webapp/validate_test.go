@@ -33,14 +33,17 @@ var validateCases = map[string]struct {
 		func(s *appsv1.WebAppSpec) { s.Image = "shop/Web:1" }, "spec.image", "no image reference",
 	},
 	"an init container's image that is none": {
-		func(s *appsv1.WebAppSpec) { s.InitContainers = []appsv1.Container{{Image: "a:1"}, {Image: "a b"}} },
+		func(s *appsv1.WebAppSpec) {
+			s.InitContainers = []appsv1.Container{{Name: "a", Image: "a:1"}, {Name: "b", Image: "a b"}}
+		},
 		"spec.initContainers[1].image", "no image reference",
 	},
 	"a side-car's image that is none": {
-		func(s *appsv1.WebAppSpec) { s.Sidecars = []appsv1.Container{{Image: "http://a"}} }, "spec.sidecars[0].image", "no image reference",
+		func(s *appsv1.WebAppSpec) { s.Sidecars = []appsv1.Container{{Name: "b", Image: "http://a"}} }, "spec.sidecars[0].image", "no image reference",
 	},
 	"images that are some are accepted": {func(s *appsv1.WebAppSpec) {
-		s.InitContainers, s.Sidecars = []appsv1.Container{{Image: "a:1"}}, []appsv1.Container{{Image: "localhost:5000/b"}}
+		s.InitContainers = []appsv1.Container{{Name: "a", Image: "a:1"}}
+		s.Sidecars = []appsv1.Container{{Name: "b", Image: "localhost:5000/b"}}
 	}, "", ""},
 	"a rollout that can't move": {
 		func(s *appsv1.WebAppSpec) { s.Strategy.MaxSurge = count("0") }, "spec.strategy.maxSurge", "above 0 where maxUnavailable is 0",
@@ -76,30 +79,30 @@ var validateCases = map[string]struct {
 	},
 	"an init container's mount of no volume": {
 		func(s *appsv1.WebAppSpec) {
-			s.InitContainers = []appsv1.Container{{Image: "a", VolumeMounts: mounts}}
+			s.InitContainers = []appsv1.Container{{Name: "a", Image: "a", VolumeMounts: mounts}}
 		},
 		"spec.initContainers[0].volumeMounts[0].name", `"data"`,
 	},
 	"a side-car's mount of no volume": {
 		func(s *appsv1.WebAppSpec) {
-			s.Sidecars = []appsv1.Container{{Image: "a", VolumeMounts: mounts}}
+			s.Sidecars = []appsv1.Container{{Name: "b", Image: "a", VolumeMounts: mounts}}
 		},
 		"spec.sidecars[0].volumeMounts[0].name", `"data"`,
 	},
 	"mounts of a volume are accepted": {func(s *appsv1.WebAppSpec) {
 		s.Volumes, s.VolumeMounts = declared, mounts
-		s.InitContainers = []appsv1.Container{{Image: "a", VolumeMounts: mounts}}
-		s.Sidecars = []appsv1.Container{{Image: "a", VolumeMounts: mounts}}
+		s.InitContainers = []appsv1.Container{{Name: "a", Image: "a", VolumeMounts: mounts}}
+		s.Sidecars = []appsv1.Container{{Name: "b", Image: "a", VolumeMounts: mounts}}
 	}, "", ""},
 	"an init container with a probe": {
 		func(s *appsv1.WebAppSpec) {
-			s.InitContainers = []appsv1.Container{{Image: "a", StartupProbe: &corev1.Probe{}}}
+			s.InitContainers = []appsv1.Container{{Name: "a", Image: "a", StartupProbe: &corev1.Probe{}}}
 		},
 		"spec.initContainers[0].startupProbe", "runs to completion",
 	},
 	"a side-car with a probe is accepted": {
 		func(s *appsv1.WebAppSpec) {
-			s.Sidecars = []appsv1.Container{{Image: "a", StartupProbe: &corev1.Probe{}}}
+			s.Sidecars = []appsv1.Container{{Name: "b", Image: "a", StartupProbe: &corev1.Probe{}}}
 		}, "", "",
 	},
 	"the name tmp under Restricted": {func(s *appsv1.WebAppSpec) {

@@ -1,0 +1,98 @@
+package webapp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+)
+
+// labelVersion is the one recommended label that is left to users.
+const labelVersion = "app.kubernetes.io/version"
+
+// validateForm repeats those rules of v1's schema that nobody else would enforce. The API server checks
+// an object against the schema of the version that it came in: a v1beta1 client passes by
+// all that v1's schema says, with a stash of its own making or by setting replicas beside a
+// stashed autoscaling. What Kubernetes itself refuses in a child (ports, names of variables, two
+// sources of one volume) is left to it, and told in the condition Ready.
+func validateForm(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+	problems := validateContainerNames(spec, path)
+	if spec.Autoscaling != nil && spec.Replicas != nil {
+		problems = append(problems, field.Forbidden(path.Child("replicas"), "replicas and autoscaling exclude each other: leave replicas out, the autoscaler owns it"))
+	}
+	// Under an unknown name the limits of the one that was meant would not hold.
+	problems = append(problems, validateOneOf(spec.SecurityProfile, path.Child("securityProfile"), appsv1.SecurityDefault, appsv1.SecurityRestricted)...)
+	problems = append(problems, validateOneOf(spec.TopologySpread, path.Child("topologySpread"), appsv1.SpreadPreferred, appsv1.SpreadRequired, appsv1.SpreadDisabled)...)
+	problems = append(problems, validateOneOf(spec.Strategy.Type, path.Child("strategy", "type"), appsv1.StrategyRollingUpdate, appsv1.StrategyRecreate)...)
+	if spec.Ingress != nil {
+		problems = append(problems, validateAnnotations(spec.Ingress.Annotations, path.Child("ingress", "annotations"))...)
+	}
+	problems = append(problems, validateMetadata(appsv1.Metadata{Labels: spec.Labels, Annotations: spec.Annotations}, path)...)
+	problems = append(problems, validateMetadata(spec.PodMetadata, path.Child("podMetadata"))...)
+	problems = append(problems, validateMetadata(spec.ServiceMetadata, path.Child("serviceMetadata"))...)
+	return append(problems, validateMetadata(spec.ServiceAccountMetadata, path.Child("serviceAccountMetadata"))...)
+}
+
+// validateContainerNames wants a DNS label that is unique within the pod: apply merges containers
+// by their names, so one called as the application's would change that.
+func validateContainerNames(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+	taken := map[string]bool{}
+	var problems field.ErrorList
+	check := func(containers []appsv1.Container, at *field.Path) {
+		for i, container := range containers {
+			name := at.Index(i).Child("name")
+			for _, problem := range validation.IsDNS1123Label(container.Name) {
+				problems = append(problems, field.Invalid(name, container.Name, problem))
+			}
+			switch {
+			case container.Name == ContainerName:
+				problems = append(problems, field.Invalid(name, container.Name, "is the application's own container: choose another name"))
+			case taken[container.Name]:
+				problems = append(problems, field.Duplicate(name, container.Name))
+			}
+			taken[container.Name] = true
+		}
+	}
+	check(spec.InitContainers, path.Child("initContainers"))
+	check(spec.Sidecars, path.Child("sidecars"))
+	return problems
+}
+
+func validateOneOf[T ~string](value T, at *field.Path, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(at, value, allowed)}
+}
+
+func validateMetadata(metadata appsv1.Metadata, path *field.Path) field.ErrorList {
+	problems := validateAnnotations(metadata.Annotations, path.Child("annotations"))
+	for _, key := range slices.Sorted(maps.Keys(metadata.Labels)) {
+		foreign := strings.HasPrefix(key, "app.kubernetes.io/") && key != labelVersion
+		if key == api.LabelApp || key == k8sappsv1.DefaultDeploymentUniqueLabelKey || foreign || strings.HasPrefix(key, api.Domain+"/") {
+			problems = append(problems, reserved(path.Child("labels"), key))
+		}
+	}
+	return problems
+}
+
+func validateAnnotations(annotations appsv1.Annotations, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if strings.HasPrefix(key, api.Domain+"/") || strings.HasPrefix(key, "deployment.kubernetes.io/") {
+			problems = append(problems, reserved(path, key))
+		}
+	}
+	return problems
+}
+
+func reserved(path *field.Path, key string) *field.Error {
+	return field.Forbidden(path.Key(key), fmt.Sprintf("%s is set by Mainstay or Kubernetes: choose another", key))
+}
