@@ -1,0 +1,137 @@
+package webapp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+)
+
+// v1 is the hub and the only version that is stored; v1beta1 is a view of it. The two convert into each
+// other without loss: what v1beta1 has no field for, its stash, is in an annotation.
+//
+//	v1                                        v1beta1
+//	spec.image, replicas, port                spec.image, replicas, port
+//	spec.ingress.host                         spec.host
+//	spec.ingress but host, all other fields   metadata.annotations[mainstay.dev/v1-spec]
+//	status                                    status
+//
+// The fields of v1beta1 win over the stash: without spec.host there is no Ingress, whatever the
+// stash says about one.
+//
+// A stash can be forged by who writes the object as v1beta1. It says nothing that the same
+// person could not write as v1, and Validate judges the result; but the schema of v1 does not, for
+// the API server checks an object against the schema of the version that it came in.
+
+// maxStash is the largest stash that is read, in bytes: what the API server lets all annotations of
+// an object have together (apimachinery's validation.TotalAnnotationSizeLimitB).
+const maxStash = 256 << 10
+
+// stash is a v1 spec without what v1beta1 has fields for. Its own fields hide those of the spec of the
+// same JSON name that would be written even if empty; the spec's others are left empty.
+type stash struct {
+	appsv1.WebAppSpec
+
+	Image   string       `json:"image,omitempty"`
+	Ingress stashIngress `json:"ingress,omitzero"`
+}
+
+type stashIngress struct {
+	appsv1.Ingress
+
+	Host string `json:"host,omitempty"`
+}
+
+// FromV1 makes the v1beta1 form of an app. It fits controller-runtime's conversion.NewSpokeConverter,
+// leaves from and to's TypeMeta alone, and shares no memory between the two. It fails in
+// practice never: a list of objects could not be read otherwise.
+func FromV1(_ context.Context, from *appsv1.WebApp, to *appsv1beta1.WebApp) error {
+	rest := stash{WebAppSpec: *from.Spec.DeepCopy()}
+	spec := appsv1beta1.WebAppSpec{Image: rest.WebAppSpec.Image, Replicas: rest.Replicas, Port: rest.Port}
+	rest.Replicas, rest.Port = nil, 0
+	if ingress := rest.WebAppSpec.Ingress; ingress != nil {
+		spec.Host, ingress.Host = ingress.Host, ""
+		rest.Ingress.Ingress = *ingress
+	}
+	text, err := rest.encode()
+	if err != nil {
+		return fmt.Errorf("converting WebApp %s/%s to v1beta1: %w", from.Namespace, from.Name, err)
+	}
+	from.ObjectMeta.DeepCopyInto(&to.ObjectMeta)
+	// Also where somebody wrote it on the v1 form: it would be taken for ours.
+	delete(to.Annotations, api.AnnotationV1Spec)
+	if text != "" {
+		if to.Annotations == nil {
+			to.Annotations = map[string]string{}
+		}
+		to.Annotations[api.AnnotationV1Spec] = text
+	}
+	to.Spec = spec
+	from.Status.DeepCopyInto(&to.Status)
+	return nil
+}
+
+// ToV1 makes the v1 form of an app. It fits controller-runtime's conversion.NewSpokeConverter, leaves from
+// and to's TypeMeta alone, and shares no memory between the two. A stash that is none is an
+// error that names the annotation: to is then unchanged.
+func ToV1(_ context.Context, from *appsv1beta1.WebApp, to *appsv1.WebApp) error {
+	rest, err := decodeStash(from.Annotations[api.AnnotationV1Spec])
+	if err != nil {
+		return fmt.Errorf("converting WebApp %s/%s to v1: reading its annotation %s (leave it as it was read, or out): %w",
+			from.Namespace, from.Name, api.AnnotationV1Spec, err)
+	}
+	own := from.Spec.DeepCopy()
+	spec := rest.WebAppSpec
+	spec.Image, spec.Replicas, spec.Port, spec.Ingress = own.Image, own.Replicas, own.Port, nil
+	if own.Host != "" {
+		spec.Ingress = &rest.Ingress.Ingress
+		spec.Ingress.Host = own.Host
+	}
+	from.ObjectMeta.DeepCopyInto(&to.ObjectMeta)
+	delete(to.Annotations, api.AnnotationV1Spec)
+	to.Spec = spec
+	from.Status.DeepCopyInto(&to.Status)
+	return nil
+}
+
+// encode is the text of the annotation; empty where nothing is left to keep.
+func (s stash) encode() (string, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return "", fmt.Errorf("writing the rest of its spec: %w", err)
+	}
+	if string(text) == "{}" {
+		return "", nil
+	}
+	return string(text), nil
+}
+
+// decodeStash reads the text of the annotation as strictly as the API server reads an object of a client
+// that asks for it: names of fields in their own case, none unknown and none twice. Fields
+// that v1beta1 has are unknown here too.
+func decodeStash(text string) (stash, error) {
+	var rest stash
+	if text == "" {
+		return rest, nil
+	}
+	if len(text) > maxStash {
+		return stash{}, fmt.Errorf("it has %d bytes, more than %d", len(text), maxStash)
+	}
+	strict, err := kjson.UnmarshalStrict([]byte(text), &rest)
+	if err != nil {
+		return stash{}, fmt.Errorf("it is no rest of a v1 spec: %w", err)
+	}
+	if len(strict) > 0 {
+		return stash{}, fmt.Errorf("it is no rest of a v1 spec: %w", strict[0])
+	}
+	if rest.Image != "" || rest.Replicas != nil || rest.Port != 0 || rest.Ingress.Host != "" {
+		return stash{}, errors.New("it holds image, replicas, port or ingress.host, which are fields of the v1beta1 spec")
+	}
+	return rest, nil
+}

@@ -1,0 +1,216 @@
+package webapp
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+)
+
+// small is a v1beta1 app with a stash; empty means none.
+func small(spec appsv1beta1.WebAppSpec, stash string) *appsv1beta1.WebApp {
+	app := &appsv1beta1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}, Spec: spec}
+	if stash != "" {
+		app.Annotations = map[string]string{api.AnnotationV1Spec: stash}
+	}
+	return app
+}
+
+// TestFromV1 has each v1 spec beside its v1beta1 form.
+func TestFromV1(t *testing.T) {
+	for name, test := range map[string]struct {
+		v1    appsv1.WebAppSpec
+		want  appsv1beta1.WebAppSpec
+		stash string
+	}{
+		"what v1beta1 has leaves no stash": {
+			appsv1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2), Port: 80, Ingress: &appsv1.Ingress{Host: "a.b"}},
+			appsv1beta1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2), Port: 80, Host: "a.b"},
+			"",
+		},
+		"the least": {appsv1.WebAppSpec{Image: "shop:1"}, appsv1beta1.WebAppSpec{Image: "shop:1"}, ""},
+		"more than v1beta1 has": {
+			appsv1.WebAppSpec{Image: "shop:1", Env: []corev1.EnvVar{{Name: "A", Value: "<b>"}}, Paused: true},
+			appsv1beta1.WebAppSpec{Image: "shop:1"},
+			`{"env":[{"name":"A","value":"\u003cb\u003e"}],"paused":true}`,
+		},
+		"an ingress with more than a host": {
+			appsv1.WebAppSpec{Image: "shop:1", Ingress: &appsv1.Ingress{Host: "a.b", Path: "/x", TLSSecretName: "tls"}},
+			appsv1beta1.WebAppSpec{Image: "shop:1", Host: "a.b"},
+			`{"ingress":{"path":"/x","tlsSecretName":"tls"}}`,
+		},
+		"empty is not left out": {
+			appsv1.WebAppSpec{Image: "shop:1", NetworkPolicy: &appsv1.NetworkPolicy{}},
+			appsv1beta1.WebAppSpec{Image: "shop:1"}, `{"networkPolicy":{}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got appsv1beta1.WebApp
+			app := &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}, Spec: test.v1}
+			if err := FromV1(t.Context(), app, &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(small(test.want, test.stash), &got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestToV1 has each v1beta1 app beside its v1 spec: what stands in its fields wins over the stash.
+func TestToV1(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec  appsv1beta1.WebAppSpec
+		stash string
+		want  appsv1.WebAppSpec
+	}{
+		"the least":     {appsv1beta1.WebAppSpec{Image: "shop:1"}, "", appsv1.WebAppSpec{Image: "shop:1"}},
+		"a host":        {appsv1beta1.WebAppSpec{Image: "shop:1", Host: "a.b"}, "", appsv1.WebAppSpec{Image: "shop:1", Ingress: &appsv1.Ingress{Host: "a.b"}}},
+		"empty stashes": {appsv1beta1.WebAppSpec{Image: "shop:1"}, "{}", appsv1.WebAppSpec{Image: "shop:1"}},
+		"a host with the rest of its ingress": {
+			appsv1beta1.WebAppSpec{Image: "shop:1", Host: "new.b"}, `{"ingress":{"path":"/x"}}`,
+			appsv1.WebAppSpec{Image: "shop:1", Ingress: &appsv1.Ingress{Host: "new.b", Path: "/x"}},
+		},
+		"a host that was removed takes its ingress along": {
+			appsv1beta1.WebAppSpec{Image: "shop:1"}, `{"ingress":{"path":"/x"},"paused":true}`,
+			appsv1.WebAppSpec{Image: "shop:1", Paused: true},
+		},
+		"replicas beside a stashed autoscaling, which Validate refuses": {
+			appsv1beta1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](3)}, `{"autoscaling":{"max":5}}`,
+			appsv1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](3), Autoscaling: &appsv1.Autoscaling{Max: 5}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got appsv1.WebApp
+			if err := ToV1(t.Context(), small(test.spec, test.stash), &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got.Spec); diff != "" {
+				t.Error(diff)
+			}
+			if _, kept := got.Annotations[api.AnnotationV1Spec]; kept {
+				t.Error("the stash is kept")
+			}
+		})
+	}
+}
+
+// badStashes are refused, with words from the reason.
+var badStashes = map[string]struct{ stash, want string }{
+	"no JSON":                 {"{", "unexpected end"},
+	"more than JSON":          {"{} {}", "after top-level value"},
+	"no object":               {"[]", "cannot unmarshal"},
+	"a field of another type": {`{"paused":"yes"}`, "cannot unmarshal"},
+	"a field that v1 lacks":   {`{"hostNetwork":true}`, `unknown field "hostNetwork"`},
+	"an inner one":            {`{"volumes":[{"name":"a","hostPath":{"path":"/"}}]}`, "hostPath"},
+	"a field in another case": {`{"Paused":true}`, `unknown field "Paused"`},
+	"a field twice":           {`{"paused":true,"paused":false}`, "duplicate field"},
+	"a quantity that is none": {`{"resources":{"limits":{"cpu":"a lot"}}}`, "quantities must match"},
+	"image":                   {`{"image":"evil:1"}`, "fields of the v1beta1 spec"},
+	"replicas":                {`{"replicas":3}`, "fields of the v1beta1 spec"},
+	"port":                    {`{"port":3}`, "fields of the v1beta1 spec"},
+	"ingress.host":            {`{"ingress":{"host":"a.b"}}`, "fields of the v1beta1 spec"},
+	"too much":                {`{"args":["` + strings.Repeat("a", 256<<10) + `"]}`, "more than 262144"},
+}
+
+func TestABadStashIsRefused(t *testing.T) {
+	for name, test := range badStashes {
+		t.Run(name, func(t *testing.T) {
+			to := appsv1.WebApp{Spec: appsv1.WebAppSpec{Image: "before"}}
+			err := ToV1(t.Context(), small(appsv1beta1.WebAppSpec{Image: "shop:1"}, test.stash), &to)
+			if err == nil {
+				t.Fatalf("accepted: %+v", to.Spec)
+			}
+			for _, want := range []string{"WebApp web/shop", "annotation mainstay.dev/v1-spec", test.want} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q lacks %q", err, want)
+				}
+			}
+			if len(err.Error()) > 500 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+			if to.Spec.Image != "before" {
+				t.Error("the target was changed")
+			}
+		})
+	}
+}
+
+// TestAStashOnV1IsNone: a v1 object may bear the annotation, copied from a v1beta1 one. It says nothing there.
+func TestAStashOnV1IsNone(t *testing.T) {
+	app := newApp()
+	app.Annotations = map[string]string{api.AnnotationV1Spec: `{"paused":true}`, "team": "a"}
+	var got appsv1beta1.WebApp
+	if err := FromV1(t.Context(), app, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"team": "a"}, got.Annotations); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestConversionSharesNoMemory: what is done to one form later does not reach the other.
+func TestConversionSharesNoMemory(t *testing.T) {
+	app := newApp(spec(func(s *appsv1.WebAppSpec) {
+		s.Replicas = ptr.To[int32](2)
+		s.Env = []corev1.EnvVar{{Name: "A"}}
+		s.Ingress = &appsv1.Ingress{Host: "a.b"}
+	}))
+	app.Labels = map[string]string{"team": "a"}
+	before := app.DeepCopy()
+	var old appsv1beta1.WebApp
+	var back appsv1.WebApp
+	if err := FromV1(t.Context(), app, &old); err != nil {
+		t.Fatal(err)
+	}
+	kept := old.DeepCopy()
+	if err := ToV1(t.Context(), &old, &back); err != nil {
+		t.Fatal(err)
+	}
+	back.Labels["team"] = "b"
+	*back.Spec.Replicas, back.Spec.Env[0].Name, back.Spec.Ingress.Host = 9, "B", "c.d"
+	if diff := cmp.Diff(kept, &old); diff != "" {
+		t.Errorf("v1beta1 was changed through v1: %s", diff)
+	}
+	*old.Spec.Replicas, old.Labels["team"] = 9, "b"
+	if diff := cmp.Diff(before, app); diff != "" {
+		t.Errorf("v1 was changed through v1beta1: %s", diff)
+	}
+}
+
+// FuzzStash: whatever stands in the annotation, there is an error that names it, or a v1 spec that
+// comes back as it was.
+func FuzzStash(f *testing.F) {
+	for _, seed := range []string{"", "{}", "null", `{"ingress":{"path":"/x"},"env":[{"name":"A"}]}`, `{"strategy":{"maxSurge":"25%"}}`, `{"restartedAt":"2026-01-31T12:00:00Z"}`} {
+		f.Add(seed, "a.b")
+	}
+	for _, bad := range badStashes {
+		f.Add(bad.stash, "")
+	}
+	f.Fuzz(func(t *testing.T, text, host string) {
+		var app, again appsv1.WebApp
+		var old appsv1beta1.WebApp
+		if err := ToV1(t.Context(), small(appsv1beta1.WebAppSpec{Image: "shop:1", Host: host}, text), &app); err != nil {
+			if !strings.Contains(err.Error(), api.AnnotationV1Spec) {
+				t.Errorf("%q does not name the annotation", err)
+			}
+			return
+		}
+		if err := FromV1(t.Context(), &app, &old); err != nil {
+			t.Fatal(err)
+		}
+		if err := ToV1(t.Context(), &old, &again); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(asJSON(t, &app), asJSON(t, &again)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

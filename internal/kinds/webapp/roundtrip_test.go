@@ -1,0 +1,177 @@
+package webapp
+
+import (
+	"encoding/json"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/randfill"
+
+	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+)
+
+var (
+	rounds = flag.Int64("rounds", 1000, "random objects that are converted there and back, in each direction")
+	seed   = flag.Int64("seed", 0, "of the first random object; 0 takes the time")
+)
+
+// filler makes random objects: every field, half of what may be nil, up to two of each list and map.
+func filler(seed int64) *randfill.Filler {
+	return randfill.NewWithSeed(seed).NilChance(0.5).NumElements(0, 2).MaxDepth(25).Funcs(
+		func(q *resource.Quantity, c randfill.Continue) {
+			formats := []resource.Format{resource.DecimalSI, resource.BinarySI, resource.DecimalExponent}
+			*q = *resource.NewMilliQuantity(c.Int63n(1e9), formats[c.Intn(len(formats))])
+		},
+		// Raw JSON, which random bytes are not.
+		func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte("{}") },
+		// The schema asks for a host: without one there is no Ingress.
+		func(i *appsv1.Ingress, c randfill.Continue) { c.FillNoCustom(i); i.Host += "a.b" },
+	)
+}
+
+// asJSON is what the API server would store. Only what survives it is real: not the difference of nil
+// and empty maps, nor the nanoseconds of a time.
+func asJSON(t testing.TB, object any) string {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// throughJSON sends an object over the wire.
+func throughJSON[T any](t testing.TB, object *T) *T {
+	t.Helper()
+	arrived := new(T)
+	if err := json.Unmarshal([]byte(asJSON(t, object)), arrived); err != nil {
+		t.Fatal(err)
+	}
+	return arrived
+}
+
+func randomV1(t testing.TB, seed int64) *appsv1.WebApp {
+	app := &appsv1.WebApp{}
+	filler(seed).Fill(app)
+	return throughJSON(t, app)
+}
+
+// randomV1beta1 has, in half of the cases, a stash as FromV1 writes it.
+func randomV1beta1(t testing.TB, seed int64) *appsv1beta1.WebApp {
+	app := &appsv1beta1.WebApp{}
+	filler(seed).Fill(app)
+	if seed%2 == 0 {
+		return throughJSON(t, app)
+	}
+	more, old := randomV1(t, seed), &appsv1beta1.WebApp{}
+	if app.Spec.Host == "" {
+		more.Spec.Ingress = nil
+	}
+	if err := FromV1(t.Context(), more, old); err != nil {
+		t.Fatal(err)
+	}
+	if text, ok := old.Annotations[api.AnnotationV1Spec]; ok {
+		metav1.SetMetaDataAnnotation(&app.ObjectMeta, api.AnnotationV1Spec, text)
+	}
+	return throughJSON(t, app)
+}
+
+// checkV1 sends the app of a seed from v1 to v1beta1 and back.
+func checkV1(t testing.TB, seed int64) {
+	t.Helper()
+	app := randomV1(t, seed)
+	old, back := &appsv1beta1.WebApp{TypeMeta: app.TypeMeta}, &appsv1.WebApp{TypeMeta: app.TypeMeta}
+	if err := FromV1(t.Context(), app, old); err != nil {
+		t.Fatalf("-seed=%d: %v", seed, err)
+	}
+	if err := ToV1(t.Context(), throughJSON(t, old), back); err != nil {
+		t.Fatalf("-seed=%d: %v", seed, err)
+	}
+	if want, got := asJSON(t, app), asJSON(t, back); want != got {
+		t.Fatalf("v1 -> v1beta1 -> v1, -seed=%d -rounds=1: %s", seed, cmp.Diff(app, back))
+	}
+}
+
+// checkV1beta1 sends the app of a seed from v1beta1 to v1 and back.
+func checkV1beta1(t testing.TB, seed int64) {
+	t.Helper()
+	app := randomV1beta1(t, seed)
+	hub, back := &appsv1.WebApp{TypeMeta: app.TypeMeta}, &appsv1beta1.WebApp{TypeMeta: app.TypeMeta}
+	if err := ToV1(t.Context(), app, hub); err != nil {
+		t.Fatalf("-seed=%d: %v", seed, err)
+	}
+	if err := FromV1(t.Context(), throughJSON(t, hub), back); err != nil {
+		t.Fatalf("-seed=%d: %v", seed, err)
+	}
+	if want, got := asJSON(t, app), asJSON(t, back); want != got {
+		t.Fatalf("v1beta1 -> v1 -> v1beta1, -seed=%d -rounds=1: %s", seed, cmp.Diff(app, back))
+	}
+}
+
+func firstSeed(t testing.TB) int64 {
+	t.Helper()
+	if *seed != 0 {
+		return *seed
+	}
+	return time.Now().UnixNano()
+}
+
+// TestRoundTrip: nothing is lost on the way to the other version and back.
+func TestRoundTrip(t *testing.T) {
+	first := firstSeed(t)
+	for i := range *rounds {
+		checkV1(t, first+i)
+		checkV1beta1(t, first+i)
+	}
+}
+
+// BenchmarkRoundTrip checks as many random objects as it is told to, each in both directions:
+// -bench=RoundTrip -benchtime=100000x.
+func BenchmarkRoundTrip(b *testing.B) {
+	next := firstSeed(b)
+	for b.Loop() {
+		checkV1(b, next)
+		checkV1beta1(b, next)
+		next++
+	}
+}
+
+// BenchmarkConvert converts a page of a list, as the API server asks for it.
+func BenchmarkConvert(b *testing.B) {
+	const page = 500
+	full, small := make([]*appsv1.WebApp, page), make([]*appsv1beta1.WebApp, page)
+	for i := range full {
+		full[i], small[i] = randomV1(b, int64(i)), new(appsv1beta1.WebApp)
+		if err := FromV1(b.Context(), full[i], small[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("ToV1Beta1", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, app := range full {
+				if err := FromV1(b.Context(), app, &appsv1beta1.WebApp{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/page, "µs/object")
+	})
+	b.Run("ToV1", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, app := range small {
+				if err := ToV1(b.Context(), app, &appsv1.WebApp{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/page, "µs/object")
+	})
+}
