@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
@@ -130,7 +131,7 @@ func run(ctx context.Context, logger logr.Logger, to connection, settings Settin
 		return err
 	}
 	if installCRDs {
-		if err := InstallCRDs(ctx, restConfig); err != nil {
+		if err := definitions.Install(ctx, restConfig); err != nil {
 			return err
 		}
 	}
