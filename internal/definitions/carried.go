@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -124,11 +125,11 @@ func (d definition) composed(conversion *apiextensionsv1.CustomResourceConversio
 func (d definition) read(ctx context.Context, c client.Client) (*apiextensionsv1.CustomResourceDefinition, error) {
 	live := &apiextensionsv1.CustomResourceDefinition{}
 	err := c.Get(ctx, client.ObjectKey{Name: d.name}, live)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", d.name, err)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
 	if err != nil {
-		return nil, nil
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", d.name, err)
 	}
 	return live, nil
 }

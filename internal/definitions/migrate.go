@@ -133,4 +133,3 @@ func laterToken(err error) string {
 	}
 	return status.Status().Continue
 }
-

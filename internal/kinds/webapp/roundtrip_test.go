@@ -29,7 +29,7 @@ func filler(seed int64) *randfill.Filler {
 			*q = *resource.NewMilliQuantity(c.Int63n(1e9), formats[c.Intn(len(formats))])
 		},
 		// Raw JSON, which random bytes are not.
-		func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte("{}") },
+		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawBytes([]byte("{}")) },
 		// The schema asks for a host: without one there is no Ingress.
 		func(i *appsv1.Ingress, c randfill.Continue) { c.FillNoCustom(i); i.Host += "a.b" },
 	)

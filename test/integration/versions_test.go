@@ -1,0 +1,463 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+	"sigs.k8s.io/yaml"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+)
+
+const webappsCRD = "webapps.apps.mainstay.dev"
+
+// world is an API server of its own, for what is done to definitions would disturb other tests,
+// and a webhook that it can reach.
+type world struct {
+	config *rest.Config
+	// apps reads and writes both versions of WebApp, crds definitions; writes are the calls of crds
+	// that change something.
+	apps, crds client.Client
+	writes     *atomic.Int32
+	etcd       string
+	webhook    apiextensionsv1.WebhookClientConfig
+	// converted counts the reviews that the webhook answered.
+	converted *atomic.Int32
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	environment := &envtest.Environment{}
+	config, err := environment.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := environment.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	config.QPS, config.Burst = -1, -1
+	w := &world{config: config, etcd: environment.ControlPlane.Etcd.URL.String(), writes: &atomic.Int32{}, converted: &atomic.Int32{}}
+	scheme, err := setup.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.apps, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	counted := rest.CopyConfig(config)
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if isWrite(request) {
+				w.writes.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	if w.crds, err = definitions.NewClient(counted); err != nil {
+		t.Fatal(err)
+	}
+	w.startWebhook(t)
+	return w
+}
+
+// startWebhook serves the conversion as the manager does, over HTTPS.
+func (w *world) startWebhook(t *testing.T) {
+	t.Helper()
+	registry := conversion.NewRegistry()
+	converter, err := conversion.NewHubSpokeConverter(&appsv1.WebApp{},
+		conversion.NewSpokeConverter(&appsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1))(w.apps.Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := registry.RegisterConverter(appsv1.GroupVersion.WithKind("WebApp").GroupKind(), converter); err != nil {
+		t.Fatal(err)
+	}
+	handler := conversion.NewWebhookHandler(w.apps.Scheme(), registry)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		w.converted.Add(1)
+		handler.ServeHTTP(response, request)
+	}))
+	t.Cleanup(server.Close)
+	w.webhook = apiextensionsv1.WebhookClientConfig{
+		URL:      new(server.URL + "/convert"),
+		CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}
+}
+
+// stored is a WebApp of the namespace default as it stands in etcd, asked through etcd's JSON
+// gateway: the API server would convert it.
+func (w *world) stored(t *testing.T, name string) map[string]any {
+	t.Helper()
+	key := base64.StdEncoding.EncodeToString([]byte("/registry/apps.mainstay.dev/webapps/default/" + name))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.etcd+"/v3/kv/range", strings.NewReader(fmt.Sprintf(`{"key":%q}`, key)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := response.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var answer struct {
+		Kvs []struct{ Value []byte }
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || len(answer.Kvs) != 1 {
+		t.Fatalf("%d objects %s in etcd, %v", len(answer.Kvs), name, err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(answer.Kvs[0].Value, &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// definition is the live one.
+func (w *world) definition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	var live apiextensionsv1.CustomResourceDefinition
+	if err := w.crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &live); err != nil {
+		t.Fatal(err)
+	}
+	return &live
+}
+
+// installOld makes the definition that knew v1beta1 only.
+func (w *world) installOld(t *testing.T) {
+	t.Helper()
+	if _, err := envtest.InstallCRDs(w.config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("testdata", "webapps-v1beta1.yaml")}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// small is a v1beta1 app of the namespace default.
+func small(name, host string) *appsv1beta1.WebApp {
+	return &appsv1beta1.WebApp{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       appsv1beta1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2), Host: host},
+	}
+}
+
+// full is the v1 form of an app, once the API server follows the definition.
+func (w *world) full(name string) func(context.Context) (*appsv1.WebApp, error) {
+	return func(ctx context.Context) (*appsv1.WebApp, error) {
+		app := &appsv1.WebApp{}
+		return app, w.apps.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, app)
+	}
+}
+
+// served tells in which versions apps can be listed.
+func (w *world) served(ctx context.Context) []string {
+	var served []string
+	for version, list := range map[string]client.ObjectList{"v1": &appsv1.WebAppList{}, "v1beta1": &appsv1beta1.WebAppList{}} {
+		if err := w.apps.List(ctx, list); err == nil {
+			served = append(served, version)
+		}
+	}
+	slices.Sort(served)
+	return served
+}
+
+// TestVersionsUpgrade follows objects that were stored as v1beta1 until nothing of it is left.
+func TestVersionsUpgrade(t *testing.T) {
+	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
+	w.installOld(t)
+	invalid := small("invalid", "")
+	invalid.Spec.Image = "No Image In v1"
+	for _, app := range []*appsv1beta1.WebApp{small("shop", "shop.example.com"), small("plain", ""), invalid} {
+		g.Eventually(func() error { return w.apps.Create(ctx, app.DeepCopy()) }).Should(gomega.Succeed())
+	}
+	// More than a page of the migration.
+	for i := range 500 {
+		g.Expect(w.apps.Create(ctx, small(fmt.Sprintf("x-%d", i), ""))).To(gomega.Succeed())
+	}
+	g.Expect(w.stored(t, "shop")).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1beta1"))
+
+	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1"}), "only v1 is served without the webhook")
+	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.Equal([]string{webappsCRD}))
+	err := definitions.Withdraw(ctx, w.crds)
+	g.Expect(err).To(gomega.Succeed(), "there is nothing to withdraw yet")
+
+	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1", "v1beta1"}))
+	g.Eventually(w.full("shop")).WithContext(ctx).Should(gomega.HaveField("Spec.Ingress", gomega.HaveField("Host", "shop.example.com")))
+	g.Eventually(w.full("plain")).WithContext(ctx).Should(gomega.HaveField("Spec.Ingress", gomega.BeNil()))
+	err = definitions.Withdraw(ctx, w.crds)
+	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring(webappsCRD), gomega.ContainSubstring("stored in v1beta1"))))
+
+	g.Expect(w.stored(t, "shop")).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1beta1"), "reading alone stores nothing")
+	g.Expect(definitions.Migrate(ctx, w.crds)).To(gomega.Succeed())
+	for _, name := range []string{"invalid", "plain", "shop", "x-0", "x-99", "x-499"} {
+		g.Expect(w.stored(t, name)).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1"))
+	}
+	g.Expect(w.stored(t, "shop")["spec"]).To(gomega.HaveKeyWithValue("ingress", gomega.HaveKeyWithValue("host", "shop.example.com")))
+	g.Expect(w.definition(t).Status.StoredVersions).To(gomega.Equal([]string{"v1"}))
+	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.BeEmpty())
+
+	before := w.writes.Load()
+	g.Expect(definitions.Migrate(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
+
+	g.Expect(definitions.Withdraw(ctx, w.crds)).To(gomega.Succeed())
+	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1"}))
+	g.Expect(w.definition(t).Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
+	before = w.writes.Load()
+	g.Expect(definitions.Withdraw(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
+	g.Expect(w.full("shop")(ctx)).To(gomega.HaveField("Spec.Ingress.Host", "shop.example.com"))
+}
+
+// TestVersionsInstallKeepsTheConversion: an upgrade does not take away what a former release serves.
+func TestVersionsInstallKeepsTheConversion(t *testing.T) {
+	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
+	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.MatchError(gomega.ContainSubstring("is not installed")))
+	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	// As if an earlier release had written it.
+	mark := func(release string) {
+		t.Helper()
+		live := w.definition(t)
+		live.Annotations["mainstay.dev/applied"], live.Annotations["mainstay.dev/release"] = "other", release
+		g.Expect(w.crds.Update(ctx, live)).To(gomega.Succeed())
+	}
+	mark("0.0.0-alpha")
+	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	live := w.definition(t)
+	g.Expect(live.Annotations["mainstay.dev/applied"]).NotTo(gomega.Equal("other"), "Install did nothing")
+	g.Expect(live.Spec.Conversion.Webhook.ClientConfig.URL).To(gomega.Equal(w.webhook.URL))
+	for _, version := range live.Spec.Versions {
+		g.Expect(version.Served).To(gomega.BeTrue(), version.Name)
+	}
+	// That of a later release is left alone by all of them.
+	mark("999.0.0")
+	before := w.writes.Load()
+	other := apiextensionsv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/convert"), CABundle: w.webhook.CABundle}
+	for _, err := range []error{definitions.Install(ctx, w.config), definitions.Convert(ctx, w.crds, other), definitions.Withdraw(ctx, w.crds)} {
+		g.Expect(err).To(gomega.Succeed())
+	}
+	g.Expect(w.writes.Load()).To(gomega.Equal(before))
+	g.Expect(w.definition(t).Annotations["mainstay.dev/release"]).To(gomega.Equal("999.0.0"))
+}
+
+// TestVersionsMigrateTrimsNothingOnAnError: an object that can't be rewritten is not forgotten.
+func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
+	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
+	w.installOld(t)
+	for _, name := range []string{"a", "b", "c"} {
+		g.Eventually(func() error { return w.apps.Create(ctx, small(name, "")) }).Should(gomega.Succeed())
+	}
+	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1", "v1beta1"}))
+	migrate := func(intercept func(*http.Request) error) error {
+		config := rest.CopyConfig(w.config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(request *http.Request) (*http.Response, error) {
+				if err := intercept(request); err != nil {
+					return nil, err
+				}
+				return next.RoundTrip(request)
+			})
+		})
+		c, err := definitions.NewClient(config)
+		if err != nil {
+			return err
+		}
+		return definitions.Migrate(ctx, c)
+	}
+	isRewrite := func(request *http.Request, name string) bool {
+		return request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/webapps/"+name)
+	}
+
+	g.Expect(migrate(func(request *http.Request) error {
+		if isRewrite(request, "b") {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})).To(gomega.MatchError(gomega.ContainSubstring("rewriting default/b")))
+	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.Equal([]string{webappsCRD}))
+
+	// Somebody changes the definition in the middle.
+	g.Expect(migrate(func(request *http.Request) error {
+		if !isRewrite(request, "c") {
+			return nil
+		}
+		live := w.definition(t)
+		live.Spec.Names.ShortNames = append(live.Spec.Names.ShortNames, "wapp")
+		return w.crds.Update(ctx, live)
+	})).To(gomega.MatchError(gomega.ContainSubstring("was changed in the meantime")))
+	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.Equal([]string{webappsCRD}))
+
+	// An object that goes in the middle is no error.
+	g.Expect(migrate(func(request *http.Request) error {
+		if !isRewrite(request, "c") {
+			return nil
+		}
+		return w.apps.Delete(ctx, &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}})
+	})).To(gomega.Succeed())
+	g.Expect(w.definition(t).Status.StoredVersions).To(gomega.Equal([]string{"v1"}))
+}
+
+// TestVersionsSideBySide has clients of both versions work on the same objects.
+func TestVersionsSideBySide(t *testing.T) {
+	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
+	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1", "v1beta1"}))
+	t.Run("update", w.testUpdate)
+	t.Run("apply", w.testApply)
+	t.Run("bad stash", w.testBadStash)
+	t.Run("scale and status", w.testSubresources)
+	t.Run("deprecated", w.testDeprecated)
+}
+
+// testUpdate: a v1beta1 client that reads, changes and writes loses nothing that it does not know.
+func (w *world) testUpdate(t *testing.T) {
+	g, ctx := gomega.NewWithT(t), t.Context()
+	app := newApp("default", func(s *appsv1.WebAppSpec) {
+		s.Env = []corev1.EnvVar{{Name: "A", Value: "b"}}
+		s.Ingress = &appsv1.Ingress{Host: "a.example.com", Path: "/x", TLSSecretName: "tls"}
+	})
+	app.Name = "update"
+	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
+	key := client.ObjectKeyFromObject(app)
+	var old appsv1beta1.WebApp
+	g.Expect(w.apps.Get(ctx, key, &old)).To(gomega.Succeed())
+	g.Expect(old.Spec).To(gomega.Equal(appsv1beta1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](2), Port: 8080, Host: "a.example.com"}))
+	old.Spec.Image, old.Spec.Host = "shop:2", "b.example.com"
+	g.Expect(w.apps.Update(ctx, &old)).To(gomega.Succeed())
+	want := app.Spec.DeepCopy()
+	want.Image, want.Ingress.Host = "shop:2", "b.example.com"
+	g.Expect(w.full("update")(ctx)).To(gomega.HaveField("Spec", *want))
+	g.Expect(w.stored(t, "update")).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1"))
+	g.Expect(w.stored(t, "update")["metadata"]).NotTo(gomega.HaveKey("annotations"), "a stash was stored")
+
+	old.Spec.Host = ""
+	g.Expect(w.apps.Update(ctx, &old)).To(gomega.Succeed())
+	g.Expect(w.full("update")(ctx)).To(gomega.HaveField("Spec.Ingress", gomega.BeNil()))
+}
+
+// testApply: two managers apply through different versions, and each keeps to its own fields.
+func (w *world) testApply(t *testing.T) {
+	g, ctx := gomega.NewWithT(t), t.Context()
+	apply := func(manager, version, spec string) error {
+		object := &unstructured.Unstructured{}
+		text := "apiVersion: apps.mainstay.dev/" + version + "\nkind: WebApp\nmetadata: {name: apply, namespace: default}\nspec: " + spec
+		g.Expect(yaml.Unmarshal([]byte(text), &object.Object)).To(gomega.Succeed())
+		return w.apps.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager))
+	}
+	spec := func() appsv1.WebAppSpec {
+		t.Helper()
+		app, err := w.full("apply")(ctx)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		return app.Spec
+	}
+	g.Expect(apply("team", "v1", "{image: shop:1, env: [{name: A, value: a}], ingress: {host: a.b, path: /x}}")).To(gomega.Succeed())
+	g.Expect(apply("ops", "v1beta1", "{image: shop:1, replicas: 3}")).To(gomega.Succeed())
+	g.Expect(spec()).To(gomega.And(gomega.HaveField("Replicas", gomega.HaveValue(gomega.Equal(int32(3)))),
+		gomega.HaveField("Env", gomega.HaveLen(1)), gomega.HaveField("Ingress.Path", "/x")))
+
+	// Each goes on, and what the one owns stays when the other leaves out what is his.
+	g.Expect(apply("ops", "v1beta1", "{image: shop:1}")).To(gomega.Succeed())
+	g.Expect(spec()).To(gomega.And(gomega.HaveField("Replicas", gomega.BeNil()),
+		gomega.HaveField("Env", gomega.HaveLen(1)), gomega.HaveField("Ingress.Path", "/x")))
+	g.Expect(apply("team", "v1", "{image: shop:1, paused: true, env: [{name: A, value: b}], ingress: {host: a.b, path: /y}}")).To(gomega.Succeed())
+	g.Expect(spec()).To(gomega.And(gomega.HaveField("Paused", true), gomega.HaveField("Ingress.Path", "/y"),
+		gomega.HaveField("Env", gomega.ConsistOf(gomega.HaveField("Value", "b")))))
+
+	// The known limit (docs/decisions/20261121-conversion-stash.md): what a v1 manager leaves out of the
+	// stash stays for as long as a manager of v1beta1 is on record. It is kept, never lost.
+	without := "{image: shop:1, ingress: {host: a.b, path: /y}}"
+	g.Expect(apply("team", "v1", without)).To(gomega.Succeed())
+	g.Expect(spec()).To(gomega.And(gomega.HaveField("Paused", true), gomega.HaveField("Env", gomega.HaveLen(1))))
+	g.Expect(apply("ops", "v1", "{image: shop:1}")).To(gomega.Succeed())
+	g.Expect(apply("team", "v1", "{image: shop:1, paused: true, env: [{name: A, value: b}], ingress: {host: a.b, path: /y}}")).To(gomega.Succeed())
+	g.Expect(apply("team", "v1", without)).To(gomega.Succeed())
+	g.Expect(spec()).To(gomega.And(gomega.HaveField("Paused", false), gomega.HaveField("Env", gomega.BeEmpty())))
+
+	// And a conflict is seen across versions.
+	err := apply("ops", "v1beta1", "{image: shop:2}")
+	g.Expect(apierrors.IsConflict(err)).To(gomega.BeTrue(), "%v", err)
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("team")))
+	err = apply("ops", "v1beta1", "{image: shop:1, host: other.b}")
+	g.Expect(apierrors.IsConflict(err)).To(gomega.BeTrue(), "%v", err)
+}
+
+// testBadStash: who writes one is told so, and nothing is stored.
+func (w *world) testBadStash(t *testing.T) {
+	g, ctx := gomega.NewWithT(t), t.Context()
+	app := small("bad-stash", "")
+	app.Annotations = map[string]string{"mainstay.dev/v1-spec": `{"hostNetwork":true}`}
+	g.Expect(w.apps.Create(ctx, app)).To(gomega.MatchError(gomega.And(
+		gomega.ContainSubstring("annotation mainstay.dev/v1-spec"), gomega.ContainSubstring("hostNetwork"))))
+	_, err := w.full("bad-stash")(ctx)
+	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "%v", err)
+
+	// A forged one that v1's schema would refuse is judged by Validate, not by the API server.
+	app.Annotations["mainstay.dev/v1-spec"] = `{"autoscaling":{"max":3},"resources":{"requests":{"cpu":"1"}}}`
+	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
+	forged, err := w.full("bad-stash")(ctx)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	webapp.Default(forged)
+	g.Expect(webapp.Validate(forged).ToAggregate()).To(gomega.MatchError(gomega.ContainSubstring("exclude each other")))
+}
+
+// testSubresources: scale and status work through v1beta1.
+func (w *world) testSubresources(t *testing.T) {
+	g, ctx := gomega.NewWithT(t), t.Context()
+	app := newApp("default", func(s *appsv1.WebAppSpec) { s.Paused = true })
+	app.Name = "scale"
+	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
+	g.Expect(w.apps.SubResource("scale").Patch(ctx, small("scale", ""), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":5}}`)))).To(gomega.Succeed())
+	g.Expect(w.apps.Status().Patch(ctx, small("scale", ""), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Running"}}`)))).To(gomega.Succeed())
+	g.Expect(w.full("scale")(ctx)).To(gomega.And(gomega.HaveField("Spec.Replicas", gomega.HaveValue(gomega.Equal(int32(5)))),
+		gomega.HaveField("Spec.Paused", true), gomega.HaveField("Status.Phase", appsv1.PhaseRunning)))
+}
+
+// testDeprecated: a client of v1beta1 is warned, one of v1 is not.
+func (w *world) testDeprecated(t *testing.T) {
+	g, ctx := gomega.NewWithT(t), t.Context()
+	var told bytes.Buffer
+	config := rest.CopyConfig(w.config)
+	config.WarningHandler = rest.NewWarningWriter(&told, rest.WarningWriterOptions{})
+	c, err := client.New(config, client.Options{Scheme: w.apps.Scheme()})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(c.List(ctx, &appsv1.WebAppList{})).To(gomega.Succeed())
+	g.Expect(told.String()).To(gomega.BeEmpty())
+	g.Expect(c.List(ctx, &appsv1beta1.WebAppList{})).To(gomega.Succeed())
+	g.Expect(told.String()).To(gomega.ContainSubstring("use apps.mainstay.dev/v1"))
+}
