@@ -57,6 +57,11 @@ func TestCarriedDefinitionsWorkWithoutAWebhook(t *testing.T) {
 		if !isWithdrawn(live) {
 			t.Errorf("%s serves %v with conversion %v", d.name, servedIn(live), live.Spec.Conversion)
 		}
+		for _, v := range live.Spec.Versions {
+			if v.Storage && (v.Subresources == nil || v.Subresources.Status == nil) {
+				t.Errorf("%s has no status: Migrate could not rewrite its objects", d.name)
+			}
+		}
 	}
 }
 

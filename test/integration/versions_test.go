@@ -224,6 +224,8 @@ func TestVersionsUpgrade(t *testing.T) {
 		g.Expect(w.stored(t, name)).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1"))
 	}
 	g.Expect(w.stored(t, "shop")["spec"]).To(gomega.HaveKeyWithValue("ingress", gomega.HaveKeyWithValue("host", "shop.example.com")))
+	g.Expect(w.full("shop")(ctx)).To(gomega.And(gomega.HaveField("Generation", int64(1)), gomega.HaveField("ManagedFields", gomega.HaveLen(1))),
+		"the migration changed more than the form")
 	g.Expect(w.definition(t).Status.StoredVersions).To(gomega.Equal([]string{"v1"}))
 	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.BeEmpty())
 
@@ -300,7 +302,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 		return definitions.Migrate(ctx, c)
 	}
 	isRewrite := func(request *http.Request, name string) bool {
-		return request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/webapps/"+name)
+		return request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/webapps/"+name+"/status")
 	}
 
 	g.Expect(migrate(func(request *http.Request) error {
