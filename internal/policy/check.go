@@ -212,8 +212,8 @@ func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 		userEnforced = userEnforced || context.RunAsUser != nil
 		for _, container := range subject.Containers {
 			for _, loose := range looseFields(container.Security, *context) {
-				violation := asked.broken("enforced.securityContext."+loose.name, container.Field.Child("securityContext").Child(loose.name), loose.given, loose.accepted)
-				violation.part = container.Name
+				violation := asked.broken("enforced.securityContext."+loose.rule, container.Field.Child("securityContext").Child(loose.field), loose.given, loose.accepted)
+				violation.part = container.Name + "/" + loose.field + "/" + loose.part
 				found = append(found, violation)
 			}
 		}
@@ -222,40 +222,75 @@ func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 }
 
 // looseField is a field of a security context that is looser than what is enforced.
-type looseField struct{ name, given, accepted string }
+type looseField struct {
+	// rule is the field of what is enforced; field is that of the container.
+	rule, field     string
+	given, accepted string
+	// part tells one looseness of the field from another that is not the same, and may be worse.
+	part string
+}
 
 func looseFields(security Security, enforced policyv1.SecurityContext) []looseField {
 	var loose []looseField
-	if ptr.Deref(enforced.RunAsNonRoot, false) && !security.RunAsNonRoot {
-		loose = append(loose, looseField{"runAsNonRoot", "false", "true"})
+	forbid := func(rule, field string, isLoose, accepted bool) {
+		if isLoose {
+			loose = append(loose, looseField{rule: rule, field: field, given: fmt.Sprint(!accepted), accepted: fmt.Sprint(accepted)})
+		}
 	}
+	forbid("runAsNonRoot", "runAsNonRoot", ptr.Deref(enforced.RunAsNonRoot, false) && !security.RunAsNonRoot, true)
 	if enforced.RunAsUser != nil && (security.RunAsUser == nil || *security.RunAsUser != *enforced.RunAsUser) {
 		given := "the image's user"
 		if security.RunAsUser != nil {
 			given = fmt.Sprint(*security.RunAsUser)
 		}
-		loose = append(loose, looseField{"runAsUser", given, fmt.Sprint(*enforced.RunAsUser)})
+		loose = append(loose, looseField{"runAsUser", "runAsUser", given, fmt.Sprint(*enforced.RunAsUser), given})
 	}
-	if !ptr.Deref(enforced.AllowPrivilegeEscalation, true) && security.AllowPrivilegeEscalation {
-		loose = append(loose, looseField{"allowPrivilegeEscalation", "true", "false"})
+	if !ptr.Deref(enforced.AllowPrivilegeEscalation, true) {
+		forbid("allowPrivilegeEscalation", "allowPrivilegeEscalation", security.AllowPrivilegeEscalation, false)
+		forbid("allowPrivilegeEscalation", "privileged", security.Privileged, false)
 	}
-	if ptr.Deref(enforced.ReadOnlyRootFilesystem, false) && !security.ReadOnlyRootFilesystem {
-		loose = append(loose, looseField{"readOnlyRootFilesystem", "false", "true"})
-	}
+	forbid("readOnlyRootFilesystem", "readOnlyRootFilesystem", ptr.Deref(enforced.ReadOnlyRootFilesystem, false) && !security.ReadOnlyRootFilesystem, true)
 	for _, capability := range enforced.DropCapabilities {
-		if !drops(security, corev1.Capability(capability)) {
-			loose = append(loose, looseField{"capabilities", "one that keeps " + capability, "one that drops " + capability})
-		}
+		loose = append(loose, looseCapabilities(security, corev1.Capability(capability))...)
 	}
 	return loose
 }
 
-// drops reports whether a container is without a capability; for ALL, without any.
-func drops(security Security, capability corev1.Capability) bool {
-	if capability == allCapabilities && len(security.Adds) > 0 || slices.Contains(security.Adds, capability) || slices.Contains(security.Adds, allCapabilities) {
-		return false
+// looseCapabilities are what keeps a container from being without a capability; for ALL, without any.
+func looseCapabilities(security Security, enforced corev1.Capability) []looseField {
+	var loose []looseField
+	add := func(given string) {
+		loose = append(loose, looseField{"capabilities", "capabilities", "one that " + given, "one that drops " + string(enforced), string(enforced) + " " + given})
 	}
-	return slices.Contains(security.Drops, capability) || slices.Contains(security.Drops, allCapabilities)
+	for _, added := range security.Adds {
+		if undoes(added, enforced) {
+			add("adds " + string(added))
+		}
+	}
+	if !drops(security.Drops, enforced) {
+		add("keeps " + string(enforced))
+	}
+	return loose
+}
+
+// undoes reports whether a capability that is added gives back one that is dropped.
+func undoes(added, dropped corev1.Capability) bool {
+	return isCapability(added, dropped) || isCapability(dropped, allCapabilities) || isCapability(added, allCapabilities)
+}
+
+// isCapability reports whether two names may be of one capability. The API takes any text;
+// containerd reads it in any case (it puts CAP_ before the name in upper case), and other runtimes
+// may take a name that has CAP_ already.
+func isCapability(a, b corev1.Capability) bool { return canonical(a) == canonical(b) }
+
+func canonical(capability corev1.Capability) string {
+	return strings.TrimPrefix(strings.ToUpper(string(capability)), "CAP_")
+}
+
+// drops reports whether a capability is among those that are dropped. Only the plain name counts, for
+// it is the one that every runtime understands.
+func drops(dropped []corev1.Capability, capability corev1.Capability) bool {
+	return slices.Contains(dropped, capability) || slices.Contains(dropped, allCapabilities)
 }
 
 const allCapabilities = "ALL"

@@ -90,6 +90,9 @@ func (r Rules) Tighten(context **corev1.SecurityContext, at *field.Path) []strin
 	if enforced.AllowPrivilegeEscalation != nil && tight.Privileged != nil && *tight.Privileged {
 		replaced = append(replaced, enforce(&tight.Privileged, new(false), at.Child("privileged"))...)
 	}
+	if enforced.AllowPrivilegeEscalation != nil {
+		replaced = append(replaced, refuseAdministration(tight, at.Child("capabilities", "add"))...)
+	}
 	replaced = append(replaced, dropAll(tight, enforced.DropCapabilities, at.Child("capabilities", "add"))...)
 	if *context != nil || *tight != (corev1.SecurityContext{}) {
 		*context = tight
@@ -152,16 +155,33 @@ func dropAll(context *corev1.SecurityContext, enforced []string, at *field.Path)
 	var replaced []string
 	for _, name := range enforced {
 		capability := corev1.Capability(name)
-		capabilities.Add = slices.DeleteFunc(capabilities.Add, func(added corev1.Capability) bool {
-			refused := added == capability || capability == allCapabilities || added == allCapabilities
-			if refused {
-				replaced = append(replaced, fmt.Sprintf("%s: %s is removed: a PlatformPolicy enforces that %s is dropped", at, added, capability))
-			}
-			return refused
-		})
-		if !drops(Security{Drops: capabilities.Drop}, capability) {
+		replaced = append(replaced, takeOut(capabilities, func(added corev1.Capability) bool { return undoes(added, capability) },
+			at, name+" is dropped")...)
+		if !drops(capabilities.Drop, capability) {
 			capabilities.Drop = append(capabilities.Drop, capability)
 		}
 	}
+	return replaced
+}
+
+// refuseAdministration takes SYS_ADMIN out of the capabilities that are added: the API refuses it
+// beside allowPrivilegeEscalation: false, for it comes to the same.
+func refuseAdministration(context *corev1.SecurityContext, at *field.Path) []string {
+	if context.Capabilities == nil {
+		return nil
+	}
+	return takeOut(context.Capabilities, func(added corev1.Capability) bool { return isCapability(added, "SYS_ADMIN") }, at, "no privileges are escalated")
+}
+
+// takeOut removes capabilities from those that are added, and says so.
+func takeOut(capabilities *corev1.Capabilities, isRefused func(corev1.Capability) bool, at *field.Path, enforced string) []string {
+	var replaced []string
+	capabilities.Add = slices.DeleteFunc(capabilities.Add, func(added corev1.Capability) bool {
+		refused := isRefused(added)
+		if refused {
+			replaced = append(replaced, fmt.Sprintf("%s: %s is removed: a PlatformPolicy enforces that %s", at, added, enforced))
+		}
+		return refused
+	})
 	return replaced
 }

@@ -54,7 +54,7 @@ type Container struct {
 
 // Security is what takes effect of a container's and its pod's security contexts.
 type Security struct {
-	RunAsNonRoot, AllowPrivilegeEscalation, ReadOnlyRootFilesystem bool
+	RunAsNonRoot, AllowPrivilegeEscalation, Privileged, ReadOnlyRootFilesystem bool
 	// RunAsUser is nil where the image chooses.
 	RunAsUser   *int64
 	Drops, Adds []corev1.Capability
@@ -97,10 +97,11 @@ func Volumes(pod *corev1.PodSpec, at *field.Path) []Volume {
 // effective is what takes effect of two security contexts. Kubernetes' default for privilege
 // escalation is to allow it, and a privileged container always has it.
 func effective(pod *corev1.PodSecurityContext, container *corev1.SecurityContext) Security {
-	pod, container = ptr.To(ptr.Deref(pod, corev1.PodSecurityContext{})), ptr.To(ptr.Deref(container, corev1.SecurityContext{}))
+	pod, container = new(ptr.Deref(pod, corev1.PodSecurityContext{})), new(ptr.Deref(container, corev1.SecurityContext{}))
 	security := Security{
 		RunAsNonRoot:             ptr.Deref(container.RunAsNonRoot, ptr.Deref(pod.RunAsNonRoot, false)),
 		AllowPrivilegeEscalation: ptr.Deref(container.AllowPrivilegeEscalation, true) || ptr.Deref(container.Privileged, false),
+		Privileged:               ptr.Deref(container.Privileged, false),
 		ReadOnlyRootFilesystem:   ptr.Deref(container.ReadOnlyRootFilesystem, false),
 		RunAsUser:                pod.RunAsUser,
 	}
@@ -117,7 +118,7 @@ func effective(pod *corev1.PodSecurityContext, container *corev1.SecurityContext
 var standard = func() psapolicy.Evaluator {
 	evaluator, err := psapolicy.NewEvaluator(psapolicy.DefaultChecks(), nil)
 	if err != nil {
-		panic(err) // the checks are a constant of the library: a test would see it
+		panic(err) //nolint:forbidigo // the checks are a constant of the library: every test would see it
 	}
 	return evaluator
 }()

@@ -1,0 +1,245 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+)
+
+// labelled is a subject with labels only.
+func labelled(labels map[string]string) Subject { return Subject{Labels: labels} }
+
+// checkCases has, for each rule for production of the policy base, what it refuses, in all words,
+// and the neighbour that it accepts.
+var checkCases = map[string]struct {
+	rule              policyv1.Rule
+	accepted, refused Subject
+	want              []string
+}{
+	"too many replicas": {
+		policyv1.Rule{MaxReplicas: new(int32(10))}, replicas("replicas", 10), replicas("replicas", 11),
+		[]string{"spec.replicas: 11 is given, accepted is at most 10 (policy base, rule production.maxReplicas)"},
+	},
+	"too many for an autoscaler, and too many": {
+		policyv1.Rule{MaxReplicas: new(int32(1))},
+		Subject{Replicas: []Replicas{{at("a"), 1}, {at("b"), 0}}}, Subject{Replicas: []Replicas{{at("a"), 2}, {at("b"), 1}, {at("c"), 3}}},
+		[]string{
+			"spec.a: 2 is given, accepted is at most 1 (policy base, rule production.maxReplicas)",
+			"spec.c: 3 is given, accepted is at most 1 (policy base, rule production.maxReplicas)",
+		},
+	},
+	"an image of another registry": {
+		policyv1.Rule{AllowedRegistries: []string{"reg.io/team", "docker.io/library"}},
+		subject(container("a"), container("b", imaged("nginx"))), subject(container("a"), container("b", imaged("reg.io/teams/b:1")), container("c", imaged("REG.io/team/c"))),
+		[]string{"spec.containers[b].image: reg.io/teams/b:1 is given, accepted is an image of reg.io/team, docker.io/library (policy base, rule production.allowedRegistries)"},
+	},
+	"an image volume of another registry": {
+		policyv1.Rule{AllowedRegistries: []string{"reg.io"}},
+		Subject{Volumes: []Volume{{at("volumes").Index(0).Child("image", "reference"), "a", "reg.io/a"}}},
+		Subject{Volumes: []Volume{{at("volumes").Index(1).Child("image", "reference"), "a", "evil.io/a"}, {at("volumes").Index(2).Child("image", "reference"), "b", ""}}},
+		[]string{
+			"spec.volumes[1].image.reference: evil.io/a is given, accepted is an image of reg.io (policy base, rule production.allowedRegistries)",
+			"spec.volumes[2].image.reference: nothing is given, accepted is an image of reg.io (policy base, rule production.allowedRegistries)",
+		},
+	},
+	"no limits": {
+		policyv1.Rule{RequireResourceLimits: true}, subject(container("a")),
+		subject(container("a", func(c *Container) { c.Limits = nil }), container("b", func(c *Container) { c.Limits = quantities("cpu", "0", "memory", "1") })),
+		[]string{
+			"spec.containers[a].resources.limits[cpu]: nothing is given, accepted is a limit (policy base, rule production.requireResourceLimits)",
+			"spec.containers[a].resources.limits[memory]: nothing is given, accepted is a limit (policy base, rule production.requireResourceLimits)",
+			"spec.containers[b].resources.limits[cpu]: nothing is given, accepted is a limit (policy base, rule production.requireResourceLimits)",
+		},
+	},
+	"no label": {
+		policyv1.Rule{RequiredLabels: []string{"team", "cost/center"}}, labelled(map[string]string{"team": "", "cost/center": "7"}), labelled(map[string]string{"team": "a"}),
+		[]string{"metadata.labels[cost/center]: nothing is given, accepted is any value (policy base, rule production.requiredLabels)"},
+	},
+	"another label than is enforced, and none": {
+		policyv1.Rule{Enforced: policyv1.Enforced{Labels: map[string]string{"tier": "gold", "b": "", "a": "1"}}},
+		labelled(map[string]string{"tier": "gold", "b": "", "a": "1", "c": "d"}), labelled(map[string]string{"tier": "iron"}),
+		[]string{
+			`metadata.labels[a]: nothing is given, accepted is "1" (policy base, rule production.enforced.labels)`,
+			`metadata.labels[b]: nothing is given, accepted is "" (policy base, rule production.enforced.labels)`,
+			`metadata.labels[tier]: iron is given, accepted is "gold" (policy base, rule production.enforced.labels)`,
+		},
+	},
+	"a profile that is not Restricted": {
+		policyv1.Rule{Enforced: policyv1.Enforced{SecurityProfile: "Restricted"}}, subject(),
+		Subject{IsRestricted: func() bool { return false }, ProfileField: at("securityProfile")},
+		[]string{"spec.securityProfile: another is given, accepted is Restricted (policy base, rule production.enforced.securityProfile)"},
+	},
+}
+
+func TestCheck(t *testing.T) {
+	for name, test := range checkCases {
+		t.Run(name, func(t *testing.T) {
+			rules := production(test.rule)
+			if found := rules.Check(test.accepted); found != nil {
+				t.Errorf("the neighbour is refused: %q", sentences(found))
+			}
+			if diff := cmp.Diff(test.want, sentences(rules.Check(test.refused))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// security is a rule that enforces a security context.
+func security(context policyv1.SecurityContext) policyv1.Rule {
+	return policyv1.Rule{Enforced: policyv1.Enforced{SecurityContext: &context}}
+}
+
+const (
+	inContext = "spec.containers[a].securityContext."
+	ofContext = " (policy base, rule production.enforced.securityContext."
+)
+
+// TestCheckSecurityContext: each field, loosened in the container a that is else as tight as can be.
+func TestCheckSecurityContext(t *testing.T) {
+	drops := func(names ...string) policyv1.Rule {
+		return security(policyv1.SecurityContext{DropCapabilities: names})
+	}
+	for name, test := range map[string]struct {
+		rule  policyv1.Rule
+		loose func(*Security)
+		want  []string
+	}{
+		"may be root": {
+			security(policyv1.SecurityContext{RunAsNonRoot: new(true)}), func(s *Security) { s.RunAsNonRoot = false },
+			[]string{inContext + "runAsNonRoot: false is given, accepted is true" + ofContext + "runAsNonRoot)"},
+		},
+		"another uid": {
+			security(policyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = new(int64(0)) },
+			[]string{inContext + "runAsUser: 0 is given, accepted is 1000" + ofContext + "runAsUser)"},
+		},
+		"the image's uid": {
+			security(policyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = nil },
+			[]string{inContext + "runAsUser: the image's user is given, accepted is 1000" + ofContext + "runAsUser)"},
+		},
+		"escalates": {
+			security(policyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation = true },
+			[]string{inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)"},
+		},
+		"is privileged": {
+			security(policyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation, s.Privileged = true, true },
+			[]string{
+				inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
+				inContext + "privileged: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
+			},
+		},
+		"writes": {
+			security(policyv1.SecurityContext{ReadOnlyRootFilesystem: new(true)}), func(s *Security) { s.ReadOnlyRootFilesystem = false },
+			[]string{inContext + "readOnlyRootFilesystem: false is given, accepted is true" + ofContext + "readOnlyRootFilesystem)"},
+		},
+		"keeps a capability": {
+			drops("NET_RAW", "CHOWN"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
+			[]string{inContext + "capabilities: one that keeps NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
+		},
+		"keeps all": {
+			drops("ALL"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
+			[]string{inContext + "capabilities: one that keeps ALL is given, accepted is one that drops ALL" + ofContext + "capabilities)"},
+		},
+		"adds one": {
+			drops("ALL"), func(s *Security) { s.Adds = []corev1.Capability{"NET_BIND_SERVICE"} },
+			[]string{inContext + "capabilities: one that adds NET_BIND_SERVICE is given, accepted is one that drops ALL" + ofContext + "capabilities)"},
+		},
+		"adds it back": {
+			drops("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"NET_ADMIN", "NET_RAW"} },
+			[]string{inContext + "capabilities: one that adds NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
+		},
+		"adds all": {
+			drops("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"ALL"} },
+			[]string{inContext + "capabilities: one that adds ALL is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
+		},
+		"adds it by a name that runtimes read the same": {
+			drops("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"net_raw", "CAP_NET_RAW", "All"} },
+			[]string{
+				inContext + "capabilities: one that adds net_raw is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
+				inContext + "capabilities: one that adds CAP_NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
+				inContext + "capabilities: one that adds All is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := production(test.rule)
+			if found := rules.Check(subject(container("a"))); found != nil {
+				t.Errorf("the tight one is refused: %q", sentences(found))
+			}
+			if diff := cmp.Diff(test.want, sentences(rules.Check(subject(container("a", loose(test.loose)), container("b"))))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestRegistriesThatLookAlike: security.md, rule 8.
+func TestRegistriesThatLookAlike(t *testing.T) {
+	allowed := []string{"reg.io/team", "localhost:5000", "docker.io/library", "not a registry"}
+	for reference, want := range map[string]bool{
+		"reg.io/team/shop:1": true, "reg.io/team": true, "REG.IO/team/shop": true, "reg.io/team/a/b@sha256:" + sixtyFour: true,
+		"reg.io.evil.com/team/shop": false, "evil.com/reg.io/team/shop": false, "reg.io/teams/shop": false, "reg.io/team-x/shop": false,
+		"reg.io:443/team/shop": false, "reg.io/shop": false, "xreg.io/team/shop": false, "reg.i0/team/shop": false, "reg/team/shop": false,
+		"localhost:5000/a": true, "localhost:50000/a": false, "localhost/a": false, "localhost:5000.evil.com/a": false,
+		"nginx": true, "nginx:1.27": true, "docker.io/library/nginx": true, "index.docker.io/library/nginx": true, "library/nginx": true,
+		"someone/nginx": false, "docker.io/nginx/nginx": false, "docker.io.evil.com/library/nginx": false, "library.evil.com/nginx": false,
+		"": false, "not a registry": false, "https://reg.io/team/shop": false, "reg.io/team/../other/shop": false, "reg.io/team//shop": false,
+		" reg.io/team/shop": false, "reg.io/team/shop\n": false, "user@reg.io/team/shop": false, "reg.io/Team/shop": false, "reg_x.io/team/shop": false,
+	} {
+		found := production(policyv1.Rule{AllowedRegistries: allowed}).Check(subject(container("a", imaged(reference))))
+		if got := len(found) == 0; got != want {
+			t.Errorf("%q is allowed: %t", reference, got)
+		}
+	}
+}
+
+const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// TestAllRulesCount: the strictest decides, whichever comes first.
+func TestAllRulesCount(t *testing.T) {
+	rules := inShop(named("b", atMost(1, "*")), named("a", atMost(3, "production"), policyv1.Rule{Environment: "prod", AllowedRegistries: []string{"reg.io"}}),
+		named("c", policyv1.Rule{Environment: "*", AllowedRegistries: []string{"reg.io/team", "docker.io"}}))
+	wanted := subject(container("a"), container("b", imaged("nginx")), container("c", imaged("reg.io/c")))
+	wanted.Replicas = []Replicas{{at("replicas"), 4}}
+	want := []string{
+		"spec.containers[b].image: nginx is given, accepted is an image of reg.io (policy a, rule prod.allowedRegistries)",
+		"spec.replicas: 4 is given, accepted is at most 3 (policy a, rule production.maxReplicas)",
+		"spec.replicas: 4 is given, accepted is at most 1 (policy b, rule *.maxReplicas)",
+		"spec.containers[c].image: reg.io/c is given, accepted is an image of reg.io/team, docker.io (policy c, rule *.allowedRegistries)",
+	}
+	if diff := cmp.Diff(want, sentences(rules.Check(wanted))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want[1:3], sentences(rules.CheckReplicas(wanted.Replicas))); diff != "" {
+		t.Errorf("replicas alone: %s", diff)
+	}
+	if got, want := Sentence(rules.CheckReplicas(wanted.Replicas)), want[1]+"; "+want[2]; got != want {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestWinnerIsChecked: of two values for one thing, only that which is set is asked for.
+func TestWinnerIsChecked(t *testing.T) {
+	enforcing := func(environment, tier string, uid int64) policyv1.Rule {
+		return policyv1.Rule{Environment: environment, Enforced: policyv1.Enforced{
+			Labels: map[string]string{"tier": tier}, SecurityContext: &policyv1.SecurityContext{RunAsUser: &uid},
+		}}
+	}
+	rules := inShop(named("a", enforcing("*", "all", 1)), named("c", enforcing("prod", "c", 3)), named("b", enforcing("production", "b", 2)))
+	wanted := subject(container("a", loose(func(s *Security) { s.RunAsUser = new(int64(2)) })))
+	wanted.Labels = map[string]string{"tier": "b"}
+	if found := rules.Check(wanted); found != nil {
+		t.Errorf("the winner's values are refused: %q", sentences(found))
+	}
+	wanted.Labels["tier"], wanted.Containers[0].Security.RunAsUser = "c", new(int64(3))
+	want := []string{
+		`metadata.labels[tier]: c is given, accepted is "b" (policy b, rule production.enforced.labels)`,
+		"spec.containers[a].securityContext.runAsUser: 3 is given, accepted is 2 (policy b, rule production.enforced.securityContext.runAsUser)",
+	}
+	if diff := cmp.Diff(want, sentences(rules.Check(wanted))); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,79 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+)
+
+func TestEnvironmentOf(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace string
+		labels    map[string]string
+		want      Environment
+	}{
+		"a word":                           {"production", nil, Production},
+		"an alias":                         {"prod", nil, Production},
+		"another word":                     {"development", nil, Development},
+		"another alias":                    {"dev", nil, Development},
+		"the third":                        {"staging", nil, Staging},
+		"an ending":                        {"shop-prod", nil, Production},
+		"another ending":                   {"shop-dev", nil, Development},
+		"the third ending":                 {"shop-staging", nil, Staging},
+		"a whole word does not end a name": {"my-production", nil, None},
+		"nor does the other":               {"my-development", nil, None},
+		"an ending needs its dash":         {"shopprod", nil, None},
+		"a beginning is none":              {"prod-shop", nil, None},
+		"a middle is none":                 {"a-prod-b", nil, None},
+		"case counts":                      {"shop-PROD", nil, None},
+		"the last ending counts":           {"prod-dev", nil, Development},
+		"any other name":                   {"default", nil, None},
+		"no name":                          {"", nil, None},
+		"the label wins over the name":     {"shop-dev", map[string]string{"mainstay.dev/environment": "production"}, Production},
+		"so does an alias":                 {"prod", map[string]string{"mainstay.dev/environment": "dev"}, Development},
+		"the label alone":                  {"shop", map[string]string{"mainstay.dev/environment": "staging"}, Staging},
+		"another label is none":            {"shop", map[string]string{"environment": "production"}, None},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := EnvironmentOf(test.namespace, test.labels)
+			if err != nil || got != test.want {
+				t.Errorf("got %q, %v, want %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestEnvironmentOfALabelThatIsNoWord(t *testing.T) {
+	for _, word := range []string{"", "*", "qa", "Production", "prod ", "-prod", "my-prod"} {
+		got, err := EnvironmentOf("shop-prod", map[string]string{"mainstay.dev/environment": word})
+		want := "namespace shop-prod has the label mainstay.dev/environment=" + word + ": accepted are development (dev), staging and production (prod)"
+		if got != None || err == nil || err.Error() != want {
+			t.Errorf("%q: got %q, %v", word, got, err)
+		}
+	}
+}
+
+// TestUnclearEnvironment: nobody can tell which rules count, so nothing new is let in; what was let
+// in before is no worse for it, and the rules for all namespaces count as ever.
+func TestUnclearEnvironment(t *testing.T) {
+	all, some := atMost(1, "*"), atMost(2, "production")
+	rules := Governing([]policyv1.PlatformPolicy{named("base", all, some)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
+	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: accepted are development (dev), staging and production (prod)"
+	found := rules.Check(replicas("replicas", 2))
+	want := []string{unclear, "spec.replicas: 2 is given, accepted is at most 1 (policy base, rule *.maxReplicas)"}
+	if diff := cmp.Diff(want, sentences(found)); diff != "" {
+		t.Error(diff)
+	}
+	if worse := Worse(found, rules.Check(replicas("replicas", 2))); worse != nil {
+		t.Errorf("worse: %q", sentences(worse))
+	}
+	want = []string{unclear}
+	if diff := cmp.Diff(want, sentences(Worse(found, nil)[:1])); diff != "" {
+		t.Error(diff)
+	}
+	if found := rules.Of("base").Check(replicas("replicas", 1)); found != nil {
+		t.Errorf("of one policy: %q", sentences(found))
+	}
+}

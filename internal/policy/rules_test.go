@@ -1,0 +1,136 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+)
+
+// governing names the rules in their order: policy, environment and limit.
+func governing(rules Rules) []string {
+	var names []string
+	for _, asked := range rules.governing {
+		names = append(names, fmt.Sprintf("%s %s %d", asked.policy, asked.Environment, *asked.MaxReplicas))
+	}
+	return names
+}
+
+var severalPolicies = []policyv1.PlatformPolicy{
+	named("b", atMost(1, "*"), atMost(2, "production"), atMost(3, "staging")),
+	named("a", atMost(4, "prod"), atMost(5, "*"), atMost(6, "production")),
+	named("c", atMost(7, "dev"), atMost(8, "development")),
+	named("empty"),
+}
+
+func TestGoverning(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace string
+		labels    map[string]string
+		want      []string
+	}{
+		"the environment's before those for all, then by name": {"shop-prod", nil, []string{"a prod 4", "a production 6", "b production 2", "a * 5", "b * 1"}},
+		"the namespace may use an alias too":                   {"x", map[string]string{"mainstay.dev/environment": "prod"}, []string{"a prod 4", "a production 6", "b production 2", "a * 5", "b * 1"}},
+		"an alias in a rule":                                   {"development", nil, []string{"c dev 7", "c development 8", "a * 5", "b * 1"}},
+		"staging":                                              {"staging", nil, []string{"b staging 3", "a * 5", "b * 1"}},
+		"no environment":                                       {"shop", nil, []string{"a * 5", "b * 1"}},
+		"an environment that is none":                          {"shop-prod", map[string]string{"mainstay.dev/environment": "qa"}, []string{"a * 5", "b * 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, governing(Governing(severalPolicies, test.namespace, test.labels))); diff != "" {
+				t.Error(diff)
+			}
+			backwards := slices.Clone(severalPolicies)
+			slices.Reverse(backwards)
+			if diff := cmp.Diff(test.want, governing(Governing(backwards, test.namespace, test.labels))); diff != "" {
+				t.Errorf("the order of the policies counts: %s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingGoverns(t *testing.T) {
+	for name, rules := range map[string]Rules{
+		"the zero value":                         {},
+		"no policy":                              Governing(nil, "prod", nil),
+		"another's policies":                     inShop(named("c", atMost(1, "dev"))),
+		"an environment that the schema refuses": Governing([]policyv1.PlatformPolicy{named("a", atMost(1, ""), atMost(1, "qa"))}, "shop", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := rules.Check(replicas("replicas", 10000)); found != nil {
+				t.Errorf("found %q", sentences(found))
+			}
+			if labels, replaced := rules.Labelled(nil); labels != nil || replaced != nil {
+				t.Errorf("labels %v, replaced %q", labels, replaced)
+			}
+			var context *corev1.SecurityContext
+			if replaced := rules.Tighten(&context, at("securityContext")); context != nil || replaced != nil {
+				t.Errorf("context %v, replaced %q", context, replaced)
+			}
+			var resources corev1.ResourceRequirements
+			if rules.FillResources(&resources); resources.Limits != nil || resources.Requests != nil {
+				t.Errorf("resources %v", resources)
+			}
+		})
+	}
+}
+
+func TestRulesOfOnePolicy(t *testing.T) {
+	rules := inShop(severalPolicies...)
+	if diff := cmp.Diff([]string{"b production 2", "b * 1"}, governing(rules.Of("b"))); diff != "" {
+		t.Error(diff)
+	}
+	for policy, want := range map[string]bool{"a": true, "b": true, "c": false, "empty": false, "": false} {
+		if got := rules.Governs(policy); got != want {
+			t.Errorf("%q governs: %t", policy, got)
+		}
+		if got := rules.Of(policy).Governs(policy); got != want {
+			t.Errorf("%q governs among its own: %t", policy, got)
+		}
+	}
+}
+
+// TestUnitedValues: of the same thing the environment's value counts before that for all, and then
+// that of the policy whose name comes first. What can only tighten is united.
+func TestUnitedValues(t *testing.T) {
+	asking := func(environment, value, quantity string, uid int64, drop ...string) policyv1.Rule {
+		return policyv1.Rule{
+			Environment: environment,
+			Defaults: policyv1.Defaults{
+				Labels:    map[string]string{"both": value, "default-" + value: "x"},
+				Resources: policyv1.Resources{Limits: quantities("cpu", quantity), Requests: quantities(quantity, "1")},
+			},
+			Enforced: policyv1.Enforced{
+				Labels:          map[string]string{"fixed": value, "fixed-" + value: "x"},
+				SecurityContext: &policyv1.SecurityContext{RunAsUser: &uid, DropCapabilities: drop},
+			},
+		}
+	}
+	all, first, second := asking("*", "all", "1", 1, "A", "B"), asking("prod", "first", "2", 2, "B"), asking("production", "second", "3", 3, "C")
+	all.Enforced.SecurityContext.RunAsNonRoot = new(true)
+	second.Enforced.SecurityContext.AllowPrivilegeEscalation = new(false)
+	second.Enforced.SecurityProfile = "Restricted"
+	rules := inShop(named("b", second), named("a", all), named("aa", first))
+	wantDefault := map[string]string{"both": "first", "default-all": "x", "default-first": "x", "default-second": "x"}
+	wantEnforced := map[string]string{"fixed": "first", "fixed-all": "x", "fixed-first": "x", "fixed-second": "x"}
+	wantResources := policyv1.Resources{Limits: quantities("cpu", "2"), Requests: quantities("1", "1", "2", "1", "3", "1")}
+	wantSecurity := policyv1.SecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: new(int64(2)), AllowPrivilegeEscalation: new(false), DropCapabilities: []string{"B", "C", "A"},
+	}
+	for name, pair := range map[string][2]any{
+		"default labels":    {wantDefault, rules.DefaultLabels()},
+		"enforced labels":   {wantEnforced, rules.EnforcedLabels()},
+		"default resources": {wantResources, rules.DefaultResources()},
+		"enforced security": {wantSecurity, rules.EnforcedSecurity()},
+		"the profile":       {true, rules.RestrictedEnforced()},
+		"without a profile": {false, rules.Of("a").RestrictedEnforced()},
+	} {
+		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package policy
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+)
+
+// named is a policy with rules.
+func named(name string, rules ...policyv1.Rule) policyv1.PlatformPolicy {
+	return policyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PlatformPolicySpec{Rules: rules}}
+}
+
+// inShop are the rules of policies in the namespace shop-prod.
+func inShop(policies ...policyv1.PlatformPolicy) Rules { return Governing(policies, "shop-prod", nil) }
+
+// production are the rules of a policy, base, that has one rule for production.
+func production(rule policyv1.Rule) Rules {
+	rule.Environment = "production"
+	return inShop(named("base", rule))
+}
+
+// quantities are resources by pairs of name and quantity.
+func quantities(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+// at is a path under spec.
+func at(name string) *field.Path { return field.NewPath("spec").Child(name) }
+
+// container is one at spec.containers[name], as tight as can be, with changes.
+func container(name string, changes ...func(*Container)) Container {
+	made := Container{
+		Field: at("containers").Key(name), Name: name, Image: "reg.io/team/" + name + ":1",
+		Limits:   quantities("cpu", "1", "memory", "1Gi"),
+		Security: Security{RunAsNonRoot: true, RunAsUser: new(int64(1000)), ReadOnlyRootFilesystem: true, Drops: []corev1.Capability{"ALL"}},
+	}
+	for _, change := range changes {
+		change(&made)
+	}
+	return made
+}
+
+// loose changes a container's security context.
+func loose(change func(*Security)) func(*Container) {
+	return func(c *Container) { change(&c.Security) }
+}
+
+// imaged changes a container's.
+func imaged(reference string) func(*Container) { return func(c *Container) { c.Image = reference } }
+
+// subject has containers, and pods that are as the profile Restricted wants them.
+func subject(containers ...Container) Subject {
+	return Subject{Containers: containers, IsRestricted: func() bool { return true }, ProfileField: at("securityProfile")}
+}
+
+// replicas are those of a subject that has nothing else.
+func replicas(count int32) Subject {
+	return Subject{Replicas: []Replicas{{Field: at("replicas"), Count: count}}}
+}
+
+// sentences are violations as people read them.
+func sentences(violations []Violation) []string {
+	var texts []string
+	for _, violation := range violations {
+		texts = append(texts, violation.String())
+	}
+	return texts
+}
+
+// atMost is a rule for an environment with a limit of replicas, by which it is known again.
+func atMost(count int32, environment string) policyv1.Rule {
+	return policyv1.Rule{Environment: environment, MaxReplicas: &count}
+}
