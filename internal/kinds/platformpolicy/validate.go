@@ -1,9 +1,12 @@
 package platformpolicy
 
 import (
+	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -29,16 +32,52 @@ func Validate(policy *policyv1.PlatformPolicy) field.ErrorList {
 				problems = append(problems, field.Invalid(at.Child("requiredLabels").Index(j), key, message))
 			}
 		}
-		problems = append(problems, metav1validation.ValidateLabels(rule.Defaults.Labels, at.Child("defaults", "labels"))...)
-		problems = append(problems, metav1validation.ValidateLabels(rule.Enforced.Labels, at.Child("enforced", "labels"))...)
-		problems = append(problems, validateResources(rule.Defaults.Resources, at.Child("defaults", "resources"))...)
+		problems = append(problems, inOrder(metav1validation.ValidateLabels(rule.Defaults.Labels, at.Child("defaults", "labels")))...)
+		problems = append(problems, inOrder(validateResources(rule.Defaults.Resources, at.Child("defaults", "resources")))...)
+		problems = append(problems, inOrder(metav1validation.ValidateLabels(rule.Enforced.Labels, at.Child("enforced", "labels")))...)
+		if context := rule.Enforced.SecurityContext; context != nil {
+			problems = append(problems, validateCapabilities(context.DropCapabilities, at.Child("enforced", "securityContext", "dropCapabilities"))...)
+		}
 	}
 	return problems
 }
 
+// inOrder sorts what was found in a map: the text reaches a condition, and must not change by itself.
+func inOrder(problems field.ErrorList) field.ErrorList {
+	slices.SortFunc(problems, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
+	return problems
+}
+
+// capability is how Kubernetes names one. What is written otherwise, some runtimes drop and others
+// do not.
+var capability = regexp.MustCompile("^[A-Z][A-Z0-9_]*$")
+
+func validateCapabilities(names []string, at *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	for i, name := range names {
+		if !capability.MatchString(name) || strings.HasPrefix(name, "CAP_") {
+			problems = append(problems, field.Invalid(at.Index(i), name, "must be ALL or a capability in upper case without CAP_, as NET_RAW"))
+		}
+	}
+	return problems
+}
+
+// defaultable are the resources that every node has. A default of any other, or of one that is
+// misspelt, would keep every pod from being made or scheduled.
+var defaultable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+
 // validateResources refuses a default request above the default limit: no container could have both.
 func validateResources(resources policyv1.Resources, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
+	known := func(list corev1.ResourceList, at *field.Path) {
+		for name := range list {
+			if !slices.Contains(defaultable, name) {
+				problems = append(problems, field.NotSupported(at.Key(string(name)), name, defaultable))
+			}
+		}
+	}
+	known(resources.Requests, at.Child("requests"))
+	known(resources.Limits, at.Child("limits"))
 	for name, request := range resources.Requests {
 		if limit, given := resources.Limits[name]; given && request.Cmp(limit) > 0 {
 			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be above the limit, "+limit.String()))

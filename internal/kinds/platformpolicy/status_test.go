@@ -1,0 +1,141 @@
+package platformpolicy
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// object has replicas.
+func object(namespace, kind, name string, replicas int32) policy.Object {
+	return policy.Object{Kind: kind, Namespace: namespace, Name: name, Subject: policy.Subject{
+		Replicas: []policy.Replicas{{Field: field.NewPath("spec", "replicas"), Count: replicas}},
+	}}
+}
+
+// atMost is a rule for an environment.
+func atMost(count int32, environment string) policyv1.Rule {
+	return policyv1.Rule{Environment: environment, MaxReplicas: &count}
+}
+
+// cluster has an object or two in each of its namespaces, in no order.
+func cluster() Observed {
+	return Observed{
+		Namespaces: map[string]map[string]string{
+			"shop-prod": nil, "shop-dev": nil, "shop": {"mainstay.dev/environment": "prod"}, "default": nil, "odd-prod": {"mainstay.dev/environment": "qa"},
+		},
+		Objects: []policy.Object{
+			object("shop-prod", "WebApp", "b", 3), object("shop-prod", "WebApp", "a", 3), object("shop-prod", "Cache", "z", 3), object("shop-prod", "WebApp", "c", 1),
+			object("shop", "WebApp", "x", 4), object("shop-dev", "WebApp", "x", 3), object("default", "WebApp", "x", 9), object("odd-prod", "WebApp", "x", 9),
+			object("kube-system", "WebApp", "x", 99), object("prod", "WebApp", "x", 99),
+		},
+	}
+}
+
+func violator(kind, namespace, name, message string) policyv1.Violator {
+	return policyv1.Violator{Kind: kind, Namespace: namespace, Name: name, Message: message}
+}
+
+// given is a violation of a limit of 2 replicas.
+func given(count int, rule string) string {
+	return fmt.Sprintf("spec.replicas: %d is given, accepted is at most 2 (policy base, rule %s.maxReplicas)", count, rule)
+}
+
+var inForce = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "InForce", Message: "every rule is checked"}}
+
+// TestStatus: counts are of what is governed; the namespaces that are not observed are governed by no
+// policy, though their names have an environment.
+func TestStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy *policyv1.PlatformPolicy
+		want   policyv1.PlatformPolicyStatus
+	}{
+		"production": {
+			newPolicy(atMost(2, "production")),
+			policyv1.PlatformPolicyStatus{
+				ObservedGeneration: 3, Environments: "production", Namespaces: 2, Objects: 5, Violations: 4, Conditions: inForce,
+				Violating: []policyv1.Violator{
+					violator("WebApp", "shop", "x", given(4, "production")), violator("Cache", "shop-prod", "z", given(3, "production")),
+					violator("WebApp", "shop-prod", "a", given(3, "production")), violator("WebApp", "shop-prod", "b", given(3, "production")),
+				},
+			},
+		},
+		"all namespaces, and one environment stricter": {
+			newPolicy(atMost(8, "*"), atMost(2, "dev")),
+			policyv1.PlatformPolicyStatus{
+				ObservedGeneration: 3, Environments: "*,dev", Namespaces: 5, Objects: 8, Violations: 3, Conditions: inForce,
+				Violating: []policyv1.Violator{
+					violator("WebApp", "default", "x", "spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
+					violator("WebApp", "odd-prod", "x", "spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
+					violator("WebApp", "shop-dev", "x", given(3, "dev")),
+				},
+			},
+		},
+		"an environment that no namespace has": {
+			newPolicy(atMost(1, "staging")),
+			policyv1.PlatformPolicyStatus{ObservedGeneration: 3, Environments: "staging", Conditions: inForce},
+		},
+		"one object that breaks two rules": {
+			newPolicy(atMost(2, "dev"), atMost(2, "development")),
+			policyv1.PlatformPolicyStatus{
+				ObservedGeneration: 3, Environments: "dev,development", Namespaces: 1, Objects: 1, Violations: 1, Conditions: inForce,
+				Violating: []policyv1.Violator{violator("WebApp", "shop-dev", "x", given(3, "dev")+"; "+given(3, "development"))},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, Status(test.policy, cluster(), plan.Result{})); diff != "" {
+				t.Error(diff)
+			}
+			backwards := cluster()
+			slices.Reverse(backwards.Objects)
+			if diff := cmp.Diff(test.want, Status(test.policy, backwards, plan.Result{})); diff != "" {
+				t.Errorf("the order counts: %s", diff)
+			}
+		})
+	}
+}
+
+// TestStatusNamesTwenty: all are counted, the first twenty are named.
+func TestStatusNamesTwenty(t *testing.T) {
+	for _, count := range []int{0, 1, 20, 21, 100} {
+		observed := Observed{Namespaces: map[string]map[string]string{"prod": nil}}
+		for i := range count {
+			observed.Objects = append(observed.Objects, object("prod", "WebApp", fmt.Sprintf("app-%02d", count-1-i), 2))
+		}
+		status := Status(newPolicy(atMost(1, "prod")), observed, plan.Result{})
+		if int(status.Violations) != count || int(status.Objects) != count || len(status.Violating) != min(count, 20) {
+			t.Errorf("%d: counted %d of %d, named %d", count, status.Violations, status.Objects, len(status.Violating))
+		}
+		for i, named := range status.Violating {
+			if want := fmt.Sprintf("app-%02d", i); named.Name != want {
+				t.Errorf("%d: at %d is %s", count, i, named.Name)
+			}
+		}
+	}
+}
+
+// TestStatusOfAPolicyThatCantBeCarriedOut: it is told, and what can be read of it counts.
+func TestStatusOfAPolicyThatCantBeCarriedOut(t *testing.T) {
+	observed := Observed{Namespaces: map[string]map[string]string{"prod": nil}, Objects: []policy.Object{object("prod", "WebApp", "x", 2)}}
+	failure := &plan.Failure{Reason: "InvalidSpec", Message: "spec.rules[0]: no", Stalled: true}
+	status := Status(newPolicy(atMost(1, "prod")), observed, plan.Result{Failure: failure})
+	want := []metav1.Condition{
+		{Type: "Ready", Status: "False", Reason: "InvalidSpec", Message: "spec.rules[0]: no"},
+		{Type: "Stalled", Status: "True", Reason: "InvalidSpec", Message: "spec.rules[0]: no"},
+	}
+	if diff := cmp.Diff(want, status.Conditions); diff != "" {
+		t.Error(diff)
+	}
+	if status.Violations != 1 {
+		t.Errorf("%d violations", status.Violations)
+	}
+}
