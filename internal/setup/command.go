@@ -77,7 +77,21 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.HealthAddress, "health-address", s.HealthAddress, "address of /healthz and /readyz; 0 turns them off")
 	flags.IntVar(&s.Concurrency, "concurrency", s.Concurrency, "objects of one kind that are reconciled at once")
 	flags.DurationVar(&s.ReconcileTimeout, "reconcile-timeout", s.ReconcileTimeout, "longest time for one reconcile")
+	flags.StringVar(&s.Namespace, "namespace", s.Namespace, "the manager's own namespace, which no policy governs")
+	flags.BoolVar(&s.DefaultPolicy, "default-policy", s.DefaultPolicy, "make the PlatformPolicy default, once in the life of its definition")
+	s.Webhooks.addFlags(flags)
 	flags.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "how long running reconciles may take to end at shutdown")
+}
+
+func (w *WebhookSettings) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&w.Enabled, "webhooks", w.Enabled, "serve webhooks: admission, and conversion between versions")
+	flags.StringVar(&w.Host, "webhook-host", w.Host, "address on which webhooks are served (default: all)")
+	flags.IntVar(&w.Port, "webhook-port", w.Port, "port on which webhooks are served")
+	flags.StringVar(&w.Service, "webhook-service", w.Service, "Service in the manager's namespace by which the API server reaches the webhooks; given without --webhooks, what earlier webhooks left behind is removed")
+	flags.StringVar(&w.URL, "webhook-url", w.URL, "https://host:port by which the API server reaches the webhooks of a manager outside the cluster")
+	flags.StringVar(&w.Owner, "webhook-owner", w.Owner, "ClusterRole with which the webhook configurations are deleted")
+	flags.StringVar(&w.Certificates.Name, "webhook-secret", "mainstay-webhook", "Secret with the webhooks' certificate")
+	flags.BoolVar(&w.Certificates.External, "webhook-certificate-external", w.Certificates.External, "somebody else, as cert-manager, makes that Secret")
 }
 
 func (c *connection) addFlags(flags *pflag.FlagSet) {
@@ -135,13 +149,18 @@ func run(ctx context.Context, logger logr.Logger, to connection, settings Settin
 			return err
 		}
 	}
-	manager, err := Manager(ctx, restConfig, settings)
+	if settings.Webhooks.Service != "" && !settings.Webhooks.Enabled {
+		if err := withdrawWebhooks(ctx, restConfig); err != nil {
+			return err
+		}
+	}
+	operator, err := New(ctx, restConfig, settings)
 	if err != nil {
 		return err
 	}
 	logger.Info("Starting Mainstay", "version", version.Version)
-	if err := manager.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("running the manager: %w", err)
+	if err := operator.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("running Mainstay: %w", err)
 	}
 	return nil
 }

@@ -16,8 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
@@ -44,6 +46,10 @@ type Settings struct {
 	ReconcileTimeout time.Duration
 	// ShutdownTimeout is how long running reconciles may take to end.
 	ShutdownTimeout time.Duration
+	// Webhooks say how webhooks are served.
+	Webhooks WebhookSettings
+	// DefaultPolicy makes the PlatformPolicy "default", once in the life of its definition.
+	DefaultPolicy bool
 	// SkipNameValidation lets tests run several managers in one process.
 	SkipNameValidation bool
 }
@@ -60,24 +66,70 @@ func DefaultSettings() Settings {
 		Concurrency:      5,
 		ReconcileTimeout: 2 * time.Minute,
 		ShutdownTimeout:  20 * time.Second,
+		Webhooks:         WebhookSettings{Port: webhook.DefaultPort},
 	}
 }
 
 // leaderElectionID names the Lease.
 const leaderElectionID = "mainstay-manager"
 
-// Manager builds a manager with all controllers. It talks to the API server to learn which
-// optional APIs there are, and starts nothing.
-//
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=mainstay-system,resources=events,verbs=create;patch
-func Manager(ctx context.Context, restConfig *rest.Config, settings Settings) (ctrl.Manager, error) {
-	scheme, err := Scheme()
+// New builds the operator with all controllers. It talks to the API server to learn which optional
+// APIs there are and what is stored, and starts nothing.
+func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Operator, error) {
+	if err := settings.Webhooks.validate(settings.Namespace); err != nil {
+		return nil, err
+	}
+	stored, err := observeStorage(ctx, restConfig, settings.Webhooks.Enabled)
 	if err != nil {
 		return nil, err
 	}
-	manager, err := ctrl.NewManager(restConfig, ctrl.Options{
+	options, err := managerOptions(settings, stored)
+	if err != nil {
+		return nil, err
+	}
+	var keeper *certificates.Keeper
+	if settings.Webhooks.Enabled {
+		if keeper, err = newKeeper(restConfig, settings); err != nil {
+			return nil, err
+		}
+		options.WebhookServer = webhookServer(settings.Webhooks, keeper)
+	}
+	manager, err := ctrl.NewManager(restConfig, options)
+	if err != nil {
+		return nil, fmt.Errorf("building the manager: %w", err)
+	}
+	if err := addKinds(ctx, manager, settings); err != nil {
+		return nil, err
+	}
+	if err := stored.addTo(manager); err != nil {
+		return nil, err
+	}
+	if settings.DefaultPolicy {
+		if err := manager.Add(defaultPolicy{restConfig}); err != nil {
+			return nil, fmt.Errorf("adding the default policy: %w", err)
+		}
+	}
+	operator := &Operator{Manager: manager}
+	if !settings.Webhooks.Enabled {
+		return operator, addProbes(manager, stored, nil)
+	}
+	publisher, err := addWebhooks(ctx, manager, settings, keeper)
+	if err != nil {
+		return nil, err
+	}
+	operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
+	return operator, addProbes(manager, stored, publisher)
+}
+
+// managerOptions are those of controller-runtime's manager.
+//
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=mainstay-system,resources=events,verbs=create;patch
+func managerOptions(settings Settings, stored *storage) (ctrl.Options, error) {
+	scheme, err := Scheme()
+	return ctrl.Options{
 		Scheme:                        scheme,
+		NewCache:                      stored.newCache,
 		Cache:                         watch.Default(cacheOptions()),
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:        settings.HealthAddress,
@@ -95,14 +147,7 @@ func Manager(ctx context.Context, restConfig *rest.Config, settings Settings) (c
 			SkipNameValidation:    &settings.SkipNameValidation,
 			ReconciliationTimeout: settings.ReconcileTimeout,
 		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("building the manager: %w", err)
-	}
-	if err := addKinds(ctx, manager, settings); err != nil {
-		return nil, err
-	}
-	return manager, addProbes(manager)
+	}, err
 }
 
 // addKinds adds the controllers of all kinds.

@@ -10,8 +10,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // Scheme knows every type that the manager reads or writes.

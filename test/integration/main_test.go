@@ -173,7 +173,7 @@ func startManagerFor(t *testing.T, namespace string, writes int) *running {
 	settings.HealthAddress = "0"
 	settings.SkipNameValidation = true
 	ctx, cancel := context.WithCancel(t.Context())
-	manager, err := setup.Manager(ctx, config, settings)
+	manager, err := setup.New(ctx, config, settings)
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -1,0 +1,189 @@
+package setup
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	"github.com/mainstay-platform/mainstay/internal/certificates"
+	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/version"
+	"github.com/mainstay-platform/mainstay/internal/webhooks"
+)
+
+// WebhookSettings say how webhooks are served.
+type WebhookSettings struct {
+	// Enabled serves webhooks. Without them only the storage versions of our kinds are served, and
+	// policies are checked by the controllers alone.
+	Enabled bool
+	// Host and Port are where the server listens; an empty host is all addresses.
+	Host string
+	Port int
+	// Service, in the manager's namespace, is how the API server reaches it; or URL, https://host:port, of
+	// a manager outside the cluster.
+	Service, URL string
+	// Certificates are kept in a Secret of the manager's namespace.
+	Certificates certificates.Options
+	// Owner names the ClusterRole that goes with the installation: the webhook configurations
+	// then go with it. Empty: they stay.
+	Owner string
+}
+
+// maxConversion is the largest request to convert, in bytes: that of a list of 10,000 objects of
+// 10 kB. Others than the API server can reach the port.
+const maxConversion = 100 << 20
+
+// webhookServer serves with the certificate that the Keeper has.
+func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhook.Server {
+	return webhook.NewServer(webhook.Options{
+		Host: settings.Host, Port: settings.Port,
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
+			config.GetCertificate = keeper.GetCertificate
+			config.MinVersion = tls.VersionTLS12
+		}},
+	})
+}
+
+// addWebhooks registers the webhooks of all kinds and returns what tells the API server of them.
+func addWebhooks(ctx context.Context, manager ctrl.Manager, settings Settings, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
+	scheme, server := manager.GetScheme(), manager.GetWebhookServer()
+	hooks := webappcontroller.Hooks(scheme, manager.GetClient(), rules(manager, settings))
+	hooks = append(hooks, platformpolicycontroller.Hooks(scheme)...)
+	for _, hook := range hooks {
+		server.Register(hook.Path, hook.Handler)
+	}
+	converter, err := converter(scheme)
+	if err != nil {
+		return nil, err
+	}
+	server.Register(webhooks.ConvertPath, converter)
+	owner, err := ownerOf(ctx, manager.GetAPIReader(), settings.Webhooks.Owner)
+	if err != nil {
+		return nil, err
+	}
+	watched, err := webhooks.NewCache(manager.GetConfig(), scheme)
+	if err != nil {
+		return nil, err
+	}
+	direct, err := definitions.NewClient(manager.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	live, err := client.New(manager.GetConfig(), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	started := server.StartedChecker()
+	return webhooks.New(webhooks.Options{
+		Client: live, Cache: watched, Certificates: keeper, Release: version.Version,
+		Wanted: webhooks.Wanted{
+			Hooks: hooks, Endpoint: endpoint(settings), Ungoverned: policies.Ungoverned(settings.Namespace), Owner: owner,
+		},
+		Convert: func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error {
+			return definitions.Convert(ctx, direct, webhook)
+		},
+		Started: func() error { return started(nil) },
+	}), nil
+}
+
+// endpoint is how the API server reaches the webhooks.
+func endpoint(settings Settings) webhooks.Endpoint {
+	if settings.Webhooks.URL != "" {
+		return webhooks.Endpoint{URL: settings.Webhooks.URL}
+	}
+	return webhooks.Endpoint{Namespace: settings.Namespace, Service: settings.Webhooks.Service}
+}
+
+// newKeeper keeps the certificate of the endpoint.
+func newKeeper(config *rest.Config, settings Settings) (*certificates.Keeper, error) {
+	options := settings.Webhooks.Certificates
+	options.Namespace, options.DNSNames = settings.Namespace, endpoint(settings).DNSNames()
+	keeper, err := certificates.New(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("keeping the webhooks' certificate: %w", err)
+	}
+	return keeper, nil
+}
+
+// converter converts objects of all kinds that have several versions.
+func converter(scheme *runtime.Scheme) (http.Handler, error) {
+	registry := conversion.NewRegistry()
+	made, err := conversion.NewHubSpokeConverter(&appsv1.WebApp{},
+		conversion.NewSpokeConverter(&appsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1))(scheme)
+	if err != nil {
+		return nil, fmt.Errorf("making the converter of WebApps: %w", err)
+	}
+	if err := registry.RegisterConverter(appsv1.GroupVersion.WithKind("WebApp").GroupKind(), made); err != nil {
+		return nil, fmt.Errorf("registering the converter of WebApps: %w", err)
+	}
+	return http.MaxBytesHandler(conversion.NewWebhookHandler(scheme, registry), maxConversion), nil
+}
+
+// ownerOf is a reference to the ClusterRole; nil for none. The right to read it stands in the
+// chart's templates/rbac.yaml, for it goes by name.
+func ownerOf(ctx context.Context, live client.Reader, name string) (*metav1.OwnerReference, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // no owner is a valid answer
+	}
+	role := &metav1.PartialObjectMetadata{}
+	role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
+	if err := live.Get(ctx, client.ObjectKey{Name: name}, role); err != nil {
+		return nil, fmt.Errorf("reading ClusterRole %s, which the webhook configurations go with: %w", name, err)
+	}
+	return &metav1.OwnerReference{APIVersion: role.APIVersion, Kind: role.Kind, Name: role.Name, UID: role.UID}, nil
+}
+
+// validate checks what flags can get wrong.
+func (w WebhookSettings) validate(namespace string) error {
+	switch {
+	case !w.Enabled:
+		return nil
+	case w.Service == "" && w.URL == "":
+		return fmt.Errorf("--webhooks needs --webhook-service or --webhook-url: how the API server reaches them")
+	case namespace == "":
+		return fmt.Errorf("--webhooks needs --namespace: where the Secret with their certificate is")
+	case w.Port < 1 || w.Port > 65535:
+		return fmt.Errorf("--webhook-port: %s is not a port between 1 and 65535", strconv.Itoa(w.Port))
+	default:
+		return nil
+	}
+}
+
+// withdrawWebhooks removes what webhooks of an earlier run left behind, for an installation that
+// goes on without: nobody would answer. It fails while stored objects need to be converted.
+func withdrawWebhooks(ctx context.Context, config *rest.Config) error {
+	direct, err := definitions.NewClient(config)
+	if err != nil {
+		return err
+	}
+	if err := definitions.Withdraw(ctx, direct); err != nil {
+		return err
+	}
+	scheme, err := Scheme()
+	if err != nil {
+		return err
+	}
+	live, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return webhooks.Remove(ctx, live)
+}

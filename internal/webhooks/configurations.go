@@ -1,0 +1,147 @@
+// Package webhooks tells the API server where our webhooks are and when to ask them, and keeps it
+// told.
+package webhooks
+
+import (
+	"net/url"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+)
+
+const (
+	// Name is that of both configurations. There is one Mainstay in a cluster, as there is one
+	// set of definitions.
+	Name = "mainstay"
+	// ConvertPath is where objects are converted between versions.
+	ConvertPath = "/convert"
+	// timeout of one call, in seconds: what takes longer fails. An answer takes milliseconds, and
+	// several webhooks in a row must stay below the 30 s of a request.
+	timeout = 5
+	// servicePort is the Service's port.
+	servicePort = 443
+)
+
+// Endpoint is how the API server reaches the webhooks.
+type Endpoint struct {
+	// Namespace and Service name the Service. They are empty where URL is given.
+	Namespace, Service string
+	// URL is https://host:port, for a manager outside the cluster.
+	URL string
+}
+
+// DNSNames are those that the serving certificate must have.
+func (e Endpoint) DNSNames() []string {
+	if e.URL != "" {
+		if parsed, err := url.Parse(e.URL); err == nil {
+			return []string{parsed.Hostname()}
+		}
+	}
+	return []string{e.Service + "." + e.Namespace + ".svc", e.Service + "." + e.Namespace + ".svc.cluster.local"}
+}
+
+// client is what the API server needs to call one path.
+func (e Endpoint) client(path string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
+	if e.URL != "" {
+		return admissionregistrationv1.WebhookClientConfig{URL: new(strings.TrimSuffix(e.URL, "/") + path), CABundle: bundle}
+	}
+	return admissionregistrationv1.WebhookClientConfig{
+		Service:  &admissionregistrationv1.ServiceReference{Namespace: e.Namespace, Name: e.Service, Path: &path, Port: ptr.To[int32](servicePort)},
+		CABundle: bundle,
+	}
+}
+
+// Conversion is the same for the webhook that converts.
+func (e Endpoint) Conversion(bundle []byte) apiextensionsv1.WebhookClientConfig {
+	config := e.client(ConvertPath, bundle)
+	conversion := apiextensionsv1.WebhookClientConfig{URL: config.URL, CABundle: bundle}
+	if service := config.Service; service != nil {
+		conversion.Service = &apiextensionsv1.ServiceReference{Namespace: service.Namespace, Name: service.Name, Path: service.Path, Port: service.Port}
+	}
+	return conversion
+}
+
+// Wanted is what the configurations are made of.
+type Wanted struct {
+	Hooks    []admission.Hook
+	Endpoint Endpoint
+	// Ungoverned are namespaces about which nobody is asked.
+	Ungoverned []string
+	// Owner goes with the installation, so that the configurations do; nil means that they stay.
+	Owner *metav1.OwnerReference
+}
+
+// metadata of both configurations.
+func (w Wanted) metadata() metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Name: Name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelPartOf: api.ManagedBy}}
+	if w.Owner != nil {
+		meta.OwnerReferences = []metav1.OwnerReference{*w.Owner}
+	}
+	return meta
+}
+
+// elsewhere selects all namespaces but the ungoverned ones. Cluster-scoped objects are asked about
+// in any case.
+func (w Wanted) elsewhere() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: w.Ungoverned,
+	}}}
+}
+
+// Validating is the configuration of the hooks that validate. All that the API server would fill in
+// is given, so that what is stored can be compared.
+func (w Wanted) Validating(bundle []byte) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: w.metadata()}
+	for _, hook := range w.Hooks {
+		if hook.Mutating {
+			continue
+		}
+		configuration.Webhooks = append(configuration.Webhooks, admissionregistrationv1.ValidatingWebhook{
+			Name:                    hook.Name,
+			ClientConfig:            w.Endpoint.client(hook.Path, bundle),
+			Rules:                   hook.Rules,
+			FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+			NamespaceSelector:       w.elsewhere(),
+			ObjectSelector:          &metav1.LabelSelector{},
+			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          ptr.To[int32](timeout),
+			AdmissionReviewVersions: []string{"v1"},
+			MatchConditions:         hook.Conditions,
+		})
+	}
+	return configuration
+}
+
+// Mutating is the configuration of the hooks that change objects. They are asked again when a
+// later webhook changed the object, for then it may need to be changed anew.
+func (w Wanted) Mutating(bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: w.metadata()}
+	for _, hook := range w.Hooks {
+		if !hook.Mutating {
+			continue
+		}
+		configuration.Webhooks = append(configuration.Webhooks, admissionregistrationv1.MutatingWebhook{
+			Name:                    hook.Name,
+			ClientConfig:            w.Endpoint.client(hook.Path, bundle),
+			Rules:                   hook.Rules,
+			FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+			NamespaceSelector:       w.elsewhere(),
+			ObjectSelector:          &metav1.LabelSelector{},
+			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          ptr.To[int32](timeout),
+			AdmissionReviewVersions: []string{"v1"},
+			ReinvocationPolicy:      ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
+			MatchConditions:         hook.Conditions,
+		})
+	}
+	return configuration
+}
