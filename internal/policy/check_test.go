@@ -20,7 +20,7 @@ var checkCases = map[string]struct {
 	want              []string
 }{
 	"too many replicas": {
-		policyv1.Rule{MaxReplicas: new(int32(10))}, replicas("replicas", 10), replicas("replicas", 11),
+		policyv1.Rule{MaxReplicas: new(int32(10))}, replicas(10), replicas(11),
 		[]string{"spec.replicas: 11 is given, accepted is at most 10 (policy base, rule production.maxReplicas)"},
 	},
 	"too many for an autoscaler, and too many": {
@@ -98,72 +98,76 @@ const (
 	ofContext = " (policy base, rule production.enforced.securityContext."
 )
 
-// TestCheckSecurityContext: each field, loosened in the container a that is else as tight as can be.
+func dropping(names ...string) policyv1.Rule {
+	return security(policyv1.SecurityContext{DropCapabilities: names})
+}
+
+// looseCases have each field, loosened in the container a.
+var looseCases = map[string]struct {
+	rule  policyv1.Rule
+	loose func(*Security)
+	want  []string
+}{
+	"may be root": {
+		security(policyv1.SecurityContext{RunAsNonRoot: new(true)}), func(s *Security) { s.RunAsNonRoot = false },
+		[]string{inContext + "runAsNonRoot: false is given, accepted is true" + ofContext + "runAsNonRoot)"},
+	},
+	"another uid": {
+		security(policyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = new(int64(0)) },
+		[]string{inContext + "runAsUser: 0 is given, accepted is 1000" + ofContext + "runAsUser)"},
+	},
+	"the image's uid": {
+		security(policyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = nil },
+		[]string{inContext + "runAsUser: the image's user is given, accepted is 1000" + ofContext + "runAsUser)"},
+	},
+	"escalates": {
+		security(policyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation = true },
+		[]string{inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)"},
+	},
+	"is privileged": {
+		security(policyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation, s.Privileged = true, true },
+		[]string{
+			inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
+			inContext + "privileged: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
+		},
+	},
+	"writes": {
+		security(policyv1.SecurityContext{ReadOnlyRootFilesystem: new(true)}), func(s *Security) { s.ReadOnlyRootFilesystem = false },
+		[]string{inContext + "readOnlyRootFilesystem: false is given, accepted is true" + ofContext + "readOnlyRootFilesystem)"},
+	},
+	"keeps a capability": {
+		dropping("NET_RAW", "CHOWN"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
+		[]string{inContext + "capabilities: one that keeps NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
+	},
+	"keeps all": {
+		dropping("ALL"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
+		[]string{inContext + "capabilities: one that keeps ALL is given, accepted is one that drops ALL" + ofContext + "capabilities)"},
+	},
+	"adds one": {
+		dropping("ALL"), func(s *Security) { s.Adds = []corev1.Capability{"NET_BIND_SERVICE"} },
+		[]string{inContext + "capabilities: one that adds NET_BIND_SERVICE is given, accepted is one that drops ALL" + ofContext + "capabilities)"},
+	},
+	"adds it back": {
+		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"NET_ADMIN", "NET_RAW"} },
+		[]string{inContext + "capabilities: one that adds NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
+	},
+	"adds all": {
+		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"ALL"} },
+		[]string{inContext + "capabilities: one that adds ALL is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
+	},
+	"adds it by a name that runtimes read the same": {
+		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"net_raw", "CAP_NET_RAW", "All"} },
+		[]string{
+			inContext + "capabilities: one that adds net_raw is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
+			inContext + "capabilities: one that adds CAP_NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
+			inContext + "capabilities: one that adds All is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
+		},
+	},
+}
+
+// TestCheckSecurityContext: the container a is loosened, which is else as tight as can be.
 func TestCheckSecurityContext(t *testing.T) {
-	drops := func(names ...string) policyv1.Rule {
-		return security(policyv1.SecurityContext{DropCapabilities: names})
-	}
-	for name, test := range map[string]struct {
-		rule  policyv1.Rule
-		loose func(*Security)
-		want  []string
-	}{
-		"may be root": {
-			security(policyv1.SecurityContext{RunAsNonRoot: new(true)}), func(s *Security) { s.RunAsNonRoot = false },
-			[]string{inContext + "runAsNonRoot: false is given, accepted is true" + ofContext + "runAsNonRoot)"},
-		},
-		"another uid": {
-			security(policyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = new(int64(0)) },
-			[]string{inContext + "runAsUser: 0 is given, accepted is 1000" + ofContext + "runAsUser)"},
-		},
-		"the image's uid": {
-			security(policyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = nil },
-			[]string{inContext + "runAsUser: the image's user is given, accepted is 1000" + ofContext + "runAsUser)"},
-		},
-		"escalates": {
-			security(policyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation = true },
-			[]string{inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)"},
-		},
-		"is privileged": {
-			security(policyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation, s.Privileged = true, true },
-			[]string{
-				inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
-				inContext + "privileged: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
-			},
-		},
-		"writes": {
-			security(policyv1.SecurityContext{ReadOnlyRootFilesystem: new(true)}), func(s *Security) { s.ReadOnlyRootFilesystem = false },
-			[]string{inContext + "readOnlyRootFilesystem: false is given, accepted is true" + ofContext + "readOnlyRootFilesystem)"},
-		},
-		"keeps a capability": {
-			drops("NET_RAW", "CHOWN"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
-			[]string{inContext + "capabilities: one that keeps NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
-		},
-		"keeps all": {
-			drops("ALL"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
-			[]string{inContext + "capabilities: one that keeps ALL is given, accepted is one that drops ALL" + ofContext + "capabilities)"},
-		},
-		"adds one": {
-			drops("ALL"), func(s *Security) { s.Adds = []corev1.Capability{"NET_BIND_SERVICE"} },
-			[]string{inContext + "capabilities: one that adds NET_BIND_SERVICE is given, accepted is one that drops ALL" + ofContext + "capabilities)"},
-		},
-		"adds it back": {
-			drops("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"NET_ADMIN", "NET_RAW"} },
-			[]string{inContext + "capabilities: one that adds NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
-		},
-		"adds all": {
-			drops("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"ALL"} },
-			[]string{inContext + "capabilities: one that adds ALL is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
-		},
-		"adds it by a name that runtimes read the same": {
-			drops("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"net_raw", "CAP_NET_RAW", "All"} },
-			[]string{
-				inContext + "capabilities: one that adds net_raw is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
-				inContext + "capabilities: one that adds CAP_NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
-				inContext + "capabilities: one that adds All is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
-			},
-		},
-	} {
+	for name, test := range looseCases {
 		t.Run(name, func(t *testing.T) {
 			rules := production(test.rule)
 			if found := rules.Check(subject(container("a"))); found != nil {

@@ -61,19 +61,19 @@ func TestUnclearEnvironment(t *testing.T) {
 	all, some := atMost(1, "*"), atMost(2, "production")
 	rules := Governing([]policyv1.PlatformPolicy{named("base", all, some)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
 	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: accepted are development (dev), staging and production (prod)"
-	found := rules.Check(replicas("replicas", 2))
+	found := rules.Check(replicas(2))
 	want := []string{unclear, "spec.replicas: 2 is given, accepted is at most 1 (policy base, rule *.maxReplicas)"}
 	if diff := cmp.Diff(want, sentences(found)); diff != "" {
 		t.Error(diff)
 	}
-	if worse := Worse(found, rules.Check(replicas("replicas", 2))); worse != nil {
+	if worse := Worse(found, rules.Check(replicas(2))); worse != nil {
 		t.Errorf("worse: %q", sentences(worse))
 	}
 	want = []string{unclear}
 	if diff := cmp.Diff(want, sentences(Worse(found, nil)[:1])); diff != "" {
 		t.Error(diff)
 	}
-	if found := rules.Of("base").Check(replicas("replicas", 1)); found != nil {
+	if found := rules.Of("base").Check(replicas(1)); found != nil {
 		t.Errorf("of one policy: %q", sentences(found))
 	}
 }

@@ -61,7 +61,7 @@ func TestNothingGoverns(t *testing.T) {
 		"an environment that the schema refuses": Governing([]policyv1.PlatformPolicy{named("a", atMost(1, ""), atMost(1, "qa"))}, "shop", nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if found := rules.Check(replicas("replicas", 10000)); found != nil {
+			if found := rules.Check(replicas(10000)); found != nil {
 				t.Errorf("found %q", sentences(found))
 			}
 			if labels, replaced := rules.Labelled(nil); labels != nil || replaced != nil {

@@ -151,7 +151,7 @@ func TestWorse(t *testing.T) {
 
 // TestWorseByAnotherRule: what one policy or rule tolerates, another does not.
 func TestWorseByAnotherRule(t *testing.T) {
-	present := inShop(named("a", atMost(10, "*"))).Check(replicas("replicas", 12))
+	present := inShop(named("a", atMost(10, "*"))).Check(replicas(12))
 	for name, test := range map[string]struct {
 		rules Rules
 		worse []string
@@ -168,7 +168,7 @@ func TestWorseByAnotherRule(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.worse, sentences(Worse(test.rules.Check(replicas("replicas", 12)), present))); diff != "" {
+			if diff := cmp.Diff(test.worse, sentences(Worse(test.rules.Check(replicas(12)), present))); diff != "" {
 				t.Error(diff)
 			}
 		})
