@@ -1,0 +1,316 @@
+package webapp
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/pod-security-admission/api"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// ruled are the rules of a policy, base, that has one rule.
+func ruled(rule policyv1.Rule) policy.Rules {
+	rule.Environment = "*"
+	base := policyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Spec: policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{rule}}}
+	return policy.Governing([]policyv1.PlatformPolicy{base}, "web", nil)
+}
+
+var (
+	profile = policyv1.Rule{Enforced: policyv1.Enforced{SecurityProfile: "Restricted"}}
+	// governing fills in and enforces something of each kind.
+	governing = policyv1.Rule{
+		Defaults: policyv1.Defaults{
+			Labels: map[string]string{"version": "unknown"}, Resources: policyv1.Resources{Requests: cpus("100m"), Limits: cpus("1")},
+		},
+		Enforced: policyv1.Enforced{
+			Labels: map[string]string{"tier": "gold"}, SecurityContext: &policyv1.SecurityContext{RunAsUser: new(int64(1000))},
+		},
+	}
+)
+
+func cpus(amount string) corev1.ResourceList {
+	return corev1.ResourceList{"cpu": resource.MustParse(amount)}
+}
+
+// TestGovernTakesOutWhatContradictsRestricted: what the profile refuses is gone from what is enforced,
+// but for a probe's host, which is refused; and the pods meet the standard.
+func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
+	for name, test := range restrictedCases {
+		for which, change := range map[string]func(*appsv1.WebAppSpec){"refused": test.refused, "allowed": test.allowed} {
+			t.Run(name+" "+which, func(t *testing.T) {
+				app := newApp(helpers, spec(change)).DeepCopy() // for the cases are shared
+				replaced := Govern(app, nil, ruled(profile))
+				Default(app)
+				problems := Validate(app)
+				if isProbe := len(replaced) == 0 && which == "refused"; isProbe {
+					if len(problems) != 1 || problems[0].Field != test.field || problems[0].Detail != "not allowed by securityProfile Restricted: leave it out, the pod itself is probed" {
+						t.Errorf("nothing is replaced, and refused is %v", problems)
+					}
+					return
+				}
+				if len(problems) > 0 {
+					t.Errorf("refused: %v", problems)
+				}
+				if which == "refused" && (len(replaced) != 1 || replaced[0] != test.field+" is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it") {
+					t.Errorf("replaced: %q", replaced)
+				}
+				if which == "allowed" && len(replaced) > 0 {
+					t.Errorf("the neighbour is replaced: %q", replaced)
+				}
+				if found := violations(t, app, api.LevelRestricted); len(found) > 0 {
+					t.Errorf("the pods do not meet the standard: %q", found)
+				}
+				if found := ruled(profile).Check(Wanted(app, Observed{})); len(found) > 0 {
+					t.Errorf("broken: %v", found)
+				}
+			})
+		}
+	}
+}
+
+// governed is what governing makes of the least app with helpers.
+func governed(changes ...func(*appsv1.WebApp)) *appsv1.WebApp {
+	resources := corev1.ResourceRequirements{Requests: cpus("100m"), Limits: cpus("1")}
+	app := newApp(helpers)
+	app.Labels = map[string]string{"version": "unknown", "tier": "gold"}
+	security := func() *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: new(int64(1000))} }
+	app.Spec.Resources, app.Spec.SecurityContext = *resources.DeepCopy(), security()
+	for _, containers := range [][]appsv1.Container{app.Spec.InitContainers, app.Spec.Sidecars} {
+		containers[0].Resources, containers[0].SecurityContext = *resources.DeepCopy(), security()
+	}
+	for _, change := range changes {
+		change(app)
+	}
+	return app
+}
+
+// governCases have what a user wrote, and what differs in what is stored from what governing makes
+// of the least app.
+var governCases = map[string]struct {
+	given, want func(*appsv1.WebApp)
+	replaced    []string
+}{
+	"where the user is silent": {func(*appsv1.WebApp) {}, func(*appsv1.WebApp) {}, nil},
+	"the user's label stays, the enforced one does not": {
+		func(app *appsv1.WebApp) { app.Labels = map[string]string{"version": "2", "tier": "iron", "a": "b"} },
+		func(app *appsv1.WebApp) { app.Labels = map[string]string{"version": "2", "tier": "gold", "a": "b"} },
+		[]string{"metadata.labels[tier]: iron is replaced by gold, which a PlatformPolicy enforces"},
+	},
+	"the user's resources stay": {
+		func(app *appsv1.WebApp) {
+			app.Spec.Resources.Limits, app.Spec.Sidecars[0].Resources.Requests = cpus("50m"), cpus("3")
+		},
+		func(app *appsv1.WebApp) {
+			app.Spec.Resources = corev1.ResourceRequirements{Requests: cpus("50m"), Limits: cpus("50m")}
+			app.Spec.Sidecars[0].Resources = corev1.ResourceRequirements{Requests: cpus("3"), Limits: cpus("3")}
+		}, nil,
+	},
+	"the enforced user is everybody's": {
+		func(app *appsv1.WebApp) {
+			app.Spec.PodSecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1))}
+			app.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(2))}
+			app.Spec.InitContainers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(3))}
+			app.Spec.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(4))}
+		},
+		func(app *appsv1.WebApp) {
+			app.Spec.PodSecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1000))}
+		},
+		[]string{
+			"spec.podSecurityContext.runAsUser: 1 is replaced by 1000, which a PlatformPolicy enforces",
+			"spec.securityContext.runAsUser: 2 is replaced by 1000, which a PlatformPolicy enforces",
+			"spec.initContainers[0].securityContext.runAsUser: 3 is replaced by 1000, which a PlatformPolicy enforces",
+			"spec.sidecars[0].securityContext.runAsUser: 4 is replaced by 1000, which a PlatformPolicy enforces",
+		},
+	},
+}
+
+func TestGovern(t *testing.T) {
+	for name, test := range governCases {
+		t.Run(name, func(t *testing.T) {
+			app := newApp(helpers, test.given)
+			if diff := cmp.Diff(test.replaced, Govern(app, nil, ruled(governing))); diff != "" {
+				t.Errorf("warnings: %s", diff)
+			}
+			if diff := cmp.Diff(governed(test.want), app); diff != "" {
+				t.Error(diff)
+			}
+			if replaced := Govern(app, nil, ruled(governing)); replaced != nil {
+				t.Errorf("the second time: %q", replaced)
+			}
+			if diff := cmp.Diff(governed(test.want), app); diff != "" {
+				t.Errorf("the second time: %s", diff)
+			}
+		})
+	}
+}
+
+// TestGovernSetsTheProfile only where it is enforced.
+func TestGovernSetsTheProfile(t *testing.T) {
+	app := admitted()
+	if Govern(app, nil, ruled(governing)); app.Spec.SecurityProfile != "Default" {
+		t.Errorf("not enforced: %s", app.Spec.SecurityProfile)
+	}
+	if Govern(app, nil, ruled(profile)); app.Spec.SecurityProfile != "Restricted" {
+		t.Errorf("enforced: %s", app.Spec.SecurityProfile)
+	}
+}
+
+// TestGovernOnUpdate: a spec that stays as it was is left alone, though labels are set; one that
+// changes is governed as a whole.
+func TestGovernOnUpdate(t *testing.T) {
+	before := admitted(helpers)
+	labelled := before.DeepCopy()
+	labelled.Labels = map[string]string{"tier": "iron"}
+	replaced := Govern(labelled, before, ruled(governing))
+	if diff := cmp.Diff([]string{"metadata.labels[tier]: iron is replaced by gold, which a PlatformPolicy enforces"}, replaced); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(before.Spec, labelled.Spec); diff != "" {
+		t.Errorf("the spec is changed: %s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"tier": "gold", "version": "unknown"}, labelled.Labels); diff != "" {
+		t.Error(diff)
+	}
+	changed := before.DeepCopy()
+	changed.Spec.Replicas = new(int32(2))
+	Govern(changed, before, ruled(governing))
+	want := governed(Default)
+	want.Spec.Replicas = new(int32(2))
+	if diff := cmp.Diff(want, changed); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// refusals are the fields and values of what policy refuses in an app.
+func refusals(rule policyv1.Rule, subject policy.Subject) []string {
+	var fields []string
+	for _, violation := range ruled(rule).Check(subject) {
+		fields = append(fields, violation.Field+" "+violation.Value)
+	}
+	return fields
+}
+
+// askAll asks for what no container of helpers has.
+var askAll = policyv1.Rule{
+	AllowedRegistries: []string{"reg.io"}, MaxReplicas: new(int32(1)), RequiredLabels: []string{"team"},
+	Enforced: policyv1.Enforced{SecurityProfile: "Restricted", SecurityContext: &policyv1.SecurityContext{RunAsNonRoot: new(true)}},
+}
+
+// TestWanted: each thing at the path at which the user wrote it.
+func TestWanted(t *testing.T) {
+	app := admitted(helpers, spec(func(s *appsv1.WebAppSpec) {
+		s.Replicas, s.Volumes[8].Image.Reference = new(int32(2)), "files:1"
+		s.InitContainers = append([]appsv1.Container{{Name: "first", Image: "reg.io/first:1", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true)}}}, s.InitContainers...)
+	}))
+	want := []string{
+		"spec.replicas 2",
+		"spec.initContainers[1].image migrate:1", "spec.sidecars[0].image proxy:2", "spec.image docker.io/mainstay/demo-web:1.0", "spec.volumes[8].image.reference files:1",
+		"metadata.labels[team] ", "spec.securityProfile another",
+		"spec.initContainers[1].securityContext.runAsNonRoot false", "spec.sidecars[0].securityContext.runAsNonRoot false", "spec.securityContext.runAsNonRoot false",
+	}
+	if diff := cmp.Diff(want, refusals(askAll, Wanted(app, Observed{}))); diff != "" {
+		t.Error(diff)
+	}
+	app = admitted(spec(func(s *appsv1.WebAppSpec) { s.Image, s.SecurityProfile = "reg.io/a:1", "Restricted" }))
+	app.Labels = map[string]string{"team": "a"}
+	if found := refusals(askAll, Wanted(app, Observed{})); found != nil {
+		t.Errorf("refused: %q", found)
+	}
+}
+
+// scaled is a Deployment with a number of replicas; 0 leaves it out.
+func scaled(count int32) *k8sappsv1.Deployment {
+	return rolledOut(func(d *k8sappsv1.Deployment) {
+		d.Spec.Replicas = &count
+		if count == 0 {
+			d.Spec.Replicas = nil
+		}
+	})
+}
+
+func TestWantedReplicas(t *testing.T) {
+	autoscaled := func(least, most int32) func(*appsv1.WebAppSpec) {
+		return func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Min: least, Max: most} }
+	}
+	silent := func(*appsv1.WebAppSpec) {}
+	for name, test := range map[string]struct {
+		change   func(*appsv1.WebAppSpec)
+		children plan.Children
+		field    string
+		count    int32
+	}{
+		"as given":                                 {func(s *appsv1.WebAppSpec) { s.Replicas = new(int32(3)) }, found(plan.Ours, scaled(9)), "spec.replicas", 3},
+		"left out, and nothing runs":               {silent, nil, "spec.replicas", 1},
+		"left out: what another has chosen":        {silent, found(plan.Ours, scaled(9)), "spec.replicas", 9},
+		"left out of the Deployment as well":       {silent, found(plan.Ours, scaled(0)), "spec.replicas", 1},
+		"left out, and the Deployment is not ours": {silent, found(plan.Foreign, scaled(9)), "spec.replicas", 1},
+		"left out, and it only consents":           {silent, found(plan.Consenting, scaled(9)), "spec.replicas", 1},
+		"an autoscaler":                            {autoscaled(1, 8), found(plan.Ours, scaled(9)), "spec.autoscaling.max", 8},
+		"an autoscaler with bounds turned":         {autoscaled(9, 8), nil, "spec.autoscaling.max", 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Wanted(admitted(spec(test.change)), Observed{Children: test.children}).Replicas
+			if len(got) != 1 || got[0].Field.String() != test.field || got[0].Count != test.count {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// runningAs is a Deployment with a pod that looks like an app's, in all that policy looks at.
+func runningAs(app *appsv1.WebApp) *k8sappsv1.Deployment {
+	return rolledOut(func(d *k8sappsv1.Deployment) { d.Spec.Template = podTemplate(app, Observed{}) })
+}
+
+func TestRunning(t *testing.T) {
+	app := admitted(helpers, spec(func(s *appsv1.WebAppSpec) { s.Volumes[8].Image.Reference = "files:1" }))
+	children := found(plan.Ours, runningAs(app))
+	children[plan.Ref{Kind: "HorizontalPodAutoscaler", Namespace: "web", Name: "shop"}] = plan.Found{
+		Standing: plan.Ours, Object: &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 7}},
+	}
+	subject := Running(app, Observed{Children: children})
+	if subject == nil {
+		t.Fatal("nothing runs")
+	}
+	const under = "spec.template.spec."
+	want := []string{
+		"spec.replicas 2", "spec.maxReplicas 7",
+		under + "containers[migrate].image migrate:1", under + "containers[proxy].image proxy:2",
+		under + "containers[webapp].image docker.io/mainstay/demo-web:1.0", under + "volumes[8].image.reference files:1",
+		"metadata.labels[team] ", under + "securityContext another",
+		under + "containers[migrate].securityContext.runAsNonRoot false", under + "containers[proxy].securityContext.runAsNonRoot false",
+		under + "containers[webapp].securityContext.runAsNonRoot false",
+	}
+	if diff := cmp.Diff(want, refusals(askAll, *subject)); diff != "" {
+		t.Error(diff)
+	}
+	// What runs is what the app wants, so nothing of it is worse.
+	wanted := ruled(askAll).Check(Wanted(app, Observed{Children: children}))
+	if worse := policy.Worse(wanted, ruled(askAll).Check(*subject)); worse != nil {
+		t.Errorf("worse: %s", policy.Sentence(worse))
+	}
+}
+
+func TestNothingOfOursRuns(t *testing.T) {
+	for name, children := range map[string]plan.Children{
+		"no Deployment":       nil,
+		"known to be absent":  {{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Standing: plan.Absent}},
+		"somebody else's":     found(plan.Foreign, scaled(1)),
+		"one that consents":   found(plan.Consenting, scaled(1)),
+		"an earlier owner's":  found(plan.Former, scaled(1)),
+		"one of another name": {{Kind: "Deployment", Namespace: "web", Name: "other"}: {Standing: plan.Ours, Object: scaled(1)}},
+	} {
+		if subject := Running(admitted(), Observed{Children: children}); subject != nil {
+			t.Errorf("%s: runs %v", name, subject)
+		}
+	}
+}
