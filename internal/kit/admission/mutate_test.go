@@ -1,0 +1,135 @@
+package admission
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+)
+
+// add, replace and remove are operations of a JSON patch.
+func add(path string, value any) map[string]any {
+	return map[string]any{"op": "add", "path": path, "value": value}
+}
+
+func replace(path string, value any) map[string]any {
+	return map[string]any{"op": "replace", "path": path, "value": value}
+}
+
+func remove(path string) map[string]any { return map[string]any{"op": "remove", "path": path} }
+
+// takenOut is the warning for a field that contradicts the profile.
+func takenOut(field string) string {
+	return field + " is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it"
+}
+
+const goldReplaces = "metadata.labels[tier]: iron is replaced by gold, which a PlatformPolicy enforces"
+
+// mutateCases have the object before (none at creation) and after, what is patched and what is warned of.
+var mutateCases = map[string]struct {
+	before, object string
+	patch          []map[string]any
+	warnings       []string
+}{
+	"nothing is to be done": {"", object(good, `{"image":"a"}`), nil, nil},
+	"labels": {
+		"", object(`{"tier":"iron"}`, `{"image":"a"}`),
+		[]map[string]any{replace("/metadata/labels/tier", "gold"), add("/metadata/labels/version", "unknown")}, []string{goldReplaces},
+	},
+	"a contradiction is removed": {
+		"", object(good, `{"image":"a","securityContext":{"privileged":true,"runAsGroup":7}}`),
+		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
+	},
+	"the only one, too": {
+		"", object(good, `{"image":"a","podSecurityContext":{"runAsUser":0}}`),
+		[]map[string]any{remove("/spec/podSecurityContext/runAsUser")}, []string{takenOut("spec.podSecurityContext.runAsUser")},
+	},
+	"a part of a list": {
+		"", object(good, `{"image":"a","securityContext":{"capabilities":{"add":["NET_RAW"]}}}`),
+		[]map[string]any{remove("/spec/securityContext/capabilities/add")}, []string{takenOut("spec.securityContext.capabilities.add[0]")},
+	},
+	"unknown fields survive, in what is changed too": {
+		"", object(good, `{"image":"a","new":{"b":1},"securityContext":{"privileged":true,"newer":true},"env":[{"name":"A","newest":1}]}`),
+		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
+	},
+	"values that the type would leave out survive": {
+		"", object(good, `{"image":"a","port":0,"paused":false,"args":[],"securityContext":{"privileged":true}}`),
+		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
+	},
+	"a bad spec is for the others to refuse": {"", object(good, `{"image":"bad","replicas":99}`), nil, nil},
+	"a spec that changes is governed": {
+		object(good, `{"image":"a","securityContext":{"privileged":true}}`), object(good, `{"image":"b","securityContext":{"privileged":true}}`),
+		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
+	},
+	"one that stays is left alone": {
+		object(good, `{"image":"a","securityContext":{"privileged":true}}`), object(`{"tier":"iron","version":"1"}`, `{"image":"a","securityContext":{"privileged":true}}`),
+		[]map[string]any{replace("/metadata/labels/tier", "gold")}, []string{goldReplaces},
+	},
+	"deleted": {object(`{}`, `{"image":"a","securityContext":{"privileged":true}}`), "", nil, nil},
+}
+
+func TestMutating(t *testing.T) {
+	for name, test := range mutateCases {
+		t.Run(name, func(t *testing.T) {
+			hook := webApp(asked(t, strict, nil)).Hooks(newScheme(t))[1]
+			response := send(hook, test.before, test.object)
+			if diff := cmp.Diff(warned(test.warnings...), answerOf(response)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(test.patch, patchOf(t, response)); diff != "" {
+				t.Errorf("patch: %s", diff)
+			}
+			if response.UID != "uid-1" {
+				t.Errorf("UID %q", response.UID)
+			}
+		})
+	}
+}
+
+// TestMutatingAddsLabelsWhereThereAreNone: a JSON patch can't add to what is not there.
+func TestMutatingAddsLabelsWhereThereAreNone(t *testing.T) {
+	hook := webApp(asked(t, strict, nil)).Hooks(newScheme(t))[1]
+	response := send(hook, "", `{"apiVersion":"apps.mainstay.dev/v1","kind":"WebApp","metadata":{"generateName":"web-"},"spec":{"image":"a"}}`)
+	want := []map[string]any{add("/metadata/labels", map[string]any{"tier": "gold", "version": "unknown"})}
+	if diff := cmp.Diff(want, patchOf(t, response)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestMutatingSetsAContextWhereThereIsNone, and nothing beside it.
+func TestMutatingSetsAContextWhereThereIsNone(t *testing.T) {
+	rule := policyv1.Rule{Enforced: policyv1.Enforced{SecurityContext: &policyv1.SecurityContext{RunAsUser: new(int64(1000)), DropCapabilities: []string{"ALL"}}}}
+	hook := webApp(asked(t, rule, nil)).Hooks(newScheme(t))[1]
+	response := send(hook, "", object(`{}`, `{"image":"a","podSecurityContext":{"runAsUser":0}}`))
+	want := []map[string]any{
+		replace("/spec/podSecurityContext/runAsUser", 1000.0),
+		add("/spec/securityContext", map[string]any{"runAsUser": 1000.0, "capabilities": map[string]any{"drop": []any{"ALL"}}}),
+	}
+	byPath := cmp.Transformer("byPath", func(patch []map[string]any) map[string]map[string]any {
+		all := map[string]map[string]any{}
+		for _, operation := range patch {
+			all[operation["path"].(string)] = operation
+		}
+		return all
+	})
+	if diff := cmp.Diff(want, patchOf(t, response), byPath); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"spec.podSecurityContext.runAsUser: 0 is replaced by 1000, which a PlatformPolicy enforces"}, response.Warnings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWarningsAreOfOneRequest: they do not pile up in the handler.
+func TestWarningsAreOfOneRequest(t *testing.T) {
+	hook := webApp(asked(t, strict, nil)).Hooks(newScheme(t))[1]
+	for range 3 {
+		if response := send(hook, "", object(`{"tier":"iron","version":"1"}`, `{"image":"a"}`)); len(response.Warnings) != 1 {
+			t.Errorf("warnings %q", response.Warnings)
+		}
+	}
+	if response := send(hook, "", object(good, `{"image":"a"}`)); len(response.Warnings) != 0 {
+		t.Errorf("warnings %q", response.Warnings)
+	}
+}

@@ -1,0 +1,151 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, autoscalingv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// strict are the rules of a policy, base, for the namespace shop.
+var strict = policyv1.Rule{
+	MaxReplicas: new(int32(10)),
+	Defaults:    policyv1.Defaults{Labels: map[string]string{"version": "unknown"}},
+	Enforced:    policyv1.Enforced{SecurityProfile: "Restricted", Labels: map[string]string{"tier": "gold"}},
+}
+
+// asked are rules, and an error instead where there is one. It fails the test for another namespace.
+func asked(t *testing.T, rule policyv1.Rule, err error) Governed {
+	t.Helper()
+	return func(_ context.Context, namespace string) (policy.Rules, error) {
+		if namespace != "shop" {
+			t.Errorf("asked for the rules of %q", namespace)
+		}
+		rule.Environment = "*"
+		base := policyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Spec: policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{rule}}}
+		return policy.Governing([]policyv1.PlatformPolicy{base}, namespace, nil), err
+	}
+}
+
+var errUnknown = errors.New("nobody knows")
+
+// webApp is a kind that makes of a WebApp no more than these tests look at: an image that must not
+// be "bad", replicas, labels and a security context.
+func webApp(rules Governed) Kind[*appsv1.WebApp] {
+	at := field.NewPath("spec")
+	return Kind[*appsv1.WebApp]{
+		Kind:     appsv1.GroupVersion.WithKind("WebApp"),
+		Resource: "webapps",
+		Scope:    admissionregistrationv1.NamespacedScope,
+		Default: func(app *appsv1.WebApp) {
+			if app.Spec.Replicas == nil {
+				app.Spec.Replicas = new(int32(1))
+			}
+		},
+		Validate: func(app *appsv1.WebApp) field.ErrorList {
+			if app.Spec.Image == "bad" {
+				return field.ErrorList{field.Invalid(at.Child("image"), app.Spec.Image, "must be good")}
+			}
+			return nil
+		},
+		Warn: func(app *appsv1.WebApp) []string {
+			if app.Spec.Paused {
+				return []string{"spec.paused: nothing will happen"}
+			}
+			return nil
+		},
+		IsSameSpec: func(a, b *appsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+		Govern: func(app, before *appsv1.WebApp, rules policy.Rules) []string {
+			labels, replaced := rules.Labelled(app.Labels)
+			app.Labels = labels
+			if before != nil && equality.Semantic.DeepEqual(app.Spec, before.Spec) {
+				return replaced
+			}
+			replaced = append(replaced, rules.TightenPod(app.Spec.PodSecurityContext, at.Child("podSecurityContext"))...)
+			return append(replaced, rules.Tighten(&app.Spec.SecurityContext, at.Child("securityContext"))...)
+		},
+		Subject: func(app *appsv1.WebApp) policy.Subject {
+			return policy.Subject{
+				Labels:       app.Labels,
+				Replicas:     []policy.Replicas{{Field: at.Child("replicas"), Count: *app.Spec.Replicas}},
+				IsRestricted: func() bool { return true },
+			}
+		},
+		Rules: rules,
+	}
+}
+
+// object is a WebApp as the API server sends it, with the JSON of its metadata's labels and its spec.
+func object(labels, spec string) string {
+	return `{"apiVersion":"apps.mainstay.dev/v1","kind":"WebApp","metadata":{"namespace":"shop","name":"web","labels":` + labels + `},"spec":` + spec + `}`
+}
+
+const good = `{"tier":"gold","version":"1"}`
+
+// send asks a hook as the API server would; before is empty at creation, and object at deletion.
+func send(hook Hook, before, object string) admission.Response {
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: "uid-1", Namespace: "shop", Name: "web", Operation: admissionv1.Update,
+		Object: runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(before)},
+	}}
+	switch {
+	case before == "":
+		request.Operation = admissionv1.Create
+	case object == "":
+		request.Operation = admissionv1.Delete
+	}
+	return hook.Handler.(*admission.Webhook).Handle(context.Background(), request)
+}
+
+// answer is what a response comes down to.
+type answer struct {
+	Allowed  bool
+	Code     int32
+	Reason   metav1.StatusReason
+	Message  string
+	Warnings []string
+}
+
+func answerOf(response admission.Response) answer {
+	return answer{response.Allowed, response.Result.Code, response.Result.Reason, response.Result.Message, response.Warnings}
+}
+
+// patchOf is the patch as the API server gets it.
+func patchOf(t *testing.T, response admission.Response) []map[string]any {
+	t.Helper()
+	if len(response.Patch) == 0 {
+		return nil
+	}
+	if response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
+		t.Errorf("patch type %v", response.PatchType)
+	}
+	var patch []map[string]any
+	if err := json.Unmarshal(response.Patch, &patch); err != nil {
+		t.Fatal(err)
+	}
+	return patch
+}

@@ -1,0 +1,147 @@
+package admission
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+)
+
+const (
+	kindInvalid   = `WebApp.apps.mainstay.dev "web" is invalid: spec.image: Invalid value: "bad": must be good`
+	kindForbidden = `webapps.apps.mainstay.dev "web" is forbidden: `
+	tooMany       = "is given, accepted is at most 10 (policy base, rule *.maxReplicas)"
+	notGold       = `metadata.labels[tier]: nothing is given, accepted is "gold" (policy base, rule *.enforced.labels)`
+)
+
+var allowed = answer{Allowed: true, Code: 200}
+
+func warned(warnings ...string) answer { return answer{Allowed: true, Code: 200, Warnings: warnings} }
+
+func invalid(message string) answer { return answer{Code: 422, Reason: "Invalid", Message: message} }
+
+func forbidden(message string) answer {
+	return answer{Code: 403, Reason: "Forbidden", Message: kindForbidden + message}
+}
+
+// validateCases have the object before (none at creation) and after.
+var validateCases = map[string]struct {
+	before, object string
+	want           answer
+}{
+	"created": {"", object(good, `{"image":"a","replicas":10}`), allowed},
+	"created, and defaulted before it is looked at": {"", object(good, `{"image":"a"}`), allowed},
+	"created with a bad spec":                       {"", object(good, `{"image":"bad"}`), invalid(kindInvalid)},
+	"created with too many replicas":                {"", object(good, `{"image":"a","replicas":11}`), forbidden("spec.replicas: 11 " + tooMany)},
+	"created without a label":                       {"", object(`{}`, `{"image":"a"}`), forbidden(notGold)},
+	"all violations are told at once":               {"", object(`{}`, `{"image":"a","replicas":12}`), forbidden("spec.replicas: 12 " + tooMany + "; " + notGold)},
+	"created unwisely":                              {"", object(good, `{"image":"a","paused":true}`), warned("spec.paused: nothing will happen")},
+	"created unwisely, and refused": {
+		"", object(`{}`, `{"image":"a","paused":true}`),
+		answer{Code: 403, Reason: "Forbidden", Message: kindForbidden + notGold, Warnings: []string{"spec.paused: nothing will happen"}},
+	},
+	"updated":                                {object(good, `{"image":"a"}`), object(good, `{"image":"b"}`), allowed},
+	"updated to a bad spec":                  {object(good, `{"image":"a"}`), object(good, `{"image":"bad"}`), invalid(kindInvalid)},
+	"a bad spec that stays is not looked at": {object(good, `{"image":"bad","paused":true}`), object(`{"tier":"gold","a":"b"}`, `{"image":"bad","paused":true}`), allowed},
+	"too many replicas that stay":            {object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"b","replicas":12}`), allowed},
+	"fewer of too many":                      {object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"a","replicas":11}`), allowed},
+	"more of too many": {
+		object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"a","replicas":13}`), forbidden("spec.replicas: 13 " + tooMany),
+	},
+	"more than were allowed": {object(good, `{"image":"a"}`), object(good, `{"image":"a","replicas":11}`), forbidden("spec.replicas: 11 " + tooMany)},
+	"a label that always lacked": {
+		object(`{}`, `{"image":"a"}`), object(`{"a":"b"}`, `{"image":"b"}`), allowed,
+	},
+	"a label that is taken away": {object(good, `{"image":"a"}`), object(`{}`, `{"image":"a"}`), forbidden(notGold)},
+	"what is new is told, and what is old is not": {
+		object(`{}`, `{"image":"a"}`), object(`{}`, `{"image":"a","replicas":11}`), forbidden("spec.replicas: 11 " + tooMany),
+	},
+	"deleted, whatever it was": {object(`{}`, `{"image":"bad","replicas":99}`), "", allowed},
+}
+
+func TestValidating(t *testing.T) {
+	for name, test := range validateCases {
+		t.Run(name, func(t *testing.T) {
+			hook := webApp(asked(t, strict, nil)).Hooks(newScheme(t))[0]
+			response := send(hook, test.before, test.object)
+			if diff := cmp.Diff(test.want, answerOf(response)); diff != "" {
+				t.Error(diff)
+			}
+			if response.UID != "uid-1" || len(response.Patch) > 0 {
+				t.Errorf("UID %q, patch %s", response.UID, response.Patch)
+			}
+		})
+	}
+}
+
+// TestMalformed: what can't be read is the client's mistake, and is not let through.
+func TestMalformed(t *testing.T) {
+	for _, hook := range webApp(asked(t, strict, nil)).Hooks(newScheme(t)) {
+		for name, pair := range map[string][2]string{
+			"nothing":                 {"", ""},
+			"no JSON":                 {"", `{`},
+			"a field of another type": {"", object(good, `{"image":7}`)},
+			"another kind":            {"", `{"apiVersion":"autoscaling/v1","kind":"Scale"}`},
+			"a kind that is unknown":  {"", `{"apiVersion":"v1","kind":"Pod"}`},
+			"an update's object":      {object(good, `{"image":"a"}`), object(good, `{"replicas":"7"}`)},
+		} {
+			if response := send(hook, pair[0], pair[1]); response.Allowed || response.Result.Code != 400 {
+				t.Errorf("%s: %s: %v", hook.Path, name, answerOf(response))
+			}
+		}
+		before := send(hook, `{"spec":[]}`, object(good, `{"image":"a"}`))
+		if before.Allowed || before.Result.Code < 400 {
+			t.Errorf("%s: an object before that can't be read: %v", hook.Path, answerOf(before))
+		}
+	}
+}
+
+// TestRulesThatCantBeRead: nobody knows which rules count, so nothing passes.
+func TestRulesThatCantBeRead(t *testing.T) {
+	want := answer{Code: 500, Reason: "InternalError", Message: "Internal error occurred: nobody knows"}
+	for _, hook := range webApp(asked(t, strict, errUnknown)).Hooks(newScheme(t)) {
+		for _, before := range []string{"", object(good, `{"image":"a"}`)} {
+			if diff := cmp.Diff(want, answerOf(send(hook, before, object(good, `{"image":"b"}`)))); diff != "" {
+				t.Errorf("%s: %s", hook.Path, diff)
+			}
+		}
+	}
+}
+
+// TestKindWithoutPolicies: it is validated, and nothing else.
+func TestKindWithoutPolicies(t *testing.T) {
+	kind := webApp(nil)
+	kind.Govern, kind.Subject, kind.Warn = nil, nil, nil
+	hooks := kind.Hooks(newScheme(t))
+	if len(hooks) != 1 {
+		t.Fatalf("%d hooks", len(hooks))
+	}
+	for spec, want := range map[string]answer{`{"image":"a","replicas":99,"paused":true}`: allowed, `{"image":"bad"}`: invalid(kindInvalid)} {
+		if diff := cmp.Diff(want, answerOf(send(hooks[0], "", object(`{}`, spec)))); diff != "" {
+			t.Errorf("%s: %s", spec, diff)
+		}
+	}
+}
+
+// TestHooks: what the API server is told.
+func TestHooks(t *testing.T) {
+	hooks := webApp(asked(t, policyv1.Rule{}, nil)).Hooks(newScheme(t))
+	rules := []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{"apps.mainstay.dev"}, APIVersions: []string{"v1"}, Resources: []string{"webapps"}, Scope: new(admissionregistrationv1.NamespacedScope),
+		},
+	}}
+	want := []Hook{
+		{Name: "webapps.apps.mainstay.dev", Path: "/validate/webapps.apps.mainstay.dev", Rules: rules, Conditions: changed},
+		{Name: "webapps.apps.mainstay.dev", Path: "/mutate/webapps.apps.mainstay.dev", Mutating: true, Rules: rules, Conditions: changed},
+	}
+	for i := range hooks {
+		hooks[i].Handler = nil
+	}
+	if diff := cmp.Diff(want, hooks); diff != "" {
+		t.Error(diff)
+	}
+}
