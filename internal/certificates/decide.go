@@ -72,7 +72,7 @@ func decide(o observed, options Options) decision {
 	// Of a bundle that is damaged, what can be read is still trusted by somebody; that it is
 	// damaged parsePair says too.
 	older, _ := parseBundle(existing.Data[bundleKey])
-	current, err := parsePair(existing.Data, options.DNSNames, o.now)
+	current, err := parsePair(existing.Data, options.Names, o.now)
 	if reason := rotation(o, current, err); reason != keep {
 		d := decision{reason: reason, names: wantedNames(existing.Data, options), trusted: unexpired(unite(older, o.vouched), o.now)}
 		if reason == unusable {
@@ -114,7 +114,7 @@ func isRequested(annotations map[string]string) bool {
 // that changes names, old and new replicas must both be content, or each would undo
 // the other's work. What is no longer needed is gone with the next rotation for another reason.
 func wantedNames(data map[string][]byte, options Options) []string {
-	names := slices.Clone(options.DNSNames)
+	names := slices.Clone(options.Names)
 	present, err := parseBundle(data[certificateKey])
 	if err != nil {
 		return names
@@ -122,6 +122,9 @@ func wantedNames(data map[string][]byte, options Options) []string {
 	for _, name := range names {
 		if present[0].VerifyHostname(name) != nil {
 			names = append(names, present[0].DNSNames...)
+			for _, address := range present[0].IPAddresses {
+				names = append(names, address.String())
+			}
 			break
 		}
 	}
@@ -160,6 +163,9 @@ func desired(existing *corev1.Secret, d decision, pair *made, options Options) *
 				Namespace: options.Namespace, Name: options.Name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy},
 			},
 			Type: corev1.SecretTypeTLS,
+		}
+		if options.Owner != nil {
+			secret.OwnerReferences = []metav1.OwnerReference{*options.Owner}
 		}
 	}
 	if secret.Data == nil {

@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-var options = Options{Namespace: "mainstay-system", Name: "mainstay-serving", DNSNames: []string{host}, Lifetime: 3 * month}.withDefaults()
+var options = Options{Namespace: "mainstay-system", Name: "mainstay-serving", Names: []string{host}, Lifetime: 3 * month}.withDefaults()
 
 func secretWith(data map[string][]byte, annotations ...string) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "mainstay-system", Name: "mainstay-serving"}, Data: data}

@@ -29,8 +29,11 @@ import (
 type Options struct {
 	// Namespace and Name are those of the Secret.
 	Namespace, Name string
-	// DNSNames are what clients call us; at least one.
-	DNSNames []string
+	// Names are the DNS names and IP addresses by which clients call us; at least one.
+	Names []string
+	// Owner goes with the installation, so that a Secret that was made here does; nil means that it
+	// stays.
+	Owner *metav1.OwnerReference
 	// Lifetime is how long a pair is valid. It is replaced after two thirds. Default 90 days.
 	Lifetime time.Duration
 	// Overlap is how long an older CA stays in the Secret's bundle. It must be ample
@@ -89,8 +92,8 @@ type Keeper struct {
 
 // New connects a Keeper. It makes no call.
 func New(config *rest.Config, options Options) (*Keeper, error) {
-	if options.Namespace == "" || options.Name == "" || len(options.DNSNames) == 0 {
-		return nil, errors.New("a serving certificate needs the name of a Secret and at least one DNS name")
+	if options.Namespace == "" || options.Name == "" || len(options.Names) == 0 {
+		return nil, errors.New("a serving certificate needs the name of a Secret and at least one name of its own")
 	}
 	if min(options.Lifetime, options.Overlap, options.Settle) < 0 {
 		return nil, errors.New("a serving certificate's durations can't be negative")
@@ -309,7 +312,7 @@ func (k *Keeper) load(secret *corev1.Secret) error {
 	if secret == nil {
 		return errors.New("there is no such Secret")
 	}
-	p, err := parsePair(secret.Data, k.options.DNSNames, k.options.Clock.Now())
+	p, err := parsePair(secret.Data, k.options.Names, k.options.Clock.Now())
 	if err != nil {
 		return err
 	}

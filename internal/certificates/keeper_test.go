@@ -19,7 +19,7 @@ import (
 // newKeeper talks to nobody: tests put into its shelf what the Secret would hold.
 func newKeeper(t *testing.T, clock *clocktesting.FakeClock) *Keeper {
 	t.Helper()
-	k, err := New(&rest.Config{Host: "192.0.2.1"}, Options{Namespace: "mainstay-system", Name: "mainstay-serving", DNSNames: []string{host}, Clock: clock})
+	k, err := New(&rest.Config{Host: "192.0.2.1"}, Options{Namespace: "mainstay-system", Name: "mainstay-serving", Names: []string{host}, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +31,11 @@ func TestNew(t *testing.T) {
 		options Options
 		want    bool
 	}{
-		"good":                     {Options{Namespace: "a", Name: "b", DNSNames: []string{host}}, true},
-		"no namespace":             {Options{Name: "b", DNSNames: []string{host}}, false},
-		"no name":                  {Options{Namespace: "a", DNSNames: []string{host}}, false},
+		"good":                     {Options{Namespace: "a", Name: "b", Names: []string{host}}, true},
+		"no namespace":             {Options{Name: "b", Names: []string{host}}, false},
+		"no name":                  {Options{Namespace: "a", Names: []string{host}}, false},
 		"no DNS name":              {Options{Namespace: "a", Name: "b"}, false},
-		"time that runs backwards": {Options{Namespace: "a", Name: "b", DNSNames: []string{host}, Overlap: -1}, false},
+		"time that runs backwards": {Options{Namespace: "a", Name: "b", Names: []string{host}, Overlap: -1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := New(&rest.Config{}, test.options); (err == nil) != test.want {

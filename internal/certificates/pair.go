@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -109,7 +110,13 @@ func issue(names []string, now time.Time, lifetime time.Duration) (*made, error)
 	}
 	leaf := template
 	leaf.Subject = pkix.Name{CommonName: "Mainstay"} // a DNS name may be longer than the 64 octets of a common name
-	leaf.DNSNames = names
+	for _, name := range names {
+		if address := net.ParseIP(name); address != nil {
+			leaf.IPAddresses = append(leaf.IPAddresses, address)
+		} else {
+			leaf.DNSNames = append(leaf.DNSNames, name)
+		}
+	}
 	leaf.KeyUsage = x509.KeyUsageDigitalSignature
 	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -34,13 +34,9 @@ const (
 // Start makes the policy, on the leader, and tries until that has succeeded: webhooks may be configured
 // that nobody answers yet.
 func (d defaultPolicy) Start(ctx context.Context) error {
-	scheme, err := Scheme()
+	live, err := newClient(d.config)
 	if err != nil {
 		return err
-	}
-	live, err := client.New(d.config, client.Options{Scheme: scheme})
-	if err != nil {
-		return fmt.Errorf("connecting to the API server: %w", err)
 	}
 	return retry(ctx, defaultPolicyPause, "Making the default policy", func() error { return ensureDefaultPolicy(ctx, live) })
 }

@@ -89,6 +89,9 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	}
 	var keeper *certificates.Keeper
 	if settings.Webhooks.Enabled {
+		if settings.Webhooks.Certificates, err = certificateOptions(ctx, restConfig, settings); err != nil {
+			return nil, err
+		}
 		if keeper, err = newKeeper(restConfig, settings); err != nil {
 			return nil, err
 		}
@@ -113,7 +116,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if !settings.Webhooks.Enabled {
 		return operator, addProbes(manager, stored, nil)
 	}
-	publisher, err := addWebhooks(ctx, manager, settings, keeper)
+	publisher, err := addWebhooks(manager, settings, keeper)
 	if err != nil {
 		return nil, err
 	}

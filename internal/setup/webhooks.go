@@ -63,9 +63,9 @@ func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhoo
 }
 
 // addWebhooks registers the webhooks of all kinds and returns what tells the API server of them.
-func addWebhooks(ctx context.Context, manager ctrl.Manager, settings Settings, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
+func addWebhooks(manager ctrl.Manager, settings Settings, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
 	scheme, server := manager.GetScheme(), manager.GetWebhookServer()
-	hooks := webappcontroller.Hooks(scheme, manager.GetClient(), rules(manager, settings))
+	hooks := webappcontroller.Hooks(scheme, rules(manager, settings))
 	hooks = append(hooks, platformpolicycontroller.Hooks(scheme)...)
 	for _, hook := range hooks {
 		server.Register(hook.Path, hook.Handler)
@@ -75,10 +75,6 @@ func addWebhooks(ctx context.Context, manager ctrl.Manager, settings Settings, k
 		return nil, err
 	}
 	server.Register(webhooks.ConvertPath, converter)
-	owner, err := ownerOf(ctx, manager.GetAPIReader(), settings.Webhooks.Owner)
-	if err != nil {
-		return nil, err
-	}
 	watched, err := webhooks.NewCache(manager.GetConfig(), scheme)
 	if err != nil {
 		return nil, err
@@ -87,15 +83,16 @@ func addWebhooks(ctx context.Context, manager ctrl.Manager, settings Settings, k
 	if err != nil {
 		return nil, err
 	}
-	live, err := client.New(manager.GetConfig(), client.Options{Scheme: scheme})
+	live, err := newClient(manager.GetConfig())
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
+		return nil, err
 	}
 	started := server.StartedChecker()
 	return webhooks.New(webhooks.Options{
 		Client: live, Cache: watched, Certificates: keeper, Release: version.Version,
 		Wanted: webhooks.Wanted{
-			Hooks: hooks, Endpoint: endpoint(settings), Ungoverned: policies.Ungoverned(settings.Namespace), Owner: owner,
+			Hooks: hooks, Endpoint: endpoint(settings), Ungoverned: policies.Ungoverned(settings.Namespace),
+			Owner: settings.Webhooks.Certificates.Owner,
 		},
 		Convert: func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error {
 			return definitions.Convert(ctx, direct, webhook)
@@ -112,11 +109,9 @@ func endpoint(settings Settings) webhooks.Endpoint {
 	return webhooks.Endpoint{Namespace: settings.Namespace, Service: settings.Webhooks.Service}
 }
 
-// newKeeper keeps the certificate of the endpoint.
+// newKeeper keeps the certificate of the endpoint, as the settings say.
 func newKeeper(config *rest.Config, settings Settings) (*certificates.Keeper, error) {
-	options := settings.Webhooks.Certificates
-	options.Namespace, options.DNSNames = settings.Namespace, endpoint(settings).DNSNames()
-	keeper, err := certificates.New(config, options)
+	keeper, err := certificates.New(config, settings.Webhooks.Certificates)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the webhooks' certificate: %w", err)
 	}
@@ -137,18 +132,39 @@ func converter(scheme *runtime.Scheme) (http.Handler, error) {
 	return http.MaxBytesHandler(conversion.NewWebhookHandler(scheme, registry), maxConversion), nil
 }
 
-// ownerOf is a reference to the ClusterRole; nil for none. The right to read it stands in the
-// chart's templates/rbac.yaml, for it goes by name.
-func ownerOf(ctx context.Context, live client.Reader, name string) (*metav1.OwnerReference, error) {
+// certificateOptions are the settings', completed: the names of the endpoint, and a reference to the
+// ClusterRole of the installation, if one is named. The right to read it stands in the chart's
+// templates/rbac.yaml, for it goes by name.
+func certificateOptions(ctx context.Context, config *rest.Config, settings Settings) (certificates.Options, error) {
+	options, name := settings.Webhooks.Certificates, settings.Webhooks.Owner
+	options.Namespace, options.Names = settings.Namespace, endpoint(settings).Names()
 	if name == "" {
-		return nil, nil //nolint:nilnil // no owner is a valid answer
+		return options, nil
+	}
+	live, err := newClient(config)
+	if err != nil {
+		return options, err
 	}
 	role := &metav1.PartialObjectMetadata{}
 	role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
 	if err := live.Get(ctx, client.ObjectKey{Name: name}, role); err != nil {
-		return nil, fmt.Errorf("reading ClusterRole %s, which the webhook configurations go with: %w", name, err)
+		return options, fmt.Errorf("reading ClusterRole %s, which the webhook configurations go with: %w", name, err)
 	}
-	return &metav1.OwnerReference{APIVersion: role.APIVersion, Kind: role.Kind, Name: role.Name, UID: role.UID}, nil
+	options.Owner = &metav1.OwnerReference{APIVersion: role.APIVersion, Kind: role.Kind, Name: role.Name, UID: role.UID}
+	return options, nil
+}
+
+// newClient asks the API server, with all our kinds and no cache.
+func newClient(config *rest.Config) (client.Client, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	live, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return live, nil
 }
 
 // validate checks what flags can get wrong.
@@ -177,13 +193,9 @@ func withdrawWebhooks(ctx context.Context, config *rest.Config) error {
 	if err := definitions.Withdraw(ctx, direct); err != nil {
 		return err
 	}
-	scheme, err := Scheme()
+	live, err := newClient(config)
 	if err != nil {
 		return err
-	}
-	live, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return fmt.Errorf("connecting to the API server: %w", err)
 	}
 	return webhooks.Remove(ctx, live)
 }

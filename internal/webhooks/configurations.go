@@ -37,8 +37,8 @@ type Endpoint struct {
 	URL string
 }
 
-// DNSNames are those that the serving certificate must have.
-func (e Endpoint) DNSNames() []string {
+// Names are those that the serving certificate must have.
+func (e Endpoint) Names() []string {
 	if e.URL != "" {
 		if parsed, err := url.Parse(e.URL); err == nil {
 			return []string{parsed.Hostname()}

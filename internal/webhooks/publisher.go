@@ -118,6 +118,9 @@ func (p *Publisher) Start(ctx context.Context) error {
 	if err := p.watch(ctx); err != nil {
 		return err
 	}
+	if !p.options.Cache.WaitForCacheSync(ctx) {
+		return nil
+	}
 	told := ""
 	for ctx.Err() == nil {
 		changed := p.options.Certificates.Changed()

@@ -213,7 +213,7 @@ func keeperConfig(t *testing.T, in string) *rest.Config {
 // startKeepers runs replicas until the test ends. The test fails if one ends before, or with an error.
 func startKeepers(t *testing.T, config *rest.Config, n int, options certificates.Options) []*certificates.Keeper {
 	t.Helper()
-	options.Name, options.DNSNames, options.Settle = servingSecret, []string{servingHost}, settle
+	options.Name, options.Names, options.Settle = servingSecret, []string{servingHost}, settle
 	var keepers []*certificates.Keeper
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

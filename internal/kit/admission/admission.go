@@ -44,6 +44,8 @@ type Kind[T client.Object] struct {
 	Resource string
 	// Scope is that of the kind.
 	Scope admissionregistrationv1.ScopeType
+	// New is an empty object.
+	New func() T
 	// Default fills in constants, in memory only.
 	Default func(object T)
 	// Validate checks a defaulted object.
@@ -166,7 +168,7 @@ func (d defaulter[T]) Default(ctx context.Context, object T) error {
 	}
 	var before T
 	if len(request.OldObject.Raw) > 0 {
-		before = object.DeepCopyObject().(T)
+		before = d.kind.New()
 		if err := d.decoder.DecodeRaw(request.OldObject, before); err != nil {
 			return apierrors.NewInternalError(fmt.Errorf("reading the object before the update: %w", err))
 		}

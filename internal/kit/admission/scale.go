@@ -2,7 +2,7 @@ package admission
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -25,8 +24,6 @@ type Scale struct {
 	Versions []string
 	// Field is where the number of replicas stands.
 	Field *field.Path
-	// Refusal says why an object can't be scaled; empty if it can.
-	Refusal func(ctx context.Context, key types.NamespacedName) (string, error)
 	// Rules are checked.
 	Rules Governed
 }
@@ -52,7 +49,7 @@ type scaleHandler struct {
 	decoder admission.Decoder
 }
 
-// Handle refuses what can't be scaled, and more replicas than the rules allow. Fewer than there are
+// Handle refuses more replicas than the rules allow. Fewer than there are
 // is always a step in the right direction.
 func (h scaleHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	var wanted, before autoscalingv1.Scale
@@ -62,13 +59,6 @@ func (h scaleHandler) Handle(ctx context.Context, request admission.Request) adm
 	if err := h.decoder.DecodeRaw(request.OldObject, &before); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	reason, err := h.scale.Refusal(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	if reason != "" {
-		return h.forbid(request.Name, reason)
-	}
 	rules, err := h.scale.Rules(ctx, request.Namespace)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -77,14 +67,10 @@ func (h scaleHandler) Handle(ctx context.Context, request admission.Request) adm
 		return rules.CheckReplicas([]policy.Replicas{{Field: h.scale.Field, Count: count}})
 	}
 	if worse := policy.Worse(check(wanted.Spec.Replicas), check(before.Spec.Replicas)); len(worse) > 0 {
-		return h.forbid(request.Name, policy.Sentence(worse))
+		status := apierrors.NewForbidden(h.scale.Resource, request.Name, errors.New(policy.Sentence(worse))).Status()
+		response := admission.Denied("")
+		response.Result = &status
+		return response
 	}
 	return admission.Allowed("")
-}
-
-func (h scaleHandler) forbid(name, reason string) admission.Response {
-	status := apierrors.NewForbidden(h.scale.Resource, name, fmt.Errorf("%s", reason)).Status()
-	response := admission.Denied("")
-	response.Result = &status
-	return response
 }

@@ -106,6 +106,7 @@ func Hooks(scheme *runtime.Scheme) []admission.Hook {
 		Kind:       policyv1.GroupVersion.WithKind("PlatformPolicy"),
 		Resource:   "platformpolicies",
 		Scope:      admissionregistrationv1.ClusterScope,
+		New:        func() *policyv1.PlatformPolicy { return &policyv1.PlatformPolicy{} },
 		Default:    func(*policyv1.PlatformPolicy) {},
 		Validate:   platformpolicy.Validate,
 		IsSameSpec: func(a, b *policyv1.PlatformPolicy) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },

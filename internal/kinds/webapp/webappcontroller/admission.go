@@ -6,10 +6,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,13 +18,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Hooks are the webhooks of WebApps and of their subresource scale. cached need not hold the
-// newest: what it misses, the schema or the reconciler refuses.
-func Hooks(scheme *runtime.Scheme, cached client.Reader, rules admission.Governed) []admission.Hook {
+// Hooks are the webhooks of WebApps and of their subresource scale. That an app with an autoscaler
+// is not scaled by hand, the schema says: it is checked before webhooks are asked.
+func Hooks(scheme *runtime.Scheme, rules admission.Governed) []admission.Hook {
 	hooks := admission.Kind[*appsv1.WebApp]{
 		Kind:       appsv1.GroupVersion.WithKind("WebApp"),
 		Resource:   resource,
 		Scope:      admissionregistrationv1.NamespacedScope,
+		New:        func() *appsv1.WebApp { return &appsv1.WebApp{} },
 		Default:    webapp.Default,
 		Validate:   webapp.Validate,
 		Warn:       webapp.Warn,
@@ -39,31 +38,12 @@ func Hooks(scheme *runtime.Scheme, cached client.Reader, rules admission.Governe
 		Resource: schema.GroupResource{Group: appsv1.GroupVersion.Group, Resource: resource},
 		Versions: []string{appsv1.GroupVersion.Version, "v1beta1"},
 		Field:    field.NewPath("spec", "replicas"),
-		Refusal:  whyNotScaled(cached),
 		Rules:    rules,
 	}
 	return append(hooks, scale.Hook(scheme))
 }
 
 const resource = "webapps"
-
-// whyNotScaled tells that an app's replicas are the autoscaler's.
-func whyNotScaled(cached client.Reader) func(context.Context, types.NamespacedName) (string, error) {
-	return func(ctx context.Context, key types.NamespacedName) (string, error) {
-		var app appsv1.WebApp
-		err := cached.Get(ctx, key, &app)
-		if apierrors.IsNotFound(err) {
-			return "", nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("reading WebApp %s: %w", key, err)
-		}
-		if scaling := app.Spec.Autoscaling; scaling != nil {
-			return fmt.Sprintf("spec.autoscaling chooses between %d and %d replicas: change spec.autoscaling.min or spec.autoscaling.max, or remove spec.autoscaling first", scaling.Min, scaling.Max), nil
-		}
-		return "", nil
-	}
-}
 
 // Objects are all WebApps in the cache, as policy looks at them.
 func Objects(ctx context.Context, cached client.Reader) ([]policy.Object, error) {

@@ -1,0 +1,442 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/internal/webhooks"
+)
+
+// system is the operator's namespace on an API server of its own.
+const system = "mainstay-system"
+
+// governed is an API server of its own, for webhooks are asked about every namespace, with an
+// operator that serves them.
+type governed struct {
+	config *rest.Config
+	client client.Client
+	// warned has the warnings since the last call of warnings.
+	warned struct {
+		sync.Mutex
+		texts []string
+	}
+	stop  func()
+	calls *calls
+	// whole is the test that the server and the operator live as long as.
+	whole *testing.T
+}
+
+// HandleWarningHeader collects what kubectl would print.
+func (s *governed) HandleWarningHeader(_ int, _, text string) {
+	s.warned.Lock()
+	defer s.warned.Unlock()
+	s.warned.texts = append(s.warned.texts, text)
+}
+
+// warnings are those since the last call.
+func (s *governed) warnings() []string {
+	s.warned.Lock()
+	defer s.warned.Unlock()
+	texts := s.warned.texts
+	s.warned.texts = nil
+	return texts
+}
+
+func newGoverned(t *testing.T) *governed {
+	t.Helper()
+	environment := &envtest.Environment{}
+	config, err := environment.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := environment.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	config.QPS, config.Burst = -1, -1
+	s := &governed{config: config, whole: t}
+	scheme, err := setup.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := rest.CopyConfig(config)
+	watched.WarningHandler = s
+	if s.client, err = client.New(watched, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	if err := definitions.Install(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{system, "production", "shop-prod", "elsewhere"} {
+		s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return s
+}
+
+// start runs the operator as in production, but for leader election, and waits until webhooks are asked.
+func (s *governed) start(t *testing.T) {
+	t.Helper()
+	settings := setup.DefaultSettings()
+	settings.Namespace = system
+	settings.LeaderElection = false
+	settings.HealthAddress = "0"
+	settings.SkipNameValidation = true
+	settings.DefaultPolicy = true
+	port := freePort(t)
+	settings.Webhooks.Enabled = true
+	settings.Webhooks.Host, settings.Webhooks.Port = "127.0.0.1", port
+	settings.Webhooks.URL = fmt.Sprintf("https://127.0.0.1:%d", port)
+	settings.Webhooks.Certificates.Name = "mainstay-webhook"
+	settings.Webhooks.Certificates.Settle = 200 * time.Millisecond
+	s.calls = &calls{writes: -1}
+	config := rest.CopyConfig(s.config)
+	config.Wrap(s.calls.wrap)
+	ctx, cancel := context.WithCancel(s.whole.Context())
+	operator, err := setup.New(ctx, config, settings)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- operator.Start(ctx) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.whole.Errorf("the operator ended with: %v", err)
+		}
+	})
+	s.whole.Cleanup(s.stop)
+	gomega.NewWithT(t).Eventually(func() error {
+		return s.client.Create(t.Context(), s.app("elsewhere", func(a *appsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }), client.DryRunAll)
+	}).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks are asked and know the default policy")
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func (s *governed) create(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := s.client.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// app is a WebApp that keeps every rule of the default policy.
+func (s *governed) app(namespace string, change ...func(*appsv1.WebApp)) *appsv1.WebApp {
+	app := newApp(namespace, func(spec *appsv1.WebAppSpec) {
+		limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		spec.Resources = corev1.ResourceRequirements{Limits: limits}
+	})
+	for _, apply := range change {
+		apply(app)
+	}
+	return app
+}
+
+// update changes a stored app; it returns what the API server says.
+func (s *governed) update(ctx context.Context, app *appsv1.WebApp, edit func(*appsv1.WebApp)) error {
+	if err := s.client.Get(ctx, client.ObjectKeyFromObject(app), app); err != nil {
+		return err
+	}
+	before := app.DeepCopy()
+	edit(app)
+	return s.client.Patch(ctx, app, client.MergeFrom(before))
+}
+
+// scale is kubectl scale.
+func (s *governed) scale(ctx context.Context, app *appsv1.WebApp, replicas int32) error {
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+	return s.client.SubResource("scale").Patch(ctx, app, patch, client.WithSubResourceBody(&autoscalingv1.Scale{}))
+}
+
+func TestAdmission(t *testing.T) {
+	s := newGoverned(t)
+	s.start(t)
+	t.Run("refused in production", s.testRefused)
+	t.Run("an autoscaler that allows too many", s.testAutoscaler)
+	t.Run("scale", s.testScale)
+	t.Run("registries", s.testRegistries)
+	t.Run("filled in and replaced", s.testReplaced)
+	t.Run("a policy made stricter", s.testStricter)
+	t.Run("v1beta1", s.testOlderVersion)
+	t.Run("policies are checked too", s.testPolicies)
+	t.Run("what nobody is asked about", s.testUngoverned)
+	t.Run("configurations come back", s.testConfigurations)
+	t.Run("silence, and a restart", s.testSilence)
+	t.Run("nobody answers", s.testNobodyAnswers)
+}
+
+func (s *governed) testRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*appsv1.WebAppSpec)
+		says   string
+	}{
+		"11 replicas": {
+			func(spec *appsv1.WebAppSpec) { spec.Replicas = ptr.To[int32](11) },
+			"spec.replicas: 11 is given, accepted is at most 10 (policy default, rule *.maxReplicas)",
+		},
+		"no limits": {
+			func(spec *appsv1.WebAppSpec) { spec.Resources = corev1.ResourceRequirements{} },
+			"spec.resources.limits[cpu]: nothing is given, accepted is a limit (policy default, rule production.requireResourceLimits); spec.resources.limits[memory]: nothing",
+		},
+		"an init container without limits": {
+			func(spec *appsv1.WebAppSpec) {
+				spec.InitContainers = []appsv1.Container{{Name: "setup", Image: "docker.io/mainstay/demo-web:1.0"}}
+			},
+			"spec.initContainers[0].resources.limits[cpu]",
+		},
+		"an invalid spec": {
+			func(spec *appsv1.WebAppSpec) {
+				spec.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+			},
+			`spec.volumeMounts[0].name: Not found: "data"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := s.app("production", func(a *appsv1.WebApp) { test.change(&a.Spec) })
+			err := s.client.Create(t.Context(), app)
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want %s", err, test.says)
+			}
+		})
+	}
+}
+
+func (s *governed) testAutoscaler(t *testing.T) {
+	g := gomega.NewWithT(t)
+	app := s.app("production", func(a *appsv1.WebApp) {
+		a.Name, a.Spec.Replicas, a.Spec.Autoscaling = "scaled", nil, &appsv1.Autoscaling{Min: 2, Max: 11}
+	})
+	g.Expect(s.client.Create(t.Context(), app)).To(gomega.MatchError(gomega.ContainSubstring("spec.autoscaling.max: 11 is given, accepted is at most 10")))
+	app.Spec.Autoscaling.Max = 10
+	s.create(t, app)
+	g.Expect(s.scale(t.Context(), app, 3)).To(gomega.MatchError(gomega.ContainSubstring(
+		"spec.replicas and spec.autoscaling exclude each other: leave replicas out, the autoscaler owns it")))
+}
+
+func (s *governed) testScale(t *testing.T) {
+	g := gomega.NewWithT(t)
+	app := s.app("production", func(a *appsv1.WebApp) { a.Name = "steps" })
+	s.create(t, app)
+	g.Expect(s.scale(t.Context(), app, 10)).To(gomega.Succeed())
+	g.Expect(s.scale(t.Context(), app, 11)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: 11 is given, accepted is at most 10")))
+	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](12) })).To(gomega.MatchError(gomega.ContainSubstring("12 is given")))
+	// The subresource status is no way around.
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":12},"status":{"phase":"Running"}}`))
+	g.Expect(s.client.Status().Patch(t.Context(), app.DeepCopy(), patch)).To(gomega.Succeed())
+	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(app), app)).To(gomega.Succeed())
+	g.Expect(*app.Spec.Replicas).To(gomega.BeNumerically("==", 10))
+}
+
+func (s *governed) testRegistries(t *testing.T) {
+	g := gomega.NewWithT(t)
+	policy := &policyv1.PlatformPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "registries"},
+		Spec:       policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{{Environment: "*", AllowedRegistries: []string{"reg.io", "docker.io/mainstay"}}}},
+	}
+	s.create(t, policy)
+	defer func() { g.Expect(s.client.Delete(t.Context(), policy)).To(gomega.Succeed()) }()
+	digest := "@sha256:" + strings.Repeat("ab", 32)
+	try := func(image string, change ...func(*appsv1.WebApp)) error {
+		app := s.app("elsewhere", append(change, func(a *appsv1.WebApp) { a.Spec.Image = image })...)
+		return s.client.Create(t.Context(), app, client.DryRunAll)
+	}
+	g.Eventually(func() error { return try("nginx") }).Should(gomega.MatchError(gomega.ContainSubstring(
+		"spec.image: nginx is given, accepted is an image of reg.io, docker.io/mainstay (policy registries, rule *.allowedRegistries)")))
+	for _, image := range []string{"reg.io.evil.com/shop:1", "evil.com/reg.io/shop", "reg.io:5000/shop", "evil.io/shop" + digest, "docker.io/mainstayed/shop:1", "localhost/shop"} {
+		g.Expect(try(image)).To(gomega.MatchError(gomega.ContainSubstring("spec.image: "+image+" is given")), image)
+	}
+	for _, image := range []string{"reg.io/shop", "reg.io/team/shop:1.2" + digest, "mainstay/demo-web:1.0", "docker.io/mainstay/demo-web" + digest} {
+		g.Expect(try(image)).To(gomega.Succeed(), image)
+	}
+	g.Expect(try("reg.io/shop:1", func(a *appsv1.WebApp) {
+		a.Spec.InitContainers = []appsv1.Container{{Name: "setup", Image: "evil.io/setup:1"}}
+	})).To(gomega.MatchError(gomega.ContainSubstring("spec.initContainers[0].image: evil.io/setup:1")))
+	g.Expect(try("reg.io/shop:1", func(a *appsv1.WebApp) {
+		a.Spec.Sidecars = []appsv1.Container{{Name: "proxy", Image: "evil.io/proxy:1"}}
+	})).To(gomega.MatchError(gomega.ContainSubstring("spec.sidecars[0].image: evil.io/proxy:1")))
+	g.Expect(try("reg.io/shop:1", func(a *appsv1.WebApp) {
+		a.Spec.Volumes = []appsv1.Volume{{Name: "model", Image: &corev1.ImageVolumeSource{Reference: "evil.io/model:1"}}}
+	})).To(gomega.MatchError(gomega.ContainSubstring("spec.volumes[0].image.reference: evil.io/model:1")))
+}
+
+func (s *governed) testReplaced(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s.warnings()
+	root := func(a *appsv1.WebApp) {
+		a.Name = "root"
+		a.Labels = map[string]string{"version": "v7"}
+		a.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0), Privileged: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
+		a.Spec.PodSecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(false)}
+	}
+	app := s.app("shop-prod", root)
+	s.create(t, app)
+	g.Expect(app.Labels).To(gomega.Equal(map[string]string{"managed-by": "mainstay", "version": "v7"}), "the user's own label stays")
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityRestricted))
+	g.Expect(app.Spec.SecurityContext).To(gomega.Equal(&corev1.SecurityContext{
+		RunAsUser: ptr.To[int64](1000), RunAsNonRoot: ptr.To(true), AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+		Capabilities: &corev1.Capabilities{},
+	}))
+	g.Expect(app.Spec.PodSecurityContext).To(gomega.Equal(&corev1.PodSecurityContext{}))
+	warnings := strings.Join(s.warnings(), "\n")
+	g.Expect(warnings).To(gomega.ContainSubstring("spec.securityContext.privileged is removed: a PlatformPolicy enforces securityProfile Restricted"))
+	g.Expect(warnings).To(gomega.ContainSubstring("spec.securityContext.runAsUser"))
+
+	// A tenant can't set it back.
+	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) {
+		a.Spec.SecurityProfile = appsv1.SecurityDefault
+		a.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](2000)}
+	})).To(gomega.Succeed())
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityRestricted))
+	g.Expect(app.Spec.SecurityContext.RunAsUser).To(gomega.HaveValue(gomega.BeNumerically("==", 1000)))
+	g.Expect(s.warnings()).To(gomega.ContainElement("spec.securityContext.runAsUser: 2000 is replaced by 1000, which a PlatformPolicy enforces"))
+
+	elsewhere := s.app("elsewhere", root, func(a *appsv1.WebApp) { a.Spec.Resources = corev1.ResourceRequirements{} })
+	s.create(t, elsewhere)
+	g.Expect(elsewhere.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityDefault))
+	g.Expect(elsewhere.Spec.SecurityContext.RunAsUser).To(gomega.HaveValue(gomega.BeNumerically("==", 0)))
+	g.Expect(elsewhere.Labels).To(gomega.HaveKeyWithValue("managed-by", "mainstay"))
+}
+
+func (s *governed) testStricter(t *testing.T) {
+	g := gomega.NewWithT(t)
+	app := s.app("elsewhere", func(a *appsv1.WebApp) { a.Name, a.Spec.Replicas = "strict", ptr.To[int32](8) })
+	s.create(t, app)
+	policy := &policyv1.PlatformPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "strict"},
+		Spec: policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{{
+			Environment: "*", MaxReplicas: ptr.To[int32](5), Enforced: policyv1.Enforced{SecurityProfile: "Restricted"},
+		}}},
+	}
+	s.create(t, policy)
+	defer func() { g.Expect(s.client.Delete(t.Context(), policy)).To(gomega.Succeed()) }()
+	g.Eventually(func() error { return s.scale(t.Context(), app, 9) }).Should(gomega.MatchError(gomega.ContainSubstring("9 is given, accepted is at most 5 (policy strict")))
+	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Labels["team"] = "shop" })).To(gomega.Succeed())
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityDefault), "a label restarts nothing")
+	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.RestartedAt = ptr.To(metav1.Now()) })).To(gomega.Succeed(), "no worse than before")
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityRestricted), "a change of the spec brings it in line")
+	g.Expect(s.scale(t.Context(), app, 7)).To(gomega.Succeed(), "a step in the right direction")
+}
+
+func (s *governed) testOlderVersion(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s.warnings()
+	small := &appsv1beta1.WebApp{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "small"},
+		Spec:       appsv1beta1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](11), Host: "shop.example.com"},
+	}
+	g.Eventually(func() error { return s.client.Create(t.Context(), small) }).Should(gomega.MatchError(gomega.ContainSubstring("spec.replicas: 11 is given, accepted is at most 10")))
+	small.Spec.Replicas = ptr.To[int32](2)
+	s.create(t, small)
+	g.Expect(s.warnings()).To(gomega.ContainElement(gomega.ContainSubstring("use apps.mainstay.dev/v1")))
+	g.Expect(small.Labels).To(gomega.HaveKeyWithValue("managed-by", "mainstay"))
+	var full appsv1.WebApp
+	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(small), &full)).To(gomega.Succeed())
+	g.Expect(full.Spec.Ingress.Host).To(gomega.Equal("shop.example.com"))
+}
+
+func (s *governed) testPolicies(t *testing.T) {
+	g := gomega.NewWithT(t)
+	policy := &policyv1.PlatformPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "bad"},
+		Spec:       policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{{Environment: "*", AllowedRegistries: []string{"nginx"}}}},
+	}
+	g.Expect(s.client.Create(t.Context(), policy)).To(gomega.MatchError(gomega.ContainSubstring(`spec.rules[0].allowedRegistries[0]: Invalid value: "nginx"`)))
+}
+
+func (s *governed) testUngoverned(t *testing.T) {
+	g := gomega.NewWithT(t)
+	many := func(a *appsv1.WebApp) { a.Name, a.Spec.Replicas = "many", ptr.To[int32](11) }
+	for _, namespace := range []string{metav1.NamespaceSystem, system} {
+		app := s.app(namespace, many)
+		s.create(t, app)
+		g.Expect(app.Labels).To(gomega.BeEmpty(), namespace)
+		g.Expect(s.client.Delete(t.Context(), app)).To(gomega.Succeed())
+	}
+}
+
+// testConfigurations deletes and edits what the API server was told.
+func (s *governed) testConfigurations(t *testing.T) {
+	g := gomega.NewWithT(t)
+	refused := func() error {
+		return s.client.Create(t.Context(), s.app("elsewhere", func(a *appsv1.WebApp) { a.Name, a.Spec.Replicas = "again", ptr.To[int32](11) }), client.DryRunAll)
+	}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name}}
+	g.Expect(s.client.Delete(t.Context(), validating)).To(gomega.Succeed())
+	g.Eventually(refused).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")))
+	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)).To(gomega.Succeed())
+	validating.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
+	g.Expect(s.client.Update(t.Context(), validating)).To(gomega.Succeed())
+	g.Eventually(func() (admissionregistrationv1.FailurePolicyType, error) {
+		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)
+		return *validating.Webhooks[0].FailurePolicy, err
+	}).Should(gomega.Equal(admissionregistrationv1.Fail))
+	for _, webhook := range validating.Webhooks {
+		g.Expect(*webhook.TimeoutSeconds).To(gomega.BeNumerically("==", 5))
+		g.Expect(*webhook.SideEffects).To(gomega.Equal(admissionregistrationv1.SideEffectClassNone))
+	}
+}
+
+// testSilence: what is as it should be costs no write, nor does a restart.
+func (s *governed) testSilence(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s.stop()
+	s.start(t)
+	told := func() []string {
+		return s.calls.since(0, "/secrets", "/customresourcedefinitions", "/platformpolicies", "/admissionregistration")
+	}
+	for _, call := range told() {
+		g.Expect(call).To(gomega.HavePrefix("GET"))
+	}
+}
+
+func (s *governed) testNobodyAnswers(t *testing.T) {
+	g := gomega.NewWithT(t)
+	app := s.app("elsewhere", func(a *appsv1.WebApp) { a.Name = "alone" })
+	s.create(t, app)
+	s.stop()
+	err := s.client.Create(t.Context(), s.app("elsewhere", func(a *appsv1.WebApp) { a.Name = "late" }))
+	g.Expect(apierrors.IsInternalError(err)).To(gomega.BeTrue(), "%v", err)
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(`failed calling webhook "webapps.apps.mainstay.dev"`)))
+	g.Expect(s.scale(t.Context(), app, 3)).To(gomega.MatchError(gomega.ContainSubstring("failed calling webhook")))
+	// What changes neither spec nor labels passes, and so does every deletion.
+	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) {
+		a.Annotations, a.Finalizers = map[string]string{"example.com/note": "1"}, []string{"example.com/held"}
+	})).To(gomega.Succeed())
+	g.Expect(s.client.Delete(t.Context(), app)).To(gomega.Succeed())
+	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Finalizers, a.Labels = nil, nil })).To(gomega.Succeed(), "what is being deleted is never held up")
+	g.Expect(apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(app), app))).To(gomega.BeTrue())
+
+	s.start(t)
+	s.create(t, s.app("elsewhere", func(a *appsv1.WebApp) { a.Name = "late" }))
+}
