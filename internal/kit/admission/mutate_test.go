@@ -62,6 +62,10 @@ var mutateCases = map[string]struct {
 		object(good, `{"image":"a","securityContext":{"privileged":true}}`), object(good, `{"image":"b","securityContext":{"privileged":true}}`),
 		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
 	},
+	"so is one to which something is added, which was not there before": {
+		object(good, `{"image":"a"}`), object(good, `{"image":"a","securityContext":{"privileged":true}}`),
+		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
+	},
 	"one that stays is left alone": {
 		object(good, `{"image":"a","securityContext":{"privileged":true}}`), object(`{"tier":"iron","version":"1"}`, `{"image":"a","securityContext":{"privileged":true}}`),
 		[]map[string]any{replace("/metadata/labels/tier", "gold")}, []string{goldReplaces},

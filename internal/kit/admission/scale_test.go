@@ -1,31 +1,23 @@
 package admission
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// scaleOf answers with a reason or an error for shop/web.
-func scaleOf(t *testing.T, rules Governed, reason string, err error) Hook {
+// scaleOf is the hook for the scale of shop/web.
+func scaleOf(t *testing.T, rules Governed) Hook {
 	t.Helper()
 	return Scale{
 		Resource: schema.GroupResource{Group: "apps.mainstay.dev", Resource: "webapps"},
 		Versions: []string{"v1", "v1beta1"},
 		Field:    field.NewPath("spec", "replicas"),
-		Refusal: func(_ context.Context, key types.NamespacedName) (string, error) {
-			if key.String() != "shop/web" {
-				t.Errorf("asked for %s", key)
-			}
-			return reason, err
-		},
-		Rules: rules,
+		Rules:    rules,
 	}.Hook(newScheme(t))
 }
 
@@ -35,25 +27,21 @@ func to(replicas int) string {
 }
 
 func TestScaling(t *testing.T) {
-	const autoscaled = "spec.autoscaling chooses"
 	for name, test := range map[string]struct {
 		before, after int
-		reason        string
 		want          answer
 	}{
-		"up to the limit":               {1, 10, "", allowed},
-		"over it":                       {10, 11, "", forbidden("spec.replicas: 11 " + tooMany)},
-		"down":                          {10, 1, "", allowed},
-		"down, and still over it":       {20, 12, "", allowed},
-		"up, where it was over it":      {12, 13, "", forbidden("spec.replicas: 13 " + tooMany)},
-		"nowhere, where it was over it": {12, 12, "", allowed},
-		"to nothing":                    {1, 0, "", allowed},
-		"from nothing over it":          {0, 11, "", forbidden("spec.replicas: 11 " + tooMany)},
-		"what can't be scaled":          {1, 2, autoscaled, forbidden(autoscaled)},
-		"nor down":                      {20, 1, autoscaled, forbidden(autoscaled)},
+		"up to the limit":               {1, 10, allowed},
+		"over it":                       {10, 11, forbidden("spec.replicas: 11 " + tooMany)},
+		"down":                          {10, 1, allowed},
+		"down, and still over it":       {20, 12, allowed},
+		"up, where it was over it":      {12, 13, forbidden("spec.replicas: 13 " + tooMany)},
+		"nowhere, where it was over it": {12, 12, allowed},
+		"to nothing":                    {1, 0, allowed},
+		"from nothing over it":          {0, 11, forbidden("spec.replicas: 11 " + tooMany)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := send(scaleOf(t, asked(t, strict, nil), test.reason, nil), to(test.before), to(test.after))
+			response := send(scaleOf(t, asked(t, strict, nil)), to(test.before), to(test.after))
 			if diff := cmp.Diff(test.want, answerOf(response)); diff != "" {
 				t.Error(diff)
 			}
@@ -67,11 +55,8 @@ func TestScaling(t *testing.T) {
 // TestScalingThatCantBeJudged is not let through.
 func TestScalingThatCantBeJudged(t *testing.T) {
 	unknown := answer{Code: 500, Message: "nobody knows"}
-	if diff := cmp.Diff(unknown, answerOf(send(scaleOf(t, asked(t, strict, errUnknown), "", nil), to(1), to(2)))); diff != "" {
+	if diff := cmp.Diff(unknown, answerOf(send(scaleOf(t, asked(t, strict, errUnknown)), to(1), to(2)))); diff != "" {
 		t.Errorf("without the rules: %s", diff)
-	}
-	if diff := cmp.Diff(unknown, answerOf(send(scaleOf(t, asked(t, strict, nil), "", errUnknown), to(1), to(2)))); diff != "" {
-		t.Errorf("without the object: %s", diff)
 	}
 	for name, pair := range map[string][2]string{
 		"no JSON":                     {to(1), `{`},
@@ -82,14 +67,14 @@ func TestScalingThatCantBeJudged(t *testing.T) {
 		"replicas of another type":    {to(1), `{"apiVersion":"autoscaling/v1","kind":"Scale","spec":{"replicas":"2"}}`},
 		"more than the type can have": {to(1), `{"apiVersion":"autoscaling/v1","kind":"Scale","spec":{"replicas":4294967297}}`},
 	} {
-		if response := send(scaleOf(t, asked(t, strict, nil), "", nil), pair[0], pair[1]); response.Allowed || response.Result.Code != 400 {
+		if response := send(scaleOf(t, asked(t, strict, nil)), pair[0], pair[1]); response.Allowed || response.Result.Code != 400 {
 			t.Errorf("%s: %v", name, answerOf(response))
 		}
 	}
 }
 
 func TestScaleHook(t *testing.T) {
-	hook := scaleOf(t, nil, "", nil)
+	hook := scaleOf(t, nil)
 	hook.Handler = nil
 	want := Hook{
 		Name: "scale.webapps.apps.mainstay.dev", Path: "/validate/scale.webapps.apps.mainstay.dev",

@@ -61,6 +61,7 @@ func webApp(rules Governed) Kind[*appsv1.WebApp] {
 		Kind:     appsv1.GroupVersion.WithKind("WebApp"),
 		Resource: "webapps",
 		Scope:    admissionregistrationv1.NamespacedScope,
+		New:      func() *appsv1.WebApp { return &appsv1.WebApp{} },
 		Default: func(app *appsv1.WebApp) {
 			if app.Spec.Replicas == nil {
 				app.Spec.Replicas = new(int32(1))
