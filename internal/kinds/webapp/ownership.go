@@ -1,0 +1,94 @@
+package webapp
+
+import (
+	"bytes"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+)
+
+// OwnAsV1 rewrites, in place, the managed fields that were written through v1beta1 as if they had been
+// through v1, and tells whether there were any. It is idempotent; what can't be read is left as it is.
+//
+// While server-side apply finds an entry of v1beta1, it looks at each object in that version too, where the
+// whole stash is one value: a field that a v1 manager no longer applies would come back
+// with it. Without such entries it works in v1 alone, needs no webhook, and does not stumble over a version
+// that is no longer there (kubernetes#111937). The webhook that defaults is the place to
+// call it: it sees every write, in v1, before it is stored.
+func OwnAsV1(app *appsv1.WebApp) bool {
+	old := appsv1beta1.GroupVersion.String()
+	var entries []metav1.ManagedFieldsEntry
+	changed := false
+	for _, entry := range app.ManagedFields {
+		if fields, ok := readFields(entry); ok && entry.APIVersion == old {
+			entry.APIVersion = appsv1.GroupVersion.String()
+			entry.FieldsV1 = writeFields(asV1(fields), entry.FieldsV1)
+			changed = true
+		}
+		entries = addEntry(entries, entry)
+	}
+	if changed {
+		app.ManagedFields = entries
+	}
+	return changed
+}
+
+// asV1 are the paths of v1 for those of v1beta1, as FromV1 and ToV1 have them.
+func asV1(fields *fieldpath.Set) *fieldpath.Set {
+	host := fieldpath.MakePathOrDie("spec", "host")
+	stash := fieldpath.MakePathOrDie("metadata", "annotations", api.AnnotationV1Spec)
+	moved := fieldpath.NewSet()
+	fields.Iterate(func(path fieldpath.Path) {
+		switch {
+		case path.Equals(stash):
+		case path.Equals(host):
+			moved.Insert(fieldpath.MakePathOrDie("spec", "ingress", "host"))
+		default:
+			moved.Insert(path.Copy())
+		}
+	})
+	return moved
+}
+
+// addEntry unites entries that now are one's: the API server would keep only the last of them.
+func addEntry(entries []metav1.ManagedFieldsEntry, entry metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	for i := range entries {
+		same := &entries[i]
+		if same.Manager != entry.Manager || same.Operation != entry.Operation || same.Subresource != entry.Subresource || same.APIVersion != entry.APIVersion {
+			continue
+		}
+		mine, ok := readFields(*same)
+		theirs, okToo := readFields(entry)
+		if !ok || !okToo {
+			continue
+		}
+		same.FieldsV1 = writeFields(mine.Union(theirs), same.FieldsV1)
+		if same.Time.Before(entry.Time) {
+			same.Time = entry.Time
+		}
+		return entries
+	}
+	return append(entries, entry)
+}
+
+func readFields(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, bool) {
+	if entry.FieldsV1 == nil {
+		return nil, false
+	}
+	fields := fieldpath.NewSet()
+	err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes()))
+	return fields, err == nil
+}
+
+// writeFields falls back to what was there, for a set that was read can always be written.
+func writeFields(fields *fieldpath.Set, before *metav1.FieldsV1) *metav1.FieldsV1 {
+	text, err := fields.ToJSON()
+	if err != nil {
+		return before
+	}
+	return metav1.NewFieldsV1(string(text))
+}
