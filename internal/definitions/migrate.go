@@ -91,8 +91,8 @@ func (d definition) migrate(ctx context.Context, c client.Client) error {
 }
 
 // rewriteAll makes the API server store all objects of a kind anew, and counts them. An empty patch is
-// enough: what it would store is then compared, byte by byte, with what is stored, so an
-// object in the current version costs no write, and neither resourceVersion nor watchers notice.
+// enough: what it would store is then compared, byte by byte, with what is stored, and written where
+// that differs: in its version, or by a default that has come since.
 //
 // It is the status that is patched: a patch of the object itself would also store the defaults of the
 // storage version's schema, as ours. The generation would rise, and who applies another value
