@@ -373,15 +373,21 @@ func (w *world) testUpdate(t *testing.T) {
 	g.Expect(w.full("update")(ctx)).To(gomega.HaveField("Spec.Ingress", gomega.BeNil()))
 }
 
+// apply has a manager apply the spec of the WebApp apply in a version, without force.
+func (w *world) apply(t *testing.T, manager, version, spec string) error {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	text := "apiVersion: apps.mainstay.dev/" + version + "\nkind: WebApp\nmetadata: {name: apply, namespace: default}\nspec: " + spec
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return w.apps.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager))
+}
+
 // testApply: two managers apply through different versions, and each keeps to its own fields.
 func (w *world) testApply(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
-	apply := func(manager, version, spec string) error {
-		object := &unstructured.Unstructured{}
-		text := "apiVersion: apps.mainstay.dev/" + version + "\nkind: WebApp\nmetadata: {name: apply, namespace: default}\nspec: " + spec
-		g.Expect(yaml.Unmarshal([]byte(text), &object.Object)).To(gomega.Succeed())
-		return w.apps.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager))
-	}
+	apply := func(manager, version, spec string) error { return w.apply(t, manager, version, spec) }
 	spec := func() appsv1.WebAppSpec {
 		t.Helper()
 		app, err := w.full("apply")(ctx)
