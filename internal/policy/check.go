@@ -69,10 +69,7 @@ func Worse(wanted, present []Violation) []Violation {
 
 // Check is what in a subject breaks the rules, in the order of the rules.
 func (r Rules) Check(subject Subject) []Violation {
-	var found []Violation
-	if r.unclear != "" {
-		found = append(found, Violation{Rule: "environment", Field: "metadata.namespace", Accepted: r.unclear})
-	}
+	found := r.checkEnvironment()
 	for _, asked := range r.governing {
 		found = append(found, asked.checkReplicas(subject)...)
 		found = append(found, asked.checkRegistries(subject)...)
@@ -86,11 +83,19 @@ func (r Rules) Check(subject Subject) []Violation {
 // CheckReplicas is what of numbers of replicas breaks the rules: all that can be said of a change
 // through the subresource scale.
 func (r Rules) CheckReplicas(replicas []Replicas) []Violation {
-	var found []Violation
+	found := r.checkEnvironment()
 	for _, asked := range r.governing {
 		found = append(found, asked.checkReplicas(Subject{Replicas: replicas})...)
 	}
 	return found
+}
+
+// checkEnvironment tells that nobody knows which rules count.
+func (r Rules) checkEnvironment() []Violation {
+	if r.unclear == "" {
+		return nil
+	}
+	return []Violation{{Rule: "environment", Field: "metadata.namespace", Accepted: r.unclear}}
 }
 
 // broken is a violation of one part of the rule.
@@ -198,8 +203,12 @@ func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 	var found []Violation
 	var userEnforced bool
 	for _, asked := range r.governing {
-		if asked.Enforced.SecurityProfile == Restricted && !subject.IsRestricted() {
-			found = append(found, asked.broken("enforced.securityProfile", subject.ProfileField, "another", Restricted))
+		if asked.Enforced.SecurityProfile == Restricted {
+			for _, lapse := range subject.Unrestricted() {
+				violation := asked.broken("enforced.securityProfile", subject.ProfileField, lapse, Restricted)
+				violation.part = lapse
+				found = append(found, violation)
+			}
 		}
 		context := asked.Enforced.SecurityContext
 		if context == nil {

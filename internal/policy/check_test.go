@@ -69,8 +69,8 @@ var checkCases = map[string]struct {
 	},
 	"a profile that is not Restricted": {
 		policyv1.Rule{Enforced: policyv1.Enforced{SecurityProfile: "Restricted"}}, subject(),
-		Subject{IsRestricted: func() bool { return false }, ProfileField: at("securityProfile")},
-		[]string{"spec.securityProfile: another is given, accepted is Restricted (policy base, rule production.enforced.securityProfile)"},
+		Subject{Unrestricted: func() []string { return []string{"privileged (a)"} }, ProfileField: at("securityProfile")},
+		[]string{"spec.securityProfile: privileged (a) is given, accepted is Restricted (policy base, rule production.enforced.securityProfile)"},
 	},
 }
 

@@ -73,7 +73,12 @@ func TestUnclearEnvironment(t *testing.T) {
 	if diff := cmp.Diff(want, sentences(Worse(found, nil)[:1])); diff != "" {
 		t.Error(diff)
 	}
-	if found := rules.Of("base").Check(replicas(1)); found != nil {
-		t.Errorf("of one policy: %q", sentences(found))
+	if diff := cmp.Diff(want, sentences(rules.CheckReplicas(nil))); diff != "" {
+		t.Error(diff)
+	}
+	// Where no rule is for an environment, it does not matter.
+	rules = Governing([]policyv1.PlatformPolicy{named("base", all)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
+	if found := rules.Check(replicas(1)); found != nil {
+		t.Errorf("without a rule for an environment: %q", sentences(found))
 	}
 }

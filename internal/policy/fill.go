@@ -82,6 +82,10 @@ func (r Rules) Tighten(context **corev1.SecurityContext, at *field.Path) []strin
 	if tight == nil {
 		tight = &corev1.SecurityContext{}
 	}
+	if enforced.RunAsNonRoot != nil && enforced.RunAsUser == nil && tight.RunAsUser != nil && *tight.RunAsUser == 0 {
+		tight.RunAsUser = nil // the kubelet would refuse to start it
+		replaced = append(replaced, fmt.Sprintf("%s: 0 is removed: a PlatformPolicy enforces that it does not run as root", at.Child("runAsUser")))
+	}
 	// The warning is of the contradiction where that has removed the user's value already.
 	replaced = append(replaced, enforce(&tight.RunAsNonRoot, enforced.RunAsNonRoot, at.Child("runAsNonRoot"))...)
 	replaced = append(replaced, enforce(&tight.RunAsUser, enforced.RunAsUser, at.Child("runAsUser"))...)

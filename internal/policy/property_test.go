@@ -142,7 +142,7 @@ func TestWhatIsEnforcedHolds(t *testing.T) {
 		kept, enforced := maps.Clone(given), new(rules.EnforcedSecurity()).DeepCopy()
 		labels, _ := rules.Labelled(given)
 		tighten(rules, pod)
-		wanted := Subject{Labels: labels, Containers: Containers(pod, func(name string) *field.Path { return at("containers").Key(name) }), IsRestricted: func() bool { return true }}
+		wanted := Subject{Labels: labels, Containers: Containers(pod, func(name string) *field.Path { return at("containers").Key(name) }), Unrestricted: func() []string { return nil }}
 		if found := rules.Check(wanted); found != nil {
 			t.Errorf("left: %q of %s", sentences(found), cmp.Diff(before, pod))
 		}

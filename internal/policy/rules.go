@@ -27,11 +27,11 @@ type rule struct {
 func Governing(policies []policyv1.PlatformPolicy, namespace string, labels map[string]string) Rules {
 	var rules Rules
 	environment, err := EnvironmentOf(namespace, labels)
-	if err != nil {
-		rules.unclear = err.Error()
-	}
 	for _, policy := range policies {
 		for _, asked := range policy.Spec.Rules {
+			if err != nil && asked.Environment != everywhere {
+				rules.unclear = err.Error()
+			}
 			if asked.Environment == everywhere || (environment != None && words[asked.Environment] == environment) {
 				rules.governing = append(rules.governing, rule{asked, policy.Name})
 			}
@@ -53,17 +53,6 @@ func rank(r rule) int {
 // Governs reports whether a policy has a rule among these.
 func (r Rules) Governs(policy string) bool {
 	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.policy == policy })
-}
-
-// Of are those rules that are of one policy.
-func (r Rules) Of(policy string) Rules {
-	var own Rules
-	for _, asked := range r.governing {
-		if asked.policy == policy {
-			own.governing = append(own.governing, asked)
-		}
-	}
-	return own
 }
 
 // DefaultLabels are filled in where an object lacks them.

@@ -79,17 +79,11 @@ func TestNothingGoverns(t *testing.T) {
 	}
 }
 
-func TestRulesOfOnePolicy(t *testing.T) {
+func TestGoverns(t *testing.T) {
 	rules := inShop(severalPolicies...)
-	if diff := cmp.Diff([]string{"b production 2", "b * 1"}, governing(rules.Of("b"))); diff != "" {
-		t.Error(diff)
-	}
 	for policy, want := range map[string]bool{"a": true, "b": true, "c": false, "empty": false, "": false} {
 		if got := rules.Governs(policy); got != want {
 			t.Errorf("%q governs: %t", policy, got)
-		}
-		if got := rules.Of(policy).Governs(policy); got != want {
-			t.Errorf("%q governs among its own: %t", policy, got)
 		}
 	}
 }
@@ -127,7 +121,7 @@ func TestUnitedValues(t *testing.T) {
 		"default resources": {wantResources, rules.DefaultResources()},
 		"enforced security": {wantSecurity, rules.EnforcedSecurity()},
 		"the profile":       {true, rules.RestrictedEnforced()},
-		"without a profile": {false, rules.Of("a").RestrictedEnforced()},
+		"without a profile": {false, inShop(named("a", all)).RestrictedEnforced()},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s: %s", name, diff)

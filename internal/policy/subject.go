@@ -22,9 +22,9 @@ type Subject struct {
 	Containers []Container
 	// Volumes that are images.
 	Volumes []Volume
-	// IsRestricted tells whether the pods are as the security profile Restricted wants them, and
-	// ProfileField where to ask for it. It is asked only where that counts.
-	IsRestricted func() bool
+	// Unrestricted is what the pods lack of the security profile Restricted, and ProfileField where to
+	// ask for it. It is asked only where that counts.
+	Unrestricted func() []string
 	ProfileField *field.Path
 }
 
@@ -123,10 +123,23 @@ var standard = func() psapolicy.Evaluator {
 	return evaluator
 }()
 
-// IsRestricted reports whether a pod meets the Pod Security Standard "restricted".
+// Unrestricted is what keeps a pod from meeting the Pod Security Standard "restricted", in the
+// standard's own words; nothing if it does. Each container is looked at by itself, so that one
+// lapse can be told from another.
 //
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
-func IsRestricted(meta *metav1.ObjectMeta, pod *corev1.PodSpec) bool {
+func Unrestricted(meta *metav1.ObjectMeta, pod *corev1.PodSpec) []string {
 	level := psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}
-	return psapolicy.AggregateCheckResults(standard.EvaluatePod(level, meta, pod)).Allowed
+	var lapses []string
+	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+		alone := *pod
+		alone.InitContainers, alone.Containers = nil, []corev1.Container{container}
+		for _, result := range standard.EvaluatePod(level, meta, &alone) {
+			lapse := result.ForbiddenReason + " (" + result.ForbiddenDetail + ")"
+			if !result.Allowed && !slices.Contains(lapses, lapse) {
+				lapses = append(lapses, lapse)
+			}
+		}
+	}
+	return lapses
 }

@@ -92,7 +92,7 @@ func restrictedPod(changes ...func(*corev1.PodSpec)) *corev1.PodSpec {
 	return pod
 }
 
-func TestIsRestricted(t *testing.T) {
+func TestUnrestricted(t *testing.T) {
 	for name, test := range map[string]struct {
 		change      func(*corev1.PodSpec)
 		annotations map[string]string
@@ -116,8 +116,8 @@ func TestIsRestricted(t *testing.T) {
 		"AppArmor is turned off": {func(*corev1.PodSpec) {}, map[string]string{"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := IsRestricted(&metav1.ObjectMeta{Annotations: test.annotations}, restrictedPod(test.change)); got != test.want {
-				t.Errorf("got %t", got)
+			if lapses := Unrestricted(&metav1.ObjectMeta{Annotations: test.annotations}, restrictedPod(test.change)); (lapses == nil) != test.want {
+				t.Errorf("got %q", lapses)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func imaged(reference string) func(*Container) { return func(c *Container) { c.I
 
 // subject has containers, and pods that are as the profile Restricted wants them.
 func subject(containers ...Container) Subject {
-	return Subject{Containers: containers, IsRestricted: func() bool { return true }, ProfileField: at("securityProfile")}
+	return Subject{Containers: containers, Unrestricted: func() []string { return nil }, ProfileField: at("securityProfile")}
 }
 
 // replicas are those of a subject that has nothing else.

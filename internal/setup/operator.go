@@ -161,7 +161,7 @@ func retry(ctx context.Context, pause time.Duration, doing string, try func() er
 	for {
 		err := try()
 		if err == nil || ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the process ends
 		}
 		ctrl.Log.WithName("setup").Error(err, doing)
 		select {

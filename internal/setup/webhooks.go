@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -89,7 +90,7 @@ func addWebhooks(manager ctrl.Manager, settings Settings, keeper *certificates.K
 	}
 	started := server.StartedChecker()
 	return webhooks.New(webhooks.Options{
-		Client: live, Cache: watched, Certificates: keeper, Release: version.Version,
+		Client: live, Cache: watched, Certificates: keeper, Release: version.Version, Clock: clock.RealClock{},
 		Wanted: webhooks.Wanted{
 			Hooks: hooks, Endpoint: endpoint(settings), Ungoverned: policies.Ungoverned(settings.Namespace),
 			Owner: settings.Webhooks.Certificates.Owner,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +40,7 @@ type Options struct {
 	Started func() error
 	// Release is this program's version: it leaves alone what a later one wrote.
 	Release string
+	Clock   clock.Clock
 }
 
 // Publisher keeps the webhook configurations, and the conversion of our definitions, as they
@@ -158,7 +160,7 @@ func report(ctx context.Context, err error, told string) string {
 func (p *Publisher) sleep(ctx context.Context, pause time.Duration, changed <-chan struct{}) {
 	var timer <-chan time.Time
 	if pause > 0 {
-		timer = time.After(pause)
+		timer = p.options.Clock.After(pause)
 	}
 	select {
 	case <-ctx.Done():

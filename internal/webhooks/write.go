@@ -78,7 +78,7 @@ func (p *Publisher) watch(ctx context.Context) error {
 	} {
 		informer, err := p.options.Cache.GetInformer(ctx, object)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the process ends
 		}
 		if err != nil {
 			return fmt.Errorf("watching the webhook configurations: %w", err)

@@ -42,6 +42,8 @@ type governed struct {
 		sync.Mutex
 		texts []string
 	}
+	// port stays the same when the operator is started anew, as a Service's name does.
+	port  int
 	stop  func()
 	calls *calls
 	// whole is the test that the server and the operator live as long as.
@@ -77,7 +79,7 @@ func newGoverned(t *testing.T) *governed {
 		}
 	})
 	config.QPS, config.Burst = -1, -1
-	s := &governed{config: config, whole: t}
+	s := &governed{config: config, whole: t, port: freePort(t)}
 	scheme, err := setup.Scheme()
 	if err != nil {
 		t.Fatal(err)
@@ -105,10 +107,9 @@ func (s *governed) start(t *testing.T) {
 	settings.HealthAddress = "0"
 	settings.SkipNameValidation = true
 	settings.DefaultPolicy = true
-	port := freePort(t)
 	settings.Webhooks.Enabled = true
-	settings.Webhooks.Host, settings.Webhooks.Port = "127.0.0.1", port
-	settings.Webhooks.URL = fmt.Sprintf("https://127.0.0.1:%d", port)
+	settings.Webhooks.Host, settings.Webhooks.Port = "127.0.0.1", s.port
+	settings.Webhooks.URL = fmt.Sprintf("https://127.0.0.1:%d", s.port)
 	settings.Webhooks.Certificates.Name = "mainstay-webhook"
 	settings.Webhooks.Certificates.Settle = 200 * time.Millisecond
 	s.calls = &calls{writes: -1}
@@ -296,15 +297,15 @@ func (s *governed) testReplaced(t *testing.T) {
 	root := func(a *appsv1.WebApp) {
 		a.Name = "root"
 		a.Labels = map[string]string{"version": "v7"}
-		a.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0), Privileged: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
-		a.Spec.PodSecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(false)}
+		a.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0), Privileged: new(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
+		a.Spec.PodSecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(false)}
 	}
 	app := s.app("shop-prod", root)
 	s.create(t, app)
 	g.Expect(app.Labels).To(gomega.Equal(map[string]string{"managed-by": "mainstay", "version": "v7"}), "the user's own label stays")
 	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityRestricted))
 	g.Expect(app.Spec.SecurityContext).To(gomega.Equal(&corev1.SecurityContext{
-		RunAsUser: ptr.To[int64](1000), RunAsNonRoot: ptr.To(true), AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+		RunAsUser: ptr.To[int64](1000), RunAsNonRoot: new(true), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities: &corev1.Capabilities{},
 	}))
 	g.Expect(app.Spec.PodSecurityContext).To(gomega.Equal(&corev1.PodSecurityContext{}))
@@ -343,7 +344,7 @@ func (s *governed) testStricter(t *testing.T) {
 	g.Eventually(func() error { return s.scale(t.Context(), app, 9) }).Should(gomega.MatchError(gomega.ContainSubstring("9 is given, accepted is at most 5 (policy strict")))
 	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Labels["team"] = "shop" })).To(gomega.Succeed())
 	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityDefault), "a label restarts nothing")
-	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.RestartedAt = ptr.To(metav1.Now()) })).To(gomega.Succeed(), "no worse than before")
+	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.RestartedAt = new(metav1.Now()) })).To(gomega.Succeed(), "no worse than before")
 	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityRestricted), "a change of the spec brings it in line")
 	g.Expect(s.scale(t.Context(), app, 7)).To(gomega.Succeed(), "a step in the right direction")
 }

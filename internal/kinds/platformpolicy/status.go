@@ -15,6 +15,8 @@ import (
 type Observed struct {
 	// Namespaces that policies govern, by name, with their labels.
 	Namespaces map[string]map[string]string
+	// Policies are all that there are: of what several enforce, one counts.
+	Policies []policyv1.PlatformPolicy
 	// Objects of all kinds that policies govern.
 	Objects []policy.Object
 }
@@ -44,11 +46,14 @@ func Status(stored *policyv1.PlatformPolicy, observed Observed, result plan.Resu
 	}
 	governing := map[string]policy.Rules{}
 	for namespace, labels := range observed.Namespaces {
-		rules := policy.Governing([]policyv1.PlatformPolicy{*stored}, namespace, labels).Of(stored.Name)
+		rules := policy.Governing(observed.Policies, namespace, labels)
 		if rules.Governs(stored.Name) {
 			governing[namespace] = rules
 			status.Namespaces++
 		}
+	}
+	isOther := func(violation policy.Violation) bool {
+		return violation.Policy != stored.Name && violation.Policy != ""
 	}
 	var violating []policyv1.Violator
 	for _, object := range observed.Objects {
@@ -57,7 +62,7 @@ func Status(stored *policyv1.PlatformPolicy, observed Observed, result plan.Resu
 			continue
 		}
 		status.Objects++
-		if violations := rules.Check(object.Subject); len(violations) > 0 {
+		if violations := slices.DeleteFunc(rules.Check(object.Subject), isOther); len(violations) > 0 {
 			violating = append(violating, policyv1.Violator{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Message: policy.Sentence(violations)})
 		}
 	}

@@ -49,6 +49,9 @@ func given(count int, rule string) string {
 	return fmt.Sprintf("spec.replicas: %d is given, accepted is at most 2 (policy base, rule %s.maxReplicas)", count, rule)
 }
 
+// unclear is what is said of a namespace whose label is no environment.
+const unclear = "metadata.namespace: namespace odd-prod has the label mainstay.dev/environment=qa: accepted are development (dev), staging and production (prod); "
+
 var inForce = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "InForce", Message: "every rule is checked"}}
 
 // TestStatus: counts are of what is governed; the namespaces that are not observed are governed by no
@@ -74,7 +77,7 @@ func TestStatus(t *testing.T) {
 				ObservedGeneration: 3, Environments: "*,dev", Namespaces: 5, Objects: 8, Violations: 3, Conditions: inForce,
 				Violating: []policyv1.Violator{
 					violator("WebApp", "default", "x", "spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
-					violator("WebApp", "odd-prod", "x", "spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
+					violator("WebApp", "odd-prod", "x", unclear+"spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
 					violator("WebApp", "shop-dev", "x", given(3, "dev")),
 				},
 			},
@@ -92,15 +95,46 @@ func TestStatus(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, Status(test.policy, cluster(), plan.Result{})); diff != "" {
+			if diff := cmp.Diff(test.want, statusOf(test.policy, cluster(), plan.Result{})); diff != "" {
 				t.Error(diff)
 			}
 			backwards := cluster()
 			slices.Reverse(backwards.Objects)
-			if diff := cmp.Diff(test.want, Status(test.policy, backwards, plan.Result{})); diff != "" {
+			if diff := cmp.Diff(test.want, statusOf(test.policy, backwards, plan.Result{})); diff != "" {
 				t.Errorf("the order counts: %s", diff)
 			}
 		})
+	}
+}
+
+// statusOf is the status of a policy that is alone.
+func statusOf(alone *policyv1.PlatformPolicy, observed Observed, result plan.Result) policyv1.PlatformPolicyStatus {
+	observed.Policies = []policyv1.PlatformPolicy{*alone}
+	return Status(alone, observed, result)
+}
+
+// TestStatusOfAPolicyThatYields: of two that enforce different values, that whose value is not the one
+// that is set is not broken by it.
+func TestStatusOfAPolicyThatYields(t *testing.T) {
+	enforcing := func(name, value string) policyv1.PlatformPolicy {
+		policy := newPolicy(policyv1.Rule{Environment: "*", Enforced: policyv1.Enforced{Labels: map[string]string{"tier": value}}})
+		policy.Name = name
+		return *policy
+	}
+	first, second := enforcing("a", "gold"), enforcing("b", "iron")
+	labelled := policy.Object{Kind: "WebApp", Namespace: "shop", Name: "x", Subject: policy.Subject{Labels: map[string]string{"tier": "gold"}}}
+	observed := Observed{Namespaces: map[string]map[string]string{"shop": nil}, Policies: []policyv1.PlatformPolicy{first, second}, Objects: []policy.Object{labelled}}
+	for _, policy := range []policyv1.PlatformPolicy{first, second} {
+		if status := Status(&policy, observed, plan.Result{}); status.Objects != 1 || status.Violations != 0 {
+			t.Errorf("%s: %d of %d: %v", policy.Name, status.Violations, status.Objects, status.Violating)
+		}
+	}
+	observed.Objects[0].Subject.Labels["tier"] = "iron"
+	if status := Status(&first, observed, plan.Result{}); status.Violations != 1 {
+		t.Errorf("the first is broken %d times", status.Violations)
+	}
+	if status := Status(&second, observed, plan.Result{}); status.Violations != 0 {
+		t.Errorf("the second is broken %d times", status.Violations)
 	}
 }
 
@@ -111,7 +145,7 @@ func TestStatusNamesTwenty(t *testing.T) {
 		for i := range count {
 			observed.Objects = append(observed.Objects, object("prod", "WebApp", fmt.Sprintf("app-%02d", count-1-i), 2))
 		}
-		status := Status(newPolicy(atMost(1, "prod")), observed, plan.Result{})
+		status := statusOf(newPolicy(atMost(1, "prod")), observed, plan.Result{})
 		if int(status.Violations) != count || int(status.Objects) != count || len(status.Violating) != min(count, 20) {
 			t.Errorf("%d: counted %d of %d, named %d", count, status.Violations, status.Objects, len(status.Violating))
 		}
@@ -127,7 +161,7 @@ func TestStatusNamesTwenty(t *testing.T) {
 func TestStatusOfAPolicyThatCantBeCarriedOut(t *testing.T) {
 	observed := Observed{Namespaces: map[string]map[string]string{"prod": nil}, Objects: []policy.Object{object("prod", "WebApp", "x", 2)}}
 	failure := &plan.Failure{Reason: "InvalidSpec", Message: "spec.rules[0]: no", Stalled: true}
-	status := Status(newPolicy(atMost(1, "prod")), observed, plan.Result{Failure: failure})
+	status := statusOf(newPolicy(atMost(1, "prod")), observed, plan.Result{Failure: failure})
 	want := []metav1.Condition{
 		{Type: "Ready", Status: "False", Reason: "InvalidSpec", Message: "spec.rules[0]: no"},
 		{Type: "Stalled", Status: "True", Reason: "InvalidSpec", Message: "spec.rules[0]: no"},

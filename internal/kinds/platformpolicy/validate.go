@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mainstay-platform/mainstay/api"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
@@ -35,6 +36,8 @@ func Validate(policy *policyv1.PlatformPolicy) field.ErrorList {
 		problems = append(problems, inOrder(metav1validation.ValidateLabels(rule.Defaults.Labels, at.Child("defaults", "labels")))...)
 		problems = append(problems, inOrder(validateResources(rule.Defaults.Resources, at.Child("defaults", "resources")))...)
 		problems = append(problems, inOrder(metav1validation.ValidateLabels(rule.Enforced.Labels, at.Child("enforced", "labels")))...)
+		problems = append(problems, validateCarried(rule.Defaults.Labels, at.Child("defaults", "labels"))...)
+		problems = append(problems, validateCarried(rule.Enforced.Labels, at.Child("enforced", "labels"))...)
 		if context := rule.Enforced.SecurityContext; context != nil {
 			problems = append(problems, validateCapabilities(context.DropCapabilities, at.Child("enforced", "securityContext", "dropCapabilities"))...)
 		}
@@ -46,6 +49,15 @@ func Validate(policy *policyv1.PlatformPolicy) field.ErrorList {
 func inOrder(problems field.ErrorList) field.ErrorList {
 	slices.SortFunc(problems, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return problems
+}
+
+// validateCarried refuses the label that is carried on to pods: a policy that set it would restart
+// what runs.
+func validateCarried(labels map[string]string, at *field.Path) field.ErrorList {
+	if _, given := labels[api.LabelPartOf]; !given {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(at.Key(api.LabelPartOf), "it is carried on to pods: setting it would restart applications")}
 }
 
 // capability is how Kubernetes names one. What is written otherwise, some runtimes drop and others

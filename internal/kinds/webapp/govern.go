@@ -48,7 +48,7 @@ func Wanted(app *appsv1.WebApp, observed Observed) policy.Subject {
 		Replicas:     wantedReplicas(app, observed),
 		Containers:   policy.Containers(&template.Spec, containerPath(app)),
 		Volumes:      policy.Volumes(&template.Spec, at.Child("volumes")),
-		IsRestricted: func() bool { return policy.IsRestricted(&template.ObjectMeta, &template.Spec) },
+		Unrestricted: func() []string { return policy.Unrestricted(&template.ObjectMeta, &template.Spec) },
 		ProfileField: at.Child("securityProfile"),
 	}
 }
@@ -91,7 +91,7 @@ func Running(app *appsv1.WebApp, observed Observed) *policy.Subject {
 		Replicas:     []policy.Replicas{{Field: field.NewPath("spec", "replicas"), Count: ptr.Deref(deployment.Spec.Replicas, 1)}},
 		Containers:   policy.Containers(&template.Spec, func(name string) *field.Path { return at.Child("containers").Key(name) }),
 		Volumes:      policy.Volumes(&template.Spec, at.Child("volumes")),
-		IsRestricted: func() bool { return policy.IsRestricted(&template.ObjectMeta, &template.Spec) },
+		Unrestricted: func() []string { return policy.Unrestricted(&template.ObjectMeta, &template.Spec) },
 		ProfileField: at.Child("securityContext"),
 	}
 	if found, known := observed.Children.Get(ref(app, "HorizontalPodAutoscaler")); known {

@@ -1,6 +1,7 @@
 package webapp
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -205,6 +206,15 @@ var askAll = policyv1.Rule{
 	Enforced: policyv1.Enforced{SecurityProfile: "Restricted", SecurityContext: &policyv1.SecurityContext{RunAsNonRoot: new(true)}},
 }
 
+// lapsed and rootful are what the Pod Security Standard says of containers of the default profile.
+func lapsed(field, container string) string {
+	return fmt.Sprintf(`%s unrestricted capabilities (container %q must set securityContext.capabilities.drop=["ALL"])`, field, container)
+}
+
+func rootful(field, container string) string {
+	return fmt.Sprintf(`%s runAsNonRoot != true (pod or container %q must set securityContext.runAsNonRoot=true)`, field, container)
+}
+
 // TestWanted: each thing at the path at which the user wrote it.
 func TestWanted(t *testing.T) {
 	app := admitted(helpers, spec(func(s *appsv1.WebAppSpec) {
@@ -214,7 +224,11 @@ func TestWanted(t *testing.T) {
 	want := []string{
 		"spec.replicas 2",
 		"spec.initContainers[1].image migrate:1", "spec.sidecars[0].image proxy:2", "spec.image docker.io/mainstay/demo-web:1.0", "spec.volumes[8].image.reference files:1",
-		"metadata.labels[team] ", "spec.securityProfile another",
+		"metadata.labels[team] ",
+		lapsed("spec.securityProfile", "first"),
+		lapsed("spec.securityProfile", "migrate"), rootful("spec.securityProfile", "migrate"),
+		lapsed("spec.securityProfile", "proxy"), rootful("spec.securityProfile", "proxy"),
+		lapsed("spec.securityProfile", "webapp"), rootful("spec.securityProfile", "webapp"),
 		"spec.initContainers[1].securityContext.runAsNonRoot false", "spec.sidecars[0].securityContext.runAsNonRoot false", "spec.securityContext.runAsNonRoot false",
 	}
 	if diff := cmp.Diff(want, refusals(askAll, Wanted(app, Observed{}))); diff != "" {
@@ -286,7 +300,10 @@ func TestRunning(t *testing.T) {
 		"spec.replicas 2", "spec.maxReplicas 7",
 		under + "containers[migrate].image migrate:1", under + "containers[proxy].image proxy:2",
 		under + "containers[webapp].image docker.io/mainstay/demo-web:1.0", under + "volumes[8].image.reference files:1",
-		"metadata.labels[team] ", under + "securityContext another",
+		"metadata.labels[team] ",
+		lapsed(under+"securityContext", "migrate"), rootful(under+"securityContext", "migrate"),
+		lapsed(under+"securityContext", "proxy"), rootful(under+"securityContext", "proxy"),
+		lapsed(under+"securityContext", "webapp"), rootful(under+"securityContext", "webapp"),
 		under + "containers[migrate].securityContext.runAsNonRoot false", under + "containers[proxy].securityContext.runAsNonRoot false",
 		under + "containers[webapp].securityContext.runAsNonRoot false",
 	}

@@ -63,11 +63,16 @@ type Kind[T client.Object] struct {
 	Rules Governed
 }
 
-// changed are the match conditions of all hooks on an object: one that is being deleted is
-// never held up, and what leaves spec and labels as they are is not asked about.
-var changed = []admissionregistrationv1.MatchCondition{
-	{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"},
-	{Name: "spec-or-labels-change", Expression: "oldObject == null || object.spec != oldObject.spec || object.metadata.?labels != oldObject.metadata.?labels"},
+// conditions are the match conditions of all hooks on an object: one that is being deleted is never
+// held up, and what leaves spec and labels as they are is not asked about, unless somebody wrote through
+// an older version: the record of that is kept in this one.
+func (k Kind[T]) conditions() []admissionregistrationv1.MatchCondition {
+	changed := "oldObject == null || object.?spec != oldObject.?spec || object.metadata.?labels != oldObject.metadata.?labels"
+	older := fmt.Sprintf("object.metadata.?managedFields.orValue([]).exists(f, f.apiVersion != '%s')", k.Kind.GroupVersion())
+	return []admissionregistrationv1.MatchCondition{
+		{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"},
+		{Name: "changed", Expression: changed + " || " + older},
+	}
 }
 
 // Hooks are the webhooks of the kind.
@@ -79,7 +84,7 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 		},
 	}}
 	hooks := []Hook{{
-		Name: k.name(), Path: "/validate/" + k.name(), Rules: rules, Conditions: changed,
+		Name: k.name(), Path: "/validate/" + k.name(), Rules: rules, Conditions: k.conditions(),
 		Handler: admission.WithValidator[T](scheme, validator[T]{k}),
 	}}
 	if k.Govern == nil {
@@ -88,7 +93,7 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 	mutate := admission.WithDefaulter[T](scheme, defaulter[T]{k, admission.NewDecoder(scheme)})
 	mutate.Handler = warning{mutate.Handler}
 	return append(hooks, Hook{
-		Name: k.name(), Path: "/mutate/" + k.name(), Mutating: true, Rules: rules, Conditions: changed, Handler: mutate,
+		Name: k.name(), Path: "/mutate/" + k.name(), Mutating: true, Rules: rules, Conditions: k.conditions(), Handler: mutate,
 	})
 }
 

@@ -93,7 +93,7 @@ func webApp(rules Governed) Kind[*appsv1.WebApp] {
 			return policy.Subject{
 				Labels:       app.Labels,
 				Replicas:     []policy.Replicas{{Field: at.Child("replicas"), Count: *app.Spec.Replicas}},
-				IsRestricted: func() bool { return true },
+				Unrestricted: func() []string { return nil },
 			}
 		},
 		Rules: rules,

@@ -134,9 +134,14 @@ func TestHooks(t *testing.T) {
 			APIGroups: []string{"apps.mainstay.dev"}, APIVersions: []string{"v1"}, Resources: []string{"webapps"}, Scope: new(admissionregistrationv1.NamespacedScope),
 		},
 	}}
+	conditions := []admissionregistrationv1.MatchCondition{
+		{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"},
+		{Name: "changed", Expression: "oldObject == null || object.?spec != oldObject.?spec || object.metadata.?labels != oldObject.metadata.?labels" +
+			" || object.metadata.?managedFields.orValue([]).exists(f, f.apiVersion != 'apps.mainstay.dev/v1')"},
+	}
 	want := []Hook{
-		{Name: "webapps.apps.mainstay.dev", Path: "/validate/webapps.apps.mainstay.dev", Rules: rules, Conditions: changed},
-		{Name: "webapps.apps.mainstay.dev", Path: "/mutate/webapps.apps.mainstay.dev", Mutating: true, Rules: rules, Conditions: changed},
+		{Name: "webapps.apps.mainstay.dev", Path: "/validate/webapps.apps.mainstay.dev", Rules: rules, Conditions: conditions},
+		{Name: "webapps.apps.mainstay.dev", Path: "/mutate/webapps.apps.mainstay.dev", Mutating: true, Rules: rules, Conditions: conditions},
 	}
 	for i := range hooks {
 		hooks[i].Handler = nil

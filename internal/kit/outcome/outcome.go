@@ -88,10 +88,9 @@ func Of(err error) Class {
 // text of a refusal is the API server's. That of a transient error is always the same, for
 // errors of the network differ from one try to the next; an event has its text.
 func Failure(err error) *plan.Failure {
-	var broken PolicyError
 	switch Of(err) {
 	case Terminal:
-		if errors.As(err, &broken) {
+		if _, ok := errors.AsType[PolicyError](err); ok {
 			return &plan.Failure{Reason: api.ReasonPolicyViolation, Message: err.Error(), Stalled: true}
 		}
 		return &plan.Failure{Reason: api.ReasonInvalidSpec, Message: err.Error(), Stalled: true}

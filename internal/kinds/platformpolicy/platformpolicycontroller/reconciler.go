@@ -39,7 +39,7 @@ func (kind) Admit(policy *policyv1.PlatformPolicy) error {
 	return nil
 }
 
-// Observe reads, from the cache, all namespaces and all that policies govern in them.
+// Observe reads, from the cache, all policies, all namespaces and all that is governed in them.
 //
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -55,6 +55,11 @@ func (k kind) Observe(ctx context.Context, _ *policyv1.PlatformPolicy) (platform
 			observed.Namespaces[namespace.Name] = namespace.Labels
 		}
 	}
+	var all policyv1.PlatformPolicyList
+	if err := k.cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return observed, fmt.Errorf("listing PlatformPolicies: %w", err)
+	}
+	observed.Policies = all.Items
 	for _, governed := range k.governed {
 		objects, err := governed.Objects(ctx, k.cached)
 		if err != nil {

@@ -68,6 +68,7 @@ func Setup(manager ctrl.Manager, options Options) error {
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(platformpolicy.Controller).
 		For(&policyv1.PlatformPolicy{}, builder.WithPredicates(watch.SpecChanged())).
+		Watches(&policyv1.PlatformPolicy{}, allPolicies(cached), builder.WithPredicates(watch.SpecChanged())).
 		Watches(policies.Namespace(), allPolicies(cached), builder.WithPredicates(watch.LabelsChanged()))
 	for _, governed := range options.Governed {
 		under = under.Watches(governed.Object, allPolicies(cached), builder.WithPredicates(watch.SpecChanged()))

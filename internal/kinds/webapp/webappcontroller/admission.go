@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -30,7 +29,7 @@ func Hooks(scheme *runtime.Scheme, rules admission.Governed) []admission.Hook {
 		Validate:   webapp.Validate,
 		Warn:       webapp.Warn,
 		IsSameSpec: func(a, b *appsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-		Govern:     webapp.Govern,
+		Govern:     govern,
 		Subject:    func(app *appsv1.WebApp) policy.Subject { return webapp.Wanted(app, webapp.Observed{}) },
 		Rules:      rules,
 	}.Hooks(scheme)
@@ -44,6 +43,12 @@ func Hooks(scheme *runtime.Scheme, rules admission.Governed) []admission.Hook {
 }
 
 const resource = "webapps"
+
+// govern also has what was written through an older version owned as if through v1.
+func govern(app, before *appsv1.WebApp, rules policy.Rules) []string {
+	webapp.OwnAsV1(app)
+	return webapp.Govern(app, before, rules)
+}
 
 // Objects are all WebApps in the cache, as policy looks at them.
 func Objects(ctx context.Context, cached client.Reader) ([]policy.Object, error) {
