@@ -24,6 +24,7 @@ import (
 func TestMainstay(t *testing.T) {
 	helm(t, "upgrade", "--install", "mainstay", filepath.Join(repository, "charts/mainstay"),
 		"--namespace", system, "--create-namespace", "--wait", "--timeout", "3m")
+	awaitWebhooks(t)
 	t.Run("users", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T){
 			"life of a WebApp":                           testLifeOfAWebApp,
@@ -35,6 +36,9 @@ func TestMainstay(t *testing.T) {
 			"restricted profile":                         testRestrictedProfile,
 			"a foreign Deployment is adopted by consent": testForeignDeploymentIsAdoptedByConsent,
 			"restart verb":                               testRestartVerb,
+			"the default policy in production":           testPolicyInProduction,
+			"a policy made stricter":                     testPolicyMadeStricter,
+			"an old and a new client":                    testTwoVersions,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -44,9 +48,14 @@ func TestMainstay(t *testing.T) {
 	})
 	t.Run("rolling update loses no request", testRollingUpdateLosesNoRequest)
 	t.Run("autoscaling on and off", testAutoscalingOnAndOff)
+	t.Run("no admission is refused", testNoAdmissionIsRefused)
+	t.Run("webhooks down", testWebhooksDown)
+	t.Run("webhooks bypassed", testBypassed)
 	t.Run("manager killed in the middle of a creation", testManagerKilled)
 	t.Run("nothing was denied to the manager", testNothingDenied)
 	t.Run("uninstall and install by manifest", testUninstallAndManifest)
+	t.Run("objects stored in an older version", testStoredInAnOlderVersion)
+	t.Run("as a sub-chart", testSubchart)
 }
 
 // leaderPod is the pod that holds the Lease.
