@@ -83,3 +83,48 @@ func TestCompare(t *testing.T) {
 		t.Errorf("missing %q, gone %q", missing, gone)
 	}
 }
+
+// fuzzTarget is one that the threat model names.
+var fuzzTarget = regexp.MustCompile("`(Fuzz[A-Za-z]+)`")
+
+func TestThreatModel(t *testing.T) {
+	page, err := os.ReadFile("threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named []string
+	for _, match := range fuzzTarget.FindAllStringSubmatch(string(page), -1) {
+		named = append(named, match[1])
+	}
+	missing, gone := compare(named, fuzzTargets(t))
+	for _, target := range missing {
+		t.Errorf("docs/threat-model.md does not say which way in %s is about", target)
+	}
+	for _, target := range gone {
+		t.Errorf("docs/threat-model.md names %s, which is no fuzz target", target)
+	}
+}
+
+// fuzzTargets are those of the product: the testbed is a tool.
+func fuzzTargets(t *testing.T) []string {
+	t.Helper()
+	declared := regexp.MustCompile(`(?m)^func (Fuzz[A-Za-z]+)\(`)
+	var found []string
+	err := filepath.WalkDir("../internal", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(name) //nolint:gosec // a file of this repository
+		for _, match := range declared.FindAllStringSubmatch(string(content), -1) {
+			found = append(found, match[1])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) < 5 {
+		t.Fatalf("only %d fuzz targets were found", len(found))
+	}
+	return found
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -175,6 +176,8 @@ func (w WebhookSettings) validate(namespace string) error {
 		return nil
 	case w.Service == "" && w.URL == "":
 		return fmt.Errorf("--webhooks needs --webhook-service or --webhook-url: how the API server reaches them")
+	case w.URL != "" && !isServed(w.URL):
+		return fmt.Errorf("--webhook-url: %q is not https://host:port", w.URL)
 	case namespace == "":
 		return fmt.Errorf("--webhooks needs --namespace: where the Secret with their certificate is")
 	case w.Port < 1 || w.Port > 65535:
@@ -182,6 +185,12 @@ func (w WebhookSettings) validate(namespace string) error {
 	default:
 		return nil
 	}
+}
+
+// isServed reports whether the API server can call a URL: it wants TLS, and a host.
+func isServed(address string) bool {
+	parsed, err := url.Parse(address)
+	return err == nil && parsed.Scheme == "https" && parsed.Hostname() != ""
 }
 
 // withdrawWebhooks removes what webhooks of an earlier run left behind, for an installation that

@@ -1,0 +1,138 @@
+package setup
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// strictRules ask for everything at once, so that every check runs.
+func strictRules(context.Context, string) (policy.Rules, error) {
+	asked := policyv1.PlatformPolicy{Spec: policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{{
+		Environment: "*", MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"reg.io"}, RequireResourceLimits: true, RequiredLabels: []string{"team"},
+		Defaults: policyv1.Defaults{Labels: map[string]string{"a": "b"}},
+		Enforced: policyv1.Enforced{
+			Labels: map[string]string{"c": "d"}, SecurityProfile: "Restricted",
+			SecurityContext: &policyv1.SecurityContext{RunAsUser: ptr.To[int64](1000), DropCapabilities: []string{"ALL"}},
+		},
+	}}}}
+	return policy.Governing([]policyv1.PlatformPolicy{asked}, "shop", nil), nil
+}
+
+// post sends one body as the API server would.
+func post(t *testing.T, handler http.Handler, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	response := httptest.NewRecorder()
+	handler.ServeHTTP(response, request)
+	return response
+}
+
+// FuzzAdmission sends an object and its former self to every webhook: whatever they are, there is an
+// answer, and it is not an accident.
+func FuzzAdmission(f *testing.F) {
+	scheme, err := Scheme()
+	if err != nil {
+		f.Fatal(err)
+	}
+	hooks := append(webappcontroller.Hooks(scheme, strictRules), platformpolicycontroller.Hooks(scheme)...)
+	for _, seed := range []string{
+		`{"metadata":{"name":"shop"},"spec":{"image":"reg.io/shop:1","replicas":2}}`,
+		`{"spec":{"image":"x","securityContext":{"privileged":true,"capabilities":{"add":["all"]}},"sidecars":[{"name":"a"}],"autoscaling":{"max":1}}}`,
+		`{"spec":{"volumes":[{"name":"a","image":{"reference":"b"}}],"initContainers":[{"name":"webapp"},{"name":"webapp"}]}}`,
+		`{"spec":{"rules":[{"environment":"*","allowedRegistries":["a"],"defaults":{"resources":{"limits":{"cpu":"1"}}}}]}}`,
+		`{"spec":{"replicas":-1}}`, `{"spec":null}`, `{}`, `[]`, `null`, ``,
+	} {
+		f.Add(seed, `{"spec":{"image":"reg.io/shop:1"}}`)
+	}
+	f.Fuzz(func(t *testing.T, object, former string) {
+		for _, operation := range []string{"CREATE", "UPDATE"} {
+			body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop","operation":"` +
+				operation + `","object":` + object + `,"oldObject":` + former + `}}`
+			for _, hook := range hooks {
+				if answer := post(t, hook.Handler, body).Body.String(); strings.Contains(answer, "panic") {
+					t.Errorf("%s: %s", hook.Path, answer)
+				}
+			}
+		}
+	})
+}
+
+// FuzzConversion sends an object to the webhook that converts, in both directions.
+func FuzzConversion(f *testing.F) {
+	scheme, err := Scheme()
+	if err != nil {
+		f.Fatal(err)
+	}
+	handler, err := converter(scheme)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{
+		`{"apiVersion":"apps.mainstay.dev/v1beta1","kind":"WebApp","spec":{"image":"a","host":"b"}}`,
+		`{"apiVersion":"apps.mainstay.dev/v1","kind":"WebApp","spec":{"image":"a","ingress":{"host":"b","path":"/c"}}}`,
+		`{"apiVersion":"apps.mainstay.dev/v1beta1","kind":"WebApp","metadata":{"annotations":{"mainstay.dev/v1-spec":"{"}}}`,
+		`{"apiVersion":"apps/v1","kind":"Deployment"}`, `{"kind":"WebApp"}`, `{}`, `null`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, object string) {
+		for _, version := range []string{"v1", "v1beta1", "v0"} {
+			body := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1","desiredAPIVersion":"apps.mainstay.dev/` +
+				version + `","objects":[` + object + `]}}`
+			if answer := post(t, handler, body).Body.String(); strings.Contains(answer, "internal error occurred during conversion") {
+				t.Errorf("to %s: %s", version, answer)
+			}
+		}
+	})
+}
+
+// TestConversionIsBounded: others than the API server reach the port.
+func TestConversionIsBounded(t *testing.T) {
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := converter(scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"request":{"uid":"` + strings.Repeat("a", maxConversion) + `"}}`
+	if code := post(t, handler, body).Code; code != http.StatusBadRequest {
+		t.Errorf("a body that is too large is answered with %d", code)
+	}
+}
+
+func TestWebhookSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		settings  WebhookSettings
+		namespace string
+		want      string
+	}{
+		"off":            {WebhookSettings{}, "", ""},
+		"by a Service":   {WebhookSettings{Enabled: true, Port: 9443, Service: "webhook"}, "system", ""},
+		"by a URL":       {WebhookSettings{Enabled: true, Port: 9443, URL: "https://10.0.0.1:9443"}, "system", ""},
+		"nowhere":        {WebhookSettings{Enabled: true, Port: 9443}, "system", "--webhook-service or --webhook-url"},
+		"no namespace":   {WebhookSettings{Enabled: true, Port: 9443, Service: "webhook"}, "", "--namespace"},
+		"no port":        {WebhookSettings{Enabled: true, Service: "webhook"}, "system", "--webhook-port: 0 is not a port"},
+		"plain text":     {WebhookSettings{Enabled: true, Port: 9443, URL: "http://10.0.0.1:9443"}, "system", "--webhook-url"},
+		"a URL's rubble": {WebhookSettings{Enabled: true, Port: 9443, URL: "10.0.0.1"}, "system", "--webhook-url"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.settings.validate(test.namespace)
+			if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
