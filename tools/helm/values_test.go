@@ -17,6 +17,8 @@ import (
 // manifest that is not there without it.
 var effects = map[string]struct{ values, want string }{
 	"affinity":                     {"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "nodeAffinity:"},
+	"certManager.enabled":          {"certManager: {enabled: true}", "kind: Certificate"},
+	"certManager.issuerRef":        {"certManager: {enabled: true, issuerRef: {name: company, kind: ClusterIssuer}}", "kind: ClusterIssuer\n    name: company"},
 	"concurrency":                  {"concurrency: 7", "--concurrency=7"},
 	"fullnameOverride":             {"fullnameOverride: other", "name: other-manager"},
 	"image.digest":                 {"image: {digest: 'sha256:" + digest + "'}", `image: "docker.io/mainstay/mainstay:0.0.0-dev@sha256:` + digest + `"`},
@@ -41,6 +43,7 @@ var effects = map[string]struct{ values, want string }{
 	"resources.requests":           {"resources: {requests: {cpu: 2}}", "cpu: 2"},
 	"serviceAccount.annotations":   {"serviceAccount: {annotations: {a/b: c}}", "a/b: c"},
 	"serviceAccount.name":          {"serviceAccount: {name: mine}", "serviceAccountName: mine"},
+	"webhook.port":                 {"webhook: {port: 10250}", "--webhook-port=10250"},
 	"tolerations":                  {"tolerations: [{operator: Exists}]", "tolerations:\n        - operator: Exists"},
 	"topologySpreadConstraints":    {"topologySpreadConstraints: [{maxSkew: 1}]", "topologySpreadConstraints:\n        - maxSkew: 1"},
 }
@@ -48,6 +51,8 @@ var effects = map[string]struct{ values, want string }{
 // removals has for every value that takes something away one setting and what it removes.
 var removals = map[string]struct{ values, gone string }{
 	"crds.manage":           {"crds: {manage: false}", "--install-crds"},
+	"defaultPolicy.create":  {"defaultPolicy: {create: false}", "--default-policy"},
+	"webhook.enabled":       {"webhook: {enabled: false}", "kind: Service\n"},
 	"networkPolicy.enabled": {"networkPolicy: {enabled: false}", "kind: NetworkPolicy"},
 	"serviceAccount.create": {"serviceAccount: {create: false, name: mine}", "automountServiceAccountToken: false"},
 }
@@ -129,6 +134,9 @@ func TestValuesRefused(t *testing.T) {
 		"serviceAccount: {create: false}":             "serviceAccount.name is needed",
 		"fullnameOverride: Mine":                      "does not match pattern",
 		"crds: {manage: null, keep: true}":            "additional properties 'keep' not allowed",
+		"webhook: {port: 80}":                         "minimum",
+		"webhook: {port: 8081}":                       "'not' failed",
+		"certManager: {issuer: x}":                    "additional properties 'issuer' not allowed",
 		"tolerations: {operator: Exists}":             "got object, want array",
 	} {
 		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -154,6 +162,25 @@ func TestOwnLabelsWin(t *testing.T) {
 	pod := deployment(t, mustRender(t, "podLabels: {app.kubernetes.io/name: mine, team: a}", target{}).Manifest).Spec.Template
 	if pod.Labels["app.kubernetes.io/name"] != "mainstay" || pod.Labels["team"] != "a" {
 		t.Errorf("got %v", pod.Labels)
+	}
+}
+
+// TestCertManager: with cert-manager the manager writes no Secret, and with an issuer of the user's
+// there is none of ours.
+func TestCertManager(t *testing.T) {
+	own := mustRender(t, "certManager: {enabled: true}", target{}).Manifest
+	if strings.Count(own, "kind: Issuer\nmetadata") != 2 || strings.Count(own, "kind: Certificate\nmetadata") != 2 {
+		t.Error("a CA of our own takes two issuers and two certificates")
+	}
+	if strings.Contains(own, "verbs: [list, watch, update]") || !strings.Contains(own, "verbs: [list, watch]") {
+		t.Error("the manager may write a Secret that is cert-manager's")
+	}
+	given := mustRender(t, "certManager: {enabled: true, issuerRef: {name: company, kind: ClusterIssuer}}", target{}).Manifest
+	if strings.Contains(given, "kind: Issuer\nmetadata") || strings.Count(given, "kind: Certificate\nmetadata") != 1 {
+		t.Error("with an issuer of the user's one certificate is enough")
+	}
+	if without := mustRender(t, "{certManager: {enabled: true}, webhook: {enabled: false}}", target{}).Manifest; strings.Contains(without, "cert-manager.io") {
+		t.Error("without webhooks there is a certificate")
 	}
 }
 

@@ -1,9 +1,12 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -148,5 +151,7 @@ func patchOf(t *testing.T, response admission.Response) []map[string]any {
 	if err := json.Unmarshal(response.Patch, &patch); err != nil {
 		t.Fatal(err)
 	}
+	// The library goes through maps: what is independent comes in any order.
+	slices.SortFunc(patch, func(a, b map[string]any) int { return cmp.Compare(fmt.Sprint(a["path"]), fmt.Sprint(b["path"])) })
 	return patch
 }
