@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -78,12 +77,7 @@ func (d definition) isOf(annotations map[string]string) bool {
 
 // isOlderThan tells whether a live definition with these annotations is of a later release, and of other text.
 func (d definition) isOlderThan(annotations map[string]string) bool {
-	theirs, err := utilversion.ParseSemantic(annotations[api.AnnotationRelease])
-	if err != nil {
-		return false // none, or not ours: Helm or kubectl made it
-	}
-	mine, err := utilversion.ParseSemantic(d.marks[api.AnnotationRelease])
-	return err == nil && !d.isOf(annotations) && mine.LessThan(theirs)
+	return !d.isOf(annotations) && version.IsLater(annotations[api.AnnotationRelease], d.marks[api.AnnotationRelease])
 }
 
 // composed is d with a conversion and with these versions served beside those that its text

@@ -36,16 +36,14 @@ func NewClient(restConfig *rest.Config) (client.Client, error) {
 
 // Install applies the definitions that this release carries where they differ, and waits
 // until they are served. In the cluster, where Helm makes definitions but never changes them,
-// it is what brings a new release's fields; there it may patch those of ours, by name, and
-// create none.
+// it is what brings a new release's fields and kinds.
+//
+// The rights for it stand in the chart's templates/rbac.yaml and not in a marker here, for that to
+// patch goes by name; that to create can't.
 //
 // A definition that has a conversion webhook keeps it, and goes on serving what it serves:
 // during an upgrade the webhook of the former release answers until ours does.
-func Install(ctx context.Context, restConfig *rest.Config) error {
-	c, err := NewClient(restConfig)
-	if err != nil {
-		return err
-	}
+func Install(ctx context.Context, c client.Client) error {
 	definitions, err := carried()
 	if err != nil {
 		return err

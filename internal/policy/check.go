@@ -203,9 +203,9 @@ func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 	var found []Violation
 	var userEnforced bool
 	for _, asked := range r.governing {
-		if asked.Enforced.SecurityProfile == Restricted {
+		if asked.Enforced.SecurityProfile == policyv1.SecurityRestricted {
 			for _, lapse := range subject.Unrestricted() {
-				violation := asked.broken("enforced.securityProfile", subject.ProfileField, lapse, Restricted)
+				violation := asked.broken("enforced.securityProfile", subject.ProfileField, lapse, string(policyv1.SecurityRestricted))
 				violation.part = lapse
 				found = append(found, violation)
 			}
@@ -269,7 +269,7 @@ func looseFields(security Security, enforced policyv1.SecurityContext) []looseFi
 func looseCapabilities(security Security, enforced corev1.Capability) []looseField {
 	var loose []looseField
 	add := func(given string) {
-		loose = append(loose, looseField{"capabilities", "capabilities", "one that " + given, "one that drops " + string(enforced), string(enforced) + " " + given})
+		loose = append(loose, looseField{"dropCapabilities", "capabilities", "one that " + given, "one that drops " + string(enforced), string(enforced) + " " + given})
 	}
 	for _, added := range security.Adds {
 		if undoes(added, enforced) {

@@ -137,30 +137,30 @@ var looseCases = map[string]struct {
 	},
 	"keeps a capability": {
 		dropping("NET_RAW", "CHOWN"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
-		[]string{inContext + "capabilities: one that keeps NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
+		[]string{inContext + "capabilities: one that keeps NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)"},
 	},
 	"keeps all": {
 		dropping("ALL"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
-		[]string{inContext + "capabilities: one that keeps ALL is given, accepted is one that drops ALL" + ofContext + "capabilities)"},
+		[]string{inContext + "capabilities: one that keeps ALL is given, accepted is one that drops ALL" + ofContext + "dropCapabilities)"},
 	},
 	"adds one": {
 		dropping("ALL"), func(s *Security) { s.Adds = []corev1.Capability{"NET_BIND_SERVICE"} },
-		[]string{inContext + "capabilities: one that adds NET_BIND_SERVICE is given, accepted is one that drops ALL" + ofContext + "capabilities)"},
+		[]string{inContext + "capabilities: one that adds NET_BIND_SERVICE is given, accepted is one that drops ALL" + ofContext + "dropCapabilities)"},
 	},
 	"adds it back": {
 		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"NET_ADMIN", "NET_RAW"} },
-		[]string{inContext + "capabilities: one that adds NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
+		[]string{inContext + "capabilities: one that adds NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)"},
 	},
 	"adds all": {
 		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"ALL"} },
-		[]string{inContext + "capabilities: one that adds ALL is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)"},
+		[]string{inContext + "capabilities: one that adds ALL is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)"},
 	},
 	"adds it by a name that runtimes read the same": {
 		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"net_raw", "CAP_NET_RAW", "All"} },
 		[]string{
-			inContext + "capabilities: one that adds net_raw is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
-			inContext + "capabilities: one that adds CAP_NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
-			inContext + "capabilities: one that adds All is given, accepted is one that drops NET_RAW" + ofContext + "capabilities)",
+			inContext + "capabilities: one that adds net_raw is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)",
+			inContext + "capabilities: one that adds CAP_NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)",
+			inContext + "capabilities: one that adds All is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)",
 		},
 	},
 }

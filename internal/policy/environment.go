@@ -32,6 +32,12 @@ var words = map[string]Environment{
 // suffixes end the name of a namespace that has an environment.
 var suffixes = map[string]Environment{"-dev": Development, "-staging": Staging, "-prod": Production}
 
+// ParseEnvironment is the environment that a word means; false for a word that means none.
+func ParseEnvironment(word string) (Environment, bool) {
+	environment, known := words[word]
+	return environment, known
+}
+
 // EnvironmentOf is a namespace's environment: its label mainstay.dev/environment, else its name,
 // if that is a word for one or ends in -dev, -staging or -prod. An error says that the label is
 // not one of the words: nobody can tell then which rules count.

@@ -2,12 +2,17 @@ package policy
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
+
+// Source reads which rules govern a namespace. An error means that nobody knows: the caller must not
+// act as if there were none.
+type Source func(ctx context.Context, namespace string) (Rules, error)
 
 // Rules are all that govern one namespace. The zero value asks for nothing.
 type Rules struct {
@@ -91,11 +96,8 @@ func firstOf[M ~map[K]V, K comparable, V any](rules []rule, of func(rule) M) M {
 
 // RestrictedEnforced reports whether a rule enforces the security profile Restricted.
 func (r Rules) RestrictedEnforced() bool {
-	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.Enforced.SecurityProfile == Restricted })
+	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.Enforced.SecurityProfile == policyv1.SecurityRestricted })
 }
-
-// Restricted is the security profile that a rule can enforce.
-const Restricted = "Restricted"
 
 // EnforcedSecurity is what every container's security context must have. As each field can only
 // tighten, several rules' are united.

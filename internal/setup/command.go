@@ -15,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
@@ -87,10 +86,11 @@ func (w *WebhookSettings) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&w.Enabled, "webhooks", w.Enabled, "serve webhooks: admission, and conversion between versions")
 	flags.StringVar(&w.Host, "webhook-host", w.Host, "address on which webhooks are served (default: all)")
 	flags.IntVar(&w.Port, "webhook-port", w.Port, "port on which webhooks are served")
-	flags.StringVar(&w.Service, "webhook-service", w.Service, "Service in the manager's namespace by which the API server reaches the webhooks; given without --webhooks, what earlier webhooks left behind is removed")
+	flags.StringVar(&w.Service, "webhook-service", w.Service, "Service in the manager's namespace by which the API server reaches the webhooks")
+	flags.BoolVar(&w.Withdraw, "withdraw-webhooks", w.Withdraw, "at the start, remove what an earlier manager with webhooks left: its configurations, and the conversion of definitions")
 	flags.StringVar(&w.URL, "webhook-url", w.URL, "https://host:port by which the API server reaches the webhooks of a manager outside the cluster")
 	flags.StringVar(&w.Owner, "webhook-owner", w.Owner, "ClusterRole with which the webhook configurations are deleted")
-	flags.StringVar(&w.Certificates.Name, "webhook-secret", "mainstay-webhook", "Secret with the webhooks' certificate")
+	flags.StringVar(&w.Certificates.Name, "webhook-secret", w.Certificates.Name, "Secret with the webhooks' certificate")
 	flags.BoolVar(&w.Certificates.External, "webhook-certificate-external", w.Certificates.External, "somebody else, as cert-manager, makes that Secret")
 }
 
@@ -145,11 +145,11 @@ func run(ctx context.Context, logger logr.Logger, to connection, settings Settin
 		return err
 	}
 	if installCRDs {
-		if err := definitions.Install(ctx, restConfig); err != nil {
+		if err := installDefinitions(ctx, restConfig); err != nil {
 			return err
 		}
 	}
-	if settings.Webhooks.Service != "" && !settings.Webhooks.Enabled {
+	if settings.Webhooks.Withdraw {
 		if err := withdrawWebhooks(ctx, restConfig); err != nil {
 			return err
 		}

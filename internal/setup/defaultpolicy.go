@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -17,6 +16,7 @@ import (
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/charts"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/optional"
 )
 
 // defaultPolicy makes the policy that every installation starts with, once: its definition is marked,
@@ -48,7 +48,7 @@ func (d defaultPolicy) Start(ctx context.Context) error {
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get
 func ensureDefaultPolicy(ctx context.Context, live client.Client) error {
 	definition := &metav1.PartialObjectMetadata{}
-	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	definition.SetGroupVersionKind(optional.CRDKind)
 	if err := live.Get(ctx, client.ObjectKey{Name: policyCRD}, definition); err != nil {
 		return fmt.Errorf("reading CustomResourceDefinition %s: %w", policyCRD, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
@@ -45,7 +46,7 @@ func FuzzAdmission(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	hooks := append(webappcontroller.Hooks(scheme, strictRules), platformpolicycontroller.Hooks(scheme)...)
+	hooks := append(webappcontroller.Hooks(scheme, fake.NewClientBuilder().WithScheme(scheme).Build(), strictRules), platformpolicycontroller.Hooks(scheme)...)
 	for _, seed := range []string{
 		`{"metadata":{"name":"shop"},"spec":{"image":"reg.io/shop:1","replicas":2}}`,
 		`{"spec":{"image":"x","securityContext":{"privileged":true,"capabilities":{"add":["all"]}},"sidecars":[{"name":"a"}],"autoscaling":{"max":1}}}`,
@@ -60,7 +61,7 @@ func FuzzAdmission(f *testing.F) {
 			body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop","operation":"` +
 				operation + `","object":` + object + `,"oldObject":` + former + `}}`
 			for _, hook := range hooks {
-				if answer := post(t, hook.Handler, body).Body.String(); strings.Contains(answer, "panic") {
+				if answer := post(t, hook.Handler, body).Body.String(); strings.Contains(answer, "[recovered]") {
 					t.Errorf("%s: %s", hook.Path, answer)
 				}
 			}

@@ -22,10 +22,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
-	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/optional"
 	"github.com/mainstay-platform/mainstay/internal/kit/policies"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // Settings are what a manager is started with. Flags set them; tests do so directly.
@@ -66,7 +66,7 @@ func DefaultSettings() Settings {
 		Concurrency:      5,
 		ReconcileTimeout: 2 * time.Minute,
 		ShutdownTimeout:  20 * time.Second,
-		Webhooks:         WebhookSettings{Port: webhook.DefaultPort},
+		Webhooks:         WebhookSettings{Port: webhook.DefaultPort, Certificates: certificates.Options{Name: "mainstay-webhook"}},
 	}
 }
 
@@ -172,7 +172,7 @@ func addKinds(ctx context.Context, manager ctrl.Manager, settings Settings) erro
 }
 
 // rules reads which rules govern a namespace.
-func rules(manager ctrl.Manager, settings Settings) admission.Governed {
+func rules(manager ctrl.Manager, settings Settings) policy.Source {
 	return policies.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(settings.Namespace)}.Rules
 }
 

@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -36,6 +37,8 @@ type WebhookSettings struct {
 	// Enabled serves webhooks. Without them only the storage versions of our kinds are served, and
 	// policies are checked by the controllers alone.
 	Enabled bool
+	// Withdraw removes, at the start, what an earlier manager with webhooks left. It excludes Enabled.
+	Withdraw bool
 	// Host and Port are where the server listens; an empty host is all addresses.
 	Host string
 	Port int
@@ -67,7 +70,7 @@ func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhoo
 // addWebhooks registers the webhooks of all kinds and returns what tells the API server of them.
 func addWebhooks(manager ctrl.Manager, settings Settings, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
 	scheme, server := manager.GetScheme(), manager.GetWebhookServer()
-	hooks := webappcontroller.Hooks(scheme, rules(manager, settings))
+	hooks := webappcontroller.Hooks(scheme, manager.GetClient(), rules(manager, settings))
 	hooks = append(hooks, platformpolicycontroller.Hooks(scheme)...)
 	for _, hook := range hooks {
 		server.Register(hook.Path, hook.Handler)
@@ -172,14 +175,16 @@ func newClient(config *rest.Config) (client.Client, error) {
 // validate checks what flags can get wrong.
 func (w WebhookSettings) validate(namespace string) error {
 	switch {
+	case w.Enabled && w.Withdraw:
+		return errors.New("--withdraw-webhooks and --webhooks exclude each other")
 	case !w.Enabled:
 		return nil
 	case w.Service == "" && w.URL == "":
-		return fmt.Errorf("--webhooks needs --webhook-service or --webhook-url: how the API server reaches them")
+		return errors.New("--webhooks needs --webhook-service or --webhook-url: how the API server reaches them")
 	case w.URL != "" && !isServed(w.URL):
 		return fmt.Errorf("--webhook-url: %q is not https://host:port", w.URL)
 	case namespace == "":
-		return fmt.Errorf("--webhooks needs --namespace: where the Secret with their certificate is")
+		return errors.New("--webhooks needs --namespace: where the Secret with their certificate is")
 	case w.Port < 1 || w.Port > 65535:
 		return fmt.Errorf("--webhook-port: %s is not a port between 1 and 65535", strconv.Itoa(w.Port))
 	default:
@@ -191,6 +196,15 @@ func (w WebhookSettings) validate(namespace string) error {
 func isServed(address string) bool {
 	parsed, err := url.Parse(address)
 	return err == nil && parsed.Scheme == "https" && parsed.Hostname() != ""
+}
+
+// installDefinitions brings the definitions of this release.
+func installDefinitions(ctx context.Context, config *rest.Config) error {
+	direct, err := definitions.NewClient(config)
+	if err != nil {
+		return err
+	}
+	return definitions.Install(ctx, direct)
 }
 
 // withdrawWebhooks removes what webhooks of an earlier run left behind, for an installation that

@@ -44,7 +44,7 @@ func (e Endpoint) Names() []string {
 			return []string{parsed.Hostname()}
 		}
 	}
-	return []string{e.Service + "." + e.Namespace + ".svc", e.Service + "." + e.Namespace + ".svc.cluster.local"}
+	return []string{e.Service + "." + e.Namespace + ".svc"} // what API servers call a Service
 }
 
 // client is what the API server needs to call one path.

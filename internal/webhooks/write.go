@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -25,13 +23,12 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/optional"
+	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
 // fieldManager owns what we write of the configurations.
 var fieldManager = naming.Manager("webhooks")
-
-// crdKind is the kind of the metadata that tells when somebody writes a definition.
-var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // NewCache is a cache of the two configurations and of the metadata of definitions: of nothing that
 // must be converted to be read.
@@ -53,7 +50,7 @@ func NewCache(config *rest.Config, scheme *runtime.Scheme) (cache.Cache, error) 
 
 func definition() *metav1.PartialObjectMetadata {
 	definition := &metav1.PartialObjectMetadata{}
-	definition.SetGroupVersionKind(crdKind)
+	definition.SetGroupVersionKind(optional.CRDKind)
 	return definition
 }
 
@@ -185,7 +182,7 @@ func isOwned(object client.Object, owner *metav1.OwnerReference) bool {
 
 // apply writes one configuration, unless a later release did.
 func (p *Publisher) apply(ctx context.Context, kind string, wanted, live client.Object) error {
-	if isLater(live.GetAnnotations()[api.AnnotationRelease], p.options.Release) {
+	if version.IsLater(live.GetAnnotations()[api.AnnotationRelease], p.options.Release) {
 		ctrl.LoggerFrom(ctx).Info("Leaving a webhook configuration of a later release alone", "kind", kind)
 		return nil
 	}
@@ -202,16 +199,6 @@ func (p *Publisher) apply(ctx context.Context, kind string, wanted, live client.
 	}
 	ctrl.LoggerFrom(ctx).Info("Told the API server of webhooks", "kind", kind)
 	return nil
-}
-
-// isLater reports whether a release comes after another. What is no version comes after nothing.
-func isLater(release, than string) bool {
-	first, err := utilversion.ParseSemantic(release)
-	if err != nil {
-		return false
-	}
-	second, err := utilversion.ParseSemantic(than)
-	return err == nil && second.LessThan(first)
 }
 
 // Remove deletes the configurations: for an installation that goes on without webhooks.

@@ -95,7 +95,9 @@ func testPolicyMadeStricter(t *testing.T) {
 	})
 	kubectl(t, "-n", ns, "wait", "--for=condition=PolicyViolation", "webapp/shop", "--timeout=30s")
 	g.Expect(jsonpath(t, ns, "webapp/shop", `{.status.conditions[?(@.type=="PolicyViolation")].reason} {.status.conditions[?(@.type=="Ready")].status}`)).To(gomega.Equal("Tolerated True"))
-	g.Eventually(func() string { return jsonpath(t, "", "platformpolicy/e2e-strict", "{.status.violations} {.status.violating[0].name}") }).Should(gomega.Equal("1 shop"))
+	g.Eventually(func() string {
+		return jsonpath(t, "", "platformpolicy/e2e-strict", "{.status.violations} {.status.violating[0].name}")
+	}).Should(gomega.Equal("1 shop"))
 	_, err := tryKubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=3")
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("3 is given, accepted is at most 1 (policy e2e-strict, rule staging.maxReplicas)")))
 	kubectl(t, "-n", ns, "label", "webapp", "shop", "team=shop")

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
@@ -77,6 +78,48 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
+}
+
+// ownServer is an API server for one test alone, without definitions: for what concerns the whole
+// cluster, as webhooks and definitions do.
+func ownServer(t *testing.T) *envtest.Environment {
+	t.Helper()
+	environment := &envtest.Environment{}
+	config, err := environment.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := environment.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	config.QPS, config.Burst = -1, -1
+	return environment
+}
+
+// clientOf knows all our kinds.
+func clientOf(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	scheme, err := setup.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// definitionsOf is a client for definitions.
+func definitionsOf(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	made, err := definitions.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 // calls records what a manager asks of the API server, and lets some of it fail.

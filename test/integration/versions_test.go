@@ -32,7 +32,6 @@ import (
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
-	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
 const webappsCRD = "webapps.apps.mainstay.dev"
@@ -54,25 +53,10 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
-	environment := &envtest.Environment{}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	config.QPS, config.Burst = -1, -1
-	w := &world{config: config, etcd: environment.ControlPlane.Etcd.URL.String(), writes: &atomic.Int32{}, converted: &atomic.Int32{}}
-	scheme, err := setup.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.apps, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
+	server := ownServer(t)
+	config := server.Config
+	w := &world{config: config, etcd: server.ControlPlane.Etcd.URL.String(), writes: &atomic.Int32{}, converted: &atomic.Int32{}}
+	w.apps = clientOf(t, config)
 	counted := rest.CopyConfig(config)
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
@@ -82,9 +66,7 @@ func newWorld(t *testing.T) *world {
 			return next.RoundTrip(request)
 		})
 	})
-	if w.crds, err = definitions.NewClient(counted); err != nil {
-		t.Fatal(err)
-	}
+	w.crds = definitionsOf(t, counted)
 	w.startWebhook(t)
 	return w
 }
@@ -205,7 +187,7 @@ func TestVersionsUpgrade(t *testing.T) {
 	}
 	g.Expect(w.stored(t, "shop")).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1beta1"))
 
-	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1"}), "only v1 is served without the webhook")
 	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.Equal([]string{webappsCRD}))
 	err := definitions.Withdraw(ctx, w.crds)
@@ -247,7 +229,7 @@ func TestVersionsUpgrade(t *testing.T) {
 func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
 	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.MatchError(gomega.ContainSubstring("is not installed")))
-	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	// As if an earlier release had written it.
 	mark := func(release string) {
@@ -257,7 +239,7 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 		g.Expect(w.crds.Update(ctx, live)).To(gomega.Succeed())
 	}
 	mark("0.0.0-alpha")
-	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
 	live := w.definition(t)
 	g.Expect(live.Annotations["mainstay.dev/applied"]).NotTo(gomega.Equal("other"), "Install did nothing")
 	g.Expect(live.Spec.Conversion.Webhook.ClientConfig.URL).To(gomega.Equal(w.webhook.URL))
@@ -268,7 +250,7 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	mark("999.0.0")
 	before := w.writes.Load()
 	other := apiextensionsv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/convert"), CABundle: w.webhook.CABundle}
-	for _, err := range []error{definitions.Install(ctx, w.config), definitions.Convert(ctx, w.crds, other), definitions.Withdraw(ctx, w.crds)} {
+	for _, err := range []error{definitions.Install(ctx, w.crds), definitions.Convert(ctx, w.crds, other), definitions.Withdraw(ctx, w.crds)} {
 		g.Expect(err).To(gomega.Succeed())
 	}
 	g.Expect(w.writes.Load()).To(gomega.Equal(before))
@@ -282,7 +264,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		g.Eventually(func() error { return w.apps.Create(ctx, small(name, "")) }).Should(gomega.Succeed())
 	}
-	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1", "v1beta1"}))
 	migrate := func(intercept func(*http.Request) error) error {
@@ -337,7 +319,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 // TestVersionsSideBySide has clients of both versions work on the same objects.
 func TestVersionsSideBySide(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
-	g.Expect(definitions.Install(ctx, w.config)).To(gomega.Succeed())
+	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1", "v1beta1"}))
 	t.Run("update", w.testUpdate)
@@ -373,21 +355,21 @@ func (w *world) testUpdate(t *testing.T) {
 	g.Expect(w.full("update")(ctx)).To(gomega.HaveField("Spec.Ingress", gomega.BeNil()))
 }
 
-// apply has a manager apply the spec of the WebApp apply in a version, without force.
-func (w *world) apply(t *testing.T, manager, version, spec string) error {
+// applyAs has a manager apply the spec of the WebApp apply, of the namespace default, in a version, without force.
+func applyAs(t *testing.T, c client.Client, manager, version, spec string) error {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	text := "apiVersion: apps.mainstay.dev/" + version + "\nkind: WebApp\nmetadata: {name: apply, namespace: default}\nspec: " + spec
 	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 		t.Fatal(err)
 	}
-	return w.apps.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager))
+	return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager))
 }
 
 // testApply: two managers apply through different versions, and each keeps to its own fields.
 func (w *world) testApply(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
-	apply := func(manager, version, spec string) error { return w.apply(t, manager, version, spec) }
+	apply := func(manager, version, spec string) error { return applyAs(t, w.apps, manager, version, spec) }
 	spec := func() appsv1.WebAppSpec {
 		t.Helper()
 		app, err := w.full("apply")(ctx)

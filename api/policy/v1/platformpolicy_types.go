@@ -47,7 +47,7 @@ type PlatformPolicyList struct {
 
 // PlatformPolicySpec is what a policy asks.
 type PlatformPolicySpec struct {
-	// Rules, at most one for each environment.
+	// Rules, at most one for each environment, by whichever of its names.
 	// +required
 	// +listType=map
 	// +listMapKey=environment
@@ -123,10 +123,10 @@ type Defaults struct {
 
 // Resources are requests and limits.
 type Resources struct {
-	// Requests by resource: cpu, memory.
+	// Requests by resource: cpu, memory, ephemeral-storage.
 	// +optional
 	Requests corev1.ResourceList `json:"requests,omitempty"`
-	// Limits by resource: cpu, memory.
+	// Limits by resource: cpu, memory, ephemeral-storage.
 	// +optional
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
@@ -137,20 +137,26 @@ type Enforced struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Labels map[string]string `json:"labels,omitempty"`
-	// SecurityProfile Restricted is the Pod Security Standard of that name. What contradicts
-	// it in an object's security contexts is taken out.
+	// SecurityProfile Restricted is the Pod Security Standard of that name, and a read-only root file
+	// system. What contradicts it in an object's security contexts is taken out.
 	// +optional
 	// +kubebuilder:validation:Enum=Restricted
-	SecurityProfile string `json:"securityProfile,omitempty"`
+	SecurityProfile SecurityProfile `json:"securityProfile,omitempty"`
 	// SecurityContext is set on every container. It can only tighten.
 	// +optional
 	SecurityContext *SecurityContext `json:"securityContext,omitempty"`
 }
 
+// SecurityProfile is a set of limits for the pods' security.
+type SecurityProfile string
+
+// SecurityRestricted is the Pod Security Standard "restricted", and a read-only root file system.
+const SecurityRestricted SecurityProfile = "Restricted"
+
 // SecurityContext is that part of a container's security context that a policy can enforce:
 // each field with the values that tighten.
 type SecurityContext struct {
-	// RunAsNonRoot: the container does not start as root.
+	// RunAsNonRoot: the container does not start as root; uid 0 is taken out.
 	// +optional
 	// +kubebuilder:validation:Enum=true
 	RunAsNonRoot *bool `json:"runAsNonRoot,omitempty"`
@@ -161,7 +167,7 @@ type SecurityContext struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
 	// AllowPrivilegeEscalation false: no process gains more rights than its parent. Privileged
-	// containers are made unprivileged.
+	// containers are made unprivileged, and the capability SYS_ADMIN, which implies it, is taken out.
 	// +optional
 	// +kubebuilder:validation:Enum=false
 	AllowPrivilegeEscalation *bool `json:"allowPrivilegeEscalation,omitempty"`

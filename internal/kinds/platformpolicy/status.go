@@ -3,6 +3,7 @@ package platformpolicy
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -72,4 +73,18 @@ func Status(stored *policyv1.PlatformPolicy, observed Observed, result plan.Resu
 	status.Violations = int32(len(violating)) //nolint:gosec // etcd does not hold that many
 	status.Violating = violating[:min(len(violating), maxViolating)]
 	return status
+}
+
+// environments are those that the rules name, in their order, for people.
+func environments(stored *policyv1.PlatformPolicy) string {
+	names := make([]string, len(stored.Spec.Rules))
+	for i, rule := range stored.Spec.Rules {
+		names[i] = rule.Environment
+	}
+	return strings.Join(names, ",")
+}
+
+// ready is the condition of a policy that can be in force.
+func ready() metav1.Condition {
+	return metav1.Condition{Type: policyv1.ConditionReady, Status: metav1.ConditionTrue, Reason: policyv1.ReasonInForce, Message: "every rule is checked"}
 }

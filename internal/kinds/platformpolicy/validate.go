@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,13 +14,14 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // Validate checks what the CRD's schema can't. Each error names the field, what was given and what
 // is accepted. An empty list means valid.
-func Validate(policy *policyv1.PlatformPolicy) field.ErrorList {
-	var problems field.ErrorList
-	for i, rule := range policy.Spec.Rules {
+func Validate(written *policyv1.PlatformPolicy) field.ErrorList {
+	problems := validateEnvironments(written.Spec.Rules, field.NewPath("spec", "rules"))
+	for i, rule := range written.Spec.Rules {
 		at := field.NewPath("spec", "rules").Index(i)
 		for j, entry := range rule.AllowedRegistries {
 			if _, err := image.ParsePrefix(entry); err != nil {
@@ -41,6 +41,21 @@ func Validate(policy *policyv1.PlatformPolicy) field.ErrorList {
 		if context := rule.Enforced.SecurityContext; context != nil {
 			problems = append(problems, validateCapabilities(context.DropCapabilities, at.Child("enforced", "securityContext", "dropCapabilities"))...)
 		}
+	}
+	return problems
+}
+
+// validateEnvironments refuses two rules for one environment, by two of its names.
+func validateEnvironments(rules []policyv1.Rule, at *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	first := map[policy.Environment]int{}
+	for i, rule := range rules {
+		environment, isOne := policy.ParseEnvironment(rule.Environment)
+		if before, known := first[environment]; isOne && known {
+			problems = append(problems, field.Invalid(at.Index(i).Child("environment"), rule.Environment,
+				"is the same as that of "+at.Index(before).String()+": put both rules into one"))
+		}
+		first[environment] = i
 	}
 	return problems
 }
@@ -104,20 +119,4 @@ func validateResources(resources policyv1.Resources, at *field.Path) field.Error
 		}
 	}
 	return problems
-}
-
-// environments are those that the rules name, in their order, for people.
-func environments(policy *policyv1.PlatformPolicy) string {
-	var names []string
-	for _, rule := range policy.Spec.Rules {
-		if !slices.Contains(names, rule.Environment) {
-			names = append(names, rule.Environment)
-		}
-	}
-	return strings.Join(names, ",")
-}
-
-// ready is the condition of a policy that can be in force.
-func ready() metav1.Condition {
-	return metav1.Condition{Type: policyv1.ConditionReady, Status: metav1.ConditionTrue, Reason: policyv1.ReasonInForce, Message: "every rule is checked"}
 }

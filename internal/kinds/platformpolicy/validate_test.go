@@ -143,3 +143,11 @@ func TestValidateSaysTheSameEachTime(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoNamesOfOneEnvironment: the schema tells words apart, not what they mean.
+func TestTwoNamesOfOneEnvironment(t *testing.T) {
+	problems := Validate(newPolicy(atMost(1, "*"), atMost(2, "dev"), atMost(3, "prod"), atMost(4, "staging"), atMost(5, "development")))
+	if len(problems) != 1 || problems[0].Error() != `spec.rules[4].environment: Invalid value: "development": is the same as that of spec.rules[1]: put both rules into one` {
+		t.Errorf("got %v", problems)
+	}
+}

@@ -33,11 +33,8 @@ type Hook struct {
 	Handler    http.Handler
 }
 
-// Governed reads which rules govern a namespace.
-type Governed func(ctx context.Context, namespace string) (policy.Rules, error)
-
-// Kind is what a kind brings to admission. All functions are pure; those that a kind does not need
-// are nil.
+// Kind is what a kind brings to admission. All functions but Rules are pure. A kind that policies do
+// not govern leaves out Govern, Subject and Rules; Warn may be nil; all else is needed.
 type Kind[T client.Object] struct {
 	// Kind and Resource are the kind's names, with the version that the webhooks are sent.
 	Kind     schema.GroupVersionKind
@@ -60,7 +57,7 @@ type Kind[T client.Object] struct {
 	// Subject is what policy looks at in a defaulted object.
 	Subject func(object T) policy.Subject
 	// Rules are given to Govern, and checked.
-	Rules Governed
+	Rules policy.Source
 }
 
 // conditions are the match conditions of all hooks on an object: one that is being deleted is never

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -24,8 +25,10 @@ type Scale struct {
 	Versions []string
 	// Field is where the number of replicas stands.
 	Field *field.Path
+	// Refuse says why an object can't be scaled; empty if it can. An error means that it is not known.
+	Refuse func(ctx context.Context, key types.NamespacedName) (string, error)
 	// Rules are checked.
-	Rules Governed
+	Rules policy.Source
 }
 
 // Hook is the webhook of the subresource.
@@ -49,7 +52,7 @@ type scaleHandler struct {
 	decoder admission.Decoder
 }
 
-// Handle refuses more replicas than the rules allow. Fewer than there are
+// Handle refuses what can't be scaled, and more replicas than the rules allow. Fewer than there are
 // is always a step in the right direction.
 func (h scaleHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	var wanted, before autoscalingv1.Scale
@@ -59,6 +62,13 @@ func (h scaleHandler) Handle(ctx context.Context, request admission.Request) adm
 	if err := h.decoder.DecodeRaw(request.OldObject, &before); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
+	reason, err := h.scale.Refuse(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if reason != "" {
+		return h.forbid(request.Name, reason)
+	}
 	rules, err := h.scale.Rules(ctx, request.Namespace)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -67,10 +77,14 @@ func (h scaleHandler) Handle(ctx context.Context, request admission.Request) adm
 		return rules.CheckReplicas([]policy.Replicas{{Field: h.scale.Field, Count: count}})
 	}
 	if worse := policy.Worse(check(wanted.Spec.Replicas), check(before.Spec.Replicas)); len(worse) > 0 {
-		status := apierrors.NewForbidden(h.scale.Resource, request.Name, errors.New(policy.Sentence(worse))).Status()
-		response := admission.Denied("")
-		response.Result = &status
-		return response
+		return h.forbid(request.Name, policy.Sentence(worse))
 	}
 	return admission.Allowed("")
+}
+
+func (h scaleHandler) forbid(name, reason string) admission.Response {
+	status := apierrors.NewForbidden(h.scale.Resource, name, errors.New(reason)).Status()
+	response := admission.Denied("")
+	response.Result = &status
+	return response
 }

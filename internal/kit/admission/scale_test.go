@@ -1,24 +1,44 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // scaleOf is the hook for the scale of shop/web.
-func scaleOf(t *testing.T, rules Governed) Hook {
+func scaleOf(t *testing.T, rules policy.Source) Hook {
 	t.Helper()
 	return Scale{
 		Resource: schema.GroupResource{Group: "apps.mainstay.dev", Resource: "webapps"},
 		Versions: []string{"v1", "v1beta1"},
 		Field:    field.NewPath("spec", "replicas"),
-		Rules:    rules,
+		Refuse: func(_ context.Context, key types.NamespacedName) (string, error) {
+			return map[string]string{"scaled": "an autoscaler's"}[key.Name], map[string]error{"lost": errUnknown}[key.Name]
+		},
+		Rules: rules,
 	}.Hook(newScheme(t))
+}
+
+// TestScalingOfWhatCantBe: an object that has an autoscaler, and one that nobody can read.
+func TestScalingOfWhatCantBe(t *testing.T) {
+	for name, want := range map[string]answer{
+		"scaled": {Code: 403, Reason: "Forbidden", Message: `webapps.apps.mainstay.dev "scaled" is forbidden: an autoscaler's`},
+		"lost":   {Code: 500, Message: "nobody knows"},
+		"web":    allowed,
+	} {
+		if diff := cmp.Diff(want, answerOf(sendTo(scaleOf(t, asked(t, strict, nil)), name, to(1), to(2)))); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
 }
 
 // to is a Scale as the API server sends it.

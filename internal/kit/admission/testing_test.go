@@ -42,7 +42,7 @@ var strict = policyv1.Rule{
 }
 
 // asked are rules, and an error instead where there is one. It fails the test for another namespace.
-func asked(t *testing.T, rule policyv1.Rule, err error) Governed {
+func asked(t *testing.T, rule policyv1.Rule, err error) policy.Source {
 	t.Helper()
 	return func(_ context.Context, namespace string) (policy.Rules, error) {
 		if namespace != "shop" {
@@ -58,7 +58,7 @@ var errUnknown = errors.New("nobody knows")
 
 // webApp is a kind that makes of a WebApp no more than these tests look at: an image that must not
 // be "bad", replicas, labels and a security context.
-func webApp(rules Governed) Kind[*appsv1.WebApp] {
+func webApp(rules policy.Source) Kind[*appsv1.WebApp] {
 	at := field.NewPath("spec")
 	return Kind[*appsv1.WebApp]{
 		Kind:     appsv1.GroupVersion.WithKind("WebApp"),
@@ -112,8 +112,13 @@ const good = `{"tier":"gold","version":"1"}`
 
 // send asks a hook as the API server would; before is empty at creation, and object at deletion.
 func send(hook Hook, before, object string) admission.Response {
+	return sendTo(hook, "web", before, object)
+}
+
+// sendTo is send about an object of another name.
+func sendTo(hook Hook, name, before, object string) admission.Response {
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		UID: "uid-1", Namespace: "shop", Name: "web", Operation: admissionv1.Update,
+		UID: "uid-1", Namespace: "shop", Name: name, Operation: admissionv1.Update,
 		Object: runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(before)},
 	}}
 	switch {

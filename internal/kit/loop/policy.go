@@ -23,7 +23,7 @@ import (
 // what runs.
 type Policy[T Object, O any] struct {
 	// Rules reads which rules govern a namespace.
-	Rules func(ctx context.Context, namespace string) (policy.Rules, error)
+	Rules policy.Source
 	// Wanted is what policy looks at in an admitted object. It is pure, as is Running.
 	Wanted func(object T, observed O) policy.Subject
 	// Running is what policy looks at in what runs; nil if nothing does.

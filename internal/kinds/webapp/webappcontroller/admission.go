@@ -8,18 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Hooks are the webhooks of WebApps and of their subresource scale. That an app with an autoscaler
-// is not scaled by hand, the schema says: it is checked before webhooks are asked.
-func Hooks(scheme *runtime.Scheme, rules admission.Governed) []admission.Hook {
+// Hooks are the webhooks of WebApps and of their subresource scale.
+func Hooks(scheme *runtime.Scheme, cached client.Reader, rules policy.Source) []admission.Hook {
 	hooks := admission.Kind[*appsv1.WebApp]{
 		Kind:       appsv1.GroupVersion.WithKind("WebApp"),
 		Resource:   resource,
@@ -35,14 +36,30 @@ func Hooks(scheme *runtime.Scheme, rules admission.Governed) []admission.Hook {
 	}.Hooks(scheme)
 	scale := admission.Scale{
 		Resource: schema.GroupResource{Group: appsv1.GroupVersion.Group, Resource: resource},
-		Versions: []string{appsv1.GroupVersion.Version, "v1beta1"},
+		Versions: []string{appsv1.GroupVersion.Version, appsv1beta1.GroupVersion.Version},
 		Field:    field.NewPath("spec", "replicas"),
+		Refuse:   whyNotScaled(cached),
 		Rules:    rules,
 	}
 	return append(hooks, scale.Hook(scheme))
 }
 
 const resource = "webapps"
+
+// whyNotScaled tells that an app's replicas are the autoscaler's. The schema of v1 says so too, before any
+// webhook is asked; that of v1beta1 does not know. What a cache that lags misses, the reconciler refuses.
+func whyNotScaled(cached client.Reader) func(context.Context, types.NamespacedName) (string, error) {
+	return func(ctx context.Context, key types.NamespacedName) (string, error) {
+		var app appsv1.WebApp
+		if err := cached.Get(ctx, key, &app); client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("reading WebApp %s: %w", key, err)
+		}
+		if app.Spec.Autoscaling == nil {
+			return "", nil
+		}
+		return "spec.autoscaling chooses the number of replicas: change spec.autoscaling.min and spec.autoscaling.max, or remove spec.autoscaling first", nil
+	}
+}
 
 // govern also has what was written through an older version owned as if through v1.
 func govern(app, before *appsv1.WebApp, rules policy.Rules) []string {

@@ -95,7 +95,7 @@ type Options struct {
 	Concurrency int
 	Clock       clock.PassiveClock
 	// Rules reads which rules govern a namespace.
-	Rules func(ctx context.Context, namespace string) (policy.Rules, error)
+	Rules policy.Source
 }
 
 // Setup adds the controller to the manager. The HTTPRoute kind is used if it is there, and from

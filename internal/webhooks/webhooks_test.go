@@ -1,0 +1,128 @@
+package webhooks
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+)
+
+// certificates as a test wants them.
+type certificates struct {
+	bundle []byte
+	err    error
+}
+
+func (c certificates) Bundle() []byte           { return c.bundle }
+func (c certificates) Changed() <-chan struct{} { return nil }
+func (c certificates) Trusted([]byte)           {}
+func (c certificates) Ready() error             { return c.err }
+
+// TestReady is the table of when the API server may ask a replica.
+func TestReady(t *testing.T) {
+	untrusted := errors.New("not trusted yet")
+	for name, test := range map[string]struct {
+		started        error
+		known, present bool
+		certificates   certificates
+		want           bool
+	}{
+		"all is well": {nil, true, true, certificates{[]byte("ca"), nil}, true},
+		"nobody asks, and what is served is unknown": {nil, true, false, certificates{[]byte("ca"), untrusted}, true},
+		"nobody asks, and there is no certificate":   {nil, true, false, certificates{nil, untrusted}, false},
+		"asked, with what is not trusted":            {nil, true, true, certificates{[]byte("ca"), untrusted}, false},
+		"it does not listen":                         {errors.New("no"), true, true, certificates{[]byte("ca"), nil}, false},
+		"nobody knows whether it is asked":           {nil, false, false, certificates{[]byte("ca"), nil}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := New(Options{Started: func() error { return test.started }, Certificates: test.certificates})
+			p.known, p.present = test.known, test.present
+			if err := p.Ready(); (err == nil) != test.want {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestReadyStays: a rotation is no reason to send nobody to any replica.
+func TestReadyStays(t *testing.T) {
+	p := New(Options{Started: func() error { return nil }, Certificates: certificates{[]byte("ca"), nil}})
+	p.known, p.present = true, true
+	if err := p.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	p.options.Certificates = certificates{[]byte("other"), errors.New("not trusted yet")}
+	if err := p.Ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+func wanted() Wanted {
+	rules := []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{"CREATE"}}}
+	return Wanted{
+		Hooks: []admission.Hook{
+			{Name: "a.mainstay.dev", Path: "/validate/a", Rules: rules},
+			{Name: "a.mainstay.dev", Path: "/mutate/a", Rules: rules, Mutating: true},
+		},
+		Endpoint:   Endpoint{Namespace: "system", Service: "webhook"},
+		Ungoverned: []string{"kube-system", "system"},
+		Owner:      &metav1.OwnerReference{Kind: "ClusterRole", Name: "manager", UID: types.UID("1")},
+	}
+}
+
+// TestConfigurations: fails closed, in five seconds, never in the way of what must be able to mend it.
+func TestConfigurations(t *testing.T) {
+	validating, mutating := wanted().Validating([]byte("ca")), wanted().Mutating([]byte("ca"))
+	if len(validating.Webhooks) != 1 || len(mutating.Webhooks) != 1 {
+		t.Fatalf("%d and %d webhooks", len(validating.Webhooks), len(mutating.Webhooks))
+	}
+	v, m := validating.Webhooks[0], mutating.Webhooks[0]
+	for name, pair := range map[string][2]any{
+		"paths":           {[]string{"/validate/a", "/mutate/a"}, []string{*v.ClientConfig.Service.Path, *m.ClientConfig.Service.Path}},
+		"service":         {"webhook", m.ClientConfig.Service.Name},
+		"failure policy":  {admissionregistrationv1.Fail, *v.FailurePolicy},
+		"failure policy ": {admissionregistrationv1.Fail, *m.FailurePolicy},
+		"seconds":         {int32(5), *v.TimeoutSeconds},
+		"side effects":    {admissionregistrationv1.SideEffectClassNone, *m.SideEffects},
+		"match policy":    {admissionregistrationv1.Equivalent, *v.MatchPolicy},
+		"not asked about": {[]string{"kube-system", "system"}, v.NamespaceSelector.MatchExpressions[0].Values},
+		"owner":           {types.UID("1"), validating.OwnerReferences[0].UID},
+		"bundle":          {[]byte("ca"), m.ClientConfig.CABundle},
+	} {
+		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if !isOwned(validating, wanted().Owner) || isOwned(validating, &metav1.OwnerReference{UID: "2"}) || !isOwned(validating, nil) {
+		t.Error("whose it is, is mistaken")
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	for _, test := range []struct {
+		endpoint Endpoint
+		names    []string
+		url      string
+	}{
+		{Endpoint{Namespace: "system", Service: "webhook"}, []string{"webhook.system.svc"}, ""},
+		{Endpoint{URL: "https://10.0.0.1:9443"}, []string{"10.0.0.1"}, "https://10.0.0.1:9443/convert"},
+		{Endpoint{URL: "https://laptop.example.com:9443/"}, []string{"laptop.example.com"}, "https://laptop.example.com:9443/convert"},
+	} {
+		if !slices.Equal(test.endpoint.Names(), test.names) {
+			t.Errorf("%v has the names %q", test.endpoint, test.endpoint.Names())
+		}
+		conversion := test.endpoint.Conversion(nil)
+		switch {
+		case test.url == "" && (conversion.URL != nil || *conversion.Service.Path != "/convert" || *conversion.Service.Port != 443):
+			t.Errorf("%v converts at %v", test.endpoint, conversion)
+		case test.url != "" && (conversion.Service != nil || *conversion.URL != test.url):
+			t.Errorf("%v converts at %v", test.endpoint, conversion)
+		}
+	}
+}
