@@ -18,7 +18,8 @@ import (
 // whole stash is one value: a field that a v1 manager no longer applies would come back
 // with it. Without such entries it works in v1 alone, needs no webhook, and does not stumble over a version
 // that is no longer there (kubernetes#111937). The webhook that defaults is the place to
-// call it: it sees every write, in v1, before it is stored.
+// call it: it sees writes of objects, in v1, before they are stored. (Not those of status and scale, which
+// own no more than that, nor those in namespaces that nobody governs.)
 func OwnAsV1(app *appsv1.WebApp) bool {
 	old := appsv1beta1.GroupVersion.String()
 	var entries []metav1.ManagedFieldsEntry

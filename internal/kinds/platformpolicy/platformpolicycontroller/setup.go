@@ -4,9 +4,6 @@ import (
 	"context"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,7 +16,6 @@ import (
 
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
-	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/loop"
@@ -99,17 +95,4 @@ func allPolicies(cached client.Reader) handler.EventHandler {
 			enqueue(ctx, queue)
 		},
 	}
-}
-
-// Hooks are the webhooks of PlatformPolicies.
-func Hooks(scheme *runtime.Scheme) []admission.Hook {
-	return admission.Kind[*policyv1.PlatformPolicy]{
-		Kind:       policyv1.GroupVersion.WithKind("PlatformPolicy"),
-		Resource:   "platformpolicies",
-		Scope:      admissionregistrationv1.ClusterScope,
-		New:        func() *policyv1.PlatformPolicy { return &policyv1.PlatformPolicy{} },
-		Default:    func(*policyv1.PlatformPolicy) {},
-		Validate:   platformpolicy.Validate,
-		IsSameSpec: func(a, b *policyv1.PlatformPolicy) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-	}.Hooks(scheme)
 }
