@@ -100,10 +100,36 @@ func testPolicyMadeStricter(t *testing.T) {
 	}).Should(gomega.Equal("1 shop"))
 	_, err := tryKubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=3")
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("3 is given, accepted is at most 1 (policy e2e-strict, rule staging.maxReplicas)")))
+	refusedRegistries(t, ns)
 	kubectl(t, "-n", ns, "label", "webapp", "shop", "team=shop")
 	g.Consistently(func() string { return kubectl(t, "-n", ns, "get", "pods", "-o", "name") }, 3*time.Second).Should(gomega.Equal(pods))
 	_, err = fetch(t.Context(), serviceURL(t, ns, "shop"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// refusedRegistries tries every place where an image can stand, in a namespace that allows registry.example.com.
+func refusedRegistries(t *testing.T, ns string) {
+	t.Helper()
+	digest := "@sha256:" + strings.Repeat("ab", 32)
+	const good = "registry.example.com/team/shop:1"
+	for field, manifest := range map[string]string{
+		"spec.image: nginx is given":                                 webapp("new", "nginx"),
+		"spec.image: registry.example.com.evil.com/shop is given":    webapp("new", "registry.example.com.evil.com/shop"),
+		"spec.image: registry.example.com:5000/shop is given":        webapp("new", "registry.example.com:5000/shop"),
+		"spec.image: evil.com/registry.example.com/shop is given":    webapp("new", "evil.com/registry.example.com/shop"),
+		"spec.image: evil.com/shop" + digest + " is given":           webapp("new", "evil.com/shop"+digest),
+		"spec.image: evil.com/shop:1.2 is given":                     webapp("new", "evil.com/shop:1.2"),
+		"spec.initContainers[0].image: evil.com/setup:1 is given":    webapp("new", good, "initContainers: [{name: setup, image: 'evil.com/setup:1'}]"),
+		"spec.sidecars[0].image: evil.com/proxy:1 is given":          webapp("new", good, "sidecars: [{name: proxy, image: 'evil.com/proxy:1'}]"),
+		"spec.volumes[0].image.reference: evil.com/files:1 is given": webapp("new", good, "volumes: [{name: files, image: {reference: 'evil.com/files:1'}}]"),
+	} {
+		if _, err := tryApply(t, ns, manifest); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("got %v, want %s", err, field)
+		}
+	}
+	if _, err := tryApply(t, ns, webapp("new", good+digest, "replicas: 1", "paused: true")); err != nil {
+		t.Errorf("an image of the allowed registry: %v", err)
+	}
 }
 
 // testTwoVersions has an old and a new client write one object by turns.
@@ -178,6 +204,22 @@ func testBypassed(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	waitReady(t, ns, "shop")
 	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-manager", "--timeout=60s")
+}
+
+// testStartAmongItsOwnWebhooks: the configurations are there before any manager is, and no certificate.
+func testStartAmongItsOwnWebhooks(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := namespace(t, "start")
+	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=0")
+	g.Eventually(func() string {
+		return kubectl(t, "-n", system, "get", "pods", "-l", "app.kubernetes.io/name=mainstay", "-o", "name")
+	}).Should(gomega.BeEmpty())
+	kubectl(t, "-n", system, "delete", "secret", "mainstay-webhook")
+	kubectl(t, "get", "validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay")
+	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=2")
+	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-manager", "--timeout=60s")
+	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("shop", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
+	waitReady(t, ns, "shop")
 }
 
 // admissions asks for so many admissions a second, from a client as any other, until it is stopped, and
