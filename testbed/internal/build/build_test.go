@@ -80,14 +80,20 @@ func TestProduct(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	other, err := cache.Product("tool136", Key("1"), func(string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cache.Prune("tool", newer); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(folder); !os.IsNotExist(err) {
 		t.Errorf("the old version is still there (%v)", err)
 	}
-	if _, err := os.Stat(newer); err != nil {
-		t.Errorf("the new version went: %v", err)
+	for _, folder := range []string{newer, other} {
+		if _, err := os.Stat(folder); err != nil {
+			t.Errorf("%s went: %v", filepath.Base(folder), err)
+		}
 	}
 }
 

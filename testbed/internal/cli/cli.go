@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-platform/mainstay/testbed/internal/cluster"
 	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
+	"github.com/mainstay-platform/mainstay/testbed/internal/product"
 	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
 )
 
@@ -144,7 +146,8 @@ func newAudit() *cobra.Command {
 }
 
 func newAssets() *cobra.Command {
-	return &cobra.Command{
+	var kubernetes string
+	command := &cobra.Command{
 		Use:   "assets",
 		Short: "Print the folder of etcd, kube-apiserver and kubectl (for KUBEBUILDER_ASSETS), built if needed",
 		Args:  cobra.NoArgs,
@@ -157,7 +160,7 @@ func newAssets() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			folder, err := builder.Kubernetes(command.Context())
+			folder, err := builder.Kubernetes(command.Context(), kubernetes)
 			if err != nil {
 				return err
 			}
@@ -165,6 +168,9 @@ func newAssets() *cobra.Command {
 			return err
 		},
 	}
+	command.Flags().StringVar(&kubernetes, "kubernetes", product.Current,
+		"which Kubernetes ("+strings.Join(product.Releases(), ", ")+"); only "+product.Current+" has more than etcd and kube-apiserver")
+	return command
 }
 
 func newPartition() *cobra.Command {

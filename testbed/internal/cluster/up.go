@@ -34,7 +34,7 @@ func (c *Cluster) Up(ctx context.Context, nodes int, timeout time.Duration) erro
 	if err != nil {
 		return err
 	}
-	if c.binaries, err = builder.Kubernetes(ctx); err != nil {
+	if c.binaries, err = builder.Kubernetes(ctx, product.Current); err != nil {
 		return err
 	}
 	images := map[string]string{}

@@ -4,7 +4,6 @@ package product
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,9 +25,6 @@ const (
 	NginxImage         = "docker.io/library/nginx"     // tags 1.22 and stable
 )
 
-// kubernetesVersion is what kube/go.mod pins; client libraries read it from the server.
-const kubernetesVersion = "v1.37.1"
-
 // imageRevision changes the key of every image: raise it when this package builds
 // them differently.
 const imageRevision = "1"
@@ -41,27 +37,6 @@ type Builder struct {
 	Source   string // the testbed's source folder
 	Cache    build.Cache
 	Progress *ui.Progress
-}
-
-// Kubernetes returns the folder with the binary `kube` and a symlink for each of its
-// commands; the folder can serve as KUBEBUILDER_ASSETS.
-func (b Builder) Kubernetes(ctx context.Context) (string, error) {
-	binary, err := build.GoProgram{
-		Name: "kube", Folder: filepath.Join(b.Source, "kube"),
-		LDFlags: []string{"-X", "k8s.io/component-base/version.gitVersion=" + kubernetesVersion},
-	}.Build(ctx, b.Cache, b.Progress)
-	if err != nil {
-		return "", err
-	}
-	for _, name := range []string{
-		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl",
-	} {
-		link := filepath.Join(filepath.Dir(binary), name)
-		if err := os.Symlink("kube", link); err != nil && !errors.Is(err, os.ErrExist) {
-			return "", fmt.Errorf("linking %s: %w", name, err)
-		}
-	}
-	return filepath.Dir(binary), nil
 }
 
 // Images lists the names that [Builder.Image] takes, in the order in which a node needs them.

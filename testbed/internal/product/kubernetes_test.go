@@ -1,0 +1,49 @@
+package product
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFindRelease(t *testing.T) {
+	for minor, want := range map[string]string{"1.37": "kube", "1.36": "kube136"} {
+		if got, err := findRelease(minor); err != nil || got.name != want {
+			t.Errorf("%s gives %q, %v; want %q", minor, got.name, err, want)
+		}
+	}
+	for _, minor := range []string{"", "1.3", "1.36.3", "v1.36", "1.35"} {
+		_, err := findRelease(minor)
+		if err == nil {
+			t.Errorf("%q is accepted", minor)
+		} else if !strings.HasSuffix(err.Error(), "there are [1.37 1.36]") {
+			t.Errorf("%q: %v does not say what is accepted", minor, err)
+		}
+	}
+}
+
+// TestReleasesArePinned: a server that gave another version than its code has would mislead
+// whoever reads test results, and staging modules of two releases do not fit together.
+func TestReleasesArePinned(t *testing.T) {
+	for _, release := range releases {
+		content, err := os.ReadFile(filepath.Join("..", "..", release.name, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(release.version, "v"+release.minor+".") {
+			t.Errorf("%s is no release of %s", release.version, release.minor)
+		}
+		lines := strings.Split(string(content), "\n")
+		if want := "\tk8s.io/kubernetes " + release.version; !slices.Contains(lines, want) {
+			t.Errorf("%s/go.mod has no line %q", release.name, want)
+		}
+		staging := " v0" + strings.TrimPrefix(release.version, "v1")
+		for _, line := range lines {
+			if strings.Contains(line, " => ") && !strings.HasSuffix(line, staging) {
+				t.Errorf("%s/go.mod: %q is not of %s", release.name, line, release.version)
+			}
+		}
+	}
+}
