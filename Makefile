@@ -91,6 +91,10 @@ test: ## run every test, and all checks: what CI runs (root, Debian; installs wh
 test-integration: ## run the tests against a real etcd and kube-apiserver
 	go run ./hack/testrun integration
 
+.PHONY: test-compat
+test-compat: ## run the integration tests against the Kubernetes before ours (1.36); not part of `make test`
+	go run ./hack/testrun compat
+
 .PHONY: test-e2e
 test-e2e: ## run the tests against a real cluster with real pods
 	go run ./hack/testrun e2e

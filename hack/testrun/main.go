@@ -2,7 +2,7 @@
 // to those that need a cluster, and says at the end what ran, how many, and how long it took. It
 // leaves the machine as it found it.
 //
-//	testrun            all layers
+//	testrun            all layers but those on request
 //	testrun e2e pure   the named ones
 package main
 
@@ -24,6 +24,8 @@ import (
 // layer is one group of tests.
 type layer struct {
 	name string
+	// onRequest keeps a layer out of what runs when none is named.
+	onRequest bool
 	// budget is how long the layer may take with warm caches, on two cores. It is printed
 	// beside the time that it took; to pass it is a reason to look, not a failure.
 	budget time.Duration
@@ -49,15 +51,20 @@ var layers = []layer{
 		{"tools/image", []string{"./..."}},
 		{"testbed", []string{"./..."}},
 	}},
-	{name: "integration", budget: 4 * time.Minute, prepare: assets, runs: []goTest{
-		{".", []string{"-race", "-timeout", "10m", "./test/integration/..."}},
-	}},
+	{name: "integration", budget: 4 * time.Minute, prepare: assets(), runs: integration},
+	// On request, for a second Kubernetes takes minutes to compile.
+	{name: "compat", onRequest: true, budget: 4 * time.Minute, prepare: assets("--kubernetes=1.36"), runs: integration},
 	{name: "testbed", budget: 5 * time.Minute, prepare: idle, runs: []goTest{
 		{"testbed", []string{"-tags", "e2e", "-timeout", "30m", "./e2e/..."}},
 	}},
 	{name: "e2e", budget: 10 * time.Minute, prepare: cluster, runs: []goTest{
 		{".", []string{"-tags", "e2e", "-timeout", "30m", "./test/e2e/..."}},
 	}},
+}
+
+// integration runs against the API server that KUBEBUILDER_ASSETS has.
+var integration = []goTest{
+	{".", []string{"-race", "-timeout", "10m", "./test/integration/..."}},
 }
 
 // ended is what became of a layer.
@@ -93,7 +100,7 @@ func main() {
 
 func choose(names []string) ([]layer, error) {
 	if len(names) == 0 {
-		return layers, nil
+		return slices.DeleteFunc(slices.Clone(layers), func(l layer) bool { return l.onRequest }), nil
 	}
 	var chosen []layer
 	for _, name := range names {
@@ -131,17 +138,20 @@ func verify(ctx context.Context, log *step.Log) ([]string, error) {
 	return nil, log.Do(ctx, "checking generated files, modules and lint", exec.CommandContext(ctx, "make", "verify"))
 }
 
-// assets builds etcd and kube-apiserver.
-func assets(ctx context.Context, log *step.Log) ([]string, error) {
-	if err := log.BuildTestbed(ctx); err != nil {
-		return nil, err
+// assets builds etcd and kube-apiserver. Options choose which; without any, those of the testbed.
+func assets(options ...string) func(context.Context, *step.Log) ([]string, error) {
+	question := append([]string{"assets"}, options...)
+	return func(ctx context.Context, log *step.Log) ([]string, error) {
+		if err := log.BuildTestbed(ctx); err != nil {
+			return nil, err
+		}
+		build := exec.CommandContext(ctx, step.Testbed, question...)
+		if err := log.Show("building etcd and kube-apiserver (the first time: some ten minutes)", build); err != nil {
+			return nil, err
+		}
+		directory, err := step.Ask(ctx, question...)
+		return []string{"KUBEBUILDER_ASSETS=" + directory}, err
 	}
-	build := exec.CommandContext(ctx, step.Testbed, "assets")
-	if err := log.Show("building etcd and kube-apiserver (the first time: some ten minutes)", build); err != nil {
-		return nil, err
-	}
-	directory, err := step.Ask(ctx, "assets")
-	return []string{"KUBEBUILDER_ASSETS=" + directory}, err
 }
 
 // idle makes sure that no one's cluster is taken away.

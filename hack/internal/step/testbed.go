@@ -32,12 +32,12 @@ func (l *Log) BuildProduct(ctx context.Context) error {
 }
 
 // Ask is one line that the testbed tool answers.
-func Ask(ctx context.Context, question string) (string, error) {
-	command := exec.CommandContext(ctx, Testbed, question)
+func Ask(ctx context.Context, question ...string) (string, error) {
+	command := exec.CommandContext(ctx, Testbed, question...)
 	command.Stderr = os.Stderr
 	answer, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("asking the testbed for its %s: %w", question, err)
+		return "", fmt.Errorf("asking the testbed for its %s: %w", strings.Join(question, " "), err)
 	}
 	return strings.TrimSpace(string(answer)), nil
 }

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestChoose(t *testing.T) {
+	for name, c := range map[string]struct{ names, want []string }{
+		"nothing named":          {nil, []string{"verify", "pure", "tools", "integration", "testbed", "e2e"}},
+		"in the order they came": {[]string{"e2e", "pure"}, []string{"e2e", "pure"}},
+		"one on request":         {[]string{"compat"}, []string{"compat"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			chosen, err := choose(c.names)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, layer := range chosen {
+				got = append(got, layer.name)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("chose %v, want %v", got, c.want)
+			}
+		})
+	}
+	if _, err := choose([]string{"pure", "nonsense"}); err == nil {
+		t.Error("a layer that is not there is accepted")
+	}
+}
