@@ -131,6 +131,8 @@ type calls struct {
 	// writes is how many more writes to a namespace pass before none does; negative means all.
 	writes    int
 	namespace string
+	// underway are writes to it that have no answer yet.
+	underway int
 }
 
 // breakCalls makes calls fail from now on, as if the network had; empty mends it.
@@ -145,11 +147,18 @@ func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && request.URL.Query().Get("dryRun") == ""
 }
 
-// isSpent tells whether the allowed writes have been made.
+// isSpent tells whether the allowed writes have been made, and answered.
 func (c *calls) isSpent() bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	return c.writes == 0
+	return c.writes == 0 && c.underway == 0
+}
+
+// answered ends a write that is underway.
+func (c *calls) answered() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.underway--
 }
 
 // wrap counts calls on their way to next.
@@ -163,6 +172,8 @@ func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 			if c.writes >= 0 && isWrite(request) && strings.Contains(call, "/"+c.namespace+"/") {
 				broken = broken || c.writes == 0
 				c.writes = max(0, c.writes-1)
+				c.underway++
+				defer c.answered()
 			}
 			c.mutex.Unlock()
 			if broken {
