@@ -164,9 +164,6 @@ func desired(existing *corev1.Secret, d decision, pair *made, options Options) *
 			},
 			Type: corev1.SecretTypeTLS,
 		}
-		if options.Owner != nil {
-			secret.OwnerReferences = []metav1.OwnerReference{*options.Owner}
-		}
 	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}

@@ -31,9 +31,9 @@ type Options struct {
 	Namespace, Name string
 	// Names are the DNS names and IP addresses by which clients call us; at least one.
 	Names []string
-	// Owner goes with the installation, so that a Secret that was made here does; nil means that it
-	// stays.
-	Owner *metav1.OwnerReference
+	// Owner reads what goes with the installation, so that a Secret that is made here does; nil, or an
+	// answer of nil, means that it stays. It is asked each time: what was recreated has another UID.
+	Owner func(ctx context.Context) (*metav1.OwnerReference, error)
 	// Lifetime is how long a pair is valid. It is replaced after two thirds. Default 90 days.
 	Lifetime time.Duration
 	// Overlap is how long an older CA stays in the Secret's bundle. It must be ample
@@ -335,13 +335,7 @@ func (k *Keeper) write(ctx context.Context, existing *corev1.Secret, d decision)
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	secret := desired(existing, d, pair, k.options)
-	var err error
-	if existing == nil {
-		_, err = k.client.Create(ctx, secret, metav1.CreateOptions{})
-	} else {
-		_, err = k.client.Update(ctx, secret, metav1.UpdateOptions{})
-	}
-	if err != nil {
+	if err := k.store(ctx, secret, existing == nil); err != nil {
 		return fmt.Errorf("writing it for reason %s: %w", d.reason, err)
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("secret", k.String(), "reason", d.reason)
@@ -350,6 +344,25 @@ func (k *Keeper) write(ctx context.Context, existing *corev1.Secret, d decision)
 	}
 	log.Info("Wrote the serving certificate's Secret")
 	return nil
+}
+
+// store creates or updates the Secret.
+func (k *Keeper) store(ctx context.Context, secret *corev1.Secret, isNew bool) error {
+	if !isNew {
+		_, err := k.client.Update(ctx, secret, metav1.UpdateOptions{})
+		return err
+	}
+	if k.options.Owner != nil {
+		owner, err := k.options.Owner(ctx)
+		if err != nil {
+			return err
+		}
+		if owner != nil {
+			secret.OwnerReferences = []metav1.OwnerReference{*owner}
+		}
+	}
+	_, err := k.client.Create(ctx, secret, metav1.CreateOptions{})
+	return err
 }
 
 // isLostRace: another replica, or somebody's hand, wrote first.

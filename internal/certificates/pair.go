@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -187,6 +188,20 @@ func unite(lists ...[]*x509.Certificate) []*x509.Certificate {
 		}
 	}
 	return united
+}
+
+// Unite is all certificates of some bundles that have not expired, the newest first, in PEM: the same
+// for everybody, in whichever order the bundles are. What in them is no certificate is left out.
+func Unite(now time.Time, bundles ...[]byte) []byte {
+	var all []*x509.Certificate
+	for _, bundle := range bundles {
+		found, _ := parseBundle(bundle)
+		all = unite(all, unexpired(found, now))
+	}
+	slices.SortStableFunc(all, func(a, b *x509.Certificate) int {
+		return cmp.Or(b.NotBefore.Compare(a.NotBefore), bytes.Compare(a.Raw, b.Raw))
+	})
+	return encode(all)
 }
 
 // unexpired returns the certificates that somebody may still rightly trust.

@@ -1,9 +1,11 @@
 package certificates
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,4 +151,36 @@ func FuzzParsePair(f *testing.F) {
 			t.Error("accepted what can't be served")
 		}
 	})
+}
+
+// TestUnite: whoever unites which bundles in which order, the outcome is the same, without what has expired.
+func TestUnite(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var bundles [][]byte
+	for _, days := range []int{0, 10, 20} {
+		made, err := issue([]string{"a.b"}, at.AddDate(0, 0, days), 30*24*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundles = append(bundles, encode([]*x509.Certificate{made.ca}))
+	}
+	old, middle, young := bundles[0], bundles[1], bundles[2]
+	all := slices.Concat(young, middle, old)
+	now := at.AddDate(0, 0, 25)
+	for name, given := range map[string][][]byte{
+		"in order": {young, middle, old}, "backwards": {old, middle, young}, "twice": {slices.Concat(old, young), slices.Concat(young, middle)},
+	} {
+		if !bytes.Equal(all, Unite(now, given...)) {
+			t.Errorf("%s: another bundle", name)
+		}
+	}
+	if !bytes.Equal(Unite(now, []byte("rubble"), all, nil), all) {
+		t.Error("rubble counts")
+	}
+	if !bytes.Equal(Unite(at.AddDate(0, 0, 35), all), slices.Concat(young, middle)) {
+		t.Error("what has expired stays")
+	}
+	if Unite(now, nil) != nil {
+		t.Error("nothing is something")
+	}
 }

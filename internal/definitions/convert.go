@@ -40,13 +40,33 @@ func Convert(ctx context.Context, c client.Client, webhook apiextensionsv1.Webho
 		if live == nil {
 			return fmt.Errorf("reading CustomResourceDefinition %s: it is not installed", d.name)
 		}
-		if d.isOlderThan(live.Annotations) || isConverted(d, live, conversion) {
+		if d.isOlderThan(live.Annotations) {
+			// After a rollback: the text stays, but it is we who answer, with our certificate.
+			if err := redirect(ctx, c, live, conversion); err != nil {
+				return err
+			}
+			continue
+		}
+		if isConverted(d, live, conversion) {
 			continue
 		}
 		if err := d.apply(ctx, c, conversion, d.versions); err != nil {
 			return err
 		}
 		log.FromContext(ctx).Info("Serving all versions", "definition", d.name, "versions", d.versions)
+	}
+	return nil
+}
+
+// redirect changes who converts, and nothing else, where somebody does.
+func redirect(ctx context.Context, c client.Client, live *apiextensionsv1.CustomResourceDefinition, conversion *apiextensionsv1.CustomResourceConversion) error {
+	if !usesWebhook(live) || equality.Semantic.DeepEqual(live.Spec.Conversion, conversion) {
+		return nil
+	}
+	changed := live.DeepCopy()
+	changed.Spec.Conversion = conversion
+	if err := c.Patch(ctx, changed, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("redirecting the conversion of CustomResourceDefinition %s: %w", live.Name, err)
 	}
 	return nil
 }

@@ -120,18 +120,18 @@ func (r rule) checkRegistries(subject Subject) []Violation {
 		return nil
 	}
 	var found []Violation
-	check := func(at *field.Path, reference string) {
+	check := func(at *field.Path, name, reference string) {
 		if !isAllowed(reference, r.AllowedRegistries) {
 			violation := r.broken("allowedRegistries", at, reference, "an image of "+strings.Join(r.AllowedRegistries, ", "))
-			violation.part = reference
+			violation.part = name + " " + reference
 			found = append(found, violation)
 		}
 	}
 	for _, container := range subject.Containers {
-		check(container.Field.Child("image"), container.Image)
+		check(container.Field.Child("image"), "container "+container.Name, container.Image)
 	}
 	for _, volume := range subject.Volumes {
-		check(volume.Field, volume.Image)
+		check(volume.Field, "volume "+volume.Name, volume.Image)
 	}
 	return found
 }

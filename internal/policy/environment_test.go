@@ -63,6 +63,14 @@ func TestUnclearEnvironment(t *testing.T) {
 	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: accepted are development (dev), staging and production (prod)"
 	found := rules.Check(replicas(2))
 	want := []string{unclear, "spec.replicas: 2 is given, accepted is at most 1 (policy base, rule *.maxReplicas)"}
+	// The rules of every environment count: what was there goes on, what is worse does not.
+	production := "spec.replicas: 3 is given, accepted is at most 2 (policy base, rule production.maxReplicas)"
+	if diff := cmp.Diff([]string{production}, sentences(Worse(rules.Check(replicas(3)), found))[:1]); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{production}, sentences(Worse(rules.CheckReplicas(replicas(3).Replicas), rules.CheckReplicas(replicas(2).Replicas)))[:1]); diff != "" {
+		t.Error(diff)
+	}
 	if diff := cmp.Diff(want, sentences(found)); diff != "" {
 		t.Error(diff)
 	}

@@ -28,7 +28,8 @@ type rule struct {
 	policy string
 }
 
-// Governing are the rules of all policies that govern a namespace with these labels.
+// Governing are the rules of all policies that govern a namespace with these labels. Where the label
+// is no environment, those of every environment do: a slip of the pen must not lift any.
 func Governing(policies []policyv1.PlatformPolicy, namespace string, labels map[string]string) Rules {
 	var rules Rules
 	environment, err := EnvironmentOf(namespace, labels)
@@ -37,7 +38,7 @@ func Governing(policies []policyv1.PlatformPolicy, namespace string, labels map[
 			if err != nil && asked.Environment != everywhere {
 				rules.unclear = err.Error()
 			}
-			if asked.Environment == everywhere || (environment != None && words[asked.Environment] == environment) {
+			if err != nil || asked.Environment == everywhere || (environment != None && words[asked.Environment] == environment) {
 				rules.governing = append(rules.governing, rule{asked, policy.Name})
 			}
 		}
@@ -60,21 +61,30 @@ func (r Rules) Governs(policy string) bool {
 	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.policy == policy })
 }
 
+// writing are the rules that may write into an object. While it is not known which govern, those of an
+// environment only refuse: what they would write may be meant for others.
+func (r Rules) writing() []rule {
+	if r.unclear == "" {
+		return r.governing
+	}
+	return slices.DeleteFunc(slices.Clone(r.governing), func(asked rule) bool { return asked.Environment != everywhere })
+}
+
 // DefaultLabels are filled in where an object lacks them.
 func (r Rules) DefaultLabels() map[string]string {
-	return firstOf(r.governing, func(asked rule) map[string]string { return asked.Defaults.Labels })
+	return firstOf(r.writing(), func(asked rule) map[string]string { return asked.Defaults.Labels })
 }
 
 // EnforcedLabels replace an object's.
 func (r Rules) EnforcedLabels() map[string]string {
-	return firstOf(r.governing, func(asked rule) map[string]string { return asked.Enforced.Labels })
+	return firstOf(r.writing(), func(asked rule) map[string]string { return asked.Enforced.Labels })
 }
 
 // DefaultResources are filled in where a container lacks them.
 func (r Rules) DefaultResources() policyv1.Resources {
 	return policyv1.Resources{
-		Requests: firstOf(r.governing, func(asked rule) corev1.ResourceList { return asked.Defaults.Resources.Requests }),
-		Limits:   firstOf(r.governing, func(asked rule) corev1.ResourceList { return asked.Defaults.Resources.Limits }),
+		Requests: firstOf(r.writing(), func(asked rule) corev1.ResourceList { return asked.Defaults.Resources.Requests }),
+		Limits:   firstOf(r.writing(), func(asked rule) corev1.ResourceList { return asked.Defaults.Resources.Limits }),
 	}
 }
 
@@ -96,14 +106,14 @@ func firstOf[M ~map[K]V, K comparable, V any](rules []rule, of func(rule) M) M {
 
 // RestrictedEnforced reports whether a rule enforces the security profile Restricted.
 func (r Rules) RestrictedEnforced() bool {
-	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.Enforced.SecurityProfile == policyv1.SecurityRestricted })
+	return slices.ContainsFunc(r.writing(), func(asked rule) bool { return asked.Enforced.SecurityProfile == policyv1.SecurityRestricted })
 }
 
 // EnforcedSecurity is what every container's security context must have. As each field can only
 // tighten, several rules' are united.
 func (r Rules) EnforcedSecurity() policyv1.SecurityContext {
 	var united policyv1.SecurityContext
-	for _, asked := range r.governing {
+	for _, asked := range r.writing() {
 		context := asked.Enforced.SecurityContext
 		if context == nil {
 			continue

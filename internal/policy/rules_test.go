@@ -38,7 +38,9 @@ func TestGoverning(t *testing.T) {
 		"an alias in a rule":                                   {"development", nil, []string{"c dev 7", "c development 8", "a * 5", "b * 1"}},
 		"staging":                                              {"staging", nil, []string{"b staging 3", "a * 5", "b * 1"}},
 		"no environment":                                       {"shop", nil, []string{"a * 5", "b * 1"}},
-		"an environment that is none":                          {"shop-prod", map[string]string{"mainstay.dev/environment": "qa"}, []string{"a * 5", "b * 1"}},
+		"an environment that is none": {"shop-prod", map[string]string{"mainstay.dev/environment": "qa"}, []string{
+			"a prod 4", "a production 6", "b production 2", "b staging 3", "c dev 7", "c development 8", "a * 5", "b * 1",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, governing(Governing(severalPolicies, test.namespace, test.labels))); diff != "" {

@@ -2,11 +2,14 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,23 +25,53 @@ import (
 // defaultPolicy makes the policy that every installation starts with, once: its definition is marked,
 // so that a user's change or deletion is for good, also across restarts and upgrades. It goes
 // with the definition, and with a new one comes again.
-type defaultPolicy struct{ config *rest.Config }
+type defaultPolicy struct {
+	config *rest.Config
+	cached client.Reader
+	known  atomic.Bool
+}
 
 const (
 	// policyCRD is the definition that is marked.
 	policyCRD = "platformpolicies.policy." + api.Domain
 	// defaultPolicyPause is how long to wait after a failure.
-	defaultPolicyPause = 5 * time.Second
+	defaultPolicyPause = 2 * time.Second
+	// cacheLag is how soon to look again for what the cache should have any moment.
+	cacheLag = 50 * time.Millisecond
 )
 
-// Start makes the policy, on the leader, and tries until that has succeeded: webhooks may be configured
-// that nobody answers yet.
-func (d defaultPolicy) Start(ctx context.Context) error {
+// Known is an error until the policy has been made, here or by another replica: until then nobody knows
+// what is allowed, and nothing must be admitted or made as if all were. On nil it is always known.
+func (d *defaultPolicy) Known() error {
+	if d == nil || d.known.Load() {
+		return nil
+	}
+	return errors.New("waiting until the default PlatformPolicy has been made")
+}
+
+// NeedLeaderElection is false: every replica admits, and must know.
+func (d *defaultPolicy) NeedLeaderElection() bool { return false }
+
+// Start makes the policy and waits until the cache has it. It tries until that has succeeded: webhooks may
+// be configured that nobody answers yet.
+func (d *defaultPolicy) Start(ctx context.Context) error {
 	live, err := newClient(d.config)
 	if err != nil {
 		return err
 	}
-	return retry(ctx, defaultPolicyPause, "Making the default policy", func() error { return ensureDefaultPolicy(ctx, live) })
+	if err := retry(ctx, defaultPolicyPause, "Making the default policy", func() error { return ensureDefaultPolicy(ctx, live) }); err != nil {
+		return err
+	}
+	err = wait.PollUntilContextCancel(ctx, cacheLag, true, func(ctx context.Context) (bool, error) {
+		name := client.ObjectKey{Name: "default"}
+		if d.cached.Get(ctx, name, &policyv1.PlatformPolicy{}) == nil {
+			return true, nil
+		}
+		// Somebody may have deleted it.
+		return apierrors.IsNotFound(live.Get(ctx, name, &policyv1.PlatformPolicy{})), nil
+	})
+	d.known.Store(err == nil)
+	return nil
 }
 
 // ensureDefaultPolicy is safe between its two writes: a policy that is there already is left alone. The

@@ -89,7 +89,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	}
 	var keeper *certificates.Keeper
 	if settings.Webhooks.Enabled {
-		if settings.Webhooks.Certificates, err = certificateOptions(ctx, restConfig, settings); err != nil {
+		if settings.Webhooks.Certificates, err = certificateOptions(restConfig, settings); err != nil {
 			return nil, err
 		}
 		if keeper, err = newKeeper(restConfig, settings); err != nil {
@@ -101,22 +101,26 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	if err := addKinds(ctx, manager, settings); err != nil {
+	rules, err := addPolicies(manager, settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := addKinds(ctx, manager, settings, rules); err != nil {
 		return nil, err
 	}
 	if err := stored.addTo(manager); err != nil {
 		return nil, err
 	}
-	if settings.DefaultPolicy {
-		if err := manager.Add(defaultPolicy{restConfig}); err != nil {
-			return nil, fmt.Errorf("adding the default policy: %w", err)
+	if settings.Webhooks.Withdraw {
+		if err := manager.Add(withdrawal{restConfig}); err != nil {
+			return nil, fmt.Errorf("adding the withdrawal of webhooks: %w", err)
 		}
 	}
 	operator := &Operator{Manager: manager}
 	if !settings.Webhooks.Enabled {
 		return operator, addProbes(manager, stored, nil)
 	}
-	publisher, err := addWebhooks(manager, settings, keeper)
+	publisher, err := addWebhooks(manager, settings, keeper, rules)
 	if err != nil {
 		return nil, err
 	}
@@ -154,9 +158,9 @@ func managerOptions(settings Settings, stored *storage) (ctrl.Options, error) {
 }
 
 // addKinds adds the controllers of all kinds.
-func addKinds(ctx context.Context, manager ctrl.Manager, settings Settings) error {
+func addKinds(ctx context.Context, manager ctrl.Manager, settings Settings, rules policy.Source) error {
 	err := webappcontroller.Setup(ctx, manager, webappcontroller.Options{
-		Concurrency: settings.Concurrency, Clock: clock.RealClock{}, Rules: rules(manager, settings),
+		Concurrency: settings.Concurrency, Clock: clock.RealClock{}, Rules: rules,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up webapp: %w", err)
@@ -171,9 +175,18 @@ func addKinds(ctx context.Context, manager ctrl.Manager, settings Settings) erro
 	return nil
 }
 
-// rules reads which rules govern a namespace.
-func rules(manager ctrl.Manager, settings Settings) policy.Source {
-	return policies.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(settings.Namespace)}.Rules
+// addPolicies makes the default policy, if that is asked for, and returns what reads the rules that govern
+// a namespace.
+func addPolicies(manager ctrl.Manager, settings Settings) (policy.Source, error) {
+	reader := policies.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(settings.Namespace)}
+	if settings.DefaultPolicy {
+		made := &defaultPolicy{config: manager.GetConfig(), cached: manager.GetClient()}
+		if err := manager.Add(made); err != nil {
+			return nil, fmt.Errorf("adding the default policy: %w", err)
+		}
+		reader.Known = made.Known
+	}
+	return reader.Rules, nil
 }
 
 // cacheOptions unite what each controller wants to be held, and the metadata of those

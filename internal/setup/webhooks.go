@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -28,6 +29,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/version"
 	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
@@ -52,10 +54,6 @@ type WebhookSettings struct {
 	Owner string
 }
 
-// maxConversion is the largest request to convert, in bytes: that of a list of 10,000 objects of
-// 10 kB. Others than the API server can reach the port.
-const maxConversion = 100 << 20
-
 // webhookServer serves with the certificate that the Keeper has.
 func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhook.Server {
 	return webhook.NewServer(webhook.Options{
@@ -68,18 +66,19 @@ func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhoo
 }
 
 // addWebhooks registers the webhooks of all kinds and returns what tells the API server of them.
-func addWebhooks(manager ctrl.Manager, settings Settings, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
+func addWebhooks(manager ctrl.Manager, settings Settings, keeper *certificates.Keeper, rules policy.Source) (*webhooks.Publisher, error) {
 	scheme, server := manager.GetScheme(), manager.GetWebhookServer()
-	hooks := webappcontroller.Hooks(scheme, manager.GetClient(), rules(manager, settings))
+	hooks := webappcontroller.Hooks(scheme, manager.GetClient(), rules)
 	hooks = append(hooks, platformpolicycontroller.Hooks(scheme)...)
+	large := make(chan struct{}, largeAtOnce)
 	for _, hook := range hooks {
-		server.Register(hook.Path, hook.Handler)
+		server.Register(hook.Path, bounded(hook.Handler, maxAdmission, large))
 	}
 	converter, err := converter(scheme)
 	if err != nil {
 		return nil, err
 	}
-	server.Register(webhooks.ConvertPath, converter)
+	server.Register(webhooks.ConvertPath, bounded(converter, maxConversion, large))
 	watched, err := webhooks.NewCache(manager.GetConfig(), scheme)
 	if err != nil {
 		return nil, err
@@ -97,12 +96,13 @@ func addWebhooks(manager ctrl.Manager, settings Settings, keeper *certificates.K
 		Client: live, Cache: watched, Certificates: keeper, Release: version.Version, Clock: clock.RealClock{},
 		Wanted: webhooks.Wanted{
 			Hooks: hooks, Endpoint: endpoint(settings), Ungoverned: policies.Ungoverned(settings.Namespace),
-			Owner: settings.Webhooks.Certificates.Owner,
 		},
 		Convert: func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error {
 			return definitions.Convert(ctx, direct, webhook)
 		},
-		Started: func() error { return started(nil) },
+		External: settings.Webhooks.Certificates.External,
+		Owner:    settings.Webhooks.Certificates.Owner,
+		Started:  func() error { return started(nil) },
 	}), nil
 }
 
@@ -134,29 +134,35 @@ func converter(scheme *runtime.Scheme) (http.Handler, error) {
 	if err := registry.RegisterConverter(appsv1.GroupVersion.WithKind("WebApp").GroupKind(), made); err != nil {
 		return nil, fmt.Errorf("registering the converter of WebApps: %w", err)
 	}
-	return http.MaxBytesHandler(conversion.NewWebhookHandler(scheme, registry), maxConversion), nil
+	return conversion.NewWebhookHandler(scheme, registry), nil
 }
 
-// certificateOptions are the settings', completed: the names of the endpoint, and a reference to the
-// ClusterRole of the installation, if one is named. The right to read it stands in the chart's
-// templates/rbac.yaml, for it goes by name.
-func certificateOptions(ctx context.Context, config *rest.Config, settings Settings) (certificates.Options, error) {
-	options, name := settings.Webhooks.Certificates, settings.Webhooks.Owner
+// certificateOptions are the settings', completed: the names of the endpoint, and who owns what we make.
+func certificateOptions(config *rest.Config, settings Settings) (certificates.Options, error) {
+	options := settings.Webhooks.Certificates
 	options.Namespace, options.Names = settings.Namespace, endpoint(settings).Names()
-	if name == "" {
-		return options, nil
-	}
 	live, err := newClient(config)
 	if err != nil {
 		return options, err
 	}
+	options.Owner = func(ctx context.Context) (*metav1.OwnerReference, error) {
+		return ownerOf(ctx, live, settings.Webhooks.Owner)
+	}
+	return options, nil
+}
+
+// ownerOf is a reference to the ClusterRole of the installation; nil where none is named. The right to
+// read it stands in the chart's templates/rbac.yaml, for it goes by name.
+func ownerOf(ctx context.Context, live client.Reader, name string) (*metav1.OwnerReference, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // no owner is a valid answer
+	}
 	role := &metav1.PartialObjectMetadata{}
 	role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
 	if err := live.Get(ctx, client.ObjectKey{Name: name}, role); err != nil {
-		return options, fmt.Errorf("reading ClusterRole %s, which the webhook configurations go with: %w", name, err)
+		return nil, fmt.Errorf("reading ClusterRole %s, which webhook configurations go with: %w", name, err)
 	}
-	options.Owner = &metav1.OwnerReference{APIVersion: role.APIVersion, Kind: role.Kind, Name: role.Name, UID: role.UID}
-	return options, nil
+	return &metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID}, nil
 }
 
 // newClient asks the API server, with all our kinds and no cache.
@@ -205,6 +211,30 @@ func installDefinitions(ctx context.Context, config *rest.Config) error {
 		return err
 	}
 	return definitions.Install(ctx, direct)
+}
+
+// withdrawal removes what webhooks left until it stays removed: the last replicas that have webhooks write
+// them again for as long as they run, up to a minute.
+type withdrawal struct{ config *rest.Config }
+
+const (
+	withdrawalPause = 10 * time.Second
+	withdrawals     = 9
+)
+
+// Start is run by the leader.
+func (w withdrawal) Start(ctx context.Context) error {
+	for range withdrawals {
+		if err := withdrawWebhooks(ctx, w.config); err != nil && ctx.Err() == nil {
+			ctrl.Log.WithName("setup").Error(err, "Withdrawing webhooks")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-clock.RealClock{}.After(withdrawalPause):
+		}
+	}
+	return nil
 }
 
 // withdrawWebhooks removes what webhooks of an earlier run left behind, for an installation that

@@ -74,17 +74,11 @@ type Wanted struct {
 	Endpoint Endpoint
 	// Ungoverned are namespaces about which nobody is asked.
 	Ungoverned []string
-	// Owner goes with the installation, so that the configurations do; nil means that they stay.
-	Owner *metav1.OwnerReference
 }
 
 // metadata of both configurations.
 func (w Wanted) metadata() metav1.ObjectMeta {
-	meta := metav1.ObjectMeta{Name: Name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelPartOf: api.ManagedBy}}
-	if w.Owner != nil {
-		meta.OwnerReferences = []metav1.OwnerReference{*w.Owner}
-	}
-	return meta
+	return metav1.ObjectMeta{Name: Name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelPartOf: api.ManagedBy}}
 }
 
 // elsewhere selects all namespaces but the ungoverned ones. Cluster-scoped objects are asked about

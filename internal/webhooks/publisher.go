@@ -8,6 +8,8 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -36,9 +38,15 @@ type Options struct {
 	Wanted       Wanted
 	// Convert tells our definitions of the webhook that converts. It writes only what differs.
 	Convert func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error
+	// Owner is what goes with the installation, as it is now, so that the configurations do; nil means that
+	// they stay.
+	Owner func(ctx context.Context) (*metav1.OwnerReference, error)
 	// Started is nil once the server listens.
 	Started func() error
-	// Release is this program's version: it leaves alone what a later one wrote.
+	// External tells that somebody else makes the certificate: then replicas may know of different CAs
+	// that are still in use, and none takes out what another put in before it expires.
+	External bool
+	// Release is this program's version: of what a later one wrote it changes only how it is reached.
 	Release string
 	Clock   clock.Clock
 }
@@ -55,6 +63,8 @@ type Publisher struct {
 	// published is closed once the configurations and the conversion have been written.
 	published chan struct{}
 	once      sync.Once
+	// passes stops a quarrel with somebody who undoes what we write.
+	passes flowcontrol.RateLimiter
 
 	mutex sync.Mutex
 	// known tells that it is known whether there are configurations, present that there are.
@@ -66,7 +76,8 @@ type Publisher struct {
 
 // New is a Publisher with nothing published.
 func New(options Options) *Publisher {
-	return &Publisher{options: options, wake: make(chan struct{}, 1), published: make(chan struct{})}
+	return &Publisher{options: options, wake: make(chan struct{}, 1), published: make(chan struct{}),
+		passes: flowcontrol.NewTokenBucketRateLimiter(passesPerSecond, passesAtOnce)}
 }
 
 // Published is closed once this replica has seen all as it should be.
@@ -102,6 +113,11 @@ const (
 	// proxyDelay is how long kube-proxy may take to send requests to a new endpoint: up to a second
 	// (minSyncPeriod), and then some.
 	proxyDelay = 2 * time.Second
+	// passTimeout bounds one pass: a connection that hangs must not stop the Publisher.
+	passTimeout = 30 * time.Second
+	// passesPerSecond and passesAtOnce are far above what an installation, an upgrade or a rotation takes.
+	passesPerSecond = 0.5
+	passesAtOnce    = 20
 )
 
 // waitingError says that nothing is wrong and something not there yet.
@@ -125,8 +141,11 @@ func (p *Publisher) Start(ctx context.Context) error {
 	}
 	told := ""
 	for ctx.Err() == nil {
+		if p.passes.Wait(ctx) != nil {
+			return nil
+		}
 		changed := p.options.Certificates.Changed()
-		err := p.publish(ctx)
+		err := p.pass(ctx)
 		told = report(ctx, err, told)
 		pause := time.Duration(0)
 		switch {
@@ -170,6 +189,13 @@ func (p *Publisher) sleep(ctx context.Context, pause time.Duration, changed <-ch
 	}
 }
 
+// pass is one publish, in bounded time.
+func (p *Publisher) pass(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	return p.publish(ctx)
+}
+
 // publish writes what differs. It is idempotent; when nothing differs it reads the definitions
 // and no more.
 func (p *Publisher) publish(ctx context.Context) error {
@@ -187,10 +213,11 @@ func (p *Publisher) publish(ctx context.Context) error {
 	if err := p.options.Started(); err != nil {
 		return waitingError{err}
 	}
-	if !present {
-		if err := p.awaitEndpoint(ctx); err != nil {
-			return err
-		}
+	if err := p.awaitService(ctx, present); err != nil {
+		return err
+	}
+	if bundle, err = p.completed(ctx, bundle); err != nil {
+		return err
 	}
 	if err := p.write(ctx, bundle); err != nil {
 		return err

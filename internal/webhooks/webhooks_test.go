@@ -13,16 +13,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 )
 
-// certificates as a test wants them.
-type certificates struct {
+// serving is a certificate as a test wants them.
+type serving struct {
 	bundle []byte
 	err    error
 }
 
-func (c certificates) Bundle() []byte           { return c.bundle }
-func (c certificates) Changed() <-chan struct{} { return nil }
-func (c certificates) Trusted([]byte)           {}
-func (c certificates) Ready() error             { return c.err }
+func (c serving) Bundle() []byte           { return c.bundle }
+func (c serving) Changed() <-chan struct{} { return nil }
+func (c serving) Trusted([]byte)           {}
+func (c serving) Ready() error             { return c.err }
 
 // TestReady is the table of when the API server may ask a replica.
 func TestReady(t *testing.T) {
@@ -30,15 +30,15 @@ func TestReady(t *testing.T) {
 	for name, test := range map[string]struct {
 		started        error
 		known, present bool
-		certificates   certificates
+		certificates   serving
 		want           bool
 	}{
-		"all is well": {nil, true, true, certificates{[]byte("ca"), nil}, true},
-		"nobody asks, and what is served is unknown": {nil, true, false, certificates{[]byte("ca"), untrusted}, true},
-		"nobody asks, and there is no certificate":   {nil, true, false, certificates{nil, untrusted}, false},
-		"asked, with what is not trusted":            {nil, true, true, certificates{[]byte("ca"), untrusted}, false},
-		"it does not listen":                         {errors.New("no"), true, true, certificates{[]byte("ca"), nil}, false},
-		"nobody knows whether it is asked":           {nil, false, false, certificates{[]byte("ca"), nil}, false},
+		"all is well": {nil, true, true, serving{[]byte("ca"), nil}, true},
+		"nobody asks, and what is served is unknown": {nil, true, false, serving{[]byte("ca"), untrusted}, true},
+		"nobody asks, and there is no certificate":   {nil, true, false, serving{nil, untrusted}, false},
+		"asked, with what is not trusted":            {nil, true, true, serving{[]byte("ca"), untrusted}, false},
+		"it does not listen":                         {errors.New("no"), true, true, serving{[]byte("ca"), nil}, false},
+		"nobody knows whether it is asked":           {nil, false, false, serving{[]byte("ca"), nil}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := New(Options{Started: func() error { return test.started }, Certificates: test.certificates})
@@ -52,12 +52,12 @@ func TestReady(t *testing.T) {
 
 // TestReadyStays: a rotation is no reason to send nobody to any replica.
 func TestReadyStays(t *testing.T) {
-	p := New(Options{Started: func() error { return nil }, Certificates: certificates{[]byte("ca"), nil}})
+	p := New(Options{Started: func() error { return nil }, Certificates: serving{[]byte("ca"), nil}})
 	p.known, p.present = true, true
 	if err := p.Ready(); err != nil {
 		t.Fatal(err)
 	}
-	p.options.Certificates = certificates{[]byte("other"), errors.New("not trusted yet")}
+	p.options.Certificates = serving{[]byte("other"), errors.New("not trusted yet")}
 	if err := p.Ready(); err != nil {
 		t.Error(err)
 	}
@@ -72,7 +72,6 @@ func wanted() Wanted {
 		},
 		Endpoint:   Endpoint{Namespace: "system", Service: "webhook"},
 		Ungoverned: []string{"kube-system", "system"},
-		Owner:      &metav1.OwnerReference{Kind: "ClusterRole", Name: "manager", UID: types.UID("1")},
 	}
 }
 
@@ -92,14 +91,15 @@ func TestConfigurations(t *testing.T) {
 		"side effects":    {admissionregistrationv1.SideEffectClassNone, *m.SideEffects},
 		"match policy":    {admissionregistrationv1.Equivalent, *v.MatchPolicy},
 		"not asked about": {[]string{"kube-system", "system"}, v.NamespaceSelector.MatchExpressions[0].Values},
-		"owner":           {types.UID("1"), validating.OwnerReferences[0].UID},
 		"bundle":          {[]byte("ca"), m.ClientConfig.CABundle},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if !isOwned(validating, wanted().Owner) || isOwned(validating, &metav1.OwnerReference{UID: "2"}) || !isOwned(validating, nil) {
+	owner := &metav1.OwnerReference{Kind: "ClusterRole", Name: "manager", UID: types.UID("1")}
+	complete(validating, owner, "1.2.3")
+	if !isOwned(validating, owner) || isOwned(validating, &metav1.OwnerReference{UID: "2"}) || !isOwned(validating, nil) {
 		t.Error("whose it is, is mistaken")
 	}
 }
@@ -124,5 +124,28 @@ func TestEndpoint(t *testing.T) {
 		case test.url != "" && (conversion.Service != nil || *conversion.URL != test.url):
 			t.Errorf("%v converts at %v", test.endpoint, conversion)
 		}
+	}
+}
+
+// TestReachedAs: after a rollback what a later release asked about stays, and is reached as ours.
+func TestReachedAs(t *testing.T) {
+	later := wanted()
+	later.Hooks = append(later.Hooks, admission.Hook{Name: "new.mainstay.dev", Path: "/validate/new"})
+	later.Endpoint = Endpoint{URL: "https://10.0.0.1:9443"}
+	own := Endpoint{Namespace: "system", Service: "webhook"}
+	for _, before := range []*admissionregistrationv1.ValidatingWebhookConfiguration{later.Validating([]byte("old")), wanted().Validating([]byte("old"))} {
+		after := reachedAs(before.Webhooks, own, []byte("ca"))
+		for i, webhook := range after {
+			if webhook.Name != before.Webhooks[i].Name || *webhook.ClientConfig.Service.Path != pathOf(before.Webhooks[i].ClientConfig) || string(webhook.ClientConfig.CABundle) != "ca" {
+				t.Errorf("%s is reached as %v", webhook.Name, webhook.ClientConfig)
+			}
+		}
+		if string(before.Webhooks[0].ClientConfig.CABundle) != "old" {
+			t.Error("what was read has been changed")
+		}
+	}
+	mutating := mutatingReachedAs(later.Mutating([]byte("old")).Webhooks, own, []byte("ca"))
+	if len(mutating) != 1 || *mutating[0].ClientConfig.Service.Path != "/mutate/a" {
+		t.Errorf("got %v", mutating)
 	}
 }

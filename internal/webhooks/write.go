@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/optional"
 	"github.com/mainstay-platform/mainstay/internal/version"
@@ -109,21 +113,33 @@ func (p *Publisher) isPresent(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// awaitEndpoint makes sure, before the API server is first told of webhooks, that somebody
-// answers behind the Service.
+// awaitService makes sure that there is the Service, or the installation goes on without webhooks
+// and this replica is one of the last that has them; and, before the API server is first told of
+// them, that somebody answers there.
 //
 // +kubebuilder:rbac:groups=discovery.k8s.io,namespace=mainstay-system,resources=endpointslices,verbs=list
-func (p *Publisher) awaitEndpoint(ctx context.Context) error {
+// +kubebuilder:rbac:groups="",namespace=mainstay-system,resources=services,verbs=get
+func (p *Publisher) awaitService(ctx context.Context, present bool) error {
 	endpoint := p.options.Wanted.Endpoint
 	if endpoint.Service == "" {
 		return nil
 	}
-	var slices discoveryv1.EndpointSliceList
-	err := p.options.Client.List(ctx, &slices, client.InNamespace(endpoint.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: endpoint.Service})
+	err := p.options.Client.Get(ctx, client.ObjectKey{Namespace: endpoint.Namespace, Name: endpoint.Service}, &corev1.Service{})
+	if apierrors.IsNotFound(err) {
+		return waitingError{fmt.Errorf("waiting for Service %s/%s", endpoint.Namespace, endpoint.Service)}
+	}
+	if err != nil {
+		return fmt.Errorf("reading Service %s/%s: %w", endpoint.Namespace, endpoint.Service, err)
+	}
+	if present {
+		return nil
+	}
+	var found discoveryv1.EndpointSliceList
+	err = p.options.Client.List(ctx, &found, client.InNamespace(endpoint.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: endpoint.Service})
 	if err != nil {
 		return fmt.Errorf("listing the endpoints of Service %s/%s: %w", endpoint.Namespace, endpoint.Service, err)
 	}
-	for _, slice := range slices.Items {
+	for _, slice := range found.Items {
 		for _, candidate := range slice.Endpoints {
 			if ptr.Deref(candidate.Conditions.Ready, false) {
 				p.sleep(ctx, proxyDelay, nil)
@@ -140,13 +156,22 @@ func (p *Publisher) awaitEndpoint(ctx context.Context) error {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
 func (p *Publisher) write(ctx context.Context, bundle []byte) error {
 	wanted := p.options.Wanted
+	owner, err := p.options.Owner(ctx)
+	if err != nil {
+		return err
+	}
 	validating, mutating := wanted.Validating(bundle), wanted.Mutating(bundle)
 	var liveValidating admissionregistrationv1.ValidatingWebhookConfiguration
 	if err := p.look(ctx, &liveValidating); err != nil {
 		return err
 	}
-	if !equality.Semantic.DeepEqual(liveValidating.Webhooks, validating.Webhooks) || !isOwned(&liveValidating, wanted.Owner) {
-		if err := p.apply(ctx, "ValidatingWebhookConfiguration", validating, &liveValidating); err != nil {
+	release := p.options.Release
+	if later := liveValidating.Annotations[api.AnnotationRelease]; version.IsLater(later, release) {
+		release, validating.Webhooks = later, reachedAs(liveValidating.Webhooks, wanted.Endpoint, bundle)
+	}
+	if !equality.Semantic.DeepEqual(liveValidating.Webhooks, validating.Webhooks) || !isOwned(&liveValidating, owner) {
+		complete(validating, owner, release)
+		if err := p.apply(ctx, "ValidatingWebhookConfiguration", validating); err != nil {
 			return err
 		}
 	}
@@ -154,10 +179,70 @@ func (p *Publisher) write(ctx context.Context, bundle []byte) error {
 	if err := p.look(ctx, &liveMutating); err != nil {
 		return err
 	}
-	if !equality.Semantic.DeepEqual(liveMutating.Webhooks, mutating.Webhooks) || !isOwned(&liveMutating, wanted.Owner) {
-		return p.apply(ctx, "MutatingWebhookConfiguration", mutating, &liveMutating)
+	if later := liveMutating.Annotations[api.AnnotationRelease]; version.IsLater(later, p.options.Release) {
+		release, mutating.Webhooks = later, mutatingReachedAs(liveMutating.Webhooks, wanted.Endpoint, bundle)
+	}
+	if !equality.Semantic.DeepEqual(liveMutating.Webhooks, mutating.Webhooks) || !isOwned(&liveMutating, owner) {
+		complete(mutating, owner, release)
+		return p.apply(ctx, "MutatingWebhookConfiguration", mutating)
 	}
 	return nil
+}
+
+// reachedAs are the webhooks of a later release, after a rollback: they stay what they are, and are
+// reached as ours. What we do not know of we answer with 404, and nobody else would answer better.
+func reachedAs(webhooks []admissionregistrationv1.ValidatingWebhook, endpoint Endpoint, bundle []byte) []admissionregistrationv1.ValidatingWebhook {
+	changed := slices.Clone(webhooks)
+	for i := range changed {
+		changed[i].ClientConfig = endpoint.client(pathOf(changed[i].ClientConfig), bundle)
+	}
+	return changed
+}
+
+// mutatingReachedAs is the same for the other type.
+func mutatingReachedAs(webhooks []admissionregistrationv1.MutatingWebhook, endpoint Endpoint, bundle []byte) []admissionregistrationv1.MutatingWebhook {
+	changed := slices.Clone(webhooks)
+	for i := range changed {
+		changed[i].ClientConfig = endpoint.client(pathOf(changed[i].ClientConfig), bundle)
+	}
+	return changed
+}
+
+// pathOf is the path that is called, by a Service or by a URL.
+func pathOf(config admissionregistrationv1.WebhookClientConfig) string {
+	if config.Service != nil {
+		return ptr.Deref(config.Service.Path, "")
+	}
+	if parsed, err := url.Parse(ptr.Deref(config.URL, "")); err == nil {
+		return parsed.Path
+	}
+	return ""
+}
+
+// complete adds to a configuration whose it is, and which release wrote it.
+func complete(configuration client.Object, owner *metav1.OwnerReference, release string) {
+	configuration.SetAnnotations(map[string]string{api.AnnotationRelease: release})
+	if owner != nil {
+		configuration.SetOwnerReferences([]metav1.OwnerReference{*owner})
+	}
+}
+
+// completed is a bundle with those CAs that the API server trusts already and that another replica may
+// still be served with: only where the certificate is made by somebody else, for ours has them all in
+// its Secret.
+func (p *Publisher) completed(ctx context.Context, bundle []byte) ([]byte, error) {
+	if !p.options.External {
+		return bundle, nil
+	}
+	var live admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := p.look(ctx, &live); err != nil {
+		return nil, err
+	}
+	var trusted []byte
+	for _, webhook := range live.Webhooks {
+		trusted = webhook.ClientConfig.CABundle
+	}
+	return certificates.Unite(p.options.Clock.Now(), bundle, trusted), nil
 }
 
 // look reads a configuration from the cache; object stays empty if there is none.
@@ -180,13 +265,8 @@ func isOwned(object client.Object, owner *metav1.OwnerReference) bool {
 	return false
 }
 
-// apply writes one configuration, unless a later release did.
-func (p *Publisher) apply(ctx context.Context, kind string, wanted, live client.Object) error {
-	if version.IsLater(live.GetAnnotations()[api.AnnotationRelease], p.options.Release) {
-		ctrl.LoggerFrom(ctx).Info("Leaving a webhook configuration of a later release alone", "kind", kind)
-		return nil
-	}
-	wanted.SetAnnotations(map[string]string{api.AnnotationRelease: p.options.Release})
+// apply writes one configuration.
+func (p *Publisher) apply(ctx context.Context, kind string, wanted client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
 		return fmt.Errorf("rendering %s %s: %w", kind, Name, err)

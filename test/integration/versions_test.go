@@ -178,7 +178,9 @@ func TestVersionsUpgrade(t *testing.T) {
 	w.installOld(t)
 	invalid := small("invalid", "")
 	invalid.Spec.Image = "No Image In v1"
-	for _, app := range []*appsv1beta1.WebApp{small("shop", "shop.example.com"), small("plain", ""), invalid} {
+	poison := small("poison", "")
+	poison.Annotations = map[string]string{"mainstay.dev/v1-spec": "{"}
+	for _, app := range []*appsv1beta1.WebApp{small("shop", "shop.example.com"), small("plain", ""), invalid, poison} {
 		g.Eventually(func() error { return w.apps.Create(ctx, app.DeepCopy()) }).Should(gomega.Succeed())
 	}
 	// More than a page of the migration.
@@ -246,15 +248,19 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	for _, version := range live.Spec.Versions {
 		g.Expect(version.Served).To(gomega.BeTrue(), version.Name)
 	}
-	// That of a later release is left alone by all of them.
+	// That of a later release is left alone by all of them, but for who converts: it is us who answer.
 	mark("999.0.0")
 	before := w.writes.Load()
 	other := apiextensionsv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/convert"), CABundle: w.webhook.CABundle}
 	for _, err := range []error{definitions.Install(ctx, w.crds), definitions.Convert(ctx, w.crds, other), definitions.Withdraw(ctx, w.crds)} {
 		g.Expect(err).To(gomega.Succeed())
 	}
-	g.Expect(w.writes.Load()).To(gomega.Equal(before))
-	g.Expect(w.definition(t).Annotations["mainstay.dev/release"]).To(gomega.Equal("999.0.0"))
+	g.Expect(w.writes.Load()).To(gomega.Equal(before + 1))
+	live = w.definition(t)
+	g.Expect(live.Annotations).To(gomega.And(gomega.HaveKeyWithValue("mainstay.dev/release", "999.0.0"), gomega.HaveKeyWithValue("mainstay.dev/applied", "other")))
+	g.Expect(live.Spec.Conversion.Webhook.ClientConfig.URL).To(gomega.Equal(other.URL))
+	g.Expect(definitions.Convert(ctx, w.crds, other)).To(gomega.Succeed())
+	g.Expect(w.writes.Load()).To(gomega.Equal(before+1), "the second pass writes nothing")
 }
 
 // TestVersionsMigrateTrimsNothingOnAnError: an object that can't be rewritten is not forgotten.
@@ -410,18 +416,22 @@ func (w *world) testApply(t *testing.T) {
 	g.Expect(apierrors.IsConflict(err)).To(gomega.BeTrue(), "%v", err)
 }
 
-// testBadStash: who writes one is told so, and nothing is stored.
+// testBadStash: it gives nothing, keeps nobody from reading, and Validate refuses it.
 func (w *world) testBadStash(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
 	app := small("bad-stash", "")
 	app.Annotations = map[string]string{"mainstay.dev/v1-spec": `{"hostNetwork":true}`}
-	g.Expect(w.apps.Create(ctx, app)).To(gomega.MatchError(gomega.And(
-		gomega.ContainSubstring("annotation mainstay.dev/v1-spec"), gomega.ContainSubstring("hostNetwork"))))
-	_, err := w.full("bad-stash")(ctx)
-	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "%v", err)
+	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
+	bad, err := w.full("bad-stash")(ctx)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	webapp.Default(bad)
+	g.Expect(webapp.Validate(bad).ToAggregate()).To(gomega.MatchError(gomega.And(
+		gomega.ContainSubstring("metadata.annotations[mainstay.dev/v1-spec]"), gomega.ContainSubstring("hostNetwork"))))
+	g.Expect(w.apps.Delete(ctx, app)).To(gomega.Succeed())
 
 	// A forged one that v1's schema would refuse is judged by Validate, not by the API server.
-	app.Annotations["mainstay.dev/v1-spec"] = `{"autoscaling":{"max":3},"resources":{"requests":{"cpu":"1"}}}`
+	app = small("bad-stash", "")
+	app.Annotations = map[string]string{"mainstay.dev/v1-spec": `{"autoscaling":{"max":3},"resources":{"requests":{"cpu":"1"}}}`}
 	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
 	forged, err := w.full("bad-stash")(ctx)
 	g.Expect(err).NotTo(gomega.HaveOccurred())

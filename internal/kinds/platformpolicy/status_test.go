@@ -64,8 +64,9 @@ func TestStatus(t *testing.T) {
 		"production": {
 			newPolicy(atMost(2, "production")),
 			policyv1.PlatformPolicyStatus{
-				ObservedGeneration: 3, Environments: "production", Namespaces: 2, Objects: 5, Violations: 4, Conditions: inForce,
+				ObservedGeneration: 3, Environments: "production", Namespaces: 3, Objects: 6, Violations: 5, Conditions: inForce,
 				Violating: []policyv1.Violator{
+					violator("WebApp", "odd-prod", "x", unclear+given(9, "production")),
 					violator("WebApp", "shop", "x", given(4, "production")), violator("Cache", "shop-prod", "z", given(3, "production")),
 					violator("WebApp", "shop-prod", "a", given(3, "production")), violator("WebApp", "shop-prod", "b", given(3, "production")),
 				},
@@ -77,20 +78,26 @@ func TestStatus(t *testing.T) {
 				ObservedGeneration: 3, Environments: "*,dev", Namespaces: 5, Objects: 8, Violations: 3, Conditions: inForce,
 				Violating: []policyv1.Violator{
 					violator("WebApp", "default", "x", "spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
-					violator("WebApp", "odd-prod", "x", unclear+"spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
+					violator("WebApp", "odd-prod", "x", unclear+given(9, "dev")+"; spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
 					violator("WebApp", "shop-dev", "x", given(3, "dev")),
 				},
 			},
 		},
-		"an environment that no namespace has": {
-			newPolicy(atMost(1, "staging")),
-			policyv1.PlatformPolicyStatus{ObservedGeneration: 3, Environments: "staging", Conditions: inForce},
+		"an environment that no namespace has, but for one of which it is not known": {
+			newPolicy(atMost(2, "staging")),
+			policyv1.PlatformPolicyStatus{
+				ObservedGeneration: 3, Environments: "staging", Namespaces: 1, Objects: 1, Violations: 1, Conditions: inForce,
+				Violating: []policyv1.Violator{violator("WebApp", "odd-prod", "x", unclear+given(9, "staging"))},
+			},
 		},
 		"one object that breaks two rules": {
 			newPolicy(atMost(2, "dev"), atMost(2, "development")),
 			policyv1.PlatformPolicyStatus{
-				ObservedGeneration: 3, Environments: "dev,development", Namespaces: 1, Objects: 1, Violations: 1, Conditions: inForce,
-				Violating: []policyv1.Violator{violator("WebApp", "shop-dev", "x", given(3, "dev")+"; "+given(3, "development"))},
+				ObservedGeneration: 3, Environments: "dev,development", Namespaces: 2, Objects: 2, Violations: 2, Conditions: inForce,
+				Violating: []policyv1.Violator{
+					violator("WebApp", "odd-prod", "x", unclear+given(9, "dev")+"; "+given(9, "development")),
+					violator("WebApp", "shop-dev", "x", given(3, "dev")+"; "+given(3, "development")),
+				},
 			},
 		},
 	} {

@@ -78,14 +78,11 @@ func FromV1(_ context.Context, from *appsv1.WebApp, to *appsv1beta1.WebApp) erro
 }
 
 // ToV1 makes the v1 form of an app. It fits controller-runtime's conversion.NewSpokeConverter, leaves from
-// and to's TypeMeta alone, and shares no memory between the two. A stash that is none is an
-// error that names the annotation: to is then unchanged.
+// and to's TypeMeta alone, and shares no memory between the two. It never fails, for one object that
+// can't be converted would keep every list of objects from being read: a stash that is none stays
+// where it is, and Validate refuses an object of v1 that bears one.
 func ToV1(_ context.Context, from *appsv1beta1.WebApp, to *appsv1.WebApp) error {
-	rest, err := decodeStash(from.Annotations[api.AnnotationV1Spec])
-	if err != nil {
-		return fmt.Errorf("converting WebApp %s/%s to v1: reading its annotation %s (leave it as it was read, or out): %w",
-			from.Namespace, from.Name, api.AnnotationV1Spec, err)
-	}
+	rest, unreadable := decodeStash(from.Annotations[api.AnnotationV1Spec])
 	own := from.Spec.DeepCopy()
 	spec := rest.WebAppSpec
 	spec.Image, spec.Replicas, spec.Port, spec.Ingress = own.Image, own.Replicas, own.Port, nil
@@ -94,7 +91,9 @@ func ToV1(_ context.Context, from *appsv1beta1.WebApp, to *appsv1.WebApp) error 
 		spec.Ingress.Host = own.Host
 	}
 	from.ObjectMeta.DeepCopyInto(&to.ObjectMeta)
-	delete(to.Annotations, api.AnnotationV1Spec)
+	if unreadable == nil {
+		delete(to.Annotations, api.AnnotationV1Spec)
+	}
 	to.Spec = spec
 	from.Status.DeepCopyInto(&to.Status)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
@@ -94,8 +95,8 @@ func Running(app *appsv1.WebApp, observed Observed) *policy.Subject {
 		Unrestricted: func() []string { return policy.Unrestricted(&template.ObjectMeta, &template.Spec) },
 		ProfileField: at.Child("securityContext"),
 	}
-	if found, known := observed.Children.Get(ref(app, "HorizontalPodAutoscaler")); known {
-		if autoscaler, ok := found.(*autoscalingv2.HorizontalPodAutoscaler); ok {
+	if found := observed.Children[ref(app, "HorizontalPodAutoscaler")]; found.Standing == plan.Ours {
+		if autoscaler, ok := found.Object.(*autoscalingv2.HorizontalPodAutoscaler); ok {
 			running.Replicas = append(running.Replicas, policy.Replicas{Field: field.NewPath("spec", "maxReplicas"), Count: autoscaler.Spec.MaxReplicas})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mainstay-platform/mainstay/api"
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
@@ -15,7 +16,8 @@ import (
 // field, what was given and what is accepted. An empty list means valid.
 func Validate(app *appsv1.WebApp) field.ErrorList {
 	spec := field.NewPath("spec")
-	problems := validateForm(&app.Spec, spec)
+	problems := validateStash(app)
+	problems = append(problems, validateForm(&app.Spec, spec)...)
 	problems = append(problems, validateImages(&app.Spec, spec)...)
 	problems = append(problems, validateStrategy(app.Spec.Strategy, spec.Child("strategy"))...)
 	problems = append(problems, validateAutoscaling(&app.Spec, spec)...)
@@ -25,6 +27,20 @@ func Validate(app *appsv1.WebApp) field.ErrorList {
 		problems = append(problems, validateRestricted(&app.Spec, spec)...)
 	}
 	return problems
+}
+
+// validateStash refuses the annotation that carries the rest of a v1 spec in the older form: on this one
+// it stands only if it could not be read.
+func validateStash(app *appsv1.WebApp) field.ErrorList {
+	text, given := app.Annotations[api.AnnotationV1Spec]
+	if !given {
+		return nil
+	}
+	reason := "it belongs to the v1beta1 form alone"
+	if _, err := decodeStash(text); err != nil {
+		reason = err.Error()
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(api.AnnotationV1Spec), reason+": leave it as it was read, or out")}
 }
 
 func validateImages(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {

@@ -67,7 +67,7 @@ func (k Kind[T]) conditions() []admissionregistrationv1.MatchCondition {
 	changed := "oldObject == null || object.?spec != oldObject.?spec || object.metadata.?labels != oldObject.metadata.?labels"
 	older := fmt.Sprintf("object.metadata.?managedFields.orValue([]).exists(f, f.apiVersion != '%s')", k.Kind.GroupVersion())
 	return []admissionregistrationv1.MatchCondition{
-		{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"},
+		{Name: "not-being-deleted", Expression: "oldObject == null || !has(oldObject.metadata.deletionTimestamp)"},
 		{Name: "changed", Expression: changed + " || " + older},
 	}
 }

@@ -135,7 +135,7 @@ func TestHooks(t *testing.T) {
 		},
 	}}
 	conditions := []admissionregistrationv1.MatchCondition{
-		{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"},
+		{Name: "not-being-deleted", Expression: "oldObject == null || !has(oldObject.metadata.deletionTimestamp)"},
 		{Name: "changed", Expression: "oldObject == null || object.?spec != oldObject.?spec || object.metadata.?labels != oldObject.metadata.?labels" +
 			" || object.metadata.?managedFields.orValue([]).exists(f, f.apiVersion != 'apps.mainstay.dev/v1')"},
 	}

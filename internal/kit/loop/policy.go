@@ -57,7 +57,7 @@ func (p *Policy[T, O]) review(ctx context.Context, object T, observed O) (review
 	}
 	condition := metav1.Condition{Type: api.ConditionPolicyViolation, Status: metav1.ConditionTrue}
 	if len(worse) == 0 {
-		condition.Reason, condition.Message = api.ReasonTolerated, policy.Sentence(violations)+": it ran before and goes on running"
+		condition.Reason, condition.Message = api.ReasonTolerated, policy.Sentence(violations)+": what runs goes on running"
 		return review{conditions: []metav1.Condition{condition}}, nil
 	}
 	condition.Reason, condition.Message = api.ReasonPolicyViolation, policy.Sentence(worse)

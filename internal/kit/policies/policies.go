@@ -37,6 +37,9 @@ type Reader struct {
 	Live client.Reader
 	// Ungoverned are namespaces that no policy governs.
 	Ungoverned []string
+	// Known is an error while policies may be about to be made that are not there yet; nil means that it
+	// never is.
+	Known func() error
 }
 
 // Rules are those that govern a namespace; none for an ungoverned one. An error means that nobody
@@ -47,6 +50,11 @@ type Reader struct {
 func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, error) {
 	if slices.Contains(r.Ungoverned, namespace) {
 		return policy.Rules{}, nil
+	}
+	if r.Known != nil {
+		if err := r.Known(); err != nil {
+			return policy.Rules{}, err
+		}
 	}
 	found := Namespace()
 	err := r.Cached.Get(ctx, client.ObjectKey{Name: namespace}, found)
