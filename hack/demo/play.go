@@ -71,6 +71,9 @@ func (s *show) play(ctx context.Context) error {
 	if err := s.until(ctx, "WebApp "+app, "jsonpath={.status.phase} {.status.replicaSummary}", "Running 3/3"); err != nil {
 		return err
 	}
+	if err := s.beRefused(ctx); err != nil {
+		return err
+	}
 	table, err := s.kubectl(ctx, "-n", namespace, "get", "webapps,deployments,pods,services,serviceaccounts,poddisruptionbudgets", "-l", "app="+app)
 	if err != nil {
 		return err
@@ -105,6 +108,31 @@ func (s *show) until(ctx context.Context, what, path, wanted string) error {
 	}
 	reason, _ := s.kubectl(ctx, "-n", namespace, "describe", "webapp", app)
 	return fmt.Errorf("%s is %q and not %q after %s:\n%s", what, last, wanted, patience, reason)
+}
+
+// beRefused asks for more than the default policy allows.
+func (s *show) beRefused(ctx context.Context) error {
+	deadline := time.Now().Add(patience)
+	for {
+		_, err := s.kubectl(ctx, "get", "validatingwebhookconfiguration", "mainstay")
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waiting for the webhooks: %w", err)
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+	s.log.Say("kubectl scale webapp %s --replicas=11", app)
+	_, err := s.kubectl(ctx, "-n", namespace, "scale", "webapp", app, "--replicas=11")
+	if err == nil || !strings.Contains(err.Error(), "at most 10") {
+		return fmt.Errorf("11 replicas were not refused by the default policy: %w", err)
+	}
+	_, answer, _ := strings.Cut(strings.TrimSpace(err.Error()), "denied the request: ")
+	s.log.Say("  refused: %s", answer)
+	return nil
 }
 
 // request asks the application through its Service, until it answers.
