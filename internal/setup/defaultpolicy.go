@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +27,8 @@ import (
 type defaultPolicy struct {
 	config *rest.Config
 	cached client.Reader
-	known  atomic.Bool
+	// known is closed when it has been made.
+	known chan struct{}
 }
 
 const (
@@ -36,17 +36,23 @@ const (
 	policyCRD = "platformpolicies.policy." + api.Domain
 	// defaultPolicyPause is how long to wait after a failure.
 	defaultPolicyPause = 2 * time.Second
+	// knownTimeout is less than an admission may take.
+	knownTimeout = 3 * time.Second
 	// cacheLag is how soon to look again for what the cache should have any moment.
 	cacheLag = 50 * time.Millisecond
 )
 
-// Known is an error until the policy has been made, here or by another replica: until then nobody knows
-// what is allowed, and nothing must be admitted or made as if all were. On nil it is always known.
-func (d *defaultPolicy) Known() error {
-	if d == nil || d.known.Load() {
+// Known waits, not for long, until the policy has been made, here or by another replica: until then nobody
+// knows what is allowed, and nothing must be admitted or made as if all were.
+func (d *defaultPolicy) Known(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
+	defer cancel()
+	select {
+	case <-d.known:
 		return nil
+	case <-ctx.Done():
+		return errors.New("waiting until the default PlatformPolicy has been made")
 	}
-	return errors.New("waiting until the default PlatformPolicy has been made")
 }
 
 // NeedLeaderElection is false: every replica admits, and must know.
@@ -70,7 +76,9 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 		// Somebody may have deleted it.
 		return apierrors.IsNotFound(live.Get(ctx, name, &policyv1.PlatformPolicy{})), nil
 	})
-	d.known.Store(err == nil)
+	if err == nil {
+		close(d.known)
+	}
 	return nil
 }
 

@@ -180,7 +180,7 @@ func addKinds(ctx context.Context, manager ctrl.Manager, settings Settings, rule
 func addPolicies(manager ctrl.Manager, settings Settings) (policy.Source, error) {
 	reader := policies.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(settings.Namespace)}
 	if settings.DefaultPolicy {
-		made := &defaultPolicy{config: manager.GetConfig(), cached: manager.GetClient()}
+		made := &defaultPolicy{config: manager.GetConfig(), cached: manager.GetClient(), known: make(chan struct{})}
 		if err := manager.Add(made); err != nil {
 			return nil, fmt.Errorf("adding the default policy: %w", err)
 		}

@@ -37,9 +37,9 @@ type Reader struct {
 	Live client.Reader
 	// Ungoverned are namespaces that no policy governs.
 	Ungoverned []string
-	// Known is an error while policies may be about to be made that are not there yet; nil means that it
-	// never is.
-	Known func() error
+	// Known waits until all policies are there that are about to be made, and is an error if they are not
+	// in time; nil means that there are none.
+	Known func(ctx context.Context) error
 }
 
 // Rules are those that govern a namespace; none for an ungoverned one. An error means that nobody
@@ -52,7 +52,7 @@ func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, erro
 		return policy.Rules{}, nil
 	}
 	if r.Known != nil {
-		if err := r.Known(); err != nil {
+		if err := r.Known(ctx); err != nil {
 			return policy.Rules{}, err
 		}
 	}
