@@ -20,6 +20,7 @@ import (
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
+	"github.com/mainstay-platform/mainstay/internal/fence"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/optional"
@@ -97,11 +98,11 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		}
 		options.WebhookServer = webhookServer(settings.Webhooks, keeper)
 	}
-	manager, err := ctrl.NewManager(restConfig, options)
+	manager, err := ctrl.NewManager(fenced(restConfig, settings, &options), options)
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	rules, err := addPolicies(manager, settings)
+	rules, err := addPolicies(manager, restConfig, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -120,12 +121,27 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if !settings.Webhooks.Enabled {
 		return operator, addProbes(manager, stored, nil)
 	}
-	publisher, err := addWebhooks(manager, settings, keeper, rules)
+	publisher, err := addWebhooks(manager, restConfig, settings, keeper, rules)
 	if err != nil {
 		return nil, err
 	}
 	operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
 	return operator, addProbes(manager, stored, publisher)
+}
+
+// fenced is the configuration for all that only the leader may do: writes are refused once the lease may be
+// lost. What every replica does (certificates, webhooks) goes without, and so does the election itself, which
+// is watched.
+func fenced(restConfig *rest.Config, settings Settings, options *ctrl.Options) *rest.Config {
+	if !settings.LeaderElection {
+		return restConfig
+	}
+	guard := fence.New(settings.RenewDeadline, clock.RealClock{})
+	options.LeaderElectionConfig = rest.CopyConfig(restConfig)
+	options.LeaderElectionConfig.Wrap(guard.Watch)
+	guarded := rest.CopyConfig(restConfig)
+	guarded.Wrap(guard.Guard)
+	return guarded
 }
 
 // managerOptions are those of controller-runtime's manager.
@@ -177,10 +193,10 @@ func addKinds(ctx context.Context, manager ctrl.Manager, settings Settings, rule
 
 // addPolicies makes the default policy, if that is asked for, and returns what reads the rules that govern
 // a namespace.
-func addPolicies(manager ctrl.Manager, settings Settings) (policy.Source, error) {
+func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (policy.Source, error) {
 	reader := policies.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(settings.Namespace)}
 	if settings.DefaultPolicy {
-		made := &defaultPolicy{config: manager.GetConfig(), cached: manager.GetClient(), known: make(chan struct{})}
+		made := &defaultPolicy{config: restConfig, cached: manager.GetClient(), known: make(chan struct{})}
 		if err := manager.Add(made); err != nil {
 			return nil, fmt.Errorf("adding the default policy: %w", err)
 		}

@@ -66,7 +66,7 @@ func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhoo
 }
 
 // addWebhooks registers the webhooks of all kinds and returns what tells the API server of them.
-func addWebhooks(manager ctrl.Manager, settings Settings, keeper *certificates.Keeper, rules policy.Source) (*webhooks.Publisher, error) {
+func addWebhooks(manager ctrl.Manager, restConfig *rest.Config, settings Settings, keeper *certificates.Keeper, rules policy.Source) (*webhooks.Publisher, error) {
 	scheme, server := manager.GetScheme(), manager.GetWebhookServer()
 	hooks := webappcontroller.Hooks(scheme, manager.GetClient(), rules)
 	hooks = append(hooks, platformpolicycontroller.Hooks(scheme)...)
@@ -79,15 +79,15 @@ func addWebhooks(manager ctrl.Manager, settings Settings, keeper *certificates.K
 		return nil, err
 	}
 	server.Register(webhooks.ConvertPath, bounded(converter, maxConversion, large))
-	watched, err := webhooks.NewCache(manager.GetConfig(), scheme)
+	watched, err := webhooks.NewCache(restConfig, scheme)
 	if err != nil {
 		return nil, err
 	}
-	direct, err := definitions.NewClient(manager.GetConfig())
+	direct, err := definitions.NewClient(restConfig)
 	if err != nil {
 		return nil, err
 	}
-	live, err := newClient(manager.GetConfig())
+	live, err := newClient(restConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -53,6 +53,7 @@ func TestMainstay(t *testing.T) {
 	t.Run("webhooks bypassed", testBypassed)
 	t.Run("a start among its own webhooks", testStartAmongItsOwnWebhooks)
 	t.Run("manager killed in the middle of a creation", testManagerKilled)
+	t.Run("a leader that was stopped sends nothing more", testStoppedLeader)
 	t.Run("nothing was denied to the manager", testNothingDenied)
 	t.Run("uninstall and install by manifest", testUninstallAndManifest)
 	t.Run("objects stored in an older version", testStoredInAnOlderVersion)
@@ -72,9 +73,9 @@ func leaderPod(t *testing.T) corev1.Pod {
 	return corev1.Pod{}
 }
 
-// kill sends SIGKILL to the manager's process in a pod. The testbed's containers are processes
+// signal sends a signal to the manager's process in a pod. The testbed's containers are processes
 // of this machine; their cgroup names the pod.
-func kill(t *testing.T, pod corev1.Pod) {
+func signal(t *testing.T, pod corev1.Pod, sent syscall.Signal) {
 	t.Helper()
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -90,7 +91,7 @@ func kill(t *testing.T, pod corev1.Pod) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Kill(id, syscall.SIGKILL); err != nil {
+		if err := syscall.Kill(id, sent); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -111,7 +112,7 @@ func testManagerKilled(t *testing.T) {
 	g.Eventually(func() int {
 		return len(strings.Fields(kubectl(t, "-n", ns, "get", "deployments", "-o", "name")))
 	}, within, 10*time.Millisecond).Should(gomega.BeNumerically(">", 0))
-	kill(t, leader)
+	signal(t, leader, syscall.SIGKILL)
 	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "webapps", "--all", "--timeout=180s")
 	for _, kind := range []string{"deployments", "services", "replicasets"} {
 		g.Expect(strings.Fields(kubectl(t, "-n", ns, "get", kind, "-o", "name"))).To(gomega.HaveLen(count), kind)

@@ -1,0 +1,85 @@
+// Package fence keeps a leader that has lost its lease from writing.
+//
+// Leader election alone can't: a process that was stopped for a while (SIGSTOP, a hypervisor's pause, a
+// long collection of garbage) goes on where it was, before it notices that another leads. The API
+// has no token by which the server could refuse it, so the client does, by its own clock.
+package fence
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Fence knows when the lease was last renewed. It is safe for use by many goroutines.
+type Fence struct {
+	deadline time.Duration
+	clock    clock.PassiveClock
+
+	mutex sync.Mutex
+	// renewed is when the last successful renewal was sent; zero before the first.
+	renewed time.Time
+}
+
+// New is a fence that lets writes pass for as long as the last renewal is younger than deadline, which is
+// the leader election's renew deadline: shorter than the lease, after which another may lead. The clock must
+// not jump, as that of the Go runtime does not (it goes on while a process is stopped).
+func New(deadline time.Duration, clock clock.PassiveClock) *Fence {
+	return &Fence{deadline: deadline, clock: clock}
+}
+
+// Watch is a transport for leader election alone: it notes renewals.
+func (f *Fence) Watch(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		sent := f.clock.Now()
+		response, err := next.RoundTrip(request)
+		if err == nil && response.StatusCode < http.StatusMultipleChoices && isWrite(request) && strings.Contains(request.URL.Path, "/leases") {
+			f.mutex.Lock()
+			f.renewed = sent
+			f.mutex.Unlock()
+		}
+		return response, err
+	})
+}
+
+// Guard is a transport for all that only a leader may do: it refuses what changes something while this
+// process may have lost the lease, and before it ever had it. Reads pass.
+func (f *Fence) Guard(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if isWrite(request) {
+			if err := f.check(); err != nil {
+				if request.Body != nil {
+					_ = request.Body.Close() // as a RoundTripper must
+				}
+				return nil, err
+			}
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+func (f *Fence) check() error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if f.renewed.IsZero() {
+		return errors.New("not sent: this process does not lead")
+	}
+	if since := f.clock.Since(f.renewed); since >= f.deadline {
+		return fmt.Errorf("not sent: the lease was last renewed %s ago, and another may lead after %s", since.Round(time.Second), f.deadline)
+	}
+	return nil
+}
+
+func isWrite(request *http.Request) bool {
+	return request.Method != http.MethodGet && request.Method != http.MethodHead && request.Method != http.MethodOptions
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }

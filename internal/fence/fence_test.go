@@ -1,0 +1,84 @@
+package fence
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// answers sends every request to a function.
+func answers(with func(*http.Request) (int, error)) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		code, err := with(request)
+		if err != nil {
+			return nil, err
+		}
+		return &http.Response{StatusCode: code, Body: http.NoBody}, nil
+	})
+}
+
+func send(t *testing.T, by http.RoundTripper, method, path string) error {
+	t.Helper()
+	response, err := by.RoundTrip(httptest.NewRequestWithContext(t.Context(), method, "https://api"+path, strings.NewReader("{}")))
+	if err == nil {
+		err = response.Body.Close()
+	}
+	return err
+}
+
+const lease = "/apis/coordination.k8s.io/v1/namespaces/system/leases/manager"
+
+func TestFence(t *testing.T) {
+	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	fence := New(10*time.Second, now)
+	sent, answer, failure := 0, http.StatusOK, error(nil)
+	guarded := fence.Guard(answers(func(*http.Request) (int, error) { sent++; return http.StatusOK, nil }))
+	election := fence.Watch(answers(func(*http.Request) (int, error) { return answer, failure }))
+	passes := func(want bool) {
+		t.Helper()
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+			before := sent
+			if err := send(t, guarded, method, "/api/v1/pods"); (err == nil) != want || (sent > before) != want {
+				t.Errorf("%s: %v, sent %t", method, err, sent > before)
+			}
+		}
+		if err := send(t, guarded, http.MethodGet, "/api/v1/pods"); err != nil {
+			t.Errorf("a read is refused: %v", err)
+		}
+	}
+	passes(false) // never led
+	_ = send(t, election, http.MethodGet, lease)
+	passes(false) // looking at the lease is not having it
+	answer = http.StatusConflict
+	_ = send(t, election, http.MethodPut, lease)
+	passes(false) // another was faster
+	answer = http.StatusOK
+	_ = send(t, election, http.MethodPut, lease)
+	passes(true)
+	now.SetTime(time.Unix(1009, 0))
+	passes(true)
+	failure = errors.New("the network is gone")
+	_ = send(t, election, http.MethodPut, lease)
+	now.SetTime(time.Unix(1010, 0))
+	passes(false) // too long without a renewal
+	failure = nil
+	_ = send(t, election, http.MethodPut, lease)
+	passes(true)
+}
+
+// TestRenewalCountsFromWhenItWasSent: the server's lease runs from before the answer came.
+func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
+	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	fence := New(10*time.Second, now)
+	slow := fence.Watch(answers(func(*http.Request) (int, error) { now.SetTime(time.Unix(1009, 0)); return http.StatusOK, nil }))
+	_ = send(t, slow, http.MethodPut, lease)
+	now.SetTime(time.Unix(1011, 0))
+	if err := send(t, fence.Guard(answers(func(*http.Request) (int, error) { return http.StatusOK, nil })), http.MethodPost, "/"); err == nil {
+		t.Error("it passes")
+	}
+}
