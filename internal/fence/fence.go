@@ -24,27 +24,43 @@ type Fence struct {
 	mutex sync.Mutex
 	// renewed is when the last successful renewal was sent; zero before the first.
 	renewed time.Time
+	// answered is when the API server last answered the election, or the beginning.
+	answered time.Time
 }
 
 // New is a fence that lets writes pass for as long as the last renewal is younger than deadline, which is
 // the leader election's renew deadline: shorter than the lease, after which another may lead. The clock must
 // not jump, as that of the Go runtime does not (it goes on while a process is stopped).
 func New(deadline time.Duration, clock clock.PassiveClock) *Fence {
-	return &Fence{deadline: deadline, clock: clock}
+	return &Fence{deadline: deadline, clock: clock, answered: clock.Now()}
 }
 
-// Watch is a transport for leader election alone: it notes renewals.
+// Watch is a transport for leader election alone: it notes renewals, and whether there are answers.
 func (f *Fence) Watch(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		sent := f.clock.Now()
 		response, err := next.RoundTrip(request)
-		if err == nil && response.StatusCode < http.StatusMultipleChoices && isWrite(request) && strings.Contains(request.URL.Path, "/leases") {
-			f.mutex.Lock()
-			f.renewed = sent
-			f.mutex.Unlock()
+		if err != nil {
+			return response, err
 		}
-		return response, err
+		f.mutex.Lock()
+		defer f.mutex.Unlock()
+		if response.StatusCode < http.StatusInternalServerError {
+			f.answered = f.clock.Now()
+		}
+		if response.StatusCode < http.StatusMultipleChoices && isWrite(request) && strings.Contains(request.URL.Path, "/leases") {
+			f.renewed = sent
+		}
+		return response, nil
 	})
+}
+
+// Silence is for how long the API server has not answered the election, which asks every few seconds whether
+// this process leads or not.
+func (f *Fence) Silence() time.Duration {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.clock.Since(f.answered)
 }
 
 // Guard is a transport for all that only a leader may do: it refuses what changes something while this

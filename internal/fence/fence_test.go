@@ -82,3 +82,27 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 		t.Error("it passes")
 	}
 }
+
+// TestSilence: any answer counts that is not the server's failure, also to one who does not lead.
+func TestSilence(t *testing.T) {
+	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	fence := New(10*time.Second, now)
+	answer, failure := http.StatusOK, error(nil)
+	election := fence.Watch(answers(func(*http.Request) (int, error) { return answer, failure }))
+	for _, step := range []struct {
+		at      int64
+		answer  int
+		failure error
+		want    time.Duration
+	}{
+		{1005, http.StatusOK, nil, 0}, {1010, http.StatusServiceUnavailable, nil, 5 * time.Second},
+		{1020, http.StatusOK, errors.New("the network is gone"), 15 * time.Second}, {1030, http.StatusConflict, nil, 0},
+	} {
+		now.SetTime(time.Unix(step.at, 0))
+		answer, failure = step.answer, step.failure
+		_ = send(t, election, http.MethodGet, lease)
+		if got := fence.Silence(); got != step.want {
+			t.Errorf("at %d: %s", step.at, got)
+		}
+	}
+}

@@ -10,10 +10,12 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
@@ -56,7 +58,7 @@ func managerCommand(logs io.Writer) *cobra.Command {
 			}
 			ctrl.SetLogger(logger)
 			klog.SetLogger(logger)
-			return run(command.Context(), logger, to, settings, installCRDs)
+			return run(command.Context(), to, settings, installCRDs)
 		},
 	}
 	flags := command.Flags()
@@ -139,11 +141,26 @@ func (o *logOptions) logger(to io.Writer) (logr.Logger, error) {
 }
 
 // run serves until ctx ends or something fails for good.
-func run(ctx context.Context, logger logr.Logger, to connection, settings Settings, installCRDs bool) error {
+func run(ctx context.Context, to connection, settings Settings, installCRDs bool) error {
 	restConfig, err := to.config()
 	if err != nil {
 		return err
 	}
+	answers := &probes{}
+	answers.set(map[string]healthz.Checker{"api": waitingForAPI})
+	// The probes are answered until all work has ended.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return answers.serve(serving, settings.HealthAddress) })
+	group.Go(func() error {
+		defer stop()
+		return work(ctx, restConfig, settings, answers, installCRDs)
+	})
+	return group.Wait()
+}
+
+// prepare brings the cluster to what this process expects of it.
+func prepare(ctx context.Context, restConfig *rest.Config, settings Settings, installCRDs bool) error {
 	if installCRDs {
 		if err := installDefinitions(ctx, restConfig); err != nil {
 			return err
@@ -154,11 +171,23 @@ func run(ctx context.Context, logger logr.Logger, to connection, settings Settin
 			return err
 		}
 	}
+	return nil
+}
+
+// work waits for the API server, prepares, and runs the operator.
+func work(ctx context.Context, restConfig *rest.Config, settings Settings, answers *probes, installCRDs bool) error {
+	if err := awaitAPI(ctx, restConfig, apiPoll); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := prepare(ctx, restConfig, settings, installCRDs); err != nil {
+		return err
+	}
 	operator, err := New(ctx, restConfig, settings)
 	if err != nil {
 		return err
 	}
-	logger.Info("Starting Mainstay", "version", version.Version)
+	answers.set(operator.checks)
+	ctrl.Log.Info("Starting Mainstay", "version", version.Version)
 	if err := operator.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("running Mainstay: %w", err)
 	}

@@ -98,7 +98,8 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		}
 		options.WebhookServer = webhookServer(settings.Webhooks, keeper)
 	}
-	manager, err := ctrl.NewManager(fenced(restConfig, settings, &options), options)
+	fenced, guard := fencedConfig(restConfig, settings, &options)
+	manager, err := ctrl.NewManager(fenced, options)
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
@@ -119,29 +120,31 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	}
 	operator := &Operator{Manager: manager}
 	if !settings.Webhooks.Enabled {
-		return operator, addProbes(manager, stored, nil)
+		operator.checks = readyChecks(manager, stored, guard, nil)
+		return operator, nil
 	}
 	publisher, err := addWebhooks(manager, restConfig, settings, keeper, rules)
 	if err != nil {
 		return nil, err
 	}
 	operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
-	return operator, addProbes(manager, stored, publisher)
+	operator.checks = readyChecks(manager, stored, guard, publisher)
+	return operator, nil
 }
 
-// fenced is the configuration for all that only the leader may do: writes are refused once the lease may be
+// fencedConfig is the configuration for all that only the leader may do: writes are refused once the lease may be
 // lost. What every replica does (certificates, webhooks) goes without, and so does the election itself, which
-// is watched.
-func fenced(restConfig *rest.Config, settings Settings, options *ctrl.Options) *rest.Config {
+// is watched. Without an election there is no fence: nil.
+func fencedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Options) (*rest.Config, *fence.Fence) {
 	if !settings.LeaderElection {
-		return restConfig
+		return restConfig, nil
 	}
 	guard := fence.New(settings.RenewDeadline, clock.RealClock{})
 	options.LeaderElectionConfig = rest.CopyConfig(restConfig)
 	options.LeaderElectionConfig.Wrap(guard.Watch)
 	guarded := rest.CopyConfig(restConfig)
 	guarded.Wrap(guard.Guard)
-	return guarded
+	return guarded, guard
 }
 
 // managerOptions are those of controller-runtime's manager.
@@ -155,7 +158,7 @@ func managerOptions(settings Settings, stored *storage) (ctrl.Options, error) {
 		NewCache:                      stored.newCache,
 		Cache:                         watch.Default(cacheOptions()),
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress:        settings.HealthAddress,
+		HealthProbeBindAddress:        "0", // probes.go
 		LeaderElection:                settings.LeaderElection,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       settings.LeaderElectionNamespace,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mainstay-platform/mainstay/internal/definitions"
-	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
 
 // Operator is the manager with what runs beside it: what serves and publishes webhooks must work
@@ -24,6 +22,8 @@ import (
 type Operator struct {
 	ctrl.Manager
 	beside []manager.Runnable
+	// checks say whether it can work.
+	checks map[string]healthz.Checker
 }
 
 // Start runs until ctx ends or one part fails.
@@ -170,33 +170,4 @@ func retry(ctx context.Context, pause time.Duration, doing string, try func() er
 		case <-time.After(pause):
 		}
 	}
-}
-
-// addProbes serves /healthz, which says that the process lives and does not depend on the API
-// server, and /readyz, which says that it can work: its caches are filled, and it may be asked
-// for admission. While stored objects wait to be converted caches can't be filled, and the
-// conversion needs a replica that is ready: then they are no condition.
-func addProbes(manager ctrl.Manager, stored *storage, publisher *webhooks.Publisher) error {
-	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the liveness check: %w", err)
-	}
-	err := manager.AddReadyzCheck("caches", func(request *http.Request) error {
-		if stored.converting.Load() {
-			return nil
-		}
-		if !manager.GetCache().WaitForCacheSync(request.Context()) {
-			return errors.New("the caches are not filled yet")
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
-	}
-	if publisher == nil {
-		return nil
-	}
-	if err := manager.AddReadyzCheck("webhooks", func(*http.Request) error { return publisher.Ready() }); err != nil {
-		return fmt.Errorf("adding the readiness check of webhooks: %w", err)
-	}
-	return nil
 }

@@ -1,0 +1,126 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/mainstay-platform/mainstay/internal/fence"
+	"github.com/mainstay-platform/mainstay/internal/webhooks"
+)
+
+// probes serve /healthz, which says that the process lives and never depends on the API server, and
+// /readyz, which says whether it can work. They are served from the process's first moment to its last: one
+// that waits for the API server must not be killed for it.
+type probes struct {
+	mutex  sync.Mutex
+	checks map[string]healthz.Checker
+}
+
+// set says what /readyz checks from now on.
+func (p *probes) set(checks map[string]healthz.Checker) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.checks = checks
+}
+
+func (p *probes) ready(response http.ResponseWriter, request *http.Request) {
+	p.mutex.Lock()
+	handler := healthz.Handler{Checks: p.checks}
+	p.mutex.Unlock()
+	handler.ServeHTTP(response, request)
+}
+
+// serve answers at an address until ctx ends; "0" is none.
+func (p *probes) serve(ctx context.Context, address string) error {
+	if address == "0" {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening for probes: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", http.StripPrefix("/healthz", &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}}))
+	mux.Handle("/readyz", http.StripPrefix("/readyz", http.HandlerFunc(p.ready)))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving probes: %w", err)
+	}
+	return nil
+}
+
+// waitingForAPI is the check of a process that has not reached the API server yet.
+func waitingForAPI(*http.Request) error {
+	return errors.New("waiting for the API server to answer")
+}
+
+const (
+	// apiPoll is how often an API server that is away is asked: it must be back at work some seconds after
+	// it is.
+	apiPoll = 2 * time.Second
+	// apiTimeout bounds one question.
+	apiTimeout = 5 * time.Second
+	// apiSilence is how long the API server may not have answered before a replica says that it can't work.
+	// Leader election asks every two seconds.
+	apiSilence = 30 * time.Second
+)
+
+// awaitAPI waits until the API server answers. A process that ended instead would be restarted more and more
+// seldom, and come back up to five minutes late. It returns nil also when ctx ends.
+func awaitAPI(ctx context.Context, restConfig *rest.Config, poll time.Duration) error {
+	asking := rest.CopyConfig(restConfig)
+	asking.Timeout = apiTimeout
+	api, err := discovery.NewDiscoveryClientForConfig(asking)
+	if err != nil {
+		return fmt.Errorf("connecting to the API server: %w", err)
+	}
+	told := ""
+	_ = wait.PollUntilContextCancel(ctx, poll, true, func(context.Context) (bool, error) {
+		_, err := api.ServerVersion()
+		if err != nil && err.Error() != told {
+			told = err.Error()
+			ctrl.Log.WithName("setup").Info("Waiting for the API server", "because", told)
+		}
+		return err == nil, nil
+	})
+	return nil
+}
+
+// readyChecks say that a replica can work: its caches are filled, the API server has answered lately, and it may
+// be asked for admission. While stored objects wait to be converted caches can't be filled, and the
+// conversion needs a replica that is ready: then they are no condition.
+func readyChecks(manager ctrl.Manager, stored *storage, guard *fence.Fence, publisher *webhooks.Publisher) map[string]healthz.Checker {
+	checks := map[string]healthz.Checker{
+		"caches": func(request *http.Request) error {
+			if !stored.converting.Load() && !manager.GetCache().WaitForCacheSync(request.Context()) {
+				return errors.New("the caches are not filled yet")
+			}
+			return nil
+		},
+	}
+	if guard != nil {
+		checks["api"] = func(*http.Request) error {
+			if silence := guard.Silence(); silence > apiSilence {
+				return fmt.Errorf("the API server has not answered for %s", silence.Round(time.Second))
+			}
+			return nil
+		}
+	}
+	if publisher != nil {
+		checks["webhooks"] = func(*http.Request) error { return publisher.Ready() }
+	}
+	return checks
+}

@@ -1,0 +1,99 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+)
+
+// TestAwaitAPI: a process that starts while the API server is away waits for it, and is at work soon after.
+func TestAwaitAPI(t *testing.T) {
+	var asked atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) < 4 {
+			response.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		response.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(response, `{"gitVersion":"v1.37.1"}`)
+	}))
+	defer api.Close()
+	if err := awaitAPI(t.Context(), &rest.Config{Host: api.URL}, time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if asked.Load() != 4 {
+		t.Errorf("asked %d times", asked.Load())
+	}
+	// Refused connections are waited for as well, until the process is to end.
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := awaitAPI(ctx, &rest.Config{Host: gone.URL}, time.Millisecond); err != nil || ctx.Err() == nil {
+		t.Errorf("got %v before the end", err)
+	}
+}
+
+// TestProbes: a process that waits lives, and is not ready; the answer says why.
+func TestProbes(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	answers := &probes{}
+	answers.set(map[string]healthz.Checker{"api": waitingForAPI})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- answers.serve(ctx, address) }()
+	get := func(path string) string {
+		t.Helper()
+		var failure error
+		for range 100 {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err == nil {
+				body, _ := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				return fmt.Sprintf("%d %s", response.StatusCode, body)
+			}
+			failure = err
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatal(failure)
+		return ""
+	}
+	if got := get("/healthz"); !strings.HasPrefix(got, "200 ok") {
+		t.Errorf("waiting, it is not alive: %s", got)
+	}
+	if got := get("/readyz"); !strings.HasPrefix(got, "500") || !strings.Contains(got, "[-]api failed") {
+		t.Errorf("waiting, it is ready: %s", got)
+	}
+	answers.set(map[string]healthz.Checker{"caches": func(*http.Request) error { return nil }})
+	if got := get("/readyz"); !strings.HasPrefix(got, "200 ok") {
+		t.Errorf("it is not ready: %s", got)
+	}
+	answers.set(map[string]healthz.Checker{"caches": func(*http.Request) error { return errors.New("no") }})
+	if got := get("/readyz"); !strings.HasPrefix(got, "500") {
+		t.Errorf("it is ready: %s", got)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
