@@ -184,14 +184,20 @@ func testWebhooksDown(t *testing.T) {
 	waitReady(t, ns, "late")
 }
 
+// stopManagers takes all managers away, and waits until they are gone.
+func stopManagers(t *testing.T) {
+	t.Helper()
+	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=0")
+	gomega.NewWithT(t).Eventually(func() string {
+		return kubectl(t, "-n", system, "get", "pods", "-l", "app.kubernetes.io/name=mainstay", "-o", "name")
+	}).Should(gomega.BeEmpty())
+}
+
 // testBypassed has an object written while there are no webhooks at all.
 func testBypassed(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "bypassed-prod")
-	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=0")
-	g.Eventually(func() string {
-		return kubectl(t, "-n", system, "get", "pods", "-l", "app.kubernetes.io/name=mainstay", "-o", "name")
-	}).Should(gomega.BeEmpty())
+	stopManagers(t)
 	kubectl(t, "delete", "validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay")
 	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("shop", demo, "replicas: 11")); return err }).Should(gomega.Succeed())
 	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=2")
@@ -210,10 +216,7 @@ func testBypassed(t *testing.T) {
 func testStartAmongItsOwnWebhooks(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "start")
-	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=0")
-	g.Eventually(func() string {
-		return kubectl(t, "-n", system, "get", "pods", "-l", "app.kubernetes.io/name=mainstay", "-o", "name")
-	}).Should(gomega.BeEmpty())
+	stopManagers(t)
 	kubectl(t, "-n", system, "delete", "secret", "mainstay-webhook")
 	kubectl(t, "get", "validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay")
 	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=2")
