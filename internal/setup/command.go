@@ -146,12 +146,16 @@ func run(ctx context.Context, to connection, settings Settings, installCRDs bool
 	if err != nil {
 		return err
 	}
+	listener, err := listen(ctx, settings.HealthAddress)
+	if err != nil {
+		return err
+	}
 	answers := &probes{}
 	answers.set(map[string]healthz.Checker{"api": waitingForAPI})
 	// The probes are answered until all work has ended.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return answers.serve(serving, settings.HealthAddress) })
+	group.Go(func() error { return answers.serve(serving, listener) })
 	group.Go(func() error {
 		defer stop()
 		return work(ctx, restConfig, settings, answers, installCRDs)

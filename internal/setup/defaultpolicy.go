@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -65,11 +64,16 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := retry(ctx, defaultPolicyPause, "Making the default policy", func() error { return ensureDefaultPolicy(ctx, live) }); err != nil {
+	var policy policyv1.PlatformPolicy
+	if err := yaml.UnmarshalStrict(charts.DefaultPolicy, &policy); err != nil {
+		return fmt.Errorf("reading the embedded default policy: %w", err)
+	}
+	ensure := func() error { return ensureDefaultPolicy(ctx, live, policy.DeepCopy()) }
+	if err := retry(ctx, defaultPolicyPause, "Making the default policy", ensure); err != nil {
 		return err
 	}
 	err = wait.PollUntilContextCancel(ctx, cacheLag, true, func(ctx context.Context) (bool, error) {
-		name := client.ObjectKey{Name: "default"}
+		name := client.ObjectKeyFromObject(&policy)
 		if d.cached.Get(ctx, name, &policyv1.PlatformPolicy{}) == nil {
 			return true, nil
 		}
@@ -87,20 +91,15 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 //
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=create
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get
-func ensureDefaultPolicy(ctx context.Context, live client.Client) error {
-	definition := &metav1.PartialObjectMetadata{}
-	definition.SetGroupVersionKind(optional.CRDKind)
+func ensureDefaultPolicy(ctx context.Context, live client.Client, policy *policyv1.PlatformPolicy) error {
+	definition := optional.Definition()
 	if err := live.Get(ctx, client.ObjectKey{Name: policyCRD}, definition); err != nil {
 		return fmt.Errorf("reading CustomResourceDefinition %s: %w", policyCRD, err)
 	}
 	if _, made := definition.Annotations[api.AnnotationDefaultPolicy]; made {
 		return nil
 	}
-	var policy policyv1.PlatformPolicy
-	if err := yaml.UnmarshalStrict(charts.DefaultPolicy, &policy); err != nil {
-		return fmt.Errorf("reading the embedded default policy: %w", err)
-	}
-	if err := live.Create(ctx, &policy, client.FieldOwner(naming.Manager("default-policy"))); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := live.Create(ctx, policy, client.FieldOwner(naming.Manager("default-policy"))); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("making PlatformPolicy %s: %w", policy.Name, err)
 	}
 	ctrl.Log.WithName("setup").Info("Made the default policy", "PlatformPolicy", policy.Name)

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
@@ -194,10 +193,24 @@ func addKinds(ctx context.Context, manager ctrl.Manager, settings Settings, rule
 	return nil
 }
 
+// newNamespacesPerSecond and newNamespacesAtOnce bound how often the API server is asked for a namespace that
+// the cache does not have yet, which is so for some milliseconds after it was made.
+const (
+	newNamespacesPerSecond = 10
+	newNamespacesAtOnce    = 50
+)
+
 // addPolicies makes the default policy, if that is asked for, and returns what reads the rules that govern
 // a namespace.
 func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (policy.Source, error) {
-	reader := policies.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(settings.Namespace)}
+	// Who makes up namespaces in reviews of their own must not use up what the controllers may ask.
+	slow := rest.CopyConfig(restConfig)
+	slow.QPS, slow.Burst = newNamespacesPerSecond, newNamespacesAtOnce
+	live, err := newClient(slow)
+	if err != nil {
+		return nil, err
+	}
+	reader := policies.Reader{Cached: manager.GetClient(), Live: live, Ungoverned: policies.Ungoverned(settings.Namespace)}
 	if settings.DefaultPolicy {
 		made := &defaultPolicy{config: restConfig, cached: manager.GetClient(), known: make(chan struct{})}
 		if err := manager.Add(made); err != nil {
@@ -211,10 +224,8 @@ func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Setting
 // cacheOptions unite what each controller wants to be held, and the metadata of those
 // definitions whose arrival we wait for.
 func cacheOptions() map[client.Object]cache.ByObject {
-	definition := &metav1.PartialObjectMetadata{}
-	definition.SetGroupVersionKind(optional.CRDKind)
 	options := map[client.Object]cache.ByObject{
-		definition: {Label: labels.Everything(), Field: fields.OneTermEqualSelector("metadata.name", webappcontroller.HTTPRouteCRD)},
+		optional.Definition(): {Label: labels.Everything(), Field: fields.OneTermEqualSelector("metadata.name", webappcontroller.HTTPRouteCRD)},
 	}
 	maps.Copy(options, webappcontroller.CacheOptions())
 	maps.Copy(options, policies.CacheOptions())

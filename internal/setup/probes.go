@@ -41,14 +41,22 @@ func (p *probes) ready(response http.ResponseWriter, request *http.Request) {
 	handler.ServeHTTP(response, request)
 }
 
-// serve answers at an address until ctx ends; "0" is none.
-func (p *probes) serve(ctx context.Context, address string) error {
+// listen opens the address of the probes; "0" is none, and gives nil.
+func listen(ctx context.Context, address string) (net.Listener, error) {
 	if address == "0" {
-		return nil
+		return nil, nil //nolint:nilnil // no probes is a valid answer
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("listening for probes: %w", err)
+		return nil, fmt.Errorf("--health-address: listening for probes: %w", err)
+	}
+	return listener, nil
+}
+
+// serve answers until ctx ends; nobody where there is no listener.
+func (p *probes) serve(ctx context.Context, listener net.Listener) error {
+	if listener == nil {
+		return nil
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", http.StripPrefix("/healthz", &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}}))

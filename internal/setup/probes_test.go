@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -47,36 +46,32 @@ func TestAwaitAPI(t *testing.T) {
 
 // TestProbes: a process that waits lives, and is not ready; the answer says why.
 func TestProbes(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	_ = listener.Close()
+	if _, err := listen(t.Context(), address); err == nil || !strings.Contains(err.Error(), "--health-address") {
+		t.Errorf("an address in use: %v", err)
+	}
 	answers := &probes{}
 	answers.set(map[string]healthz.Checker{"api": waitingForAPI})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- answers.serve(ctx, address) }()
+	go func() { ended <- answers.serve(ctx, listener) }()
 	get := func(path string) string {
 		t.Helper()
-		var failure error
-		for range 100 {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := http.DefaultClient.Do(request)
-			if err == nil {
-				body, _ := io.ReadAll(response.Body)
-				_ = response.Body.Close()
-				return fmt.Sprintf("%d %s", response.StatusCode, body)
-			}
-			failure = err
-			time.Sleep(10 * time.Millisecond)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Fatal(failure)
-		return ""
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		return fmt.Sprintf("%d %s", response.StatusCode, body)
 	}
 	if got := get("/healthz"); !strings.HasPrefix(got, "200 ok") {
 		t.Errorf("waiting, it is not alive: %s", got)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -192,7 +191,7 @@ func (w WebhookSettings) validate(namespace string) error {
 	case namespace == "":
 		return errors.New("--webhooks needs --namespace: where the Secret with their certificate is")
 	case w.Port < 1 || w.Port > 65535:
-		return fmt.Errorf("--webhook-port: %s is not a port between 1 and 65535", strconv.Itoa(w.Port))
+		return fmt.Errorf("--webhook-port: %d is not a port between 1 and 65535", w.Port)
 	default:
 		return nil
 	}
@@ -231,7 +230,7 @@ func (w withdrawal) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-clock.RealClock{}.After(withdrawalPause):
+		case <-time.After(withdrawalPause):
 		}
 	}
 	return nil

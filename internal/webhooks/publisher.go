@@ -136,9 +136,6 @@ func (p *Publisher) Start(ctx context.Context) error {
 	if err := p.watch(ctx); err != nil {
 		return err
 	}
-	if !p.options.Cache.WaitForCacheSync(ctx) {
-		return nil
-	}
 	told := ""
 	for ctx.Err() == nil {
 		if p.passes.Wait(ctx) != nil {

@@ -1,14 +1,18 @@
 package webhooks
 
 import (
+	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 )
@@ -147,5 +151,32 @@ func TestReachedAs(t *testing.T) {
 	mutating := mutatingReachedAs(later.Mutating([]byte("old")).Webhooks, own, []byte("ca"))
 	if len(mutating) != 1 || *mutating[0].ClientConfig.Service.Path != "/mutate/a" {
 		t.Errorf("got %v", mutating)
+	}
+}
+
+// TestAwaitProxy: kube-proxy gets its time, whatever else happens meanwhile.
+func TestAwaitProxy(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
+	p := New(Options{Clock: clock})
+	p.wake <- struct{}{}
+	ended := make(chan error, 1)
+	go func() { ended <- p.awaitProxy(t.Context()) }()
+	for !clock.HasWaiters() {
+		runtime.Gosched()
+	}
+	clock.Step(proxyDelay - time.Millisecond)
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended early: %v", err)
+	default:
+	}
+	clock.Step(time.Millisecond)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.awaitProxy(ctx); err == nil {
+		t.Error("the end of the process is no endpoint")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -44,18 +45,12 @@ func NewCache(config *rest.Config, scheme *runtime.Scheme) (cache.Cache, error) 
 	made, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: named,
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named,
-		definition(): {Transform: stripDefinition},
+		optional.Definition(): {Transform: stripDefinition},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("making a cache of the webhook configurations: %w", err)
 	}
 	return made, nil
-}
-
-func definition() *metav1.PartialObjectMetadata {
-	definition := &metav1.PartialObjectMetadata{}
-	definition.SetGroupVersionKind(optional.CRDKind)
-	return definition
 }
 
 // stripDefinition leaves name and version, which are all that we look at.
@@ -66,16 +61,22 @@ func stripDefinition(cached any) (any, error) {
 	return cached, nil
 }
 
-// watch wakes the Publisher when somebody changes what it keeps.
+// watch wakes the Publisher when somebody changes what it keeps, from when it returns: what is there by then is
+// in the cache, and no change. It returns nil also when ctx ends.
 func (p *Publisher) watch(ctx context.Context) error {
-	poke := func(any) {
+	var told []toolscache.InformerSynced
+	poke := func(changed any) {
+		// Definitions of others come and go in numbers.
+		if definition, ok := changed.(*metav1.PartialObjectMetadata); ok && !strings.HasSuffix(definition.Name, "."+api.Domain) {
+			return
+		}
 		select {
 		case p.wake <- struct{}{}:
 		default:
 		}
 	}
 	for _, object := range []client.Object{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}, definition(),
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}, optional.Definition(),
 	} {
 		informer, err := p.options.Cache.GetInformer(ctx, object)
 		if ctx.Err() != nil {
@@ -84,7 +85,7 @@ func (p *Publisher) watch(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("watching the webhook configurations: %w", err)
 		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: poke, DeleteFunc: poke,
 			UpdateFunc: func(old, updated any) {
 				if old.(metav1.Object).GetResourceVersion() != updated.(metav1.Object).GetResourceVersion() {
@@ -95,6 +96,12 @@ func (p *Publisher) watch(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("watching the webhook configurations: %w", err)
 		}
+		told = append(told, registration.HasSynced)
+	}
+	toolscache.WaitForCacheSync(ctx.Done(), told...)
+	select {
+	case <-p.wake:
+	default:
 	}
 	return nil
 }
@@ -142,12 +149,21 @@ func (p *Publisher) awaitService(ctx context.Context, present bool) error {
 	for _, slice := range found.Items {
 		for _, candidate := range slice.Endpoints {
 			if ptr.Deref(candidate.Conditions.Ready, false) {
-				p.sleep(ctx, proxyDelay, nil)
-				return nil
+				return p.awaitProxy(ctx)
 			}
 		}
 	}
 	return waitingError{fmt.Errorf("waiting until Service %s/%s has a ready endpoint", endpoint.Namespace, endpoint.Service)}
+}
+
+// awaitProxy gives kube-proxy its time. No change ends it early.
+func (p *Publisher) awaitProxy(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.options.Clock.After(proxyDelay):
+		return nil
+	}
 }
 
 // write applies the configurations that differ from what is wanted.
@@ -155,38 +171,47 @@ func (p *Publisher) awaitService(ctx context.Context, present bool) error {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=create
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
 func (p *Publisher) write(ctx context.Context, bundle []byte) error {
-	wanted := p.options.Wanted
 	owner, err := p.options.Owner(ctx)
 	if err != nil {
 		return err
 	}
-	validating, mutating := wanted.Validating(bundle), wanted.Mutating(bundle)
-	var liveValidating admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := p.look(ctx, &liveValidating); err != nil {
+	if err := p.writeValidating(ctx, bundle, owner); err != nil {
 		return err
 	}
-	release := p.options.Release
-	if later := liveValidating.Annotations[api.AnnotationRelease]; version.IsLater(later, release) {
-		release, validating.Webhooks = later, reachedAs(liveValidating.Webhooks, wanted.Endpoint, bundle)
-	}
-	if !equality.Semantic.DeepEqual(liveValidating.Webhooks, validating.Webhooks) || !isOwned(&liveValidating, owner) {
-		complete(validating, owner, release)
-		if err := p.apply(ctx, "ValidatingWebhookConfiguration", validating); err != nil {
-			return err
-		}
-	}
-	var liveMutating admissionregistrationv1.MutatingWebhookConfiguration
-	if err := p.look(ctx, &liveMutating); err != nil {
+	return p.writeMutating(ctx, bundle, owner)
+}
+
+func (p *Publisher) writeValidating(ctx context.Context, bundle []byte, owner *metav1.OwnerReference) error {
+	var live admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := p.look(ctx, &live); err != nil {
 		return err
 	}
-	if later := liveMutating.Annotations[api.AnnotationRelease]; version.IsLater(later, p.options.Release) {
-		release, mutating.Webhooks = later, mutatingReachedAs(liveMutating.Webhooks, wanted.Endpoint, bundle)
+	wanted, release := p.options.Wanted.Validating(bundle), p.options.Release
+	if later := live.Annotations[api.AnnotationRelease]; version.IsLater(later, release) {
+		release, wanted.Webhooks = later, reachedAs(live.Webhooks, p.options.Wanted.Endpoint, bundle)
 	}
-	if !equality.Semantic.DeepEqual(liveMutating.Webhooks, mutating.Webhooks) || !isOwned(&liveMutating, owner) {
-		complete(mutating, owner, release)
-		return p.apply(ctx, "MutatingWebhookConfiguration", mutating)
+	if equality.Semantic.DeepEqual(live.Webhooks, wanted.Webhooks) && isOwned(&live, owner) {
+		return nil
 	}
-	return nil
+	complete(wanted, owner, release)
+	return p.apply(ctx, "ValidatingWebhookConfiguration", wanted)
+}
+
+// writeMutating is the same for the other type. Each has a release of its own: one may be missing.
+func (p *Publisher) writeMutating(ctx context.Context, bundle []byte, owner *metav1.OwnerReference) error {
+	var live admissionregistrationv1.MutatingWebhookConfiguration
+	if err := p.look(ctx, &live); err != nil {
+		return err
+	}
+	wanted, release := p.options.Wanted.Mutating(bundle), p.options.Release
+	if later := live.Annotations[api.AnnotationRelease]; version.IsLater(later, release) {
+		release, wanted.Webhooks = later, mutatingReachedAs(live.Webhooks, p.options.Wanted.Endpoint, bundle)
+	}
+	if equality.Semantic.DeepEqual(live.Webhooks, wanted.Webhooks) && isOwned(&live, owner) {
+		return nil
+	}
+	complete(wanted, owner, release)
+	return p.apply(ctx, "MutatingWebhookConfiguration", wanted)
 }
 
 // reachedAs are the webhooks of a later release, after a rollback: they stay what they are, and are

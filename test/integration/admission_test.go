@@ -20,11 +20,13 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/api"
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/internal/version"
 	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
 
@@ -177,6 +179,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("policies are checked too", s.testPolicies)
 	t.Run("what nobody is asked about", s.testUngoverned)
 	t.Run("configurations come back", s.testConfigurations)
+	t.Run("configurations of a later release", s.testRolledBack)
 	t.Run("silence, and a restart", s.testSilence)
 	t.Run("nobody answers", s.testNobodyAnswers)
 }
@@ -405,6 +408,36 @@ func (s *governed) testConfigurations(t *testing.T) {
 		g.Expect(*webhook.TimeoutSeconds).To(gomega.BeNumerically("==", 5))
 		g.Expect(*webhook.SideEffects).To(gomega.Equal(admissionregistrationv1.SideEffectClassNone))
 	}
+}
+
+// testRolledBack: of what a later release wrote only how it is reached is changed, and what it did not write is
+// ours.
+func (s *governed) testRolledBack(t *testing.T) {
+	g := gomega.NewWithT(t)
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name}}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name}}
+	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)).To(gomega.Succeed())
+	own := validating.DeepCopy()
+	validating.Annotations[api.AnnotationRelease] = "999.0.0"
+	validating.Webhooks[0].TimeoutSeconds = ptr.To[int32](7)
+	validating.Webhooks[0].ClientConfig.CABundle = nil
+	g.Expect(s.client.Update(t.Context(), validating)).To(gomega.Succeed())
+	g.Eventually(func() ([]byte, error) {
+		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)
+		return validating.Webhooks[0].ClientConfig.CABundle, err
+	}).Should(gomega.Equal(own.Webhooks[0].ClientConfig.CABundle))
+	g.Expect(*validating.Webhooks[0].TimeoutSeconds).To(gomega.BeNumerically("==", 7))
+	g.Expect(validating.Annotations).To(gomega.HaveKeyWithValue(api.AnnotationRelease, "999.0.0"))
+	g.Expect(s.client.Delete(t.Context(), mutating)).To(gomega.Succeed())
+	g.Eventually(func() error { return s.client.Get(t.Context(), client.ObjectKeyFromObject(mutating), mutating) }).Should(gomega.Succeed())
+	g.Expect(mutating.Annotations).To(gomega.HaveKeyWithValue(api.AnnotationRelease, version.Version))
+
+	validating.Annotations[api.AnnotationRelease] = version.Version
+	g.Expect(s.client.Update(t.Context(), validating)).To(gomega.Succeed())
+	g.Eventually(func() (int32, error) {
+		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(validating), validating)
+		return *validating.Webhooks[0].TimeoutSeconds, err
+	}).Should(gomega.BeNumerically("==", 5))
 }
 
 // testSilence: what is as it should be costs no write, nor does a restart.

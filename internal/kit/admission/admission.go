@@ -4,6 +4,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -153,7 +154,7 @@ func (k Kind[T]) refusal(name string, violations []policy.Violation) error {
 		return nil
 	}
 	resource := schema.GroupResource{Group: k.Kind.Group, Resource: k.Resource}
-	return apierrors.NewForbidden(resource, name, fmt.Errorf("%s", policy.Sentence(violations)))
+	return apierrors.NewForbidden(resource, name, errors.New(policy.Sentence(violations)))
 }
 
 // defaulter writes what policies fill in and enforce.

@@ -28,8 +28,15 @@ type API struct {
 	OnAppear func(ctx context.Context) error
 }
 
-// CRDKind is the kind of the metadata that is watched to notice a CustomResourceDefinition.
-var CRDKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+// crdKind is the kind of the metadata that is watched to notice a CustomResourceDefinition.
+var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// Definition is the metadata of a CustomResourceDefinition, to be read or watched.
+func Definition() *metav1.PartialObjectMetadata {
+	definition := &metav1.PartialObjectMetadata{}
+	definition.SetGroupVersionKind(crdKind)
+	return definition
+}
 
 // Find asks the API server whether it serves kind now. crd names the definition that would
 // bring it: the cache must admit its metadata.
@@ -57,9 +64,7 @@ const establishTime = 2 * time.Minute
 // taken back, so the process is to be started anew.
 func (a *API) Start(ctx context.Context) error {
 	appeared, removed := make(chan struct{}, 1), make(chan struct{}, 1)
-	definition := &metav1.PartialObjectMetadata{}
-	definition.SetGroupVersionKind(CRDKind)
-	informer, err := a.cache.GetInformer(ctx, definition)
+	informer, err := a.cache.GetInformer(ctx, Definition())
 	if err != nil {
 		return fmt.Errorf("watching CustomResourceDefinitions: %w", err)
 	}
