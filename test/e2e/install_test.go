@@ -148,6 +148,20 @@ func testLaterChart(t *testing.T) {
 	kubectl(t, "delete", "namespace", system, "--timeout=90s")
 }
 
+// awaitCollector waits until Kubernetes' garbage collector is seen to follow WebApps after the last change of their
+// definition, which ends its watch: what is deleted together with the definition before it has a new one, it
+// never hears of.
+func awaitCollector(t *testing.T, ns string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	awaitWebhooks(t)
+	g.Eventually(func() string { return kubectl(t, "api-versions") }).Should(gomega.ContainSubstring("apps.mainstay.dev/v1beta1"))
+	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("collected", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
+	waitReady(t, ns, "collected")
+	kubectl(t, "-n", ns, "delete", "webapp", "collected")
+	g.Eventually(func() string { return kubectl(t, "-n", ns, "get", "deployments", "-l", "app=collected", "-o", "name") }).Should(gomega.BeEmpty())
+}
+
 func testUninstallAndManifest(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "manifest")
@@ -170,6 +184,7 @@ func testUninstallAndManifest(t *testing.T) {
 	kubectl(t, "-n", ns, "wait", "--for=jsonpath={.status.readyReplicas}=3", "webapp/shop", "--timeout=90s")
 	g.Expect(kubectl(t, "-n", ns, "get", "pods", "-o", "name")).To(gomega.ContainSubstring(strings.Fields(pods)[0]), "a new operator restarts nothing")
 
+	awaitCollector(t, ns)
 	kubectl(t, "delete", "-f", filepath.Join(repository, "dist/install.yaml"), "--timeout=120s")
 	g.Eventually(func() (string, error) {
 		return tryKubectl(t, "-n", ns, "get", "deployments,pods", "-o", "name")
