@@ -43,7 +43,7 @@ gen: bin/helm ## make the generated files: deepcopy, CRDs, roles, dist/install.y
 	@# Definitions of kinds that are no more would be installed for ever.
 	@for file in $(CRDS)/*.yaml; do [ -e bin/crds/$${file##*/} ] || rm -v $$file; done
 	cp bin/crds/*.yaml $(CRDS)
-	go run ./hack/rbac --output charts/mainstay/files/rbac/role.yaml internal
+	go run ./hack/rbac --output charts/mainstay/files/rbac internal
 	mkdir -p dist
 	bin/helm template mainstay charts/mainstay --include-crds --namespace mainstay-system \
 		| go run ./hack/manifest --namespace mainstay-system > bin/install.yaml

@@ -1,4 +1,6 @@
-// Command rbac writes the roles of the manager from the +kubebuilder:rbac markers in the code.
+// Command rbac writes the rights of the manager from the +kubebuilder:rbac markers in the code: one file for
+// each part of an installation that can be switched on and off, so that the chart can grant those
+// of the parts that are on.
 //
 // controller-gen's own generator passes over markers in the doc comment of a function without
 // a word. Ours stand there, beside the calls that need the rights, so this one reads every
@@ -9,10 +11,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
 func main() {
-	output := flag.String("output", "", "file to write")
+	output := flag.String("output", "", "folder to write; what is in it and not written goes")
 	flag.Parse()
 	if err := run(*output, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "rbac:", err)
@@ -25,12 +28,28 @@ func run(output string, roots []string) error {
 	if err != nil {
 		return err
 	}
-	content, err := render(rules)
+	files, err := render(rules)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(output, content, 0o644); err != nil {
-		return fmt.Errorf("writing the roles: %w", err)
+	if err := os.MkdirAll(output, 0o755); err != nil {
+		return fmt.Errorf("making the folder of the rights: %w", err)
+	}
+	former, err := os.ReadDir(output)
+	if err != nil {
+		return fmt.Errorf("reading the folder of the rights: %w", err)
+	}
+	for _, file := range former {
+		if _, stays := files[file.Name()]; !stays {
+			if err := os.Remove(filepath.Join(output, file.Name())); err != nil {
+				return fmt.Errorf("removing the rights of a part that is no more: %w", err)
+			}
+		}
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(output, name), content, 0o644); err != nil {
+			return fmt.Errorf("writing the rights: %w", err)
+		}
 	}
 	return nil
 }

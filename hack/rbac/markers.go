@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,13 +18,30 @@ const prefix = "+kubebuilder:rbac:"
 // rule is one marker.
 type rule struct {
 	groups, resources, names, urls, verbs []string
-	// namespaced rights are those in the manager's own namespace only.
-	namespaced bool
+	// part of an installation that needs the right.
+	part string
+	// namespace is the one namespace in which the right is needed; empty for all that are watched.
+	namespace string
 }
 
-// ownNamespace is how a marker names the namespace of the manager, whatever it is called in
-// an installation.
-const ownNamespace = "mainstay-system"
+const (
+	// ownNamespace is how a marker names the namespace of the manager, whatever it is called in
+	// an installation.
+	ownNamespace = "mainstay-system"
+	// defaultNamespace has the events about objects that are in none.
+	defaultNamespace = "default"
+	// shared is the part of what every installation needs.
+	shared = "shared"
+)
+
+// partOf is the part of markers in a file that do not say: the kind in whose folder it is.
+func partOf(path string) string {
+	_, below, isKind := strings.Cut(filepath.ToSlash(path), "internal/kinds/")
+	if kind, _, isFolder := strings.Cut(below, "/"); isKind && isFolder {
+		return kind
+	}
+	return shared
+}
 
 // collect reads the markers of all Go files below roots, but those of tests.
 func collect(roots []string) ([]rule, error) {
@@ -64,6 +83,7 @@ func parseFile(path string, source any) ([]rule, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s%s: %w", files.Position(comment.Pos()), prefix, text, err)
 			}
+			parsed.part = cmp.Or(parsed.part, partOf(path))
 			rules = append(rules, parsed)
 		}
 	}
@@ -93,10 +113,12 @@ func parseMarker(text string) (rule, error) {
 			parsed.urls = values
 		case "verbs":
 			parsed.verbs = values
+		case "part":
+			parsed.part = value
 		case "namespace":
-			parsed.namespaced = true
-			if value != ownNamespace {
-				return rule{}, fmt.Errorf("namespace %q is not %s, which stands for the manager's own", value, ownNamespace)
+			parsed.namespace = value
+			if value != ownNamespace && value != defaultNamespace {
+				return rule{}, fmt.Errorf("namespace %q is neither %s, which stands for the manager's own, nor %s", value, ownNamespace, defaultNamespace)
 			}
 		default:
 			return rule{}, fmt.Errorf("%q is not a key", key)
@@ -105,14 +127,19 @@ func parseMarker(text string) (rule, error) {
 	return parsed, parsed.validate()
 }
 
+// partName is what a part may be called.
+var partName = regexp.MustCompile(`^[a-z]+$`)
+
 func (r rule) validate() error {
 	switch {
 	case len(r.verbs) == 0:
 		return fmt.Errorf("verbs are missing")
-	case len(r.urls) > 0 && (len(r.groups) > 0 || len(r.resources) > 0 || r.namespaced):
+	case len(r.urls) > 0 && (len(r.groups) > 0 || len(r.resources) > 0 || r.namespace != ""):
 		return fmt.Errorf("urls stand alone")
 	case len(r.urls) == 0 && (len(r.groups) == 0 || len(r.resources) == 0):
 		return fmt.Errorf("groups and resources are missing, or urls")
+	case r.part != "" && !partName.MatchString(r.part):
+		return fmt.Errorf("part %q is no name of a file", r.part)
 	case len(r.names) > 0 && slices.Contains(r.verbs, "create"):
 		return fmt.Errorf("create can't be restricted to names")
 	}

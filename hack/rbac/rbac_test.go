@@ -1,8 +1,12 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // source has markers in every place that a comment can have.
@@ -11,8 +15,10 @@ const source = `package p
 // Observe reads.
 //
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list
-// +kubebuilder:rbac:groups="",resources=services;pods,verbs=get
+// +kubebuilder:rbac:groups="",resources=services;pods;namespaces,verbs=get
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=events.k8s.io,namespace=default,resources=events,verbs=create
+// +kubebuilder:rbac:part=webhooks,groups=policy.mainstay.dev,resources=platformpolicies/status,verbs=patch
 func Observe() {}
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=delete;get
@@ -24,16 +30,33 @@ func inner() {
 `
 
 // want has the verbs of each resource together, in an order that does not depend on source's.
-const want = header + `---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: manager
-rules:
+var want = map[string]string{
+	"shop.yaml": header + `cluster:
 - nonResourceURLs:
   - /metrics
   verbs:
   - get
+- apiGroups:
+  - ""
+  resources:
+  - namespaces
+  verbs:
+  - get
+default:
+- apiGroups:
+  - events.k8s.io
+  resources:
+  - events
+  verbs:
+  - create
+own:
+- apiGroups:
+  - coordination.k8s.io
+  resources:
+  - leases
+  verbs:
+  - create
+watched:
 - apiGroups:
   - ""
   resources:
@@ -57,33 +80,69 @@ rules:
   - deployments/scale
   verbs:
   - patch
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  name: manager
-rules:
+`,
+	"webhooks.yaml": header + `cluster:
 - apiGroups:
-  - coordination.k8s.io
+  - policy.mainstay.dev
   resources:
-  - leases
+  - platformpolicies/status
   verbs:
-  - create
-`
+  - patch
+`,
+}
 
 func TestRender(t *testing.T) {
-	rules, err := parseFile("p.go", source)
+	rules, err := parseFile("internal/kinds/shop/shopcontroller/p.go", source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 20 { // maps have no order
-		got, err := render(rules)
+		rendered, err := render(rules)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(got) != want {
-			t.Fatalf("got\n%s\nwant\n%s", got, want)
+		got := map[string]string{}
+		for name, content := range rendered {
+			got[name] = string(content)
 		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
+
+// TestPartOf: the rights of a kind are those in its folder, and only those.
+func TestPartOf(t *testing.T) {
+	for path, want := range map[string]string{
+		"internal/kinds/webapp/webappcontroller/setup.go":  "webapp",
+		"/src/internal/kinds/webapp/webappcontroller/a.go": "webapp",
+		"internal/kinds/names.go":                          shared,
+		"internal/setup/manager.go":                        shared,
+	} {
+		if got := partOf(path); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestRun: a part that is no more leaves no file.
+func TestRun(t *testing.T) {
+	source, output := t.TempDir(), t.TempDir()
+	for name, content := range map[string]string{
+		filepath.Join(source, "a.go"):      "package a\n\n// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get\n",
+		filepath.Join(source, "a_test.go"): "package a\n\n// +kubebuilder:rbac:part=tests,groups=apps,resources=deployments,verbs=get\n",
+		filepath.Join(output, "gone.yaml"): "",
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run(output, []string{source}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(output)
+	if err != nil || len(left) != 1 || left[0].Name() != "shared.yaml" {
+		t.Errorf("got %v, %v", left, err)
 	}
 }
 
@@ -101,6 +160,7 @@ func TestMarkerRefused(t *testing.T) {
 		`groups=apps,resources,verbs=get`:                                  "no key=value",
 		`groups=apps,resources=deployments,verbs=`:                         "needs quotes",
 		`groups="",resources=pods,namespace=other,verbs=get`:               "the manager's own",
+		`groups=apps,resources=deployments,part=../x,verbs=get`:            "no name of a file",
 		`urls=/metrics,groups=apps,verbs=get`:                              "stand alone",
 		`groups=apps,resources=deployments,resourceNames=web,verbs=create`: "restricted to names",
 		`groups="a,resources=deployments,resourceNames=web,verbs=get`:      "invalid syntax",

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -12,41 +11,82 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+const header = "# Made by `make gen` from the +kubebuilder:rbac markers in the code. Never edited.\n"
+
+// scope is where rights count.
+type scope string
+
 const (
-	header   = "# Made by `make gen` from the +kubebuilder:rbac markers in the code. Never edited.\n"
-	roleName = "manager"
+	// cluster is what is in no namespace.
+	cluster scope = "cluster"
+	// watched is what is in the namespaces that the manager watches.
+	watched scope = "watched"
+	// inDefault is what is in the namespace default.
+	inDefault scope = defaultNamespace
+	// own is what is in the manager's own namespace.
+	own scope = "own"
 )
 
-// render is a ClusterRole and a Role with the given rights, as YAML documents. The order of
-// the markers makes no difference.
-func render(rules []rule) ([]byte, error) {
-	var everywhere, own []rule
+// clusterScoped are the resources, of those that markers may name, that are in no namespace. Which are follows
+// from nothing that is at hand when this runs; TestGrantedWhereItCounts asks an API server whether it is so.
+var clusterScoped = map[string]bool{
+	"admissionregistration.k8s.io/mutatingwebhookconfigurations":   true,
+	"admissionregistration.k8s.io/validatingwebhookconfigurations": true,
+	"apiextensions.k8s.io/customresourcedefinitions":               true,
+	"authentication.k8s.io/tokenreviews":                           true,
+	"authorization.k8s.io/subjectaccessreviews":                    true,
+	"policy.mainstay.dev/platformpolicies":                         true,
+	"rbac.authorization.k8s.io/clusterroles":                       true,
+	"scheduling.k8s.io/priorityclasses":                            true,
+	"storage.k8s.io/storageclasses":                                true,
+	"/namespaces":                                                  true,
+	"/nodes":                                                       true,
+	"/persistentvolumes":                                           true,
+}
+
+// scopeOf tells where the right on a target counts.
+func scopeOf(t target, namespace string) scope {
+	resource, _, _ := strings.Cut(t.resource, "/")
+	switch {
+	case t.url != "", clusterScoped[t.group+"/"+resource]:
+		return cluster
+	case namespace == ownNamespace:
+		return own
+	case namespace == defaultNamespace:
+		return inDefault
+	default:
+		return watched
+	}
+}
+
+// render is the rights of each part, as YAML by file name: a list of rules for each scope. The order
+// of the markers makes no difference.
+func render(rules []rule) (map[string][]byte, error) {
+	parts := map[string]map[scope][]rule{}
 	for _, r := range rules {
-		if r.namespaced {
-			own = append(own, r)
-		} else {
-			everywhere = append(everywhere, r)
+		if parts[r.part] == nil {
+			parts[r.part] = map[scope][]rule{}
+		}
+		for t := range r.targets() {
+			at := scopeOf(t, r.namespace)
+			one := rule{verbs: r.verbs}
+			one.add(t)
+			parts[r.part][at] = append(parts[r.part][at], one)
 		}
 	}
-	var out bytes.Buffer
-	out.WriteString(header)
-	for _, role := range []struct {
-		kind  string
-		rules []rule
-	}{{"ClusterRole", merge(everywhere)}, {"Role", merge(own)}} {
-		document, err := yaml.Marshal(map[string]any{
-			"apiVersion": rbacv1.SchemeGroupVersion.String(),
-			"kind":       role.kind,
-			"metadata":   map[string]any{"name": roleName},
-			"rules":      policyRules(role.rules),
-		})
+	files := map[string][]byte{}
+	for part, scopes := range parts {
+		content := map[scope][]rbacv1.PolicyRule{}
+		for at, rules := range scopes {
+			content[at] = policyRules(merge(rules))
+		}
+		document, err := yaml.Marshal(content)
 		if err != nil {
-			return nil, fmt.Errorf("rendering the %s: %w", role.kind, err)
+			return nil, fmt.Errorf("rendering the rights of %s: %w", part, err)
 		}
-		out.WriteString("---\n")
-		out.Write(document)
+		files[part+".yaml"] = append([]byte(header), document...)
 	}
-	return out.Bytes(), nil
+	return files, nil
 }
 
 // target is one thing that rights can be given on.

@@ -215,7 +215,7 @@ func (k *Keeper) NeedLeaderElection() bool { return false }
 // The rights to list, watch and update the Secret stand in the chart's templates and not in a
 // marker here, for they go by name. A right to create can't.
 //
-// +kubebuilder:rbac:groups="",namespace=mainstay-system,resources=secrets,verbs=create
+// +kubebuilder:rbac:part=certificates,groups="",namespace=mainstay-system,resources=secrets,verbs=create
 func (k *Keeper) Start(ctx context.Context) error {
 	store, informer := k.informer()
 	var watching sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,15 +18,18 @@ import (
 // (some kB an object), and it is the step in which progress is logged.
 const pageSize = 500
 
-// Unmigrated names the definitions of ours that may have objects in another version than
+// Unmigrated tells which of the named definitions may have objects in another version than
 // the storage one. Those that are not installed have none.
-func Unmigrated(ctx context.Context, c client.Client) ([]string, error) {
+func Unmigrated(ctx context.Context, c client.Client, names []string) ([]string, error) {
 	definitions, err := carried()
 	if err != nil {
 		return nil, err
 	}
 	var found []string
 	for _, d := range definitions {
+		if !slices.Contains(names, d.name) {
+			continue
+		}
 		live, err := d.read(ctx, c)
 		if err != nil {
 			return nil, err
@@ -40,17 +44,20 @@ func Unmigrated(ctx context.Context, c client.Client) ([]string, error) {
 	return found, nil
 }
 
-// Migrate has every object of ours that is stored in an older version stored in the storage one, and then
+// Migrate has every object of the named definitions that is stored in an older version stored in the storage one, and then
 // takes the older versions off status.storedVersions, so that a later release may drop them.
 // The storage version, and with a webhook the conversion, must be served. It takes one call
 // for each object of a definition that Unmigrated names, and stops at the first error: then
 // nothing is taken off, and the next attempt begins anew.
-func Migrate(ctx context.Context, c client.Client) error {
+func Migrate(ctx context.Context, c client.Client, names []string) error {
 	definitions, err := carried()
 	if err != nil {
 		return err
 	}
 	for _, d := range definitions {
+		if !slices.Contains(names, d.name) {
+			continue
+		}
 		if err := d.migrate(ctx, c); err != nil {
 			return fmt.Errorf("migrating what is stored of CustomResourceDefinition %s: %w", d.name, err)
 		}
@@ -98,8 +105,7 @@ func (d definition) migrate(ctx context.Context, c client.Client) error {
 // storage version's schema, as ours. The generation would rise, and who applies another value
 // later would have a conflict with us (measured on Kubernetes 1.37.1).
 //
-// +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps,verbs=list
-// +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps/status,verbs=patch
+// Both rights are among those that a kind's controller has anyway, and the markers stand there.
 func rewriteAll(ctx context.Context, c client.Client, kind schema.GroupVersionKind) (int, error) {
 	count := 0
 	page := &metav1.PartialObjectMetadataList{}

@@ -70,6 +70,7 @@ func managerCommand(logs io.Writer) *cobra.Command {
 }
 
 func (s *Settings) addFlags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "kinds that are on; objects of the others stay as they are")
 	flags.BoolVar(&s.LeaderElection, "leader-elect", s.LeaderElection, "elect one of several managers to work")
 	flags.StringVar(&s.LeaderElectionNamespace, "leader-elect-namespace", s.LeaderElectionNamespace, "namespace of the Lease (default: the pod's own)")
 	flags.DurationVar(&s.LeaseDuration, "leader-elect-lease-duration", s.LeaseDuration, "how long a leader counts after its last renewal")

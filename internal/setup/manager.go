@@ -3,26 +3,18 @@ package setup
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/fence"
-	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
-	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
-	"github.com/mainstay-platform/mainstay/internal/kit/optional"
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kit/policies"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -30,6 +22,9 @@ import (
 
 // Settings are what a manager is started with. Flags set them; tests do so directly.
 type Settings struct {
+	// Kinds names those that are on. Of the others nothing is read, admitted or changed; their definitions are
+	// kept, and their objects converted between versions.
+	Kinds []string
 	// Namespace is the manager's own, which no policy governs; empty outside a cluster.
 	Namespace string
 	// LeaderElection makes sure that one manager of several works. Off, there must be one only.
@@ -48,7 +43,8 @@ type Settings struct {
 	ShutdownTimeout time.Duration
 	// Webhooks say how webhooks are served.
 	Webhooks WebhookSettings
-	// DefaultPolicy makes the PlatformPolicy "default", once in the life of its definition.
+	// DefaultPolicy makes the PlatformPolicy "default", once in the life of its definition. It needs the
+	// kind to be on.
 	DefaultPolicy bool
 	// SkipNameValidation lets tests run several managers in one process.
 	SkipNameValidation bool
@@ -58,6 +54,7 @@ type Settings struct {
 // tried every 2 s: those of Kubernetes' own components.
 func DefaultSettings() Settings {
 	return Settings{
+		Kinds:            AllKinds(),
 		LeaderElection:   true,
 		LeaseDuration:    15 * time.Second,
 		RenewDeadline:    10 * time.Second,
@@ -76,14 +73,15 @@ const leaderElectionID = "mainstay-manager"
 // New builds the operator with all controllers. It talks to the API server to learn which optional
 // APIs there are and what is stored, and starts nothing.
 func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Operator, error) {
-	if err := settings.Webhooks.validate(settings.Namespace); err != nil {
-		return nil, err
-	}
-	stored, err := observeStorage(ctx, restConfig, settings.Webhooks.Enabled)
+	on, err := settings.validate()
 	if err != nil {
 		return nil, err
 	}
-	options, err := managerOptions(settings, stored)
+	stored, err := observeStorage(ctx, restConfig, definitionsOf(on), settings.Webhooks.Enabled)
+	if err != nil {
+		return nil, err
+	}
+	options, err := managerOptions(settings, on, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +104,8 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	if err := addKinds(ctx, manager, settings, rules); err != nil {
+	wired := wiring{manager: manager, settings: settings, kinds: on, rules: rules}
+	if err := wired.addControllers(ctx); err != nil {
 		return nil, err
 	}
 	if err := stored.addTo(manager); err != nil {
@@ -122,13 +121,24 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		operator.checks = readyChecks(manager, stored, guard, nil)
 		return operator, nil
 	}
-	publisher, err := addWebhooks(manager, restConfig, settings, keeper, rules)
+	publisher, err := addWebhooks(wired, restConfig, keeper)
 	if err != nil {
 		return nil, err
 	}
 	operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
 	operator.checks = readyChecks(manager, stored, guard, publisher)
 	return operator, nil
+}
+
+// validate checks what flags can get wrong, and returns the kinds that are on.
+func (s Settings) validate() ([]kind, error) {
+	if err := s.Webhooks.validate(s.Namespace); err != nil {
+		return nil, err
+	}
+	if s.DefaultPolicy && !s.hasPolicies() {
+		return nil, fmt.Errorf("--default-policy needs %s among --kinds", platformpolicy.Controller)
+	}
+	return enabledKinds(s.Kinds)
 }
 
 // fencedConfig is the configuration for all that only the leader may do: writes are refused once the lease may be
@@ -148,14 +158,18 @@ func fencedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Opti
 
 // managerOptions are those of controller-runtime's manager.
 //
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=mainstay-system,resources=events,verbs=create;patch
-func managerOptions(settings Settings, stored *storage) (ctrl.Options, error) {
+// +kubebuilder:rbac:part=election,groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:part=election,groups="",namespace=mainstay-system,resources=events,verbs=create;patch
+func managerOptions(settings Settings, on []kind, stored *storage) (ctrl.Options, error) {
 	scheme, err := Scheme()
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	cached, err := cacheOptions(on)
 	return ctrl.Options{
 		Scheme:                        scheme,
 		NewCache:                      stored.newCache,
-		Cache:                         watch.Default(cacheOptions()),
+		Cache:                         watch.Default(cached),
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:        "0", // probes.go
 		LeaderElection:                settings.LeaderElection,
@@ -175,24 +189,6 @@ func managerOptions(settings Settings, stored *storage) (ctrl.Options, error) {
 	}, err
 }
 
-// addKinds adds the controllers of all kinds.
-func addKinds(ctx context.Context, manager ctrl.Manager, settings Settings, rules policy.Source) error {
-	err := webappcontroller.Setup(ctx, manager, webappcontroller.Options{
-		Concurrency: settings.Concurrency, Clock: clock.RealClock{}, Rules: rules,
-	})
-	if err != nil {
-		return fmt.Errorf("setting up webapp: %w", err)
-	}
-	err = platformpolicycontroller.Setup(manager, platformpolicycontroller.Options{
-		Governed:   []platformpolicycontroller.Governed{{Object: &appsv1.WebApp{}, Objects: webappcontroller.Objects}},
-		Ungoverned: policies.Ungoverned(settings.Namespace), Clock: clock.RealClock{},
-	})
-	if err != nil {
-		return fmt.Errorf("setting up platformpolicy: %w", err)
-	}
-	return nil
-}
-
 // newNamespacesPerSecond and newNamespacesAtOnce bound how often the API server is asked for a namespace that
 // the cache does not have yet, which is so for some milliseconds after it was made.
 const (
@@ -201,8 +197,11 @@ const (
 )
 
 // addPolicies makes the default policy, if that is asked for, and returns what reads the rules that govern
-// a namespace.
+// a namespace; nil if policies are off.
 func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (policy.Source, error) {
+	if !settings.hasPolicies() {
+		return nil, nil
+	}
 	// Who makes up namespaces in reviews of their own must not use up what the controllers may ask.
 	slow := rest.CopyConfig(restConfig)
 	slow.QPS, slow.Burst = newNamespacesPerSecond, newNamespacesAtOnce
@@ -219,15 +218,4 @@ func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Setting
 		reader.Known = made.Known
 	}
 	return reader.Rules, nil
-}
-
-// cacheOptions unite what each controller wants to be held, and the metadata of those
-// definitions whose arrival we wait for.
-func cacheOptions() map[client.Object]cache.ByObject {
-	options := map[client.Object]cache.ByObject{
-		optional.Definition(): {Label: labels.Everything(), Field: fields.OneTermEqualSelector("metadata.name", webappcontroller.HTTPRouteCRD)},
-	}
-	maps.Copy(options, webappcontroller.CacheOptions())
-	maps.Copy(options, policies.CacheOptions())
-	return options
 }

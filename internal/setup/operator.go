@@ -52,13 +52,14 @@ type storage struct {
 	converting atomic.Bool
 }
 
-// observeStorage asks what has to be converted to be read. Without webhooks there must be nothing.
-func observeStorage(ctx context.Context, config *rest.Config, webhooksEnabled bool) (*storage, error) {
+// observeStorage asks what of the named definitions has to be converted to be read. Without webhooks there
+// must be nothing.
+func observeStorage(ctx context.Context, config *rest.Config, names []string, webhooksEnabled bool) (*storage, error) {
 	direct, err := definitions.NewClient(config)
 	if err != nil {
 		return nil, err
 	}
-	unmigrated, err := definitions.Unmigrated(ctx, direct)
+	unmigrated, err := definitions.Unmigrated(ctx, direct, names)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func (s *storage) migrate(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	return retry(ctx, migrationPause, "Migrating stored objects", func() error { return definitions.Migrate(ctx, direct) })
+	return retry(ctx, migrationPause, "Migrating stored objects", func() error { return definitions.Migrate(ctx, direct, s.unmigrated) })
 }
 
 // retry tries until ctx ends or there is no error, with a pause in between.

@@ -5,30 +5,21 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
-	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
-	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
-	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/policies"
-	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/version"
 	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
@@ -64,11 +55,10 @@ func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhoo
 	})
 }
 
-// addWebhooks registers the webhooks of all kinds and returns what tells the API server of them.
-func addWebhooks(manager ctrl.Manager, restConfig *rest.Config, settings Settings, keeper *certificates.Keeper, rules policy.Source) (*webhooks.Publisher, error) {
-	scheme, server := manager.GetScheme(), manager.GetWebhookServer()
-	hooks := webappcontroller.Hooks(scheme, manager.GetClient(), rules)
-	hooks = append(hooks, platformpolicycontroller.Hooks(scheme)...)
+// addWebhooks registers the webhooks of the kinds that are on and returns what tells the API server of them.
+func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
+	scheme, server, settings := wired.manager.GetScheme(), wired.manager.GetWebhookServer(), wired.settings
+	hooks := wired.hooks()
 	large := make(chan struct{}, largeAtOnce)
 	for _, hook := range hooks {
 		server.Register(hook.Path, bounded(hook.Handler, maxAdmission, large))
@@ -120,20 +110,6 @@ func newKeeper(config *rest.Config, settings Settings) (*certificates.Keeper, er
 		return nil, fmt.Errorf("keeping the webhooks' certificate: %w", err)
 	}
 	return keeper, nil
-}
-
-// converter converts objects of all kinds that have several versions.
-func converter(scheme *runtime.Scheme) (http.Handler, error) {
-	registry := conversion.NewRegistry()
-	made, err := conversion.NewHubSpokeConverter(&appsv1.WebApp{},
-		conversion.NewSpokeConverter(&appsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1))(scheme)
-	if err != nil {
-		return nil, fmt.Errorf("making the converter of WebApps: %w", err)
-	}
-	if err := registry.RegisterConverter(appsv1.GroupVersion.WithKind("WebApp").GroupKind(), made); err != nil {
-		return nil, fmt.Errorf("registering the converter of WebApps: %w", err)
-	}
-	return conversion.NewWebhookHandler(scheme, registry), nil
 }
 
 // certificateOptions are the settings', completed: the names of the endpoint, and who owns what we make.

@@ -38,8 +38,8 @@ var fieldManager = naming.Manager("webhooks")
 // NewCache is a cache of the two configurations and of the metadata of definitions: of nothing that
 // must be converted to be read.
 //
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=get;list;watch
+// +kubebuilder:rbac:part=webhooks,groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 func NewCache(config *rest.Config, scheme *runtime.Scheme) (cache.Cache, error) {
 	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name), Transform: cache.TransformStripManagedFields()}
 	made, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
@@ -124,8 +124,8 @@ func (p *Publisher) isPresent(ctx context.Context) (bool, error) {
 // and this replica is one of the last that has them; and, before the API server is first told of
 // them, that somebody answers there.
 //
-// +kubebuilder:rbac:groups=discovery.k8s.io,namespace=mainstay-system,resources=endpointslices,verbs=list
-// +kubebuilder:rbac:groups="",namespace=mainstay-system,resources=services,verbs=get
+// +kubebuilder:rbac:part=webhooks,groups=discovery.k8s.io,namespace=mainstay-system,resources=endpointslices,verbs=list
+// +kubebuilder:rbac:part=webhooks,groups="",namespace=mainstay-system,resources=services,verbs=get
 func (p *Publisher) awaitService(ctx context.Context, present bool) error {
 	endpoint := p.options.Wanted.Endpoint
 	if endpoint.Service == "" {
@@ -168,8 +168,8 @@ func (p *Publisher) awaitProxy(ctx context.Context) error {
 
 // write applies the configurations that differ from what is wanted.
 //
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=create
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
+// +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=create
+// +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
 func (p *Publisher) write(ctx context.Context, bundle []byte) error {
 	owner, err := p.options.Owner(ctx)
 	if err != nil {
@@ -308,7 +308,7 @@ func (p *Publisher) apply(ctx context.Context, kind string, wanted client.Object
 
 // Remove deletes the configurations: for an installation that goes on without webhooks.
 //
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=delete
+// +kubebuilder:rbac:part=withdrawal,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=delete
 func Remove(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -126,6 +126,8 @@ func definitionsOf(t *testing.T, config *rest.Config) client.Client {
 type calls struct {
 	mutex sync.Mutex
 	made  []string
+	// watched are the paths of watches, which are not among those made.
+	watched []string
 	// broken is part of a call, "PATCH /apis/apps/", that gets no answer; empty breaks none.
 	broken string
 	// writes is how many more writes to a namespace pass before none does; negative means all.
@@ -164,7 +166,11 @@ func (c *calls) answered() {
 // wrap counts calls on their way to next.
 func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if request.URL.Query().Get("watch") != "true" && !strings.Contains(request.URL.Path, "/events") {
+		if request.URL.Query().Get("watch") == "true" {
+			c.mutex.Lock()
+			c.watched = append(c.watched, request.URL.Path)
+			c.mutex.Unlock()
+		} else if !strings.Contains(request.URL.Path, "/events") {
 			c.mutex.Lock()
 			call := request.Method + " " + request.URL.Path
 			c.made = append(c.made, call)
@@ -213,19 +219,27 @@ type running struct {
 // the test ends or stop is called.
 func startManager(t *testing.T) *running {
 	t.Helper()
-	return startManagerFor(t, "", -1)
+	return startManagerWith(t, &calls{writes: -1}, nil)
 }
 
 // startManagerFor is startManager, but only so many writes to a namespace get through.
 func startManagerFor(t *testing.T, namespace string, writes int) *running {
 	t.Helper()
-	recorded := &calls{writes: writes, namespace: namespace}
+	return startManagerWith(t, &calls{writes: writes, namespace: namespace}, nil)
+}
+
+// startManagerWith is startManager with other settings; nil for the usual ones.
+func startManagerWith(t *testing.T, recorded *calls, change func(*setup.Settings)) *running {
+	t.Helper()
 	config := rest.CopyConfig(cluster.config)
 	config.Wrap(recorded.wrap)
 	settings := setup.DefaultSettings()
 	settings.LeaderElection = false
 	settings.HealthAddress = "0"
 	settings.SkipNameValidation = true
+	if change != nil {
+		change(&settings)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	manager, err := setup.New(ctx, config, settings)
 	if err != nil {

@@ -191,7 +191,7 @@ func TestVersionsUpgrade(t *testing.T) {
 
 	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1"}), "only v1 is served without the webhook")
-	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.Equal([]string{webappsCRD}))
+	g.Expect(definitions.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
 	err := definitions.Withdraw(ctx, w.crds)
 	g.Expect(err).To(gomega.Succeed(), "there is nothing to withdraw yet")
 
@@ -203,7 +203,7 @@ func TestVersionsUpgrade(t *testing.T) {
 	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring(webappsCRD), gomega.ContainSubstring("stored in v1beta1"))))
 
 	g.Expect(w.stored(t, "shop")).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1beta1"), "reading alone stores nothing")
-	g.Expect(definitions.Migrate(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(definitions.Migrate(ctx, w.crds, []string{webappsCRD})).To(gomega.Succeed())
 	for _, name := range []string{"invalid", "plain", "shop", "x-0", "x-99", "x-499"} {
 		g.Expect(w.stored(t, name)).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1"))
 	}
@@ -211,10 +211,10 @@ func TestVersionsUpgrade(t *testing.T) {
 	g.Expect(w.full("shop")(ctx)).To(gomega.And(gomega.HaveField("Generation", int64(1)), gomega.HaveField("ManagedFields", gomega.HaveLen(1))),
 		"the migration changed more than the form")
 	g.Expect(w.definition(t).Status.StoredVersions).To(gomega.Equal([]string{"v1"}))
-	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.BeEmpty())
+	g.Expect(definitions.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.BeEmpty())
 
 	before := w.writes.Load()
-	g.Expect(definitions.Migrate(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(definitions.Migrate(ctx, w.crds, []string{webappsCRD})).To(gomega.Succeed())
 	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
 
@@ -287,7 +287,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return definitions.Migrate(ctx, c)
+		return definitions.Migrate(ctx, c, []string{webappsCRD})
 	}
 	isRewrite := func(request *http.Request, name string) bool {
 		return request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/webapps/"+name+"/status")
@@ -299,7 +299,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 		}
 		return nil
 	})).To(gomega.MatchError(gomega.ContainSubstring("rewriting default/b")))
-	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.Equal([]string{webappsCRD}))
+	g.Expect(definitions.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
 
 	// Somebody changes the definition in the middle.
 	g.Expect(migrate(func(request *http.Request) error {
@@ -310,7 +310,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 		live.Spec.Names.ShortNames = append(live.Spec.Names.ShortNames, "wapp")
 		return w.crds.Update(ctx, live)
 	})).To(gomega.MatchError(gomega.ContainSubstring("was changed in the meantime")))
-	g.Expect(definitions.Unmigrated(ctx, w.crds)).To(gomega.Equal([]string{webappsCRD}))
+	g.Expect(definitions.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
 
 	// An object that goes in the middle is no error.
 	g.Expect(migrate(func(request *http.Request) error {

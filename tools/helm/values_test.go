@@ -51,6 +51,8 @@ var effects = map[string]struct{ values, want string }{
 // removals has for every value that takes something away one setting and what it removes.
 var removals = map[string]struct{ values, gone string }{
 	"crds.manage":           {"crds: {manage: false}", "--install-crds"},
+	"kinds.platformpolicy":  {"kinds: {platformpolicy: {enabled: false}}", "--kinds=platformpolicy,"},
+	"kinds.webapp":          {"kinds: {webapp: {enabled: false}}", "horizontalpodautoscalers"},
 	"defaultPolicy.create":  {"defaultPolicy: {create: false}", "--default-policy"},
 	"webhook.enabled":       {"webhook: {enabled: false}", "kind: Service\n"},
 	"networkPolicy.enabled": {"networkPolicy: {enabled: false}", "kind: NetworkPolicy"},
@@ -138,6 +140,8 @@ func TestValuesRefused(t *testing.T) {
 		"webhook: {port: 8081}":                       "'not' failed",
 		"certManager: {issuer: x}":                    "additional properties 'issuer' not allowed",
 		"tolerations: {operator: Exists}":             "got object, want array",
+		"kinds: {shop: {enabled: true}}":              "additional properties 'shop' not allowed",
+		"kinds: {webapp: {enabled: false}, platformpolicy: {enabled: false}}": "at least one must be enabled",
 	} {
 		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", values, err, want)

@@ -66,16 +66,47 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
+{{/* The kinds that are on, as a YAML list in order. */}}
+{{- define "mainstay.kinds" -}}
+{{- $on := list -}}
+{{- range $name, $kind := .Values.kinds -}}
+{{- if $kind.enabled -}}{{- $on = append $on $name -}}{{- end -}}
+{{- end -}}
+{{- if not $on -}}{{- fail "kinds: at least one must be enabled, or the manager has nothing to do" -}}{{- end -}}
+{{- toYaml $on -}}
+{{- end -}}
+
+{{/* The parts of this installation, each of which has its rights in files/rbac, as a YAML list. */}}
+{{- define "mainstay.parts" -}}
+{{- $parts := concat (list "shared") (include "mainstay.kinds" . | fromYamlArray) -}}
+{{- if .Values.leaderElection.enabled -}}{{- $parts = append $parts "election" -}}{{- end -}}
+{{- if eq (include "mainstay.defaultPolicy" .) "true" -}}{{- $parts = append $parts "defaultpolicy" -}}{{- end -}}
+{{- if .Values.webhook.enabled -}}
+{{- $parts = append $parts "webhooks" -}}
+{{- if not .Values.certManager.enabled -}}{{- $parts = append $parts "certificates" -}}{{- end -}}
+{{- else -}}
+{{- $parts = append $parts "withdrawal" -}}
+{{- end -}}
+{{- toYaml $parts -}}
+{{- end -}}
+
+{{/* Whether the manager makes the default policy. */}}
+{{- define "mainstay.defaultPolicy" -}}
+{{- and .Values.defaultPolicy.create .Values.kinds.platformpolicy.enabled -}}
+{{- end -}}
+
 {{/*
-The rules of one generated role, as YAML: (dict "root" $ "kind" "ClusterRole"). Which rights the
-manager needs is written beside the calls that need them, in Go, and nowhere else.
+The rules for one or several scopes of the parts that are on, as a YAML list that may be empty:
+(dict "root" $ "scopes" (list "cluster")). Which rights the manager needs is written beside the calls that
+need them, in Go, and nowhere else.
 */}}
 {{- define "mainstay.rules" -}}
-{{- $kind := .kind -}}
-{{- range $document := splitList "\n---\n" (.root.Files.Get "files/rbac/role.yaml") -}}
-{{- $role := fromYaml $document -}}
-{{- if eq (get $role "kind") $kind -}}
-{{- required (printf "files/rbac/role.yaml has no rules for a %s" $kind) $role.rules | toYaml -}}
+{{- $rules := list -}}
+{{- range $part := include "mainstay.parts" .root | fromYamlArray -}}
+{{- $rights := fromYaml (required (printf "files/rbac has no rights for %s" $part) ($.root.Files.Get (printf "files/rbac/%s.yaml" $part))) -}}
+{{- range $scope := $.scopes -}}
+{{- $rules = concat $rules (get $rights $scope | default list) -}}
 {{- end -}}
 {{- end -}}
+{{- toYaml (uniq $rules) -}}
 {{- end -}}

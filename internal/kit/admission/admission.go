@@ -35,7 +35,8 @@ type Hook struct {
 }
 
 // Kind is what a kind brings to admission. All functions but Rules are pure. A kind that policies do
-// not govern leaves out Govern, Subject and Rules; Warn may be nil; all else is needed.
+// not govern leaves out Govern, Subject and Rules; where there are no policies Rules alone is nil; Warn may be
+// nil; all else is needed.
 type Kind[T client.Object] struct {
 	// Kind and Resource are the kind's names, with the version that the webhooks are sent.
 	Kind     schema.GroupVersionKind
@@ -176,9 +177,11 @@ func (d defaulter[T]) Default(ctx context.Context, object T) error {
 			return apierrors.NewInternalError(fmt.Errorf("reading the object before the update: %w", err))
 		}
 	}
-	rules, err := d.kind.Rules(ctx, request.Namespace)
-	if err != nil {
-		return apierrors.NewInternalError(err)
+	var rules policy.Rules
+	if d.kind.Rules != nil {
+		if rules, err = d.kind.Rules(ctx, request.Namespace); err != nil {
+			return apierrors.NewInternalError(err)
+		}
 	}
 	warn(ctx, d.kind.Govern(object, before, rules))
 	return nil

@@ -27,7 +27,7 @@ type Scale struct {
 	Field *field.Path
 	// Refuse says why an object can't be scaled; empty if it can. An error means that it is not known.
 	Refuse func(ctx context.Context, key types.NamespacedName) (string, error)
-	// Rules are checked.
+	// Rules are checked; nil where there are no policies.
 	Rules policy.Source
 }
 
@@ -68,6 +68,9 @@ func (h scaleHandler) Handle(ctx context.Context, request admission.Request) adm
 	}
 	if reason != "" {
 		return h.forbid(request.Name, reason)
+	}
+	if h.scale.Rules == nil {
+		return admission.Allowed("")
 	}
 	rules, err := h.scale.Rules(ctx, request.Namespace)
 	if err != nil {

@@ -45,8 +45,8 @@ type Reader struct {
 // Rules are those that govern a namespace; none for an ungoverned one. An error means that nobody
 // knows which do: the caller must not act as if there were none.
 //
-// +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:part=platformpolicy,groups=policy.mainstay.dev,resources=platformpolicies,verbs=list;watch
+// +kubebuilder:rbac:part=platformpolicy,groups="",resources=namespaces,verbs=get;list;watch
 func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, error) {
 	if slices.Contains(r.Ungoverned, namespace) {
 		return policy.Rules{}, nil

@@ -49,7 +49,7 @@ const gather = 3 * time.Second
 // Setup adds the controller to the manager.
 //
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies/status,verbs=patch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,namespace=default,resources=events,verbs=create;patch
 func Setup(manager ctrl.Manager, options Options) error {
 	cached := manager.GetClient()
 	reader := children.Reader{Cached: cached, Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}

@@ -19,7 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Hooks are the webhooks of WebApps and of their subresource scale.
+// Hooks are the webhooks of WebApps and of their subresource scale. rules is nil where there are no policies.
 func Hooks(scheme *runtime.Scheme, cached client.Reader, rules policy.Source) []admission.Hook {
 	hooks := admission.Kind[*appsv1.WebApp]{
 		Kind:       appsv1.GroupVersion.WithKind("WebApp"),

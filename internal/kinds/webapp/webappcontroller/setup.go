@@ -94,7 +94,7 @@ type Options struct {
 	// Concurrency is how many WebApps are reconciled at once.
 	Concurrency int
 	Clock       clock.PassiveClock
-	// Rules reads which rules govern a namespace.
+	// Rules reads which rules govern a namespace; nil where there are no policies.
 	Rules policy.Source
 }
 
@@ -127,11 +127,13 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Applier:  apply.New(manager.GetClient(), reader),
 		Recorder: manager.GetEventRecorder("mainstay-" + webapp.Controller),
 		Clock:    options.Clock,
-		Policy: &loop.Policy[*appsv1.WebApp, webapp.Observed]{
-			Rules: options.Rules, Wanted: webapp.Wanted, Running: webapp.Running,
-		},
 	}
-	built, err := build(manager, reconciler, options.Concurrency, routes.Available())
+	if options.Rules != nil {
+		reconciler.Policy = &loop.Policy[*appsv1.WebApp, webapp.Observed]{
+			Rules: options.Rules, Wanted: webapp.Wanted, Running: webapp.Running,
+		}
+	}
+	built, err := build(manager, reconciler, options, routes.Available())
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)
 	}
@@ -139,7 +141,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	return manager.Add(routes)
 }
 
-func build(manager ctrl.Manager, reconciler reconcile.Reconciler, concurrency int, hasRoutes bool) (controller.Controller, error) {
+func build(manager ctrl.Manager, reconciler reconcile.Reconciler, options Options, hasRoutes bool) (controller.Controller, error) {
 	changed := builder.WithPredicates(watch.ContentChanged())
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(webapp.Controller).
@@ -153,12 +155,14 @@ func build(manager ctrl.Manager, reconciler reconcile.Reconciler, concurrency in
 		Owns(&policyv1.PodDisruptionBudget{}, changed).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(usersOfServiceAccount(manager.GetClient())), changed)
-	under = policies.Watch(under, manager.GetClient(), &appsv1.WebAppList{})
+	if options.Rules != nil {
+		under = policies.Watch(under, manager.GetClient(), &appsv1.WebAppList{})
+	}
 	if hasRoutes {
 		under = under.Owns(&gatewayv1.HTTPRoute{}, changed)
 	}
 	return under.WithOptions(controller.Options{
-		MaxConcurrentReconciles: concurrency,
+		MaxConcurrentReconciles: options.Concurrency,
 		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
 	}).Build(reconciler)
 }

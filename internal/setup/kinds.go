@@ -1,0 +1,224 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/optional"
+	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// kind is what one of our kinds brings to the manager. A new kind is an entry in kinds, and nothing else here.
+type kind struct {
+	// name switches it on and off: the same in --kinds, in the chart's values and among the folders of
+	// internal/kinds.
+	name string
+	// groupKind and plural are those of its definition.
+	groupKind schema.GroupKind
+	plural    string
+	// setup adds its controller.
+	setup func(context.Context, wiring) error
+	// hooks are its webhooks.
+	hooks func(wiring) []admission.Hook
+	// cached says what the cache holds for it where that is not the default.
+	cached func() map[client.Object]cache.ByObject
+	// awaited names the definition of somebody else's kind whose arrival it waits for; empty for none.
+	awaited string
+	// governed is how policies look at its objects; nil if they do not govern it.
+	governed *platformpolicycontroller.Governed
+	// converter is given where it has several versions. Objects are converted also while the kind is off.
+	converter func(*runtime.Scheme) (conversion.Converter, error)
+}
+
+// wiring is what kinds are given.
+type wiring struct {
+	manager  ctrl.Manager
+	settings Settings
+	// kinds are those that are on.
+	kinds []kind
+	// rules is nil while policies are off.
+	rules policy.Source
+}
+
+// kinds are all kinds that there are.
+func kinds() []kind {
+	return []kind{
+		{
+			name:      webapp.Controller,
+			groupKind: appsv1.GroupVersion.WithKind("WebApp").GroupKind(),
+			plural:    "webapps",
+			setup: func(ctx context.Context, w wiring) error {
+				return webappcontroller.Setup(ctx, w.manager, webappcontroller.Options{
+					Concurrency: w.settings.Concurrency, Clock: clock.RealClock{}, Rules: w.rules,
+				})
+			},
+			hooks: func(w wiring) []admission.Hook {
+				return webappcontroller.Hooks(w.manager.GetScheme(), w.manager.GetClient(), w.rules)
+			},
+			cached:   webappcontroller.CacheOptions,
+			awaited:  webappcontroller.HTTPRouteCRD,
+			governed: &platformpolicycontroller.Governed{Object: &appsv1.WebApp{}, Objects: webappcontroller.Objects},
+			converter: func(scheme *runtime.Scheme) (conversion.Converter, error) {
+				return conversion.NewHubSpokeConverter(&appsv1.WebApp{},
+					conversion.NewSpokeConverter(&appsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1))(scheme)
+			},
+		},
+		{
+			name:      platformpolicy.Controller,
+			groupKind: policyv1.GroupVersion.WithKind("PlatformPolicy").GroupKind(),
+			plural:    "platformpolicies",
+			setup: func(_ context.Context, w wiring) error {
+				return platformpolicycontroller.Setup(w.manager, platformpolicycontroller.Options{
+					Governed: governed(w.kinds), Ungoverned: policies.Ungoverned(w.settings.Namespace), Clock: clock.RealClock{},
+				})
+			},
+			hooks:  func(w wiring) []admission.Hook { return platformpolicycontroller.Hooks(w.manager.GetScheme()) },
+			cached: policies.CacheOptions,
+		},
+	}
+}
+
+// AllKinds names the kinds that can be switched on and off.
+func AllKinds() []string {
+	var names []string
+	for _, k := range kinds() {
+		names = append(names, k.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// enabledKinds are those that are named.
+func enabledKinds(names []string) ([]kind, error) {
+	if len(names) == 0 {
+		return nil, errors.New("--kinds: none is named, and a manager would have nothing to do")
+	}
+	all := AllKinds()
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("--kinds: %q is none of %s", name, strings.Join(all, ", "))
+		}
+	}
+	return slices.DeleteFunc(kinds(), func(k kind) bool { return !slices.Contains(names, k.name) }), nil
+}
+
+// hasPolicies tells whether there are PlatformPolicies. Without them none governs.
+func (s Settings) hasPolicies() bool { return slices.Contains(s.Kinds, platformpolicy.Controller) }
+
+// definitionsOf are the names of the kinds' definitions.
+func definitionsOf(on []kind) []string {
+	var names []string
+	for _, k := range on {
+		names = append(names, k.plural+"."+k.groupKind.Group)
+	}
+	return names
+}
+
+// governed are those of the kinds that policies govern.
+func governed(on []kind) []platformpolicycontroller.Governed {
+	var found []platformpolicycontroller.Governed
+	for _, k := range on {
+		if k.governed != nil {
+			found = append(found, *k.governed)
+		}
+	}
+	return found
+}
+
+// addControllers adds the controllers of the kinds that are on.
+func (w wiring) addControllers(ctx context.Context) error {
+	for _, k := range w.kinds {
+		if err := k.setup(ctx, w); err != nil {
+			return fmt.Errorf("setting up %s: %w", k.name, err)
+		}
+	}
+	return nil
+}
+
+// hooks are the webhooks of the kinds that are on.
+func (w wiring) hooks() []admission.Hook {
+	var hooks []admission.Hook
+	for _, k := range w.kinds {
+		hooks = append(hooks, k.hooks(w)...)
+	}
+	return hooks
+}
+
+// cacheOptions unite what each kind wants to be held, and the metadata of those definitions whose
+// arrival is waited for. Each may say something about objects that no other does.
+func cacheOptions(on []kind) (map[client.Object]cache.ByObject, error) {
+	options := map[client.Object]cache.ByObject{}
+	said := map[string]string{}
+	var awaited []string
+	for _, k := range on {
+		for object, option := range k.cached() {
+			if other, twice := said[about(object)]; twice {
+				return nil, fmt.Errorf("the kinds %s and %s both say how to cache %T: let one place do it", other, k.name, object)
+			}
+			said[about(object)], options[object] = k.name, option
+		}
+		if k.awaited != "" && !slices.Contains(awaited, k.awaited) {
+			awaited = append(awaited, k.awaited)
+		}
+	}
+	if len(awaited) > 0 {
+		definitions := cache.ByObject{Label: labels.Everything()}
+		if len(awaited) == 1 { // no selector can name several
+			definitions.Field = fields.OneTermEqualSelector("metadata.name", awaited[0])
+		}
+		options[optional.Definition()] = definitions
+	}
+	return options, nil
+}
+
+// about tells which objects an entry is for: by their type, and where only metadata are held by their kind too.
+func about(object client.Object) string {
+	kind := object.GetObjectKind().GroupVersionKind()
+	if kind.Empty() {
+		return reflect.TypeOf(object).String()
+	}
+	return reflect.TypeOf(object).String() + " " + kind.String()
+}
+
+// converter converts objects of all kinds that have several versions, also of those that are off: they
+// are stored, and people read them.
+func converter(scheme *runtime.Scheme) (http.Handler, error) {
+	registry := conversion.NewRegistry()
+	for _, k := range kinds() {
+		if k.converter == nil {
+			continue
+		}
+		made, err := k.converter(scheme)
+		if err != nil {
+			return nil, fmt.Errorf("making the converter of %s: %w", k.name, err)
+		}
+		if err := registry.RegisterConverter(k.groupKind, made); err != nil {
+			return nil, fmt.Errorf("registering the converter of %s: %w", k.name, err)
+		}
+	}
+	return conversion.NewWebhookHandler(scheme, registry), nil
+}

@@ -1,0 +1,165 @@
+package setup
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mainstay-platform/mainstay/charts"
+)
+
+// TestKindsFitEverywhere: each kind is a folder, a value of the chart, and has a definition; and the other way round.
+func TestKindsFitEverywhere(t *testing.T) {
+	folders, err := os.ReadDir("../kinds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named []string
+	for _, folder := range folders {
+		named = append(named, folder.Name())
+	}
+	if diff := cmp.Diff(AllKinds(), named); diff != "" {
+		t.Errorf("kinds (-) and folders of internal/kinds (+): %s", diff)
+	}
+	content, err := os.ReadFile("../../charts/mainstay/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Kinds map[string]any `json:"kinds"`
+	}
+	if err := yaml.Unmarshal(content, &values); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(AllKinds(), slices.Sorted(maps.Keys(values.Kinds))); diff != "" {
+		t.Errorf("kinds (-) and the chart's values (+): %s", diff)
+	}
+	documents, err := charts.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var carried []string
+	for _, document := range documents {
+		var definition struct{ Metadata struct{ Name string } }
+		if err := yaml.Unmarshal(document, &definition); err != nil {
+			t.Fatal(err)
+		}
+		carried = append(carried, definition.Metadata.Name)
+	}
+	wanted := definitionsOf(kinds())
+	slices.Sort(wanted)
+	slices.Sort(carried)
+	if diff := cmp.Diff(wanted, carried); diff != "" {
+		t.Errorf("definitions of the kinds (-) and those that the chart carries (+): %s", diff)
+	}
+}
+
+func TestEnabledKinds(t *testing.T) {
+	on, err := enabledKinds([]string{"webapp"})
+	if err != nil || len(on) != 1 || on[0].name != "webapp" {
+		t.Errorf("got %v, %v", on, err)
+	}
+	for names, want := range map[string]string{"": "none is named", "webapp,shop": `"shop" is none of platformpolicy, webapp`} {
+		if _, err := enabledKinds(strings.FieldsFunc(names, func(r rune) bool { return r == ',' })); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want an error with %q", names, err, want)
+		}
+	}
+	settings := DefaultSettings()
+	settings.Kinds, settings.DefaultPolicy = []string{"webapp"}, true
+	if _, err := settings.validate(); err == nil || !strings.Contains(err.Error(), "--default-policy needs platformpolicy") {
+		t.Errorf("a default policy without policies: %v", err)
+	}
+}
+
+// TestCacheOptions: only what is on is held, and no two kinds may say different things of the same objects.
+func TestCacheOptions(t *testing.T) {
+	held := func(names ...string) []string {
+		t.Helper()
+		on, err := enabledKinds(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options, err := cacheOptions(on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kinds []string
+		for object := range options {
+			kinds = append(kinds, about(object))
+		}
+		slices.Sort(kinds)
+		return kinds
+	}
+	if diff := cmp.Diff([]string{"*v1.PartialObjectMetadata /v1, Kind=Namespace", "*v1.PlatformPolicy"}, held("platformpolicy")); diff != "" {
+		t.Error(diff)
+	}
+	if alone := held("webapp"); slices.ContainsFunc(alone, func(kind string) bool { return strings.Contains(kind, "Polic") || strings.Contains(kind, "Namespace") }) {
+		t.Errorf("without policies the cache holds %v", alone)
+	}
+	says := func(name string) kind {
+		return kind{name: name, cached: func() map[client.Object]cache.ByObject { return map[client.Object]cache.ByObject{&corev1.Pod{}: {}} }}
+	}
+	if _, err := cacheOptions([]kind{says("a"), says("b")}); err == nil || !strings.Contains(err.Error(), "the kinds a and b both say how to cache") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestHooksWithoutPolicies: nobody is asked about what is off, and what is on is admitted by its own rules alone.
+func TestHooksWithoutPolicies(t *testing.T) {
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := enabledKinds([]string{"webapp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wired := wiring{manager: someManager{scheme: scheme, client: fake.NewClientBuilder().WithScheme(scheme).Build()}, kinds: on}
+	said := map[string]string{}
+	for _, hook := range wired.hooks() {
+		if !strings.Contains(hook.Name, "webapps") {
+			t.Errorf("asked about %s", hook.Name)
+		}
+		for _, operation := range []string{"CREATE", "UPDATE"} {
+			review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop","operation":"` + operation +
+				`","object":%s,"oldObject":{"spec":{"image":"shop:1","replicas":1}}}}`
+			for what, object := range map[string]string{"good": `{"spec":{"image":"shop:1","replicas":11}}`, "bad": `{"spec":{"image":"shop:1","autoscaling":{"min":3,"max":2}}}`} {
+				answer := post(t, hook.Handler, strings.Replace(review, "%s", object, 1)).Body.String()
+				said[hook.Path+" "+operation+" "+what] = strconv.FormatBool(strings.Contains(answer, `"allowed":true`))
+			}
+		}
+	}
+	want := map[string]string{
+		"/mutate/webapps.apps.mainstay.dev CREATE bad": "true", "/mutate/webapps.apps.mainstay.dev CREATE good": "true",
+		"/mutate/webapps.apps.mainstay.dev UPDATE bad": "true", "/mutate/webapps.apps.mainstay.dev UPDATE good": "true",
+		"/validate/webapps.apps.mainstay.dev CREATE bad": "false", "/validate/webapps.apps.mainstay.dev CREATE good": "true",
+		"/validate/webapps.apps.mainstay.dev UPDATE bad": "false", "/validate/webapps.apps.mainstay.dev UPDATE good": "true",
+		"/validate/scale.webapps.apps.mainstay.dev CREATE bad": "true", "/validate/scale.webapps.apps.mainstay.dev CREATE good": "true",
+		"/validate/scale.webapps.apps.mainstay.dev UPDATE bad": "true", "/validate/scale.webapps.apps.mainstay.dev UPDATE good": "true",
+	}
+	if diff := cmp.Diff(want, said); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// someManager has what hooks ask of one.
+type someManager struct {
+	ctrl.Manager
+	scheme *runtime.Scheme
+	client client.Client
+}
+
+func (m someManager) GetScheme() *runtime.Scheme { return m.scheme }
+func (m someManager) GetClient() client.Client   { return m.client }

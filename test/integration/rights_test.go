@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+)
+
+// kindsOnly leaves these on.
+func kindsOnly(names ...string) func(*setup.Settings) {
+	return func(settings *setup.Settings) { settings.Kinds = names }
+}
+
+// asked tells whether a manager has read, watched or written anything of a resource, whatever the namespace.
+func (c *calls) asked(resource string) bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return slices.ContainsFunc(slices.Concat(c.made, c.watched), func(call string) bool {
+		return strings.HasSuffix(call, "/"+resource) || strings.Contains(call, "/"+resource+"/") && resource != "namespaces"
+	})
+}
+
+// TestKindsOff: what is off is not even read; and what is on does not miss it.
+func TestKindsOff(t *testing.T) {
+	g := gomega.NewWithT(t)
+	policy := stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](1)})
+	app := newApp(staging(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](2) })
+	create(t, app)
+
+	manager := startManagerWith(t, &calls{writes: -1}, kindsOnly("platformpolicy"))
+	g.Eventually(func(g gomega.Gomega) {
+		g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
+		g.Expect(policy.Status.ObservedGeneration).To(gomega.Equal(policy.Generation))
+	}).Should(gomega.Succeed())
+	g.Expect(policy.Status.Violations).To(gomega.BeZero(), "it knows of no WebApps")
+	manager.stop()
+	for resource, wanted := range map[string]bool{"platformpolicies": true, "namespaces": true, "webapps": false, "deployments": false, "pods": false} {
+		g.Expect(manager.calls.asked(resource)).To(gomega.Equal(wanted), resource)
+	}
+	seen, err := get(app, &appsv1.WebApp{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(seen.ResourceVersion).To(gomega.Equal(app.ResourceVersion), "its object stays as it was")
+	_, err = get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
+
+	version := policy.ResourceVersion
+	manager = startManagerWith(t, &calls{writes: -1}, kindsOnly("webapp"))
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "no policy governs")
+	g.Expect(violation(app)(t.Context())).To(gomega.BeEmpty())
+	manager.stop()
+	for resource, wanted := range map[string]bool{"platformpolicies": false, "namespaces": false, "webapps": true, "deployments": true, "pods": true} {
+		g.Expect(manager.calls.asked(resource)).To(gomega.Equal(wanted), resource)
+	}
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
+	g.Expect(policy.ResourceVersion).To(gomega.Equal(version))
+}
+
+// TestGrantedWhereItCounts: what the chart grants in namespaces is in namespaces, and the rest is not.
+func TestGrantedWhereItCounts(t *testing.T) {
+	files, err := filepath.Glob("../../charts/mainstay/files/rbac/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no rights were found: %v", err)
+	}
+	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(cluster.config).ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespaced := map[string]bool{}
+	for _, list := range lists {
+		group, _, isGroup := strings.Cut(list.GroupVersion, "/")
+		if !isGroup {
+			group = ""
+		}
+		for _, resource := range list.APIResources {
+			namespaced[group+"/"+resource.Name] = resource.Namespaced
+		}
+	}
+	checked := 0
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scopes := map[string][]rbacv1.PolicyRule{}
+		if err := yaml.UnmarshalStrict(content, &scopes); err != nil {
+			t.Fatal(err)
+		}
+		for scope, rules := range scopes {
+			for _, rule := range rules {
+				for _, resource := range rule.Resources {
+					is, known := namespaced[rule.APIGroups[0]+"/"+resource]
+					if !known {
+						// No API of that name here, or a subresource that is nothing but a right.
+						t.Logf("%s: nobody knows %s of %q", file, resource, rule.APIGroups[0])
+						continue
+					}
+					checked++
+					if is != (scope != "cluster") {
+						t.Errorf("%s: %s of %q stands under %s", file, resource, rule.APIGroups[0], scope)
+					}
+				}
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("%d resources were looked at", checked)
+	}
+}
