@@ -79,6 +79,9 @@ func (f *Fence) Guard(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+// Leads reports whether this process leads for sure: whether Guard lets writes pass.
+func (f *Fence) Leads() bool { return f.check() == nil }
+
 func (f *Fence) check() error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()

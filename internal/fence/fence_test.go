@@ -41,6 +41,9 @@ func TestFence(t *testing.T) {
 	election := fence.Watch(answers(func(*http.Request) (int, error) { return answer, failure }))
 	passes := func(want bool) {
 		t.Helper()
+		if got := fence.Leads(); got != want {
+			t.Errorf("leads: %t", got)
+		}
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 			before := sent
 			if err := send(t, guarded, method, "/api/v1/pods"); (err == nil) != want || (sent > before) != want {

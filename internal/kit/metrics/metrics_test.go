@@ -1,0 +1,267 @@
+package metrics
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+)
+
+// TestDeclared: a metric that nobody explains, or whose name says another type, helps nobody.
+func TestDeclared(t *testing.T) {
+	seen := map[string]bool{}
+	for _, metric := range Declared() {
+		if seen[metric.Name] {
+			t.Errorf("%s is declared twice", metric.Name)
+		}
+		seen[metric.Name] = true
+		if !regexp.MustCompile(`^mainstay(_[a-z]+)+$`).MatchString(metric.Name) {
+			t.Errorf("%s is no good name", metric.Name)
+		}
+		if metric.Help == "" || metric.Normal == "" {
+			t.Errorf("%s says not what it means or what is normal", metric.Name)
+		}
+		for _, label := range metric.Labels {
+			if label.Meaning == "" || label.Name == "name" {
+				t.Errorf("%s: label %s", metric.Name, label.Name)
+			}
+		}
+		if (metric.Type == "counter") != strings.HasSuffix(metric.Name, "_total") {
+			t.Errorf("%s is a %s", metric.Name, metric.Type)
+		}
+		if (metric.Type == "histogram") != (len(metric.Buckets) > 0) || !slices.IsSorted(metric.Buckets) {
+			t.Errorf("%s has buckets %v", metric.Name, metric.Buckets)
+		}
+	}
+	if len(seen) < 11 {
+		t.Errorf("only %d metrics are declared", len(seen))
+	}
+}
+
+// TestResultsAreClasses: the loop makes one of the other.
+func TestResultsAreClasses(t *testing.T) {
+	got := []Result{Transient, Blocked, Terminal}
+	if want := []Result{Result(outcome.Transient), Result(outcome.Blocked), Result(outcome.Terminal)}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestReconciled(t *testing.T) {
+	for result, isError := range map[Result]bool{
+		Unchanged: false, Changed: false, Stopped: false, Transient: true, Blocked: true, Terminal: true, Conflict: true, Panicked: true,
+	} {
+		kind := "Test" + string(result)
+		Reconciled(Pass{Kind: kind, Namespace: "shop", Result: result, Took: 20 * time.Millisecond})
+		if got := testutil.ToFloat64(reconciles.WithLabelValues(kind, "shop", string(result))); got != 1 {
+			t.Errorf("%s: counted %v", result, got)
+		}
+		if got := testutil.ToFloat64(failures.WithLabelValues(kind, string(result))); (got == 1) != isError {
+			t.Errorf("%s: %v errors", result, got)
+		}
+	}
+}
+
+// TestRoster: only so many namespaces have series of their own, and what is gone makes room.
+func TestRoster(t *testing.T) {
+	series := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "x"}, []string{"kind", "namespace"})
+	r := &roster{most: 2, vectors: []*prometheus.MetricVec{series.MetricVec}}
+	count := func(names ...string) []string {
+		var labels []string
+		for _, name := range names {
+			labels = append(labels, r.label(name))
+			series.WithLabelValues("WebApp", labels[len(labels)-1]).Inc()
+		}
+		return labels
+	}
+	if diff := cmp.Diff([]string{"a", "b", "(other)", "a", ""}, count("a", "b", "c", "a", "")); diff != "" {
+		t.Error(diff)
+	}
+	r.sweep(func(namespace string) bool { return namespace == "a" })
+	if got := testutil.CollectAndCount(series); got != 3 { // b, (other) and none
+		t.Errorf("%d series are left", got)
+	}
+	if diff := cmp.Diff([]string{"c", "(other)", "b"}, count("c", "a", "b")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestSeriesOfNamespaces: the roster knows each metric that has the label.
+func TestSeriesOfNamespaces(t *testing.T) {
+	with := 0
+	for _, metric := range Declared() {
+		if slices.Contains(metric.names(), "namespace") {
+			with++
+		}
+	}
+	if with != len(namespaces.vectors) {
+		t.Errorf("%d metrics have the label namespace, the roster knows of %d", with, len(namespaces.vectors))
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	for request, want := range map[string]string{
+		"GET /api/v1/pods":                                                      "list pods",
+		"GET /api/v1/pods?watch=true":                                           "watch pods",
+		"GET /api/v1/namespaces/shop/pods/web-1":                                "get pods",
+		"GET /api/v1/namespaces/shop":                                           "get namespaces",
+		"PUT /api/v1/namespaces/shop/finalize":                                  "update namespaces/finalize",
+		"POST /apis/apps/v1/namespaces/shop/deployments":                        "create deployments.apps",
+		"PATCH /apis/apps.mainstay.dev/v1/namespaces/shop/webapps/web/status":   "patch webapps.apps.mainstay.dev/status",
+		"DELETE /apis/apps/v1/namespaces/shop/deployments/web":                  "delete deployments.apps",
+		"DELETE /apis/apps/v1/namespaces/shop/deployments":                      "deletecollection deployments.apps",
+		"PUT /apis/coordination.k8s.io/v1/namespaces/x/leases/m":                "update leases.coordination.k8s.io",
+		"GET /k8s/clusters/c-1/apis/policy.mainstay.dev/v1/platformpolicies":    "list platformpolicies.policy.mainstay.dev",
+		"GET /apis/apps/v1":                                                     "get none",
+		"GET /api":                                                              "get none",
+		"GET /version":                                                          "get none",
+		"POST /apis/authentication.k8s.io/v1/tokenreviews":                      "create tokenreviews.authentication.k8s.io",
+		"GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/a.b.c.dev": "get customresourcedefinitions.apiextensions.k8s.io",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		verb, resource := describe(httptest.NewRequestWithContext(t.Context(), method, "https://api"+path, nil))
+		if got := verb + " " + resource; got != want {
+			t.Errorf("%s is told as %q, want %q", request, got, want)
+		}
+	}
+	apply := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "https://api/api/v1/namespaces/shop/services/web", nil)
+	apply.Header.Set("Content-Type", "application/apply-patch+yaml")
+	if verb, _ := describe(apply); verb != "apply" {
+		t.Errorf("server-side apply is told as %s", verb)
+	}
+}
+
+func TestCalls(t *testing.T) {
+	status, failure := 200, error(nil)
+	counting := Calls(roundTripper(func(*http.Request) (*http.Response, error) {
+		if failure != nil {
+			return nil, failure
+		}
+		return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+	}))
+	call := func() {
+		response, err := counting.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://api/api/v1/namespaces/shop/gizmos/secret-name", nil))
+		if err == nil {
+			_ = response.Body.Close()
+		}
+	}
+	for _, status = range []int{200, 201, 404, 409, 429, 503} {
+		call()
+	}
+	failure = fmt.Errorf("no network")
+	call()
+	got := map[string]float64{}
+	for _, code := range []string{"2xx", "4xx", "409", "429", "5xx", "error"} {
+		got[code] = testutil.ToFloat64(calls.WithLabelValues("get", "gizmos", code))
+	}
+	if diff := cmp.Diff(map[string]float64{"2xx": 2, "4xx": 1, "409": 1, "429": 1, "5xx": 1, "error": 1}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// app has conditions, as Type=Status.
+func app(uid types.UID, conditions ...string) *appsv1.WebApp {
+	made := &appsv1.WebApp{}
+	made.UID = uid
+	for _, condition := range conditions {
+		name, status, _ := strings.Cut(condition, "=")
+		made.Status.Conditions = append(made.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionStatus(status)})
+	}
+	return made
+}
+
+// TestPhaseOf: the table in its comment; each row's object fulfils what the rows below ask for.
+func TestPhaseOf(t *testing.T) {
+	gone := app("", "Ready=True")
+	gone.DeletionTimestamp = &metav1.Time{}
+	for want, object := range map[string]*appsv1.WebApp{
+		"Deleting":    gone,
+		"Pending":     app("", "Paused=True", "Stalled=True"),
+		"Ready":       app("", "Ready=True", "Degraded=True"),
+		"Paused":      app("", "Ready=False", "Degraded=True", "Stalled=True", "Paused=True"),
+		"Stalled":     app("", "Ready=False", "Degraded=True", "Stalled=True"),
+		"Degraded":    app("", "Ready=Unknown", "Degraded=True"),
+		"Unknown":     app("", "Ready=Unknown", "Degraded=False", "Stalled=False", "Paused=False"),
+		"Progressing": app("", "Ready=False", "Degraded=False"),
+	} {
+		if got := phaseOf(object); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestTally: each object counts once, by what it is now, and what is gone does not.
+func TestTally(t *testing.T) {
+	tally := &Tally{known: map[types.UID]string{}}
+	expect := func(want map[string]int) {
+		t.Helper()
+		if diff := cmp.Diff(want, tally.count()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	tally.OnAdd(app("a"), true)
+	tally.OnAdd(app("b", "Ready=True"), false)
+	expect(map[string]int{"Pending": 1, "Ready": 1})
+	tally.OnUpdate(app("a"), app("a", "Ready=False"))
+	expect(map[string]int{"Progressing": 1, "Ready": 1})
+	// Deleted and made again while the watch was cut.
+	tally.OnUpdate(app("b", "Ready=True"), app("c"))
+	expect(map[string]int{"Progressing": 1, "Pending": 1})
+	tally.OnDelete(app("a"))
+	tally.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "shop/c", Obj: app("c")})
+	expect(map[string]int{})
+}
+
+// TestCollector: what is asked for at a scrape, and what there is none of.
+func TestCollector(t *testing.T) {
+	t.Cleanup(func() { current.Store(nil) })
+	filled := false
+	tally := &Tally{kind: "WebApp", filled: func() bool { return filled }, known: map[types.UID]string{"a": ready, "b": ready, "c": stalled}}
+	current.Store(&Sources{Version: "1.2.3", Objects: []*Tally{tally}, Leads: func() bool { return true },
+		CertificateExpiry: func() time.Time { return time.Time{} }, WebhooksReady: func() error { return fmt.Errorf("no certificate") }})
+	expect := func(want map[string]float64) {
+		t.Helper()
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(collector{})
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				name := family.GetName()
+				for _, label := range metric.GetLabel() {
+					name += " " + label.GetValue()
+				}
+				got[name] = metric.GetGauge().GetValue()
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	want := map[string]float64{"mainstay_info 1.2.3": 1, "mainstay_leader": 1, "mainstay_webhooks_ready": 0}
+	expect(want)
+	filled = true
+	for _, phase := range phases {
+		want["mainstay_objects WebApp "+phase] = 0
+	}
+	want["mainstay_objects WebApp Ready"], want["mainstay_objects WebApp Stalled"] = 2, 1
+	expect(want)
+	current.Store(&Sources{CertificateExpiry: func() time.Time { return time.Unix(1000, 0) }})
+	expect(map[string]float64{"mainstay_info ": 1, "mainstay_certificate_expiry_timestamp_seconds": 1000})
+}

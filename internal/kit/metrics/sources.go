@@ -1,0 +1,95 @@
+package metrics
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Sources tell what is not counted but asked for at each scrape. Each may be nil: then there is no such metric.
+// None may make a call, nor wait.
+type Sources struct {
+	// Version of this program.
+	Version string
+	// Objects count those of each kind.
+	Objects []*Tally
+	// Leads reports whether this replica works.
+	Leads func() bool
+	// CertificateExpiry is when the serving certificate expires; zero if there is none.
+	CertificateExpiry func() time.Time
+	// WebhooksReady is nil if this replica can answer webhooks.
+	WebhooksReady func() error
+	// IsGone reports whether a namespace is known not to exist.
+	IsGone func(ctx context.Context, namespace string) bool
+}
+
+// Expose hands all metrics out by controller-runtime's registry from now on. In a process with several managers,
+// as tests have, the last one's sources count.
+func Expose(sources Sources) {
+	if current.Swap(&sources) != nil {
+		return
+	}
+	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, calls, collector{})
+}
+
+var current atomic.Pointer[Sources]
+
+// collector computes what is asked for at a scrape.
+type collector struct{}
+
+// Describe tells of which metrics there are.
+func (collector) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, description := range []*prometheus.Desc{objects, leader, certificateExpiry, webhooksReady, info} {
+		descriptions <- description
+	}
+}
+
+// sweepTimeout bounds what IsGone may take in all: it only looks into a cache.
+const sweepTimeout = time.Second
+
+// Collect computes the metrics, and forgets namespaces that are gone.
+func (collector) Collect(into chan<- prometheus.Metric) {
+	sources := current.Load()
+	if sources == nil {
+		return
+	}
+	tell := func(description *prometheus.Desc, value float64, labels ...string) {
+		into <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
+	}
+	tell(info, 1, sources.Version)
+	if sources.Leads != nil {
+		tell(leader, number(sources.Leads()))
+	}
+	if sources.WebhooksReady != nil {
+		tell(webhooksReady, number(sources.WebhooksReady() == nil))
+	}
+	if sources.CertificateExpiry != nil {
+		if expiry := sources.CertificateExpiry(); !expiry.IsZero() {
+			tell(certificateExpiry, float64(expiry.Unix()))
+		}
+	}
+	for _, tally := range sources.Objects {
+		if !tally.filled() {
+			continue
+		}
+		counts := tally.count()
+		for _, phase := range phases {
+			tell(objects, float64(counts[phase]), tally.kind, phase)
+		}
+	}
+	if sources.IsGone != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
+		defer cancel()
+		namespaces.sweep(func(namespace string) bool { return sources.IsGone(ctx, namespace) })
+	}
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
