@@ -295,6 +295,10 @@ type WebAppStatus struct {
 	// URL is where the application answers: its route, its Ingress, or its Service inside the cluster.
 	// +optional
 	URL string `json:"url,omitempty"`
+	// FirstReadyTime is when Ready was True for the first time. It stays, whatever becomes of Ready later;
+	// it is absent until then.
+	// +optional
+	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
 	// Conditions are Ready, Progressing, Degraded, Paused and, when it is True, Stalled.
 	// +optional
 	// +listType=map

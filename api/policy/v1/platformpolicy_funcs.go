@@ -9,3 +9,9 @@ func (p *PlatformPolicy) GetConditions() []metav1.Condition { return p.Status.Co
 func (p *PlatformPolicy) SetConditions(conditions []metav1.Condition) {
 	p.Status.Conditions = conditions
 }
+
+// GetFirstReadyTime returns when Ready was True for the first time; nil if it never was.
+func (p *PlatformPolicy) GetFirstReadyTime() *metav1.Time { return p.Status.FirstReadyTime }
+
+// SetFirstReadyTime replaces that time.
+func (p *PlatformPolicy) SetFirstReadyTime(first *metav1.Time) { p.Status.FirstReadyTime = first }

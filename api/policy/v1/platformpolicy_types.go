@@ -207,6 +207,10 @@ type PlatformPolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Violating []Violator `json:"violating,omitempty"`
+	// FirstReadyTime is when Ready was True for the first time. It stays, whatever becomes of Ready later;
+	// it is absent until then.
+	// +optional
+	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
 	// Conditions are Ready and, when it is True, Stalled.
 	// +optional
 	// +listType=map

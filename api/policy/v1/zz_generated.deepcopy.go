@@ -149,6 +149,10 @@ func (in *PlatformPolicyStatus) DeepCopyInto(out *PlatformPolicyStatus) {
 		*out = make([]Violator, len(*in))
 		copy(*out, *in)
 	}
+	if in.FirstReadyTime != nil {
+		in, out := &in.FirstReadyTime, &out.FirstReadyTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]metav1.Condition, len(*in))

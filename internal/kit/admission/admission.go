@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
@@ -146,16 +147,17 @@ func (k Kind[T]) check(ctx context.Context, object T, before *T) (admission.Warn
 		k.Default(former)
 		violations = policy.Worse(violations, rules.Check(k.Subject(former)))
 	}
-	return warnings, k.refusal(object.GetName(), violations)
+	return warnings, k.refusal(object, violations)
 }
 
 // refusal is the error for violations; nil for none.
-func (k Kind[T]) refusal(name string, violations []policy.Violation) error {
+func (k Kind[T]) refusal(object T, violations []policy.Violation) error {
 	if len(violations) == 0 {
 		return nil
 	}
+	metrics.Denied(k.Kind.Kind, object.GetNamespace(), metrics.ByAdmission)
 	resource := schema.GroupResource{Group: k.Kind.Group, Resource: k.Resource}
-	return apierrors.NewForbidden(resource, name, errors.New(policy.Sentence(violations)))
+	return apierrors.NewForbidden(resource, object.GetName(), errors.New(policy.Sentence(violations)))
 }
 
 // defaulter writes what policies fill in and enforce.

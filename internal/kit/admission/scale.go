@@ -14,12 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // Scale is a kind's subresource scale: kubectl scale and autoscalers go through it, and a rule
 // about the kind itself does not see them.
 type Scale struct {
+	// Kind is the kind's name, as in WebApp.
+	Kind string
 	// Resource is the kind's, with all its versions.
 	Resource schema.GroupResource
 	Versions []string
@@ -80,6 +83,7 @@ func (h scaleHandler) Handle(ctx context.Context, request admission.Request) adm
 		return rules.CheckReplicas([]policy.Replicas{{Field: h.scale.Field, Count: count}})
 	}
 	if worse := policy.Worse(check(wanted.Spec.Replicas), check(before.Spec.Replicas)); len(worse) > 0 {
+		metrics.Denied(h.scale.Kind, request.Namespace, metrics.ByAdmission)
 		return h.forbid(request.Name, policy.Sentence(worse))
 	}
 	return admission.Allowed("")

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -32,11 +33,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/status"
 )
 
-// Object is one of our kinds: a Kubernetes object with conditions.
+// Object is one of our kinds: a Kubernetes object with conditions, and with the record of when it was
+// Ready for the first time.
 type Object interface {
 	client.Object
 	GetConditions() []metav1.Condition
 	SetConditions(conditions []metav1.Condition)
+	GetFirstReadyTime() *metav1.Time
+	SetFirstReadyTime(first *metav1.Time)
 }
 
 // Kind is what one kind brings to the loop. T is a pointer type, O the observation.
@@ -86,15 +90,24 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	if stored.GetDeletionTimestamp() != nil {
 		return ctrl.Result{}, nil
 	}
+	done := r.begin(ctx, stored)
+	defer done.end(ctx)
+	result, err := r.bring(ctx, stored, done)
+	done.returned(err)
+	return result, r.tell(stored, err)
+}
+
+// bring does what Reconcile says, and notes what it did.
+func (r *Reconciler[T, O]) bring(ctx context.Context, stored T, done *pass) (ctrl.Result, error) {
 	object := stored.DeepCopyObject().(T)
 	admission := r.Kind.Admit(object)
 	observed, err := r.Kind.Observe(ctx, object)
 	if err != nil {
-		return ctrl.Result{}, r.tell(stored, err)
+		return ctrl.Result{}, err
 	}
 	review, err := r.Policy.review(ctx, object, observed)
 	if err != nil {
-		return ctrl.Result{}, r.tell(stored, err)
+		return ctrl.Result{}, err
 	}
 	if admission == nil {
 		admission = review.refusal
@@ -107,19 +120,20 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	for _, change := range result.Changes {
 		log.FromContext(ctx).Info("Changed a child", "child", change.Ref.String(), "operation", change.Operation)
 	}
+	done.applied(len(result.Changes), err)
 	if outcome.Of(err) == outcome.Gone || apierrors.IsConflict(err) {
-		return ctrl.Result{}, r.tell(stored, err)
+		return ctrl.Result{}, err
 	}
 	result.Failure = outcome.Failure(err)
 	reported := stored.DeepCopyObject().(T)
 	lookAgain := r.Kind.Report(reported, object, observed, result)
 	reported.SetConditions(append(reported.GetConditions(), review.conditions...))
-	written := r.writeStatus(ctx, stored, reported)
+	written := r.writeStatus(ctx, stored, reported, done)
 	if outcome.Of(err) == outcome.Transient {
-		return ctrl.Result{}, r.tell(stored, err) // it comes back anyway: what became of the status matters less
+		return ctrl.Result{}, err // it comes back anyway: what became of the status matters less
 	}
 	if written != nil {
-		return ctrl.Result{}, r.tell(stored, written)
+		return ctrl.Result{}, written
 	}
 	return ctrl.Result{RequeueAfter: next(result, lookAgain, r.sinceReadyChanged(reported))}, nil
 }
@@ -172,7 +186,7 @@ func next(result plan.Result, asked, since time.Duration) time.Duration {
 // error, or nil if there is nothing left to work on.
 func (r *Reconciler[T, O]) tell(object T, err error) error {
 	switch {
-	case outcome.IsShutdown(err), outcome.Of(err) == outcome.Gone:
+	case err == nil, outcome.IsShutdown(err), outcome.Of(err) == outcome.Gone:
 		return nil
 	case apierrors.IsConflict(err):
 		// Somebody wrote in between, and their write brings us back: not worth an event.
@@ -183,17 +197,36 @@ func (r *Reconciler[T, O]) tell(object T, err error) error {
 }
 
 // writeStatus completes the conditions of reported, stores its status if it differs from
-// that of stored, and tells events about what changed.
-func (r *Reconciler[T, O]) writeStatus(ctx context.Context, stored, reported T) error {
-	before := stored.GetConditions()
-	merged := conditions.Merge(before, reported.GetConditions(), stored.GetGeneration(), metav1.NewTime(r.Clock.Now()))
+// that of stored, and tells events and metrics about what changed.
+func (r *Reconciler[T, O]) writeStatus(ctx context.Context, stored, reported T, done *pass) error {
+	before, now := stored.GetConditions(), metav1.NewTime(r.Clock.Now())
+	merged := conditions.Merge(before, reported.GetConditions(), stored.GetGeneration(), now)
 	reported.SetConditions(merged)
+	reported.SetFirstReadyTime(firstReady(stored, merged, now))
 	wrote, err := status.Write(ctx, r.Client, naming.Manager(r.Name), stored, reported)
 	if err != nil || !wrote {
 		return err
 	}
+	done.wroteStatus(stored, reported)
 	for _, event := range conditions.Events(before, merged, append(r.Kind.Trouble(), api.ConditionPolicyViolation)...) {
 		r.Recorder.Eventf(reported, nil, event.Type, event.Reason, "Reconcile", "%s", event.Note)
 	}
 	return children.Await(ctx, r.Client, stored.DeepCopyObject().(T), reported.GetResourceVersion())
+}
+
+// firstReady is when the object was Ready for the first time: what is on record, or now. What an earlier
+// release left without a record gets one as long as it can still be told, when Ready ends.
+func firstReady(stored Object, merged []metav1.Condition, now metav1.Time) *metav1.Time {
+	before, after := meta.FindStatusCondition(stored.GetConditions(), conditions.Ready), meta.IsStatusConditionTrue(merged, conditions.Ready)
+	wasReady := before != nil && before.Status == metav1.ConditionTrue
+	switch {
+	case stored.GetFirstReadyTime() != nil:
+		return stored.GetFirstReadyTime()
+	case wasReady && !after:
+		return new(before.LastTransitionTime)
+	case after && !wasReady:
+		return &now
+	default:
+		return nil
+	}
 }

@@ -22,6 +22,8 @@ type fake struct {
 
 func (*fake) GetConditions() []metav1.Condition { return nil }
 func (*fake) SetConditions([]metav1.Condition)  {}
+func (*fake) GetFirstReadyTime() *metav1.Time   { return nil }
+func (*fake) SetFirstReadyTime(*metav1.Time)    {}
 
 // running is what runs for a fake: replicas, or nil for nothing.
 type running *int32

@@ -35,6 +35,7 @@ func Hooks(scheme *runtime.Scheme, cached client.Reader, rules policy.Source) []
 		Rules:      rules,
 	}.Hooks(scheme)
 	scale := admission.Scale{
+		Kind:     "WebApp",
 		Resource: schema.GroupResource{Group: appsv1.GroupVersion.Group, Resource: resource},
 		Versions: []string{appsv1.GroupVersion.Version, appsv1beta1.GroupVersion.Version},
 		Field:    field.NewPath("spec", "replicas"),

@@ -1,0 +1,106 @@
+package loop
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+)
+
+// pass is what one reconcile did, for metrics and logs. It decides nothing.
+type pass struct {
+	kind   string
+	object Object
+	clock  clock.PassiveClock
+	start  time.Time
+	// changes is how many writes there were.
+	changes int
+	// failure is the error, also one that is told in status and not returned.
+	failure error
+	// ended tells that nothing panicked.
+	ended bool
+}
+
+// begin notes the start of a reconcile. The log never has more of an object than its name.
+func (r *Reconciler[T, O]) begin(ctx context.Context, stored T) *pass {
+	kind := r.Name
+	if known, err := r.Client.GroupVersionKindFor(stored); err == nil {
+		kind = known.Kind
+	}
+	log.FromContext(ctx).V(1).Info("Reconciling", "generation", stored.GetGeneration(), "resourceVersion", stored.GetResourceVersion())
+	return &pass{kind: kind, object: stored, clock: r.Clock, start: r.Clock.Now()}
+}
+
+// applied notes what became of the children.
+func (p *pass) applied(changes int, err error) {
+	p.changes += changes
+	p.failure = err
+}
+
+// wroteStatus notes that the status was stored, and counts what is told by it and was not before.
+func (p *pass) wroteStatus(stored, reported Object) {
+	p.changes++
+	if first := reported.GetFirstReadyTime(); first != nil && stored.GetFirstReadyTime() == nil && isReady(reported) {
+		metrics.BecameReady(p.kind, stored.GetNamespace(), max(0, first.Sub(stored.GetCreationTimestamp().Time)))
+	}
+	if denied := denial(reported); denied != nil {
+		if before := denial(stored); before == nil || before.ObservedGeneration != denied.ObservedGeneration {
+			metrics.Denied(p.kind, stored.GetNamespace(), metrics.ByController)
+		}
+	}
+}
+
+func isReady(object Object) bool {
+	return meta.IsStatusConditionTrue(object.GetConditions(), conditions.Ready)
+}
+
+// denial is the condition of an object that policy keeps from being carried out; nil of any other.
+func denial(object Object) *metav1.Condition {
+	found := meta.FindStatusCondition(object.GetConditions(), api.ConditionPolicyViolation)
+	if found == nil || found.Reason != api.ReasonPolicyViolation {
+		return nil
+	}
+	return found
+}
+
+// returned notes the error that the reconcile ends with; nil for none.
+func (p *pass) returned(err error) {
+	if err != nil {
+		p.failure = err
+	}
+	p.ended = true
+}
+
+// end tells metrics and the log. It is deferred, for it counts panics too.
+func (p *pass) end(ctx context.Context) {
+	took, result := p.clock.Since(p.start), p.result()
+	metrics.Reconciled(metrics.Pass{Kind: p.kind, Namespace: p.object.GetNamespace(), Result: result, Took: took})
+	log.FromContext(ctx).V(1).Info("Reconciled", "generation", p.object.GetGeneration(), "resourceVersion", p.object.GetResourceVersion(),
+		"duration", took.String(), "result", string(result))
+}
+
+func (p *pass) result() metrics.Result {
+	switch class := outcome.Of(p.failure); {
+	case !p.ended:
+		return metrics.Panicked
+	case class == outcome.None && p.changes > 0:
+		return metrics.Changed
+	case class == outcome.None:
+		return metrics.Unchanged
+	case outcome.IsShutdown(p.failure), class == outcome.Gone:
+		return metrics.Stopped
+	case apierrors.IsConflict(p.failure):
+		return metrics.Conflict
+	default:
+		return metrics.Result(class)
+	}
+}
