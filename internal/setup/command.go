@@ -77,6 +77,7 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&s.RenewDeadline, "leader-elect-renew-deadline", s.RenewDeadline, "how long a leader tries to renew before it gives up")
 	flags.DurationVar(&s.RetryPeriod, "leader-elect-retry-period", s.RetryPeriod, "time between attempts")
 	flags.StringVar(&s.HealthAddress, "health-address", s.HealthAddress, "address of /healthz and /readyz; 0 turns them off")
+	flags.StringVar(&s.MetricsAddress, "metrics-address", s.MetricsAddress, "address of /metrics, served with TLS to who may get that path; 0 turns it off")
 	flags.IntVar(&s.Concurrency, "concurrency", s.Concurrency, "objects of one kind that are reconciled at once")
 	flags.DurationVar(&s.ReconcileTimeout, "reconcile-timeout", s.ReconcileTimeout, "longest time for one reconcile")
 	flags.StringVar(&s.Namespace, "namespace", s.Namespace, "the manager's own namespace, which no policy governs")
@@ -130,7 +131,7 @@ func (o *logOptions) addFlags(flags *pflag.FlagSet) {
 }
 
 func (o *logOptions) logger(to io.Writer) (logr.Logger, error) {
-	options := &slog.HandlerOptions{Level: slog.Level(-o.level)}
+	options := &slog.HandlerOptions{Level: slog.Level(-o.level), ReplaceAttr: plainLevel}
 	switch o.format {
 	case "json":
 		return logr.FromSlogHandler(slog.NewJSONHandler(to, options)), nil
@@ -139,6 +140,14 @@ func (o *logOptions) logger(to io.Writer) (logr.Logger, error) {
 	default:
 		return logr.Logger{}, fmt.Errorf("--log-format: %q is neither json nor text", o.format)
 	}
+}
+
+// plainLevel names logr's levels as people expect: slog would call V(1) DEBUG+3.
+func plainLevel(groups []string, attribute slog.Attr) slog.Attr {
+	if level, ok := attribute.Value.Any().(slog.Level); ok && len(groups) == 0 && attribute.Key == slog.LevelKey && level < slog.LevelInfo {
+		attribute.Value = slog.StringValue(slog.LevelDebug.String())
+	}
+	return attribute
 }
 
 // run serves until ctx ends or something fails for good.

@@ -40,6 +40,8 @@ type kind struct {
 	// groupKind and plural are those of its definition.
 	groupKind schema.GroupKind
 	plural    string
+	// object is an empty one: its objects are counted by phase.
+	object client.Object
 	// setup adds its controller.
 	setup func(context.Context, wiring) error
 	// hooks are its webhooks.
@@ -71,6 +73,7 @@ func kinds() []kind {
 			name:      webapp.Controller,
 			groupKind: appsv1.GroupVersion.WithKind("WebApp").GroupKind(),
 			plural:    "webapps",
+			object:    &appsv1.WebApp{},
 			setup: func(ctx context.Context, w wiring) error {
 				return webappcontroller.Setup(ctx, w.manager, webappcontroller.Options{
 					Concurrency: w.settings.Concurrency, Clock: clock.RealClock{}, Rules: w.rules,
@@ -91,6 +94,7 @@ func kinds() []kind {
 			name:      platformpolicy.Controller,
 			groupKind: policyv1.GroupVersion.WithKind("PlatformPolicy").GroupKind(),
 			plural:    "platformpolicies",
+			object:    &policyv1.PlatformPolicy{},
 			setup: func(_ context.Context, w wiring) error {
 				return platformpolicycontroller.Setup(w.manager, platformpolicycontroller.Options{
 					Governed: governed(w.kinds), Ungoverned: policies.Ungoverned(w.settings.Namespace), Clock: clock.RealClock{},

@@ -9,15 +9,16 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/fence"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/policies"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
 
 // Settings are what a manager is started with. Flags set them; tests do so directly.
@@ -35,6 +36,8 @@ type Settings struct {
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// HealthAddress serves /healthz and /readyz; "0" turns it off.
 	HealthAddress string
+	// MetricsAddress serves /metrics, with TLS and to who may read them; "0" turns it off.
+	MetricsAddress string
 	// Concurrency is how many objects of one kind are reconciled at once.
 	Concurrency int
 	// ReconcileTimeout bounds one reconcile, so that a call that hangs holds up one object only.
@@ -60,6 +63,7 @@ func DefaultSettings() Settings {
 		RenewDeadline:    10 * time.Second,
 		RetryPeriod:      2 * time.Second,
 		HealthAddress:    ":8081",
+		MetricsAddress:   "0",
 		Concurrency:      5,
 		ReconcileTimeout: 2 * time.Minute,
 		ShutdownTimeout:  20 * time.Second,
@@ -77,6 +81,8 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.Wrap(metrics.Calls)
 	stored, err := observeStorage(ctx, restConfig, definitionsOf(on), settings.Webhooks.Enabled)
 	if err != nil {
 		return nil, err
@@ -95,6 +101,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		}
 		options.WebhookServer = webhookServer(settings.Webhooks, keeper)
 	}
+	options.Metrics = metricsServer(restConfig, settings, keeper)
 	fenced, guard := fencedConfig(restConfig, settings, &options)
 	manager, err := ctrl.NewManager(fenced, options)
 	if err != nil {
@@ -117,16 +124,17 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		}
 	}
 	operator := &Operator{Manager: manager}
-	if !settings.Webhooks.Enabled {
-		operator.checks = readyChecks(manager, stored, guard, nil)
-		return operator, nil
+	var publisher *webhooks.Publisher
+	if settings.Webhooks.Enabled {
+		if publisher, err = addWebhooks(wired, restConfig, keeper); err != nil {
+			return nil, err
+		}
+		operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
 	}
-	publisher, err := addWebhooks(wired, restConfig, keeper)
-	if err != nil {
+	operator.checks = readyChecks(manager, stored, guard, publisher)
+	if err := exposeMetrics(ctx, wired, keeper, guard, publisher); err != nil {
 		return nil, err
 	}
-	operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
-	operator.checks = readyChecks(manager, stored, guard, publisher)
 	return operator, nil
 }
 
@@ -170,7 +178,6 @@ func managerOptions(settings Settings, on []kind, stored *storage) (ctrl.Options
 		Scheme:                        scheme,
 		NewCache:                      stored.newCache,
 		Cache:                         watch.Default(cached),
-		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:        "0", // probes.go
 		LeaderElection:                settings.LeaderElection,
 		LeaderElectionID:              leaderElectionID,

@@ -35,7 +35,11 @@ const (
 )
 
 // target says what to render for; zero values are the usual ones.
-type target struct{ release, namespace, kubernetes string }
+type target struct {
+	release, namespace, kubernetes string
+	// apis are those of others that the cluster has.
+	apis []string
+}
 
 // render is what `helm template` would print, with the notes, or its error.
 func render(t *testing.T, values string, to target) (*releasev1.Release, error) {
@@ -55,6 +59,7 @@ func render(t *testing.T, values string, to target) (*releasev1.Release, error) 
 	if install.KubeVersion, err = common.ParseKubeVersion(either(to.kubernetes, oldest)); err != nil {
 		t.Fatalf("reading the version: %v", err)
 	}
+	install.APIVersions = to.apis
 	release, err := install.Run(chart, given)
 	if err != nil {
 		return nil, err
@@ -201,27 +206,38 @@ func checkReferences(t *testing.T, release *releasev1.Release) {
 	if pod.Spec.ServiceAccountName != account.GetName() {
 		t.Errorf("the pod runs as %q, the ServiceAccount is %q", pod.Spec.ServiceAccountName, account.GetName())
 	}
-	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
-		binding := only(t, release.Manifest, kind)
-		subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
-		want := []any{map[string]any{"kind": "ServiceAccount", "name": account.GetName(), "namespace": release.Namespace}}
-		if diff := cmp.Diff(want, subjects); diff != "" {
-			t.Errorf("subjects of the %s: %s", kind, diff)
-		}
-		role, _, _ := unstructured.NestedString(binding.Object, "roleRef", "name")
-		if !hasObject(t, release.Manifest, strings.TrimSuffix(kind, "Binding"), role) {
-			t.Errorf("the %s names the role %q, which is not there", kind, role)
+	for _, object := range objects(t, release.Manifest) {
+		switch kind := object.GetKind(); kind {
+		case "ClusterRoleBinding", "RoleBinding":
+			subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
+			want := []any{map[string]any{"kind": "ServiceAccount", "name": account.GetName(), "namespace": release.Namespace}}
+			if diff := cmp.Diff(want, subjects); diff != "" {
+				t.Errorf("subjects of the %s %s: %s", kind, object.GetName(), diff)
+			}
+			role, _, _ := unstructured.NestedString(object.Object, "roleRef", "name")
+			if !hasObject(t, release.Manifest, strings.TrimSuffix(kind, "Binding"), role) {
+				t.Errorf("the %s %s names the role %q, which is not there", kind, object.GetName(), role)
+			}
+		case "NetworkPolicy":
+			checkSelects(t, object, pod.Labels, "spec", "podSelector", "matchLabels")
+		case "PodDisruptionBudget":
+			checkSelects(t, object, pod.Labels, "spec", "selector", "matchLabels")
+		case "Service":
+			checkSelects(t, object, pod.Labels, "spec", "selector")
 		}
 	}
-	for _, path := range [][]string{{"NetworkPolicy", "podSelector"}, {"PodDisruptionBudget", "selector"}} {
-		selector, _, _ := unstructured.NestedStringMap(only(t, release.Manifest, path[0]).Object, "spec", path[1], "matchLabels")
-		if len(selector) == 0 {
-			t.Errorf("the %s selects everything", path[0])
-		}
-		for key, value := range selector {
-			if pod.Labels[key] != value {
-				t.Errorf("the %s selects %s=%s, which the pod does not have", path[0], key, value)
-			}
+}
+
+// checkSelects: an object selects something, and that is the manager's pods.
+func checkSelects(t *testing.T, object *unstructured.Unstructured, pod map[string]string, path ...string) {
+	t.Helper()
+	selector, _, _ := unstructured.NestedStringMap(object.Object, path...)
+	if len(selector) == 0 {
+		t.Errorf("the %s %s selects everything", object.GetKind(), object.GetName())
+	}
+	for key, value := range selector {
+		if pod[key] != value {
+			t.Errorf("the %s %s selects %s=%s, which the pod does not have", object.GetKind(), object.GetName(), key, value)
 		}
 	}
 }

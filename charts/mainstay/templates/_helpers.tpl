@@ -110,3 +110,15 @@ need them, in Go, and nowhere else.
 {{- end -}}
 {{- toYaml (uniq $rules) -}}
 {{- end -}}
+
+{{/* The name of the Service by which metrics are read, and of what belongs to it. */}}
+{{- define "mainstay.metrics" -}}
+{{- include "mainstay.fullname" . }}-metrics
+{{- end -}}
+
+{{/* true if metrics are served and what is made of another's API is wanted: (list $ VALUE API), VALUE auto, true or false. */}}
+{{- define "mainstay.wanted" -}}
+{{- $root := index . 0 -}}
+{{- $value := toString (index . 1) -}}
+{{- and $root.Values.metrics.enabled (or (eq $value "true") (and (eq $value "auto") ($root.Capabilities.APIVersions.Has (index . 2)))) -}}
+{{- end -}}

@@ -1,0 +1,150 @@
+// Package access lets only those pass whom the API server knows by their token, and allows what they ask:
+// as an API server's own endpoints would. Rights on a path are given with RBAC's nonResourceURLs.
+//
+// controller-runtime has a filter that does the same (pkg/metrics/filters). It brings the libraries of a whole
+// API server: with it the manager's binary had 57.0 MB instead of 36.9 (2026-11, linux/amd64, stripped).
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	// allowedFor and refusedFor are how long an answer counts: so long does a right that was taken away last.
+	allowedFor = time.Minute
+	refusedFor = 10 * time.Second
+	// remembered is how many answers are kept; there are a few scrapers.
+	remembered = 256
+	// longestToken is far above what tokens have: those of ServiceAccounts about one kilobyte.
+	longestToken = 16 << 10
+	// asksPerSecond and asksAtOnce bound what strangers with made-up tokens can make us ask.
+	asksPerSecond, asksAtOnce = 5, 20
+	// askTimeout bounds the questions about one request. Prometheus waits 10 s by default.
+	askTimeout = 8 * time.Second
+)
+
+// Gate decides who passes. It is safe for use by many goroutines.
+type Gate struct {
+	tokens  authenticationv1client.TokenReviewInterface
+	rights  authorizationv1client.SubjectAccessReviewInterface
+	answers *cache.LRUExpireCache
+}
+
+// New makes a Gate that asks the API server of config. It makes no call. The caller needs the right to
+// create tokenreviews and subjectaccessreviews.
+func New(config *rest.Config) (*Gate, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst, config.RateLimiter = asksPerSecond, asksAtOnce, nil
+	tokens, err := authenticationv1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	rights, err := authorizationv1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return &Gate{tokens: tokens.TokenReviews(), rights: rights.SubjectAccessReviews(), answers: cache.NewLRUExpireCache(remembered)}, nil
+}
+
+// question is what an answer is kept by. It has the token's hash, so that no token is kept.
+type question struct {
+	token      [sha256.Size]byte
+	verb, path string
+}
+
+// Filter puts the Gate before a handler: 401 for who is not known, 403 for who may not, 503 while that can't
+// be found out.
+func (g *Gate) Filter(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		token, ok := bearer(request)
+		if !ok {
+			refuse(response, http.StatusUnauthorized)
+			return
+		}
+		asked := question{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(request.Method), path: request.URL.Path}
+		if known, ok := g.answers.Get(asked); ok {
+			answer(response, request, known.(int), next)
+			return
+		}
+		ctx, cancel := context.WithTimeout(request.Context(), askTimeout)
+		defer cancel()
+		status, err := g.ask(ctx, token, asked)
+		if err != nil {
+			ctrl.Log.WithName("access").Error(err, "Finding out whether a caller may pass", "path", asked.path)
+			refuse(response, http.StatusServiceUnavailable)
+			return
+		}
+		keep := refusedFor
+		if status == http.StatusOK {
+			keep = allowedFor
+		}
+		g.answers.Add(asked, status, keep)
+		answer(response, request, status, next)
+	})
+}
+
+func answer(response http.ResponseWriter, request *http.Request, status int, next http.Handler) {
+	if status == http.StatusOK {
+		next.ServeHTTP(response, request)
+		return
+	}
+	refuse(response, status)
+}
+
+// refuse says no more than the status does.
+func refuse(response http.ResponseWriter, status int) {
+	if status == http.StatusUnauthorized {
+		response.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	http.Error(response, http.StatusText(status), status)
+}
+
+// bearer is the token of a request.
+func bearer(request *http.Request) (string, bool) {
+	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
+	token = strings.TrimSpace(token)
+	return token, strings.EqualFold(scheme, "Bearer") && token != "" && len(token) <= longestToken
+}
+
+// ask finds out who has the token, and whether they may. The right to ask stands in the chart's
+// templates/metrics.yaml, for only metrics need it.
+func (g *Gate) ask(ctx context.Context, token string, asked question) (int, error) {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	review, err := g.tokens.Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("reviewing a token: %w", err)
+	}
+	if !review.Status.Authenticated {
+		return http.StatusUnauthorized, nil
+	}
+	user := review.Status.User
+	access := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string]authorizationv1.ExtraValue{},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: asked.path, Verb: asked.verb},
+	}}
+	for key, values := range user.Extra {
+		access.Spec.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	access, err = g.rights.Create(ctx, access, metav1.CreateOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("reviewing the rights of %s: %w", user.Username, err)
+	}
+	if !access.Status.Allowed || access.Status.Denied {
+		return http.StatusForbidden, nil
+	}
+	return http.StatusOK, nil
+}

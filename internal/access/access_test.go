@@ -1,0 +1,140 @@
+package access
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// api answers reviews: the token "reader" is the user reader, who may get /metrics; "stranger" is somebody
+// who may not; no other is known.
+type api struct {
+	mutex  sync.Mutex
+	asked  []string
+	broken bool
+}
+
+// ServeHTTP answers one review.
+func (a *api) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	body, _ := io.ReadAll(request.Body)
+	a.asked = append(a.asked, request.URL.Path[strings.LastIndex(request.URL.Path, "/")+1:])
+	if a.broken {
+		response.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	response.Header().Set("Content-Type", "application/json")
+	if strings.HasSuffix(request.URL.Path, "/tokenreviews") {
+		var review authenticationv1.TokenReview
+		_ = json.Unmarshal(body, &review)
+		if review.Spec.Token == "reader" || review.Spec.Token == "stranger" {
+			review.Status.Authenticated = true
+			review.Status.User = authenticationv1.UserInfo{Username: review.Spec.Token, Groups: []string{"all"}, Extra: map[string]authenticationv1.ExtraValue{"pod": {"p"}}}
+		}
+		_ = json.NewEncoder(response).Encode(review)
+		return
+	}
+	var review authorizationv1.SubjectAccessReview
+	_ = json.Unmarshal(body, &review)
+	spec := review.Spec
+	review.Status.Allowed = spec.User == "reader" && spec.Groups[0] == "all" && spec.Extra["pod"][0] == "p" && spec.ResourceAttributes == nil &&
+		*spec.NonResourceAttributes == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
+	_ = json.NewEncoder(response).Encode(review)
+}
+
+// gated is a handler behind a Gate, and the API server that the Gate asks.
+func gated(t *testing.T) (func(method, path, authorization string) int, *api) {
+	t.Helper()
+	reviews := &api{}
+	server := httptest.NewServer(reviews)
+	t.Cleanup(server.Close)
+	gate, err := New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := gate.Filter(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) { response.WriteHeader(http.StatusTeapot) }))
+	return func(method, path, authorization string) int {
+		request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+		if authorization != "" {
+			request.Header.Set("Authorization", authorization)
+		}
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, request)
+		if (recorder.Code == http.StatusUnauthorized) != (recorder.Header().Get("WWW-Authenticate") != "") {
+			t.Errorf("%d comes with %q", recorder.Code, recorder.Header())
+		}
+		return recorder.Code
+	}, reviews
+}
+
+func TestFilter(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, path, authorization string
+		want, asked                 int
+	}{
+		"may":                {"GET", "/metrics", "Bearer reader", http.StatusTeapot, 2},
+		"scheme in any case": {"GET", "/metrics", "bearer reader", http.StatusTeapot, 2},
+		"may not":            {"GET", "/metrics", "Bearer stranger", http.StatusForbidden, 2},
+		"another path":       {"GET", "/debug", "Bearer reader", http.StatusForbidden, 2},
+		"another verb":       {"POST", "/metrics", "Bearer reader", http.StatusForbidden, 2},
+		"unknown":            {"GET", "/metrics", "Bearer nobody", http.StatusUnauthorized, 1},
+		"no token":           {"GET", "/metrics", "", http.StatusUnauthorized, 0},
+		"an empty token":     {"GET", "/metrics", "Bearer ", http.StatusUnauthorized, 0},
+		"another scheme":     {"GET", "/metrics", "Basic reader", http.StatusUnauthorized, 0},
+		"an endless token":   {"GET", "/metrics", "Bearer " + strings.Repeat("x", longestToken+1), http.StatusUnauthorized, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			call, reviews := gated(t)
+			for range 2 {
+				if got := call(test.method, test.path, test.authorization); got != test.want {
+					t.Errorf("%d, want %d", got, test.want)
+				}
+			}
+			// The second time it is known.
+			if len(reviews.asked) != test.asked {
+				t.Errorf("asked %q", reviews.asked)
+			}
+		})
+	}
+}
+
+// TestFilterKeepsApart: what one may says nothing of another, nor of another path.
+func TestFilterKeepsApart(t *testing.T) {
+	call, _ := gated(t)
+	for _, test := range []struct {
+		path, token string
+		want        int
+	}{
+		{"/metrics", "reader", http.StatusTeapot},
+		{"/metrics", "stranger", http.StatusForbidden},
+		{"/debug", "reader", http.StatusForbidden},
+		{"/metrics", "reader", http.StatusTeapot},
+	} {
+		if got := call(http.MethodGet, test.path, "Bearer "+test.token); got != test.want {
+			t.Errorf("%s %s: %d, want %d", test.token, test.path, got, test.want)
+		}
+	}
+}
+
+// TestFilterWithoutAnswer: what can't be found out is refused, and not remembered.
+func TestFilterWithoutAnswer(t *testing.T) {
+	call, reviews := gated(t)
+	reviews.broken = true
+	if got := call(http.MethodGet, "/metrics", "Bearer reader"); got != http.StatusServiceUnavailable {
+		t.Errorf("%d", got)
+	}
+	reviews.broken = false
+	if got := call(http.MethodGet, "/metrics", "Bearer reader"); got != http.StatusTeapot {
+		t.Errorf("%d, once it can be asked again", got)
+	}
+}

@@ -1,0 +1,92 @@
+package setup
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/mainstay-platform/mainstay/internal/access"
+	"github.com/mainstay-platform/mainstay/internal/certificates"
+	"github.com/mainstay-platform/mainstay/internal/fence"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/version"
+	"github.com/mainstay-platform/mainstay/internal/webhooks"
+)
+
+// scrapesAtOnce is how many are answered at once: there are two Prometheus servers at most, and somebody
+// with curl.
+const scrapesAtOnce = 4
+
+// metricsServer says how metrics are served: with TLS, to who may read them. The certificate is that of the
+// webhooks, for clients can verify it by the Secret's ca.crt; without webhooks there is none to share, and one
+// is made that nobody can verify.
+func metricsServer(restConfig *rest.Config, settings Settings, keeper *certificates.Keeper) metricsserver.Options {
+	return metricsserver.Options{
+		BindAddress:   settings.MetricsAddress,
+		SecureServing: true,
+		// Not the manager's configuration: a replica that does not lead may not create even a review with it.
+		FilterProvider: func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
+			gate, err := access.New(restConfig)
+			return func(_ logr.Logger, handler http.Handler) (http.Handler, error) { return gate.Filter(handler), nil }, err
+		},
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
+			// One small page at a time: HTTP/2 would only add what can go wrong.
+			config.NextProtos, config.MinVersion = []string{"http/1.1"}, tls.VersionTLS12
+			if keeper != nil {
+				config.GetCertificate = keeper.GetCertificate
+			}
+		}},
+		HandlerOpts: []func(*promhttp.HandlerOpts){func(options *promhttp.HandlerOpts) { options.MaxRequestsInFlight = scrapesAtOnce }},
+	}
+}
+
+// exposeMetrics tells metrics where to ask for what is not counted. keeper, guard and publisher may be nil.
+func exposeMetrics(ctx context.Context, wired wiring, keeper *certificates.Keeper, guard *fence.Fence, publisher *webhooks.Publisher) error {
+	manager := wired.manager
+	sources := metrics.Sources{
+		Version: version.Version,
+		Leads: func() bool {
+			select {
+			case <-manager.Elected():
+				return guard == nil || guard.Leads()
+			default:
+				return false
+			}
+		},
+	}
+	// Only policies have the cache hold namespaces.
+	if wired.settings.hasPolicies() {
+		sources.IsGone = func(ctx context.Context, namespace string) bool {
+			return apierrors.IsNotFound(manager.GetCache().Get(ctx, client.ObjectKey{Name: namespace}, policies.Namespace()))
+		}
+	}
+	for _, kind := range wired.kinds {
+		tally, err := metrics.Count(ctx, manager.GetCache(), kind.groupKind.Kind, kind.object)
+		if err != nil {
+			return err
+		}
+		sources.Objects = append(sources.Objects, tally)
+	}
+	if keeper != nil {
+		sources.CertificateExpiry = keeper.NotAfter
+	}
+	if publisher != nil {
+		// Both: the publisher's answer stays once it was good, the certificate's does not.
+		sources.WebhooksReady = func() error {
+			if err := publisher.Ready(); err != nil {
+				return err
+			}
+			return keeper.Ready()
+		}
+	}
+	metrics.Expose(sources)
+	return nil
+}

@@ -1,0 +1,288 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+)
+
+// scraper asks a manager for its metrics.
+type scraper struct {
+	url, token string
+	client     *http.Client
+}
+
+// startScraped starts a manager that serves metrics, and a scraper that may read them.
+func startScraped(t *testing.T) (*running, *scraper) {
+	t.Helper()
+	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	manager := startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) { settings.MetricsAddress = address })
+	name := namespace(t)
+	create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}})
+	create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name, Name: "reader"}}})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // without webhooks there is nothing to verify it by
+	t.Cleanup(transport.CloseIdleConnections)
+	return manager, &scraper{url: "https://" + address, token: tokenOf(t, name, "reader"), client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
+}
+
+// tokenOf makes a ServiceAccount and a token of it.
+func tokenOf(t *testing.T, namespace, name string) string {
+	t.Helper()
+	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	typed, err := kubernetes.NewForConfig(cluster.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// get asks for a path.
+func (s *scraper) get(ctx context.Context, path, token string) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+// values are all series whose line has each of the words, with their values.
+func (s *scraper) values(ctx context.Context, words ...string) (map[string]float64, error) {
+	status, body, err := s.get(ctx, "/metrics", s.token)
+	if err != nil || status != http.StatusOK {
+		return nil, fmt.Errorf("status %d: %w", status, err)
+	}
+	found := map[string]float64{}
+	for lines := bufio.NewScanner(strings.NewReader(body)); lines.Scan(); {
+		line := lines.Text()
+		at := strings.LastIndex(line, " ")
+		if strings.HasPrefix(line, "#") || !containsAll(line, words) {
+			continue
+		}
+		if found[line[:at]], err = strconv.ParseFloat(line[at+1:], 64); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func containsAll(line string, words []string) bool {
+	for _, word := range words {
+		if !strings.Contains(line, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// sum is a function for Eventually: the sum of all series whose line has each of the words.
+func (s *scraper) sum(words ...string) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		found, err := s.values(ctx, words...)
+		sum := 0.0
+		for _, value := range found {
+			sum += value
+		}
+		return sum, err
+	}
+}
+
+// TestMetricsAreForThoseWhoMay: not for who has no token, or no right.
+func TestMetricsAreForThoseWhoMay(t *testing.T) {
+	_, scraper := startScraped(t)
+	g := gomega.NewWithT(t)
+	get := func(path, token string) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			status, body, err := scraper.get(ctx, path, token)
+			if status == http.StatusOK {
+				body = ""
+			}
+			return fmt.Sprintf("%d %s", status, strings.TrimSpace(body)), err
+		}
+	}
+	// The role is known to the authorizer some milliseconds after it was made, and a refusal counts for ten seconds.
+	g.Eventually(get("/metrics", scraper.token)).WithContext(t.Context()).Should(gomega.Equal("200 "))
+	stranger := tokenOf(t, namespace(t), "stranger")
+	for _, test := range []struct{ path, token, want string }{
+		{"/metrics", "", "401 Unauthorized"},
+		{"/metrics", "made-up", "401 Unauthorized"},
+		{"/metrics", stranger, "403 Forbidden"},
+		{"/debug/pprof/", scraper.token, "404 404 page not found"},
+	} {
+		got, err := get(test.path, test.token)(t.Context())
+		if err != nil || got != test.want {
+			t.Errorf("%s: %s, %v; want %s", test.path, got, err, test.want)
+		}
+	}
+}
+
+// TestMetricsTellOfALife of a WebApp, from its creation to the end of its namespace.
+func TestMetricsTellOfALife(t *testing.T) {
+	manager, scraper := startScraped(t)
+	g := gomega.NewWithT(t)
+	app := newApp(staging(t))
+	inNamespace := `namespace="` + app.Namespace + `"`
+	readyCount := func(ctx context.Context) (float64, error) {
+		return scraper.sum("mainstay_ready_duration_seconds_count", inNamespace)(ctx)
+	}
+	g.Eventually(scraper.sum("mainstay_leader")).WithContext(t.Context()).Should(gomega.Equal(1.0))
+	before, err := scraper.values(t.Context(), "mainstay_objects", `kind="WebApp"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, app)
+	makeAvailable(t, app)
+	g.Eventually(readyCount).WithContext(t.Context()).Should(gomega.Equal(1.0))
+	after, err := scraper.values(t.Context(), "mainstay_objects", `kind="WebApp"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const isReady = `mainstay_objects{kind="WebApp",phase="Ready"}`
+	if after[isReady] != before[isReady]+1 || len(after) != 8 {
+		t.Errorf("objects: %v, before %v", after, before)
+	}
+	for what, atLeast := range map[string]float64{
+		`mainstay_reconcile_total kind="WebApp" result="changed" ` + inNamespace:               2,
+		`mainstay_reconcile_duration_seconds_count kind="WebApp"`:                              2,
+		`mainstay_reconcile_duration_seconds_bucket le="2.5"`:                                  2,
+		`mainstay_api_requests_total verb="apply" resource="deployments.apps" code="2xx"`:      1,
+		`mainstay_api_requests_total verb="patch" resource="webapps.apps.mainstay.dev/status"`: 2,
+		`mainstay_api_requests_total verb="watch" resource="webapps.apps.mainstay.dev"`:        1,
+		`mainstay_info version="0.0.0-dev"`:                                                    1,
+		`controller_runtime_reconcile_total controller="webapp"`:                               2,
+	} {
+		if got, err := scraper.sum(strings.Fields(what)...)(t.Context()); err != nil || got < atLeast {
+			t.Errorf("%s is %v, want %v or more (%v)", what, got, atLeast, err)
+		}
+	}
+	// Not ready for a while, and ready again, also after a restart: it does not count anew.
+	testNotReadyAgain(t, app)
+	manager.stop()
+	_, scraper = startScraped(t)
+	testNotReadyAgain(t, app)
+	if got, err := readyCount(t.Context()); err != nil || got != 1 {
+		t.Errorf("it counts %v times as ready (%v)", got, err)
+	}
+}
+
+// testNotReadyAgain lets an app be not ready for a while.
+func testNotReadyAgain(t *testing.T, app *appsv1.WebApp) {
+	g := gomega.NewWithT(t)
+	var stored appsv1.WebApp
+	if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &stored); err != nil {
+		t.Fatal(err)
+	}
+	first := stored.Status.FirstReadyTime
+	change(t, &stored, func(app *appsv1.WebApp) { app.Spec.Replicas = new(*app.Spec.Replicas + 1) })
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.HavePrefix("False"))
+	makeAvailable(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.HavePrefix("True"))
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &stored)).To(gomega.Succeed())
+	if first == nil || !stored.Status.FirstReadyTime.Equal(first) {
+		t.Errorf("it was first ready at %v, and then at %v", first, stored.Status.FirstReadyTime)
+	}
+}
+
+// TestMetricsTellOfErrors: what is refused, and by policy.
+func TestMetricsTellOfErrors(t *testing.T) {
+	stagingPolicy(t, policyv1.Rule{MaxReplicas: new(int32(1))})
+	_, scraper := startScraped(t)
+	g := gomega.NewWithT(t)
+	g.Eventually(scraper.sum("mainstay_leader")).WithContext(t.Context()).Should(gomega.Equal(1.0))
+	errors := scraper.sum("mainstay_errors_total", `kind="WebApp"`, `class="terminal"`)
+	before, err := errors(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := newApp(staging(t))
+	create(t, app)
+	denied := scraper.sum("mainstay_policy_denials_total", `namespace="`+app.Namespace+`"`, `by="controller"`)
+	g.Eventually(denied).WithContext(t.Context()).Should(gomega.Equal(1.0))
+	if after, err := errors(t.Context()); err != nil || after <= before {
+		t.Errorf("%v errors, before %v (%v)", after, before, err)
+	}
+	// Another version of it is another denial, and one that is allowed is none.
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Replicas = new(int32(3)) })
+	g.Eventually(denied).WithContext(t.Context()).Should(gomega.Equal(2.0))
+	change(t, app, func(app *appsv1.WebApp) { app.Spec.Replicas = new(int32(1)) })
+	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.BeEmpty())
+	if got, err := denied(t.Context()); err != nil || got != 2 {
+		t.Errorf("%v denials (%v)", got, err)
+	}
+}
+
+// TestMetricsHaveEachDeclared: what is documented is there, with its labels, and nothing else is called ours.
+func TestMetricsHaveEachDeclared(t *testing.T) {
+	_, scraper := startScraped(t)
+	g := gomega.NewWithT(t)
+	// Something of each; webhooks and their certificate are looked at end to end.
+	metrics.Denied("WebApp", "default", metrics.ByAdmission)
+	metrics.Reconciled(metrics.Pass{Kind: "WebApp", Result: metrics.Transient})
+	metrics.BecameReady("WebApp", "default", time.Second)
+	g.Eventually(scraper.sum("mainstay_objects")).WithContext(t.Context()).Should(gomega.BeNumerically(">=", 0))
+	_, body, err := scraper.get(t.Context(), "/metrics", scraper.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := map[string]bool{}
+	for _, metric := range metrics.Declared() {
+		declared[metric.Name] = true
+		if !strings.Contains(metric.Name, "certificate") && !strings.Contains(metric.Name, "webhooks") &&
+			!strings.Contains(body, "# TYPE "+metric.Name+" "+metric.Type+"\n") {
+			t.Errorf("there is no %s %s", metric.Type, metric.Name)
+		}
+	}
+	for line := range strings.Lines(body) {
+		if name, ours := strings.CutPrefix(line, "# TYPE mainstay_"); ours && !declared["mainstay_"+strings.Fields(name)[0]] {
+			t.Errorf("mainstay_%s is not declared", name)
+		}
+	}
+}
+
+// TestMetricsForgetNamespaces that are gone: nobody deletes any here, so it is one that never was.
+func TestMetricsForgetNamespaces(t *testing.T) {
+	_, scraper := startScraped(t)
+	g := gomega.NewWithT(t)
+	g.Eventually(scraper.sum("mainstay_leader")).WithContext(t.Context()).Should(gomega.Equal(1.0))
+	metrics.Denied("WebApp", "never-was", metrics.ByController)
+	metrics.Denied("WebApp", "default", metrics.ByController)
+	g.Eventually(scraper.values).WithContext(t.Context()).WithArguments(`namespace="never-was"`).Should(gomega.BeEmpty())
+	if found, err := scraper.values(t.Context(), `namespace="default"`); err != nil || len(found) == 0 {
+		t.Errorf("a namespace that is there is forgotten: %v, %v", found, err)
+	}
+}
