@@ -100,6 +100,10 @@ func (c *client) ServeHTTP(writer http.ResponseWriter, incoming *http.Request) {
 		abort()
 	}
 	defer exit()
+	if request.Verb != "watch" {
+		c.proxy.underway.Add(1)
+		defer c.proxy.underway.Add(-1)
+	}
 	at, rule := c.proxy.script.begin(c.number, request)
 	ctx, cancel := context.WithCancel(incoming.Context())
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 )
@@ -21,6 +22,8 @@ type Proxy struct {
 	script  *script
 	forward *httputil.ReverseProxy
 	deaths  chan struct{}
+	// underway is how many requests but watches are being handled.
+	underway atomic.Int64
 
 	mutex   sync.Mutex
 	clients []*client
@@ -178,6 +181,9 @@ func (p *Proxy) Watches() []Request {
 	}
 	return open
 }
+
+// Underway is how many requests are being handled, but for watches.
+func (p *Proxy) Underway() int { return int(p.underway.Load()) }
 
 // Fired are the rules that have hit a request, in the order in which they did.
 func (p *Proxy) Fired() []Firing {

@@ -65,7 +65,7 @@ func (s *server) serve(writer http.ResponseWriter, request *http.Request) {
 	for {
 		select {
 		case event := <-s.events:
-			_, _ = fmt.Fprintln(writer, event)
+			_, _ = fmt.Fprint(writer, event) // nothing between events, as the API server does
 			_ = http.NewResponseController(writer).Flush()
 		case <-request.Context().Done():
 			return
@@ -251,6 +251,9 @@ func TestAKillWaitsForWritesThatHaveArrived(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() { answered <- patch(t.Context(), to) }()
 	await(t, func() bool { return len(s.arrived()) == 1 })
+	if got := p.Underway(); got != 1 {
+		t.Errorf("%d requests are underway", got)
+	}
 	killed := make(chan struct{})
 	go func() { p.Kill(); close(killed) }()
 	await(t, func() bool { return patch(t.Context(), to) != nil }) // refused without arriving
@@ -267,6 +270,7 @@ func TestAKillWaitsForWritesThatHaveArrived(t *testing.T) {
 	if got := s.arrived(); len(got) != 1 {
 		t.Errorf("arrived: %q", got)
 	}
+	await(t, func() bool { return p.Underway() == 0 })
 }
 
 func TestPauseAndResume(t *testing.T) {

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,12 +16,12 @@ import (
 // errCut makes the proxy close a client's connection.
 var errCut = errors.New("cut by the proxy")
 
-// stream is the body of a watch's answer: events as JSON, one in a line. It passes them on until it is told to do
-// otherwise.
+// stream is the body of a watch's answer: events as JSON, one after the other. It passes them on until it is told to
+// do otherwise.
 type stream struct {
 	ctx  context.Context
 	body io.ReadCloser
-	from *bufio.Reader
+	from *json.Decoder
 	// rule says what happens after some events; nil lets all pass.
 	rule *Rule
 	// passed is how many events that count have been passed on, and rest what of the last was not read yet.
@@ -38,7 +36,7 @@ type stream struct {
 }
 
 func newStream(ctx context.Context, body io.ReadCloser, rule *Rule) *stream {
-	return &stream{ctx: ctx, body: body, from: bufio.NewReader(body), rule: rule, wake: make(chan struct{})}
+	return &stream{ctx: ctx, body: body, from: json.NewDecoder(body), rule: rule, wake: make(chan struct{})}
 }
 
 // tell lets a watch fail now, or, if it stalls, from its next event on.
@@ -80,42 +78,40 @@ func (s *stream) next() error {
 	if s.ended {
 		return io.EOF
 	}
-	line, err := s.line()
+	event, err := s.event()
 	if rule := s.command(); rule != nil {
 		return s.fail(rule)
 	}
 	if err != nil {
 		return err
 	}
-	counts := !isBookmark(line)
+	counts := !isBookmark(event)
 	if s.rule != nil && counts && s.passed >= s.rule.AfterEvents {
 		return s.fail(s.rule)
 	}
 	if counts {
 		s.passed++
 	}
-	s.rest = line
+	s.rest = event
 	return nil
 }
 
-// line waits for the next event, or for a command that interrupts that.
-func (s *stream) line() ([]byte, error) {
+// event waits for the next event, or for a command that interrupts that.
+func (s *stream) event() ([]byte, error) {
 	type read struct {
-		line []byte
-		err  error
+		event json.RawMessage
+		err   error
 	}
 	// The reader is left to itself once a command came: nothing reads after it, and Close ends it.
 	result := make(chan read, 1)
 	go func() {
-		line, err := s.from.ReadBytes('\n')
-		result <- read{line, err}
+		var next read
+		next.err = s.from.Decode(&next.event) // the API server puts nothing between events
+		result <- next
 	}()
 	select {
 	case got := <-result:
-		if len(got.line) > 0 {
-			return got.line, nil
-		}
-		return nil, got.err
+		return got.event, got.err
 	case <-s.wake:
 		return nil, errCut
 	}
@@ -129,7 +125,7 @@ func (s *stream) fail(rule *Rule) error {
 	case Expire:
 		s.ended = true
 		event, err := json.Marshal(metav1.WatchEvent{Type: string(watch.Error), Object: rawStatus(expired())})
-		s.rest = append(event, '\n')
+		s.rest = event
 		return err
 	default:
 		return errCut
@@ -152,11 +148,11 @@ func (s *stream) stall(last time.Duration) error {
 }
 
 // isBookmark tells an event that carries nothing but a resource version.
-func isBookmark(line []byte) bool {
-	var event struct {
+func isBookmark(event []byte) bool {
+	var read struct {
 		Type watch.EventType `json:"type"`
 	}
-	return json.Unmarshal(bytes.TrimSpace(line), &event) == nil && event.Type == watch.Bookmark
+	return json.Unmarshal(event, &read) == nil && read.Type == watch.Bookmark
 }
 
 // expired is what an API server says when it no longer has what a client wants to go on from.
