@@ -115,6 +115,9 @@ func (r *Reconciler[T, O]) bring(ctx context.Context, stored T, done *pass) (ctr
 	result, err := plan.Result{}, admission
 	if admission == nil {
 		wanted := r.Kind.Desired(object, observed)
+		if vanished, err := r.hasVanished(ctx, stored, wanted, r.Kind.Children(observed)); err != nil || vanished {
+			return ctrl.Result{}, err
+		}
 		result, err = r.Applier.Apply(ctx, object, naming.Manager(r.Name), wanted, r.Kind.Children(observed))
 	}
 	for _, change := range result.Changes {
