@@ -1,0 +1,76 @@
+// Command metrics writes docs/metrics.md out of the declarations of package metrics.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+)
+
+func main() {
+	output := flag.String("output", "docs/metrics.md", "file to write")
+	flag.Parse()
+	if err := os.WriteFile(*output, []byte(page()), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, "metrics:", err)
+		os.Exit(1)
+	}
+}
+
+const introduction = `# Metrics
+
+<!-- Made by make gen out of internal/kit/metrics. Do not edit. -->
+
+Every metric that Mainstay has. How to read them, and the alerts and the dashboard that are made of them:
+[monitoring](monitoring.md).
+
+No label has the name of an object. The label ` + "`namespace`" + ` has at most 500 values; all further namespaces share
+` + "`(other)`" + `, and the series of a namespace that is gone are deleted (while ` + "`kinds.platformpolicy`" + ` is off they stay until a restart).
+What a replica does it counts by itself: sum over replicas. What a gauge tells, each replica tells: take the maximum.
+`
+
+const others = `
+# Of the libraries
+
+Served at the same address, by controller-runtime and the Go runtime. These are used by our alerts and our dashboard; there are more.
+`
+
+const elsewhere = `
+# Of the API server
+
+Served by kube-apiserver, and used by our alerts. Where your Prometheus does not scrape it, as with many hosted clusters, these parts of the
+alerts are silent.
+`
+
+func page() string {
+	var out strings.Builder
+	out.WriteString(introduction)
+	write(&out, metrics.Declared())
+	out.WriteString(others)
+	write(&out, metrics.Others())
+	out.WriteString(elsewhere)
+	write(&out, metrics.Elsewhere())
+	return out.String()
+}
+
+func write(out *strings.Builder, all []metrics.Metric) {
+	for _, metric := range all {
+		fmt.Fprintf(out, "\n## `%s`\n\n%s. %s\n\nNormal: %s\n", metric.Name, strings.ToUpper(metric.Type[:1])+metric.Type[1:], metric.Help, metric.Normal)
+		if len(metric.Labels) > 0 {
+			out.WriteString("\n| label | meaning |\n|---|---|\n")
+		}
+		for _, label := range metric.Labels {
+			fmt.Fprintf(out, "| `%s` | %s |\n", label.Name, label.Meaning)
+		}
+		if len(metric.Buckets) > 0 {
+			var bounds []string
+			for _, bound := range metric.Buckets {
+				bounds = append(bounds, strconv.FormatFloat(bound, 'g', -1, 64))
+			}
+			fmt.Fprintf(out, "\nBuckets, in seconds: %s.\n", strings.Join(bounds, ", "))
+		}
+	}
+}
