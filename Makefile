@@ -10,9 +10,9 @@ MODULE := github.com/mainstay-platform/mainstay
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 # The modules of this repository, the product first. testbed/kube and the like are built by
 # the testbed and have no code of their own.
-MODULES := . testbed tools/codegen tools/helm tools/image tools/lint
+MODULES := . testbed tools/codegen tools/helm tools/image tools/lint tools/monitoring
 # LINTED are those with code, but the product.
-LINTED := testbed tools/helm tools/image
+LINTED := testbed tools/helm tools/image tools/monitoring
 CRDS := charts/mainstay/crds
 CONTROLLER_GEN := go tool -modfile=tools/codegen/go.mod controller-gen
 
@@ -37,12 +37,14 @@ run: ## run the manager here, against the current kube context
 	go run ./cmd/mainstay manager --leader-elect=false --log-format=text --install-crds
 
 .PHONY: gen
-gen: bin/helm ## make the generated files: deepcopy, CRDs, roles, dist/install.yaml
+gen: bin/helm ## make the generated files: deepcopy, CRDs, roles, docs/metrics.md, dashboard, dist
 	rm -rf bin/crds
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=bin/crds
 	@# Definitions of kinds that are no more would be installed for ever.
 	@for file in $(CRDS)/*.yaml; do [ -e bin/crds/$${file##*/} ] || rm -v $$file; done
 	cp bin/crds/*.yaml $(CRDS)
+	go run ./hack/metrics --output docs/metrics.md
+	cd tools/monitoring && go run ./dashboard --output ../../charts/mainstay/files/dashboard.json
 	go run ./hack/rbac --output charts/mainstay/files/rbac internal
 	mkdir -p dist
 	bin/helm template mainstay charts/mainstay --include-crds --namespace mainstay-system \
@@ -68,7 +70,7 @@ verify: verify-gen tidy-check lint ## all checks but the tests; fails on what `m
 
 .PHONY: verify-gen
 verify-gen: gen ## fail if generated files are not up to date
-	@hack/unchanged.sh charts/mainstay/files charts/mainstay/crds dist ':(glob)api/**/zz_generated.*.go'
+	@hack/unchanged.sh charts/mainstay/files charts/mainstay/crds dist docs/metrics.md ':(glob)api/**/zz_generated.*.go'
 
 .PHONY: tidy-check
 tidy-check: ## fail if a go.mod is not tidy

@@ -46,9 +46,10 @@ var layers = []layer{
 	{name: "pure", budget: 4 * time.Minute, runs: []goTest{
 		{".", []string{"-race", "./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...", "./test/faults/proxy/..."}},
 	}},
-	{name: "tools", budget: 3 * time.Minute, runs: []goTest{
+	{name: "tools", budget: 3 * time.Minute, prepare: prometheus, runs: []goTest{
 		{"tools/helm", []string{"./..."}},
 		{"tools/image", []string{"./..."}},
+		{"tools/monitoring", []string{"./..."}},
 		{"testbed", []string{"./..."}},
 	}},
 	{name: "integration", budget: 4 * time.Minute, prepare: assets(), runs: integration},
@@ -57,7 +58,7 @@ var layers = []layer{
 	{name: "testbed", budget: 5 * time.Minute, prepare: idle, runs: []goTest{
 		{"testbed", []string{"-tags", "e2e", "-timeout", "30m", "./e2e/..."}},
 	}},
-	{name: "e2e", budget: 10 * time.Minute, prepare: cluster, runs: []goTest{
+	{name: "e2e", budget: 10 * time.Minute, prepare: both(prometheus, cluster), runs: []goTest{
 		{".", []string{"-tags", "e2e", "-timeout", "30m", "./test/e2e/..."}},
 	}},
 }

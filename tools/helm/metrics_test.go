@@ -1,6 +1,8 @@
 package helm_test
 
 import (
+	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -8,10 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 // monitors is the API of the Prometheus Operator that the chart uses.
-var monitors = []string{"monitoring.coreos.com/v1/ServiceMonitor"}
+var monitors = []string{"monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule"}
 
 // named is the object of a kind and name; nil if there is none.
 func named(t *testing.T, manifest, kind, name string) *unstructured.Unstructured {
@@ -77,8 +80,8 @@ func TestMetricsReaders(t *testing.T) {
 	}
 }
 
-// TestServiceMonitor is made where its API is, or where it is asked for, and verifies whom it scrapes.
-func TestServiceMonitor(t *testing.T) {
+// TestMonitors are made where their API is, or where they are asked for, and verify whom they scrape.
+func TestMonitors(t *testing.T) {
 	const name = "mainstay-metrics"
 	for label, test := range map[string]struct {
 		values string
@@ -91,15 +94,18 @@ func TestServiceMonitor(t *testing.T) {
 		"asked for":                {"metrics: {serviceMonitor: {enabled: true}}", nil, true},
 	} {
 		t.Run(label, func(t *testing.T) {
-			if got := named(t, mustRender(t, test.values, target{apis: test.apis}).Manifest, "ServiceMonitor", name) != nil; got != test.want {
-				t.Errorf("it is made: %t", got)
+			for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
+				values := strings.ReplaceAll(test.values, "serviceMonitor", strings.ToLower(kind[:1])+kind[1:])
+				if got := named(t, mustRender(t, values, target{apis: test.apis}).Manifest, kind, name) != nil; got != test.want {
+					t.Errorf("the %s is made: %t", kind, got)
+				}
 			}
 		})
 	}
 	tlsOf := func(values string) map[string]any {
 		monitor := named(t, mustRender(t, values, target{apis: monitors}).Manifest, "ServiceMonitor", name)
 		endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
-		if len(endpoints) != 1 || endpoints[0].(map[string]any)["scheme"] != "https" || monitor.GetLabels()["team"] != "a" {
+		if len(endpoints) != 1 || endpoints[0].(map[string]any)["scheme"] != "https" || endpoints[0].(map[string]any)["honorLabels"] != true || monitor.GetLabels()["team"] != "a" {
 			t.Fatalf("%v", monitor.Object)
 		}
 		return endpoints[0].(map[string]any)["tlsConfig"].(map[string]any)
@@ -113,5 +119,36 @@ func TestServiceMonitor(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]any{"insecureSkipVerify": true}, tlsOf("webhook: {enabled: false}\nmetrics: {serviceMonitor: {labels: {team: a}}}")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRulesAndDashboardAreTheFiles: what the templates make of them is what was tested.
+func TestRulesAndDashboardAreTheFiles(t *testing.T) {
+	manifest := mustRender(t, "metrics: {dashboard: {enabled: true}}", target{apis: monitors}).Manifest
+	var rules map[string]any
+	readFile(t, "files/alerts.yaml", &rules)
+	if diff := cmp.Diff(rules, named(t, manifest, "PrometheusRule", "mainstay-metrics").Object["spec"]); diff != "" {
+		t.Error(diff)
+	}
+	var want, got any
+	readFile(t, "files/dashboard.json", &want)
+	content, _, _ := unstructured.NestedString(named(t, manifest, "ConfigMap", "mainstay-dashboard").Object, "data", "mainstay.json")
+	if err := yaml.Unmarshal([]byte(content), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// readFile reads a file of the chart.
+func readFile(t *testing.T, name string, into any) {
+	t.Helper()
+	content, err := os.ReadFile(path.Join(chartDirectory, name))
+	if err == nil {
+		err = yaml.Unmarshal(content, into)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

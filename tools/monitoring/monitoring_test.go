@@ -1,0 +1,309 @@
+package monitoring
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	alertsFile    = "../../charts/mainstay/files/alerts.yaml"
+	testsFile     = "testdata/alerts.yaml"
+	dashboardFile = "../../charts/mainstay/files/dashboard.json"
+	runbooks      = "../../docs/runbooks"
+	metricPage    = "../../docs/metrics.md"
+)
+
+// metric is what docs/metrics.md says of one, which is made of the declarations.
+type metric struct {
+	kind   string
+	labels []string
+}
+
+// known are the metrics that there are, by name.
+func known(t *testing.T) map[string]metric {
+	t.Helper()
+	page, err := os.ReadFile(metricPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]metric{}
+	for _, section := range strings.Split(string(page), "\n## `")[1:] {
+		name, rest, _ := strings.Cut(section, "`\n\n")
+		kind, _, _ := strings.Cut(rest, ".")
+		var labels []string
+		for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(rest, -1) {
+			labels = append(labels, row[1])
+		}
+		found[name] = metric{kind, labels}
+	}
+	if len(found) < 15 {
+		t.Fatalf("only %d metrics are documented", len(found))
+	}
+	return found
+}
+
+// ofTargets are labels that scraping adds.
+var ofTargets = []string{"job", "instance", "pod", "namespace"}
+
+// check tells what is wrong with a query.
+func check(query string, metrics map[string]metric) []string {
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(query)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var problems []string
+	var labels []string // of all that is selected
+	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		selector, ok := node.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		name := selector.Name
+		if base, suffix, isPart := cutPart(name); isPart && metrics[base].kind == "Histogram" {
+			name = base
+			if suffix == "_bucket" {
+				labels = append(labels, "le")
+			}
+		} else if metrics[name].kind == "Histogram" {
+			problems = append(problems, name+" is a histogram, and has no values of that name")
+		}
+		metric, exists := metrics[name]
+		if !exists {
+			problems = append(problems, "there is no metric "+selector.Name)
+		}
+		labels = append(append(labels, metric.labels...), ofTargets...)
+		for _, matcher := range selector.LabelMatchers {
+			if matcher.Name != "__name__" && !slices.Contains(metric.labels, matcher.Name) && !slices.Contains(ofTargets, matcher.Name) {
+				problems = append(problems, fmt.Sprintf("%s has no label %s", name, matcher.Name))
+			}
+		}
+		return nil
+	})
+	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		if aggregate, ok := node.(*parser.AggregateExpr); ok {
+			for _, label := range aggregate.Grouping {
+				if !slices.Contains(labels, label) {
+					problems = append(problems, "nothing has a label "+label)
+				}
+			}
+		}
+		return nil
+	})
+	return problems
+}
+
+// cutPart takes the part of a histogram from a name.
+func cutPart(name string) (base, suffix string, found bool) {
+	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+		if base, found := strings.CutSuffix(name, suffix); found {
+			return base, suffix, true
+		}
+	}
+	return name, "", false
+}
+
+// TestCheck shows that each rule refuses something.
+func TestCheck(t *testing.T) {
+	metrics := known(t)
+	for query, want := range map[string]string{
+		`max(mainstay_leader) < 1`: "",
+		`sum by (kind, le) (rate(mainstay_reconcile_duration_seconds_bucket{kind="WebApp"}[5m]))`: "",
+		`sum(rate(mainstay_reconciles_total[5m]))`:                                                "there is no metric mainstay_reconciles_total",
+		`rate(mainstay_errors_total{reason="x"}[5m])`:                                             "mainstay_errors_total has no label reason",
+		`sum by (name) (mainstay_objects)`:                                                        "nothing has a label name",
+		`mainstay_leader_count`:                                                                   "there is no metric mainstay_leader_count",
+		`mainstay_ready_duration_seconds`:                                                         "mainstay_ready_duration_seconds is a histogram, and has no values of that name",
+		`sum by (le) (mainstay_ready_duration_seconds_count)`:                                     "nothing has a label le",
+		`max(mainstay_leader`:                                                                     `1:20: parse error: unclosed left parenthesis`,
+	} {
+		if got := strings.Join(check(query, metrics), "; "); got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+}
+
+// alert is one rule of the rules file.
+type alert struct {
+	Alert, Expr, For    string
+	Labels, Annotations map[string]string
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	var file struct{ Groups []struct{ Rules []alert } }
+	read(t, alertsFile, &file)
+	var found []alert
+	for _, group := range file.Groups {
+		found = append(found, group.Rules...)
+	}
+	if len(found) < 6 {
+		t.Fatalf("only %d alerts were found", len(found))
+	}
+	return found
+}
+
+func read(t *testing.T, name string, into any) {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err == nil {
+		err = yaml.Unmarshal(content, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// TestAlerts: each asks for what exists, and says what is the matter and what to do.
+func TestAlerts(t *testing.T) {
+	metrics := known(t)
+	for _, alert := range alerts(t) {
+		for _, problem := range check(alert.Expr, metrics) {
+			t.Errorf("%s: %s", alert.Alert, problem)
+		}
+		if want := map[bool]string{true: "critical", false: "warning"}[alert.Alert == "MainstayDown"]; alert.Labels["severity"] != want {
+			t.Errorf("%s is %s, want %s", alert.Alert, alert.Labels["severity"], want)
+		}
+		for _, annotation := range []string{"summary", "description"} {
+			if !strings.HasSuffix(alert.Annotations[annotation], ".") {
+				t.Errorf("%s: its %s is no sentence", alert.Alert, annotation)
+			}
+		}
+		page := "/docs/runbooks/" + alert.Alert + ".md"
+		if !strings.HasSuffix(alert.Annotations["runbook_url"], page) {
+			t.Errorf("%s: its runbook_url does not lead to %s", alert.Alert, page)
+		}
+		if alert.For == "" {
+			t.Errorf("%s fires on a single sample", alert.Alert)
+		}
+	}
+}
+
+// TestRunbooks: each alert has its page, and each page its alert and all that it has to say.
+func TestRunbooks(t *testing.T) {
+	var names []string
+	for _, alert := range alerts(t) {
+		names = append(names, alert.Alert)
+	}
+	pages, err := filepath.Glob(filepath.Join(runbooks, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, page := range pages {
+		name := strings.TrimSuffix(filepath.Base(page), ".md")
+		found = append(found, name)
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := 0
+		for _, part := range []string{"# " + name + "\n", "\n## What it means\n", "\n## What users feel\n", "\n## What to look at\n", "\n    kubectl ", "\n## What to do\n"} {
+			at := strings.Index(string(content), part)
+			if at < last {
+				t.Errorf("%s: %q is missing, or not in its place", page, part)
+			}
+			last = at
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(found)
+	if !slices.Equal(names, found) {
+		t.Errorf("there are alerts %q and pages %q", names, found)
+	}
+}
+
+// TestAlertsFire, and only when they should: promtool runs testdata/alerts.yaml, in which each alert has to fire once
+// and to be silent once, with something to look at.
+func TestAlertsFire(t *testing.T) {
+	promtool := os.Getenv("PROMTOOL")
+	if promtool == "" {
+		var err error
+		if promtool, err = exec.LookPath("promtool"); err != nil {
+			t.Fatal("there is no promtool: `make test-tools` fetches it (Debian's package prometheus), or set PROMTOOL")
+		}
+	}
+	for _, arguments := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", testsFile}} {
+		if output, err := exec.CommandContext(t.Context(), promtool, arguments...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %q: %v\n%s", arguments, err, output)
+		}
+	}
+	var file struct {
+		Tests []struct {
+			AlertRuleTest []struct {
+				Alertname string
+				ExpAlerts []any `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		}
+	}
+	read(t, testsFile, &file)
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, test := range file.Tests {
+		for _, expected := range test.AlertRuleTest {
+			if len(expected.ExpAlerts) > 0 {
+				fires[expected.Alertname] = true
+			} else {
+				silent[expected.Alertname] = true
+			}
+		}
+	}
+	for _, alert := range alerts(t) {
+		if !fires[alert.Alert] || !silent[alert.Alert] {
+			t.Errorf("%s: is shown to fire: %t, to be silent: %t", alert.Alert, fires[alert.Alert], silent[alert.Alert])
+		}
+	}
+}
+
+// TestDashboard: every query can be read, and asks for what exists.
+func TestDashboard(t *testing.T) {
+	var dashboard struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+		Templating struct{ List []struct{ Name, Query any } }
+	}
+	read(t, dashboardFile, &dashboard)
+	metrics := known(t)
+	seen, queries := map[int]bool{}, 0
+	for _, panel := range dashboard.Panels {
+		if panel.ID == 0 || seen[panel.ID] {
+			t.Errorf("%s has the id %d", panel.Title, panel.ID)
+		}
+		seen[panel.ID] = true
+		for _, target := range panel.Targets {
+			queries++
+			for _, problem := range check(strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"), metrics) {
+				t.Errorf("%s: %s", panel.Title, problem)
+			}
+			for _, label := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
+				isKept := regexp.MustCompile(`by \([^)]*\b` + label[1] + `\b`).MatchString(target.Expr)
+				if !isKept && label[1] != "instance" { // which each target has
+					t.Errorf("%s: its legend has %s, which %s does not keep", panel.Title, label[1], target.Expr)
+				}
+			}
+		}
+	}
+	if queries < 20 {
+		t.Errorf("only %d queries were found", queries)
+	}
+	values := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
+	for _, variable := range dashboard.Templating.List {
+		match := values.FindStringSubmatch(fmt.Sprint(variable.Query))
+		if variable.Name == "datasource" {
+			continue
+		}
+		if match == nil || !slices.Contains(metrics[match[1]].labels, match[2]) {
+			t.Errorf("the variable %v asks for %v, which there is not", variable.Name, variable.Query)
+		}
+	}
+}
