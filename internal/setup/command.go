@@ -33,6 +33,13 @@ func Command(logs io.Writer) *cobra.Command {
 	return root
 }
 
+// DefaultQPS and DefaultBurst are how many requests the API server gets a second on average, and at once. The API
+// server limits us by priority and fairness; the client's own limit only has to stop a run-away loop.
+const (
+	DefaultQPS   = 100
+	DefaultBurst = 200
+)
+
 // connection says how to reach the API server and how fast to ask.
 type connection struct {
 	kubeconfig, context string
@@ -101,10 +108,8 @@ func (w *WebhookSettings) addFlags(flags *pflag.FlagSet) {
 func (c *connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "path of a kubeconfig file, to run outside the cluster")
 	flags.StringVar(&c.context, "context", "", "context of the kubeconfig file (default: its current one)")
-	// The API server limits us by priority and fairness; the client's own limit only has to
-	// stop a run-away loop.
-	flags.Float32Var(&c.qps, "api-qps", 100, "requests to the API server per second, on average")
-	flags.IntVar(&c.burst, "api-burst", 200, "requests to the API server at once")
+	flags.Float32Var(&c.qps, "api-qps", DefaultQPS, "requests to the API server per second, on average")
+	flags.IntVar(&c.burst, "api-burst", DefaultBurst, "requests to the API server at once")
 }
 
 func (c *connection) config() (*rest.Config, error) {

@@ -9,12 +9,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/steady"
 )
 
 // Operator is the manager with what runs beside it: what serves and publishes webhooks must work
@@ -93,8 +95,12 @@ func (g gated) Start(ctx context.Context) error {
 	}
 }
 
-// newCache makes the manager's cache, gated.
+// newCache makes the manager's cache, gated. It reads by a client of its own, which outlasts an API server that is
+// away.
 func (s *storage) newCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(steady.Transport(ctrl.Log.WithName("cache"), clock.RealClock{}))
+	options.HTTPClient = nil
 	made, err := cache.New(config, options)
 	if err != nil {
 		return nil, err
