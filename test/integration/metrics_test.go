@@ -6,12 +6,17 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -259,19 +264,48 @@ func TestMetricsHaveEachDeclared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	declared := map[string]bool{}
-	for _, metric := range metrics.Declared() {
-		declared[metric.Name] = true
-		if !strings.Contains(metric.Name, "certificate") && !strings.Contains(metric.Name, "webhooks") &&
-			!strings.Contains(body, "# TYPE "+metric.Name+" "+metric.Type+"\n") {
+	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others()) {
+		// Webhooks are looked at end to end.
+		if strings.Contains(metric.Name, "certificate") || strings.Contains(metric.Name, "webhook") {
+			continue
+		}
+		if !strings.Contains(body, "# TYPE "+metric.Name+" "+metric.Type+"\n") {
 			t.Errorf("there is no %s %s", metric.Type, metric.Name)
+		}
+		if diff := cmp.Diff(labelsOf(body, metric.Name), documented(metric), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("labels of %s: seen (-), documented (+): %s", metric.Name, diff)
 		}
 	}
 	for line := range strings.Lines(body) {
-		if name, ours := strings.CutPrefix(line, "# TYPE mainstay_"); ours && !declared["mainstay_"+strings.Fields(name)[0]] {
+		name, ours := strings.CutPrefix(line, "# TYPE mainstay_")
+		isDeclared := func(metric metrics.Metric) bool { return metric.Name == "mainstay_"+strings.Fields(name)[0] }
+		if ours && !slices.ContainsFunc(metrics.Declared(), isDeclared) {
 			t.Errorf("mainstay_%s is not declared", name)
 		}
 	}
+}
+
+// documented are the labels of a metric, sorted.
+func documented(metric metrics.Metric) []string {
+	var names []string
+	for _, label := range metric.Labels {
+		names = append(names, label.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// labelsOf are the labels that series of a metric have in a scrape, sorted; le is that of every histogram.
+func labelsOf(body, metric string) []string {
+	seen := map[string]bool{}
+	series := regexp.MustCompile(`(?m)^` + metric + `(?:_bucket|_count|_sum)?\{(.*)\} `)
+	for _, match := range series.FindAllStringSubmatch(body, -1) {
+		for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(match[1], -1) {
+			seen[label[1]] = true
+		}
+	}
+	delete(seen, "le")
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // TestMetricsForgetNamespaces that are gone: nobody deletes any here, so it is one that never was.

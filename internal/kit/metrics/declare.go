@@ -9,13 +9,13 @@ var reconciles = counter(Metric{
 	Name:   "mainstay_reconcile_total",
 	Help:   "Reconciles that have ended. Objects that are gone when their turn comes are not counted.",
 	Normal: "Some per change of an object, its children and its pods; none at rest. `unchanged` is most of it.",
-	Labels: []Label{kindLabel, namespaceLabel, {"result", "`unchanged`, `changed` (something was written), `stopped`, or the class of the error as in `mainstay_errors_total`"}},
+	Labels: []Label{kindLabel, namespaceLabel, {"result", "`unchanged`, `changed` (something was written), `stopped` (the object went away, or the process ended), or the class of the error as in `mainstay_errors_total`"}},
 })
 
 var reconcileDuration = histogram(Metric{
 	Name:   "mainstay_reconcile_duration_seconds",
 	Help:   "Time that a reconcile took, without its time in the queue.",
-	Normal: "Some milliseconds if nothing is to be written, and about ten per object that is. 99 of 100 stay below a second.",
+	Normal: "Milliseconds where nothing is written, some tens of them where something is.",
 	Labels: []Label{kindLabel},
 	// The issue's from 0.1 on; finer below, where what is normal lies.
 	Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 2.5, 5, 10},
