@@ -52,6 +52,7 @@ func managerCommand(logs io.Writer) *cobra.Command {
 	var to connection
 	var logging logOptions
 	var installCRDs bool
+	var otlpEndpoint string
 	command := &cobra.Command{
 		Use:   "manager",
 		Short: "Run the controllers",
@@ -65,6 +66,11 @@ func managerCommand(logs io.Writer) *cobra.Command {
 			}
 			ctrl.SetLogger(logger)
 			klog.SetLogger(logger)
+			stop, err := startTracing(command.Context(), otlpEndpoint)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			return run(command.Context(), to, settings, installCRDs)
 		},
 	}
@@ -72,6 +78,7 @@ func managerCommand(logs io.Writer) *cobra.Command {
 	to.addFlags(flags)
 	logging.addFlags(flags)
 	settings.addFlags(flags)
+	flags.StringVar(&otlpEndpoint, "otlp-endpoint", "", "http(s)://host:port of an OpenTelemetry collector that traces are sent to (OTLP over HTTP; default: $OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
 	flags.BoolVar(&installCRDs, "install-crds", false, "install or update the CustomResourceDefinitions before starting")
 	return command
 }

@@ -52,6 +52,7 @@ var effects = map[string]struct{ values, want string }{
 	"resources.requests":              {"resources: {requests: {cpu: 2}}", "cpu: 2"},
 	"serviceAccount.annotations":      {"serviceAccount: {annotations: {a/b: c}}", "a/b: c"},
 	"serviceAccount.name":             {"serviceAccount: {name: mine}", "serviceAccountName: mine"},
+	"tracing.endpoint":                {"tracing: {endpoint: 'http://otel:4318'}", "--otlp-endpoint=http://otel:4318"},
 	"webhook.port":                    {"webhook: {port: 10250}", "--webhook-port=10250"},
 	"tolerations":                     {"tolerations: [{operator: Exists}]", "tolerations:\n        - operator: Exists"},
 	"topologySpreadConstraints":       {"topologySpreadConstraints: [{maxSkew: 1}]", "topologySpreadConstraints:\n        - maxSkew: 1"},

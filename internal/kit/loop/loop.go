@@ -10,6 +10,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/status"
+	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
 // Object is one of our kinds: a Kubernetes object with conditions, and with the record of when it was
@@ -83,14 +85,16 @@ type Reconciler[T Object, O any] struct {
 // Reconcile brings one object to what its spec says, or tells why that can't be. It is
 // idempotent and level-triggered; deletion is left to owner references.
 func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	ctx, span := trace.Start(ctx, "Reconcile")
 	stored := r.Kind.New()
-	if err := r.Client.Get(ctx, request.NamespacedName, stored); err != nil {
+	_, step := trace.Start(ctx, "get")
+	err := r.Client.Get(ctx, request.NamespacedName, stored)
+	step.End(client.IgnoreNotFound(err))
+	if err != nil || stored.GetDeletionTimestamp() != nil {
+		span.End(client.IgnoreNotFound(err))
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if stored.GetDeletionTimestamp() != nil {
-		return ctrl.Result{}, nil
-	}
-	done := r.begin(ctx, stored)
+	done := r.begin(ctx, stored, span)
 	defer done.end(ctx)
 	result, err := r.bring(ctx, stored, done)
 	done.returned(err)
@@ -100,12 +104,18 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 // bring does what Reconcile says, and notes what it did.
 func (r *Reconciler[T, O]) bring(ctx context.Context, stored T, done *pass) (ctrl.Result, error) {
 	object := stored.DeepCopyObject().(T)
+	_, step := trace.Start(ctx, "admit")
 	admission := r.Kind.Admit(object)
-	observed, err := r.Kind.Observe(ctx, object)
+	step.End(admission)
+	within, step := trace.Start(ctx, "observe")
+	observed, err := r.Kind.Observe(within, object)
+	step.End(err)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	review, err := r.Policy.review(ctx, object, observed)
+	within, step = trace.Start(ctx, "policy")
+	review, err := r.Policy.review(within, object, observed)
+	step.End(cmp.Or(err, review.refusal))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -114,11 +124,15 @@ func (r *Reconciler[T, O]) bring(ctx context.Context, stored T, done *pass) (ctr
 	}
 	result, err := plan.Result{}, admission
 	if admission == nil {
+		_, step = trace.Start(ctx, "desired")
 		wanted := r.Kind.Desired(object, observed)
+		step.End(nil)
 		if vanished, err := r.hasVanished(ctx, stored, wanted, r.Kind.Children(observed)); err != nil || vanished {
 			return ctrl.Result{}, err
 		}
-		result, err = r.Applier.Apply(ctx, object, naming.Manager(r.Name), wanted, r.Kind.Children(observed))
+		within, step = trace.Start(ctx, "apply")
+		result, err = r.Applier.Apply(within, object, naming.Manager(r.Name), wanted, r.Kind.Children(observed))
+		step.End(err)
 	}
 	for _, change := range result.Changes {
 		log.FromContext(ctx).Info("Changed a child", "child", change.Ref.String(), "operation", change.Operation)
@@ -131,7 +145,9 @@ func (r *Reconciler[T, O]) bring(ctx context.Context, stored T, done *pass) (ctr
 	reported := stored.DeepCopyObject().(T)
 	lookAgain := r.Kind.Report(reported, object, observed, result)
 	reported.SetConditions(append(reported.GetConditions(), review.conditions...))
-	written := r.writeStatus(ctx, stored, reported, done)
+	within, step = trace.Start(ctx, "status")
+	written := r.writeStatus(within, stored, reported, done)
+	step.End(written)
 	if outcome.Of(err) == outcome.Transient {
 		return ctrl.Result{}, err // it comes back anyway: what became of the status matters less
 	}

@@ -14,12 +14,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
 // pass is what one reconcile did, for metrics and logs. It decides nothing.
 type pass struct {
 	kind   string
 	object Object
+	span   trace.Span
 	clock  clock.PassiveClock
 	start  time.Time
 	// changes is how many writes there were.
@@ -31,13 +33,16 @@ type pass struct {
 }
 
 // begin notes the start of a reconcile. The log never has more of an object than its name.
-func (r *Reconciler[T, O]) begin(ctx context.Context, stored T) *pass {
+func (r *Reconciler[T, O]) begin(ctx context.Context, stored T, span trace.Span) *pass {
 	kind := r.Name
 	if known, err := r.Client.GroupVersionKindFor(stored); err == nil {
 		kind = known.Kind
 	}
-	log.FromContext(ctx).V(1).Info("Reconciling", "generation", stored.GetGeneration(), "resourceVersion", stored.GetResourceVersion())
-	return &pass{kind: kind, object: stored, clock: r.Clock, start: r.Clock.Now()}
+	if logger := log.FromContext(ctx).V(1); logger.Enabled() {
+		logger.Info("Reconciling", "generation", stored.GetGeneration(), "resourceVersion", stored.GetResourceVersion())
+	}
+	span.Object(kind, stored.GetNamespace(), stored.GetName(), stored.GetGeneration())
+	return &pass{kind: kind, object: stored, span: span, clock: r.Clock, start: r.Clock.Now()}
 }
 
 // applied notes what became of the children.
@@ -80,12 +85,16 @@ func (p *pass) returned(err error) {
 	p.ended = true
 }
 
-// end tells metrics and the log. It is deferred, for it counts panics too.
+// end tells metrics, the log and the span. It is deferred, for it counts panics too.
 func (p *pass) end(ctx context.Context) {
 	took, result := p.clock.Since(p.start), p.result()
 	metrics.Reconciled(metrics.Pass{Kind: p.kind, Namespace: p.object.GetNamespace(), Result: result, Took: took})
-	log.FromContext(ctx).V(1).Info("Reconciled", "generation", p.object.GetGeneration(), "resourceVersion", p.object.GetResourceVersion(),
-		"duration", took.String(), "result", string(result))
+	if logger := log.FromContext(ctx).V(1); logger.Enabled() {
+		logger.Info("Reconciled", "generation", p.object.GetGeneration(), "resourceVersion", p.object.GetResourceVersion(),
+			"duration", took.String(), "result", string(result))
+	}
+	p.span.Result(string(result))
+	p.span.End(p.failure)
 }
 
 func (p *pass) result() metrics.Result {
