@@ -10,7 +10,7 @@ MODULE := github.com/mainstay-platform/mainstay
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 # The modules of this repository, the product first. testbed/kube and the like are built by
 # the testbed and have no code of their own.
-MODULES := . testbed tools/codegen tools/helm tools/image tools/lint tools/monitoring
+MODULES := . testbed tools/codegen tools/helm tools/image tools/kwok tools/lint tools/monitoring tools/scan tools/workflows
 # LINTED are those with code, but the product.
 LINTED := testbed tools/helm tools/image tools/monitoring
 CRDS := charts/mainstay/crds
@@ -63,6 +63,40 @@ image: build ## make the image archive bin/mainstay-image.tar (no Docker needed)
 push: build ## push the image to $REGISTRY
 	cd tools/image && go run . --binary ../../bin/mainstay --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output "" --push
 
+## -- release and deploy: what .github/workflows runs
+
+.PHONY: sbom
+sbom: build ## list the parts of the manager in bin/mainstay-sbom.cdx.json (CycloneDX)
+	cd tools/image && go run . --binary ../../bin/mainstay --arch $(GOARCH) --version $(VERSION) --output "" --sbom ../../bin/mainstay-sbom.cdx.json
+
+.PHONY: sign
+sign: ## sign the image in $REGISTRY, and its list of parts, with cosign (needs it, and an identity or COSIGN_KEY)
+	cosign sign --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) $(REGISTRY)/mainstay/mainstay:$(VERSION)
+	cosign attest --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) --type cyclonedx --predicate bin/mainstay-sbom.cdx.json $(REGISTRY)/mainstay/mainstay:$(VERSION)
+
+.PHONY: push-chart
+push-chart: bin/helm ## push the packaged chart to $REGISTRY/charts
+	bin/helm push bin/mainstay-$(VERSION).tgz oci://$(REGISTRY)/charts
+
+.PHONY: scan-code
+scan-code: bin/golangci-lint ## look for weaknesses in what is shipped: bin/sarif/code.sarif; fails if there are any
+	mkdir -p bin/sarif
+	bin/golangci-lint run --allow-parallel-runners --enable-only=gosec --tests=false --output.text.path=stdout --output.sarif.path=bin/sarif/code.sarif ./api/... ./charts/... ./cmd/... ./internal/...
+
+.PHONY: scan-dependencies
+scan-dependencies: ## look for known vulnerabilities in what we depend on: bin/sarif/dependencies.sarif (asks vuln.go.dev)
+	mkdir -p bin/sarif
+	go tool -modfile=tools/scan/go.mod govulncheck -format sarif ./... > bin/sarif/dependencies.sarif
+
+.PHONY: deploy
+deploy: bin/helm ## install or upgrade Mainstay in the current cluster: TAG=1.2.3 [REGISTRY=ghcr.io/you] [VALUES="--set ..."]
+	bin/helm upgrade --install mainstay charts/mainstay --namespace mainstay-system --create-namespace --wait --timeout 5m \
+		--set image.tag=$(TAG) $(if $(REGISTRY),--set image.registry=$(REGISTRY)) $(VALUES)
+
+.PHONY: smoke
+smoke: ## apply config/samples/staging-*.yaml in the current cluster and wait until they are Ready
+	hack/smoke.sh
+
 ## -- checks
 
 .PHONY: verify
@@ -77,7 +111,8 @@ tidy-check: ## fail if a go.mod is not tidy
 	@for module in $(MODULES); do echo "tidy: $$module"; (cd $$module && go mod tidy -diff); done
 
 .PHONY: lint
-lint: bin/golangci-lint ## run the linters over every module
+lint: bin/golangci-lint ## run the linters over every module, and over the workflows
+	go tool -modfile=tools/workflows/go.mod actionlint
 	bin/golangci-lint run ./...
 	@for module in $(LINTED); do echo "lint: $$module"; (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
 
@@ -105,6 +140,12 @@ test-e2e: ## run the tests against a real cluster with real pods
 test-tools: ## run the tests of the chart and of the tools
 	go run ./hack/testrun tools
 
+.PHONY: bench
+bench: bin/kwok ## measure on a real API server and compare with the committed baseline; PARTS="rest webhook" chooses
+	cd testbed && go build -o ../bin/testbed ./cmd/testbed
+	go build -o bin/perf ./test/perf
+	bin/perf --assets=$$(bin/testbed assets) --stages=$$(cd tools/kwok && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage $(BENCH) $(PARTS)
+
 ## -- see it
 
 .PHONY: demo
@@ -120,6 +161,9 @@ demo-down: ## end the demo's cluster and leave nothing behind but caches
 
 bin/helm: tools/helm/go.mod
 	cd tools/helm && go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../bin/helm helm.sh/helm/v4/cmd/helm
+
+bin/kwok: tools/kwok/go.mod
+	cd tools/kwok && go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../bin/kwok sigs.k8s.io/kwok/cmd/kwok
 
 bin/golangci-lint: tools/lint/go.mod
 	cd tools/lint && go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

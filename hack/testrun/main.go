@@ -44,7 +44,7 @@ type goTest struct {
 var layers = []layer{
 	{name: "verify", budget: 6 * time.Minute, prepare: verify},
 	{name: "pure", budget: 4 * time.Minute, runs: []goTest{
-		{".", []string{"-race", "./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...", "./test/faults/proxy/..."}},
+		{".", []string{"-race", "./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...", "./test/faults/proxy/...", "./test/perf/..."}},
 	}},
 	{name: "tools", budget: 3 * time.Minute, prepare: prometheus, runs: []goTest{
 		{"tools/helm", []string{"./..."}},

@@ -18,8 +18,8 @@ import (
 
 // TestSamplesAreAccepted: by the API server, as strictly as kubectl asks, and by the manager.
 func TestSamplesAreAccepted(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", "webapp*.yaml"))
-	if err != nil || len(files) < 3 {
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", "*webapp*.yaml"))
+	if err != nil || len(files) < 4 {
 		t.Fatalf("only %d samples were found, %v", len(files), err)
 	}
 	api, err := dynamic.NewForConfig(cluster.config)

@@ -23,8 +23,8 @@ func main() {
 }
 
 type options struct {
-	binary, name, version, output, arch string
-	push                                bool
+	binary, name, version, output, arch, sbom string
+	push                                      bool
 }
 
 func run(ctx context.Context, arguments []string, registry string, out io.Writer) error {
@@ -35,6 +35,7 @@ func run(ctx context.Context, arguments []string, registry string, out io.Writer
 	flags.StringVar(&o.name, "name", "", "reference of the image (default: docker.io/mainstay/mainstay:VERSION)")
 	flags.StringVar(&o.output, "output", "bin/mainstay-image.tar", "file to write, for docker load or ctr images import; empty writes none")
 	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture that the binary is built for")
+	flags.StringVar(&o.sbom, "sbom", "", "file to write the list of all parts to, as CycloneDX; empty writes none")
 	flags.BoolVar(&o.push, "push", false, "push to $REGISTRY (host[:port][/path]), which replaces the name's own registry")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -52,6 +53,11 @@ func run(ctx context.Context, arguments []string, registry string, out io.Writer
 	if o.output != "" {
 		if err := save(o, image, out); err != nil {
 			return fmt.Errorf("saving the image: %w", err)
+		}
+	}
+	if o.sbom != "" {
+		if err := saveSBOM(o); err != nil {
+			return fmt.Errorf("writing the list of parts: %w", err)
 		}
 	}
 	if o.push {

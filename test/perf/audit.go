@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// call is one request as the API server's audit log tells it.
+//
+// Source: https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1/
+type call struct {
+	Stage      string
+	RequestURI string
+	Verb       string
+	User       struct{ Username string }
+	ObjectRef  struct{ Resource, Namespace, Name, Subresource, APIGroup string }
+	// Received and Done are by the API server's clock.
+	Received time.Time `json:"requestReceivedTimestamp"`
+	Done     time.Time `json:"stageTimestamp"`
+}
+
+// kind is the call in short: "patch webapps/status", "patch deployments (dry run)".
+func (c call) kind() string {
+	text := c.Verb + " " + c.ObjectRef.Resource
+	if c.ObjectRef.Resource == "" {
+		text = c.Verb + " " + c.RequestURI
+	}
+	if c.ObjectRef.Subresource != "" {
+		text += "/" + c.ObjectRef.Subresource
+	}
+	if c.isDryRun() {
+		text += " (dry run)"
+	}
+	return text
+}
+
+func (c call) isDryRun() bool { return strings.Contains(c.RequestURI, "dryRun=") }
+
+// isRead tells calls that change nothing.
+func (c call) isRead() bool {
+	return c.isDryRun() || slices.Contains([]string{"get", "list", "watch"}, c.Verb)
+}
+
+// isLease tells the calls of leader election.
+func (c call) isLease() bool { return c.ObjectRef.Resource == "leases" }
+
+// isEvent tells the writing of events.
+func (c call) isEvent() bool { return c.ObjectRef.Resource == "events" }
+
+// position is the end of the audit log now: what comes after it is counted.
+func (p *plane) position() (int64, error) {
+	info, err := os.Stat(p.auditLog())
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// calls are those of a user since a position. A watch counts when it begins.
+func (p *plane) calls(user string, since int64) (calls, error) {
+	file, err := os.Open(p.auditLog())
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(since, io.SeekStart); err != nil {
+		return nil, err
+	}
+	var found calls
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return found, nil // a line without an end is still being written
+		}
+		if err != nil {
+			return nil, err
+		}
+		var made call
+		if err := json.Unmarshal(line, &made); err != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", err)
+		}
+		counted := "ResponseComplete"
+		if made.Verb == "watch" {
+			counted = "ResponseStarted"
+		}
+		if made.User.Username == user && made.Stage == counted {
+			found = append(found, made)
+		}
+	}
+}
+
+type calls []call
+
+// that are those for which all of the conditions hold.
+func (c calls) that(conditions ...func(call) bool) calls {
+	return slices.DeleteFunc(slices.Clone(c), func(made call) bool {
+		return slices.ContainsFunc(conditions, func(holds func(call) bool) bool { return !holds(made) })
+	})
+}
+
+func not(condition func(call) bool) func(call) bool {
+	return func(made call) bool { return !condition(made) }
+}
+
+// took is the time from the first call's arrival to the last one's answer.
+func (c calls) took() time.Duration {
+	if len(c) == 0 {
+		return 0
+	}
+	first := slices.MinFunc(c, func(a, b call) int { return a.Received.Compare(b.Received) })
+	last := slices.MaxFunc(c, func(a, b call) int { return a.Done.Compare(b.Done) })
+	return last.Done.Sub(first.Received)
+}
+
+// String counts them by kind: "1000 create webapps, 2 get leases".
+func (c calls) String() string {
+	count := map[string]int{}
+	for _, made := range c {
+		count[made.kind()]++
+	}
+	var words []string
+	for _, kind := range slices.Sorted(maps.Keys(count)) {
+		words = append(words, fmt.Sprintf("%d %s", count[kind], kind))
+	}
+	if words == nil {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}

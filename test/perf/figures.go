@@ -1,0 +1,159 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Kind says how a figure is compared with the baseline.
+type Kind string
+
+const (
+	// Count must be the same: it does not depend on the machine.
+	Count Kind = "count"
+	// Ratio is over a floor that was measured in the same run, so that the machine's speed cancels out. It
+	// may be worse than the baseline by ratioMargin.
+	Ratio Kind = "ratio"
+	// Info is for readers: times and sizes of this machine.
+	Info Kind = "info"
+)
+
+// ratioMargin is how much worse than the baseline a ratio may be. Ratios of one commit, measured on a busy
+// two-core machine, were found to differ by up to a fifth.
+const ratioMargin = 0.25
+
+// Figure is one result.
+type Figure struct {
+	Name  string  `json:"name"`
+	Kind  Kind    `json:"kind"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit,omitempty"`
+	// Limit is the worst that we promise; nil promises nothing.
+	Limit *float64 `json:"limit,omitempty"`
+	// AtLeast turns "at most Limit" round: more is better.
+	AtLeast bool `json:"atLeast,omitempty"`
+	// Note has the details: counts by kind, times of both sides.
+	Note string `json:"note,omitempty"`
+}
+
+// isMissed tells whether the promise is broken.
+func (f Figure) isMissed() bool { return f.Limit != nil && f.isWorse(*f.Limit, 0) }
+
+// isWorse compares with another value, from which a share may be missing.
+func (f Figure) isWorse(than, margin float64) bool {
+	if f.AtLeast {
+		return f.Value < than*(1-margin)
+	}
+	return f.Value > than*(1+margin)
+}
+
+// promise is the limit in words.
+func (f Figure) promise() string {
+	switch {
+	case f.Limit == nil:
+		return ""
+	case f.AtLeast:
+		return fmt.Sprintf("at least %g", *f.Limit)
+	default:
+		return fmt.Sprintf("at most %g", *f.Limit)
+	}
+}
+
+// Report is what a run found.
+type Report struct {
+	Date    string   `json:"date"`
+	Machine string   `json:"machine"`
+	Figures []Figure `json:"figures"`
+}
+
+func newReport() *Report {
+	return &Report{
+		Date:    time.Now().UTC().Format(time.DateOnly),
+		Machine: fmt.Sprintf("%d processors (%s), %s, %s/%s", runtime.NumCPU(), processor(), runtime.Version(), runtime.GOOS, runtime.GOARCH),
+	}
+}
+
+// processor is its name as Linux has it.
+func processor() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, found := strings.CutPrefix(line, "model name"); found {
+			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+		}
+	}
+	return "unknown"
+}
+
+// write prints the report as a table for people, in Markdown.
+func (r *Report) write(to io.Writer) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "Measured on %s: %s.\n\n", r.Date, r.Machine)
+	fmt.Fprintln(&text, "| figure | value | promised | details |")
+	fmt.Fprintln(&text, "|---|---|---|---|")
+	for _, figure := range r.Figures {
+		value := fmt.Sprintf("%.4g %s", figure.Value, figure.Unit)
+		promised := figure.promise()
+		if figure.isMissed() {
+			promised += " **missed**"
+		}
+		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", figure.Name, strings.TrimSpace(value), promised, figure.Note)
+	}
+	_, err := io.WriteString(to, text.String())
+	return err
+}
+
+// save writes the report as JSON.
+func (r *Report) save(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o600)
+}
+
+func loadReport(path string) (*Report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &r, nil
+}
+
+// compare says what is worse than in the baseline, and which promises are broken. A figure that one of the two
+// lacks is only told if complete.
+func (r *Report) compare(baseline *Report, complete bool) []string {
+	var worse []string
+	now := map[string]Figure{}
+	for _, figure := range r.Figures {
+		now[figure.Name] = figure
+		if figure.isMissed() {
+			worse = append(worse, fmt.Sprintf("%s: %.4g, promised %s (%s)", figure.Name, figure.Value, figure.promise(), cmp.Or(figure.Note, "no details")))
+		}
+	}
+	for _, before := range baseline.Figures {
+		figure, found := now[before.Name]
+		switch {
+		case !found && complete:
+			worse = append(worse, before.Name+": not measured any more")
+		case !found:
+		case figure.Kind == Count && figure.Value != before.Value:
+			worse = append(worse, fmt.Sprintf("%s: %.4g, was %.4g (%s)", figure.Name, figure.Value, before.Value, figure.Note))
+		case figure.Kind == Ratio && figure.isWorse(before.Value, ratioMargin):
+			worse = append(worse, fmt.Sprintf("%s: %.4g, was %.4g, more than %.0f %% worse (%s)", figure.Name, figure.Value, before.Value, ratioMargin*100, figure.Note))
+		}
+	}
+	return worse
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/api"
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+)
+
+// listCommand is the argument that makes this program one that lists what a manager must read, and no more.
+const listCommand = "list"
+
+// listed is what a manager's cache is filled with, by resource.
+var listed = map[string]struct {
+	list     client.ObjectList
+	selector string
+}{
+	"webapps":                  {&appsv1.WebAppList{}, ""},
+	"platformpolicies":         {platformPolicies(), ""},
+	"deployments":              {&k8sappsv1.DeploymentList{}, ours},
+	"services":                 {&corev1.ServiceList{}, ours},
+	"serviceaccounts":          {&corev1.ServiceAccountList{}, ""},
+	"pods":                     {&corev1.PodList{}, api.LabelOwner},
+	"ingresses":                {&networkingv1.IngressList{}, ours},
+	"networkpolicies":          {&networkingv1.NetworkPolicyList{}, ours},
+	"poddisruptionbudgets":     {&policyv1.PodDisruptionBudgetList{}, ours},
+	"horizontalpodautoscalers": {&autoscalingv2.HorizontalPodAutoscalerList{}, ours},
+	"namespaces":               {namespaceMetadata(), ""},
+}
+
+// ours selects what Mainstay made.
+const ours = api.LabelManagedBy + "=" + api.ManagedBy
+
+func namespaceMetadata() client.ObjectList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	return list
+}
+
+// ungathered is what a manager watches and the floor does not list: one definition by name.
+const ungathered = "customresourcedefinitions"
+
+// checkListed makes sure that the floor is as high as it claims: it lists all that the manager watches.
+func checkListed(made calls) error {
+	for _, watched := range made.that(func(c call) bool { return c.Verb == "watch" || c.Verb == "list" }) {
+		resource := watched.ObjectRef.Resource
+		if _, found := listed[resource]; !found && resource != ungathered {
+			return fmt.Errorf("a manager reads %s, which the bare LIST does not: add it to `listed`", resource)
+		}
+	}
+	return nil
+}
+
+// runList lists everything at once and prints how long after its start that was done.
+func runList(encoded string) error {
+	var options childOptions
+	if err := json.Unmarshal([]byte(encoded), &options); err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = -1, -1
+	scheme, err := setup.Scheme()
+	if err != nil {
+		return err
+	}
+	reader, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(context.Background())
+	for _, each := range listed {
+		group.Go(func() error {
+			selector, err := labels.Parse(each.selector)
+			return errors.Join(err, reader.List(ctx, each.list, client.MatchingLabelsSelector{Selector: selector}))
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(state{FirstReconcile: time.Since(options.Started)})
+}

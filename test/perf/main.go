@@ -1,0 +1,159 @@
+// Command perf measures Mainstay on a real API server, and compares with the committed baseline. See docs/performance.md.
+//
+//	perf                    everything
+//	perf creation webhook   the named parts
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// bench is what the parts of a run share.
+type bench struct {
+	out    io.Writer
+	start  time.Time
+	report *Report
+	// directory is for logs, one folder for each part.
+	directory string
+	simulator
+	// apps is how many WebApps most parts have; many is for the restart with many.
+	apps, many int
+}
+
+// say writes a line of progress.
+func (b *bench) say(format string, arguments ...any) {
+	_, _ = fmt.Fprintf(b.out, "[%6s] %s\n", time.Since(b.start).Round(time.Second), fmt.Sprintf(format, arguments...))
+}
+
+// add notes a figure.
+func (b *bench) add(figures ...Figure) {
+	for _, figure := range figures {
+		b.say("%s: %.4g %s", figure.Name, figure.Value, figure.Unit)
+	}
+	b.report.Figures = append(b.report.Figures, figures...)
+}
+
+// parts in the order in which they run. Each has API servers of its own.
+var parts = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"creation", (*bench).creation},
+	{"simulated", (*bench).simulated},
+	{"rest", (*bench).rest},
+	{"webhook", (*bench).webhook},
+	{"panic", (*bench).panicking},
+	{"many", (*bench).manyObjects},
+}
+
+func main() {
+	child := map[string]func(string) error{childCommand: runManager, listCommand: runList, noopCommand: runNoop}
+	if len(os.Args) == 3 && child[os.Args[1]] != nil {
+		if err := child[os.Args[1]](os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "perf "+os.Args[1]+":", err)
+			os.Exit(1)
+		}
+		return
+	}
+	// Nothing here logs by itself: what the libraries say is of no use to who reads figures.
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "perf:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, arguments []string, out io.Writer) error {
+	flags := flag.NewFlagSet("perf", flag.ContinueOnError)
+	b := &bench{out: out, start: time.Now(), report: newReport()}
+	flags.StringVar(&b.assets, "assets", "", "folder of etcd, kube-apiserver and the rest")
+	flags.StringVar(&b.kwok, "kwok", "bin/kwok", "path of kwok")
+	flags.StringVar(&b.stages, "stages", "", "folder of the stages that come with kwok")
+	flags.IntVar(&b.apps, "apps", 1000, "WebApps of most parts; another number than the baseline's compares nothing")
+	flags.IntVar(&b.many, "many", 10000, "WebApps of the part `many`")
+	output := flags.String("output", "bin/bench.json", "file for the figures")
+	baseline := flags.String("baseline", "test/perf/baseline.json", "file to compare with; empty compares with nothing")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	if err := os.Setenv("KUBEBUILDER_ASSETS", b.assets); err != nil {
+		return err
+	}
+	var err error
+	if b.directory, err = os.MkdirTemp("", "mainstay-bench-"); err != nil {
+		return err
+	}
+	b.say("logs are in %s", b.directory)
+	complete, err := b.runParts(ctx, flags.Args())
+	if err != nil {
+		return err
+	}
+	if err := b.report.write(out); err != nil {
+		return err
+	}
+	if err := b.report.save(*output); err != nil {
+		return err
+	}
+	return b.check(*baseline, complete)
+}
+
+// runParts runs the named ones; it says whether that was all.
+func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
+	known := make([]string, 0, len(parts))
+	for _, part := range parts {
+		known = append(known, part.name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return false, fmt.Errorf("there is no part %q: there are %s", name, strings.Join(known, ", "))
+		}
+	}
+	for _, part := range parts {
+		if len(names) > 0 && !slices.Contains(names, part.name) {
+			continue
+		}
+		b.say("== %s", part.name)
+		if err := part.run(b, ctx); err != nil {
+			return false, fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	return len(names) == 0, nil
+}
+
+// check fails if something is worse than in the baseline, or than promised.
+func (b *bench) check(path string, complete bool) error {
+	if path == "" {
+		return nil
+	}
+	baseline, err := loadReport(path)
+	if err != nil {
+		return err
+	}
+	if worse := b.report.compare(baseline, complete); len(worse) > 0 {
+		return fmt.Errorf("worse than %s, or than promised:\n  %s", path, strings.Join(worse, "\n  "))
+	}
+	return nil
+}
+
+// plane starts an API server for one part. The returned function ends it and keeps err, or its own.
+func (b *bench) plane(ctx context.Context, name string) (*plane, error) {
+	return newPlane(ctx, filepath.Join(b.directory, name))
+}

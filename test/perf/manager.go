@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/mainstay-platform/mainstay/internal/setup"
+)
+
+// childCommand is the argument that makes this program a manager.
+const childCommand = "manager"
+
+// systemNamespace is the manager's own.
+const systemNamespace = "mainstay-system"
+
+// runManager is the whole manager, as setup makes it. It answers on standard output what is asked on
+// standard input.
+func runManager(encoded string) error {
+	var options childOptions
+	if err := json.Unmarshal([]byte(encoded), &options); err != nil {
+		return err
+	}
+	logger := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	config, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = setup.DefaultQPS, setup.DefaultBurst
+	recorder := &recorder{path: options.Record, poison: options.Poison}
+	config.Wrap(recorder.wrap)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	operator, err := setup.New(ctx, config, options.settings())
+	if err != nil {
+		return err
+	}
+	watched := &watched{started: options.Started}
+	go watched.awaitFirst(ctx)
+	go func() {
+		if err := watched.answer(os.Stdin, os.Stdout); err != nil {
+			logger.Error(err, "Answering")
+		}
+	}()
+	if err := operator.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// settings are those of production, but for what a process outside a cluster needs.
+func (o childOptions) settings() setup.Settings {
+	settings := setup.DefaultSettings()
+	settings.Namespace = systemNamespace
+	settings.LeaderElection = o.Elect
+	settings.LeaderElectionNamespace = systemNamespace
+	settings.HealthAddress = "0"
+	settings.Webhooks.Enabled = o.WebhookPort != 0
+	settings.DefaultPolicy = settings.Webhooks.Enabled
+	if settings.Webhooks.Enabled {
+		settings.Webhooks.Host, settings.Webhooks.Port = "127.0.0.1", o.WebhookPort
+		settings.Webhooks.URL = fmt.Sprintf("https://127.0.0.1:%d", o.WebhookPort)
+		settings.Webhooks.Certificates.Settle = time.Second
+	}
+	return settings
+}
+
+// watched looks at the manager from inside its process, by controller-runtime's own metrics.
+type watched struct {
+	started time.Time
+	first   atomic.Int64
+}
+
+// awaitFirst notes when the first reconcile has ended.
+func (w *watched) awaitFirst(ctx context.Context) {
+	for w.read().Reconciled == 0 {
+		if pause(ctx, 5*time.Millisecond) != nil {
+			return
+		}
+	}
+	w.first.Store(int64(time.Since(w.started)))
+}
+
+// answer tells the state for each line that comes.
+func (w *watched) answer(questions io.Reader, answers io.Writer) error {
+	encoder := json.NewEncoder(answers)
+	for lines := bufio.NewScanner(questions); lines.Scan(); {
+		told := w.read()
+		told.FirstReconcile = time.Duration(w.first.Load())
+		if lines.Text() == "true" {
+			// Twice: what has a finalizer goes with the second one.
+			runtime.GC()
+			runtime.GC()
+			var memory runtime.MemStats
+			runtime.ReadMemStats(&memory)
+			told.Heap = memory.HeapAlloc
+		}
+		if err := encoder.Encode(told); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes the metrics of the WebApps' controller.
+func (*watched) read() state {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return state{}
+	}
+	sum := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if isWebApp(metric) {
+				sum[family.GetName()] += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return state{
+		Reconciled: int(sum["controller_runtime_reconcile_total"]),
+		Panics:     int(sum["controller_runtime_reconcile_panics_total"]),
+		Waiting:    int(sum["workqueue_depth"]),
+		Working:    int(sum["controller_runtime_active_workers"]),
+	}
+}
+
+func isWebApp(metric *dto.Metric) bool {
+	for _, label := range metric.GetLabel() {
+		if label.GetName() == "controller" && label.GetValue() == "webapp" {
+			return true
+		}
+	}
+	return false
+}
+
+// recorder notes writes, so that somebody else can make the same, and lets calls panic.
+type recorder struct {
+	path, poison string
+	mutex        sync.Mutex
+}
+
+// write is a request that changed something.
+type write struct {
+	Method, URI string
+	Header      http.Header
+	Body        string
+}
+
+func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if r.poison != "" && strings.HasSuffix(request.URL.Path, "/"+r.poison) {
+			panic("poisoned")
+		}
+		if r.path != "" && request.Method != http.MethodGet && request.URL.Query().Get("dryRun") == "" {
+			if err := r.note(request); err != nil {
+				return nil, err
+			}
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip is the function itself.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+func (r *recorder) note(request *http.Request) error {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return err
+	}
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	file, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	header := request.Header.Clone()
+	header.Del("Authorization")
+	return json.NewEncoder(file).Encode(write{Method: request.Method, URI: request.URL.RequestURI(), Header: header, Body: string(body)})
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	silence = time.Minute
+	// strangers of strangerSize bytes are none of ours: so many Secrets, and as many ConfigMaps.
+	strangers    = 300
+	strangerSize = 1_000_000
+	megabyte     = 1e6
+)
+
+// rest measures a manager that has nothing to do: what it asks, what it holds, and what a new one does.
+func (b *bench) rest(ctx context.Context) error {
+	p, err := b.plane(ctx, "rest")
+	if err != nil {
+		return err
+	}
+	defer b.end(p)
+	kubeconfig, _, err := p.user(managerUser)
+	if err != nil {
+		return err
+	}
+	running, err := startChild(p.directory, childOptions{Kubeconfig: kubeconfig, Elect: true})
+	if err != nil {
+		return err
+	}
+	err = errors.Join(b.fill(ctx, p, running, b.apps), b.silence(ctx, p, running), b.strangers(ctx, p, running), running.stop())
+	if err != nil {
+		return err
+	}
+	return b.restart(ctx, p, kubeconfig, b.apps)
+}
+
+// manyObjects is restart with many more WebApps.
+func (b *bench) manyObjects(ctx context.Context) error {
+	p, err := b.plane(ctx, "many")
+	if err != nil {
+		return err
+	}
+	defer b.end(p)
+	kubeconfig, _, err := p.user(managerUser)
+	if err != nil {
+		return err
+	}
+	running, err := startChild(p.directory, childOptions{Kubeconfig: kubeconfig})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(b.fill(ctx, p, running, b.many), running.stop()); err != nil {
+		return err
+	}
+	return b.restart(ctx, p, kubeconfig, b.many)
+}
+
+// fill has a manager make what so many WebApps ask for, and measures what it holds of them.
+func (b *bench) fill(ctx context.Context, p *plane, running *child, n int) error {
+	if err := b.awaitManager(ctx, p, running); err != nil {
+		return err
+	}
+	empty, err := running.state(true)
+	if err != nil {
+		return err
+	}
+	if err := makeNamespace(ctx, p.client, appNamespace); err != nil {
+		return err
+	}
+	if err := createWebApps(ctx, p.client, appNamespace, n, clients); err != nil {
+		return err
+	}
+	if _, err := running.settle(ctx, n); err != nil {
+		return err
+	}
+	full, err := running.state(true)
+	if err != nil {
+		return err
+	}
+	size, err := sizeOf(ctx, p.client, appNamespace)
+	if err != nil {
+		return err
+	}
+	heap := float64(full.Heap) - float64(empty.Heap)
+	b.add(Figure{Name: fmt.Sprintf("%d WebApps: heap over the JSON of them and their children", n), Kind: Ratio, Limit: new(3.0),
+		Value: heap / float64(size),
+		Note:  fmt.Sprintf("%.1f kB of heap for %.1f kB of JSON each; %.1f MB without any", heap/float64(n)/1e3, float64(size)/float64(n)/1e3, float64(empty.Heap)/megabyte)})
+	return nil
+}
+
+// sizeOf is how many bytes of JSON the WebApps of a namespace and their children are.
+func sizeOf(ctx context.Context, reader client.Reader, namespace string) (int, error) {
+	total := 0
+	for _, each := range listed {
+		list := each.list.DeepCopyObject().(client.ObjectList)
+		if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return 0, err
+		}
+		err := meta.EachListItem(list, func(object runtime.Object) error {
+			text, err := json.Marshal(object)
+			total += len(text)
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// silence counts what a leader with nothing to do asks.
+func (b *bench) silence(ctx context.Context, p *plane, running *child) error {
+	if _, err := running.settle(ctx, b.apps); err != nil {
+		return err
+	}
+	since, err := p.position()
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, silence); err != nil {
+		return err
+	}
+	made, err := p.calls(managerUser, since)
+	if err != nil {
+		return err
+	}
+	asked := made.that(not(call.isLease), func(c call) bool { return c.Verb != "watch" })
+	b.add(Figure{Name: fmt.Sprintf("rest: calls in %.0f s of silence", silence.Seconds()), Kind: Count, Limit: new(0.0), Value: float64(len(asked)),
+		Note: fmt.Sprintf("%s; not counted: %s", asked, made.that(func(c call) bool { return c.isLease() || c.Verb == "watch" }))})
+	return nil
+}
+
+// strangers measures what objects that are none of ours cost.
+func (b *bench) strangers(ctx context.Context, p *plane, running *child) error {
+	before, err := running.state(true)
+	if err != nil {
+		return err
+	}
+	if err := makeNamespace(ctx, p.client, "strange"); err != nil {
+		return err
+	}
+	content := slices.Repeat([]byte("x"), strangerSize)
+	err = each(ctx, strangers, clients, func(ctx context.Context, i int) error {
+		name := metav1.ObjectMeta{Namespace: "strange", Name: fmt.Sprintf("strange-%d", i)}
+		return errors.Join(
+			p.client.Create(ctx, &corev1.Secret{ObjectMeta: name, Data: map[string][]byte{"x": content}}),
+			p.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: name, Data: map[string]string{"x": string(content)}}),
+		)
+	})
+	if err != nil {
+		return err
+	}
+	// Whoever watched them would have got them before this.
+	if err := p.client.Create(ctx, newWebApp(appNamespace, "last")); err != nil {
+		return err
+	}
+	if _, err := running.settle(ctx, b.apps+1); err != nil {
+		return err
+	}
+	after, err := running.state(true)
+	if err != nil {
+		return err
+	}
+	b.add(Figure{Name: fmt.Sprintf("rest: heap for %d Secrets and ConfigMaps of 1 MB", 2*strangers), Kind: Info, Unit: "MB", Limit: new(10.0),
+		Value: max(0, (float64(after.Heap)-float64(before.Heap))/megabyte)})
+	return nil
+}
+
+// runs is how often a start is measured: the median counts.
+const runs = 3
+
+// restart measures a manager that starts where all is done.
+func (b *bench) restart(ctx context.Context, p *plane, kubeconfig string, n int) error {
+	var ours, bare []time.Duration
+	writes := 0
+	for range runs {
+		listed, err := bareList(ctx, childOptions{Kubeconfig: kubeconfig, Started: time.Now()})
+		if err != nil {
+			return err
+		}
+		bare = append(bare, listed)
+		since, err := p.position()
+		if err != nil {
+			return err
+		}
+		running, err := startChild(p.directory, childOptions{Kubeconfig: kubeconfig})
+		if err != nil {
+			return err
+		}
+		settled, err := running.settle(ctx, n)
+		if err := errors.Join(err, running.stop()); err != nil {
+			return err
+		}
+		ours = append(ours, settled.FirstReconcile)
+		made, err := p.calls(managerUser, since)
+		if err != nil {
+			return err
+		}
+		if err := checkListed(made); err != nil {
+			return err
+		}
+		writes += len(made.that(not(call.isRead), not(call.isLease)))
+	}
+	b.add(
+		Figure{Name: fmt.Sprintf("restart with %d WebApps: writes", n), Kind: Count, Limit: new(0.0), Value: float64(writes)},
+		Figure{Name: fmt.Sprintf("restart with %d WebApps: time to the first reconcile over a bare LIST", n), Kind: Ratio, Limit: new(1.3),
+			Value: median(ours).Seconds() / median(bare).Seconds(),
+			Note:  fmt.Sprintf("%.2f s from the start of the process; one that lists the same and ends: %.2f s", median(ours).Seconds(), median(bare).Seconds())},
+	)
+	return nil
+}
+
+func median(of []time.Duration) time.Duration { return slices.Sorted(slices.Values(of))[len(of)/2] }
+
+// bareList runs the program that only lists.
+func bareList(ctx context.Context, options childOptions) (time.Duration, error) {
+	encoded, err := json.Marshal(options)
+	if err != nil {
+		return 0, err
+	}
+	process := exec.CommandContext(ctx, "/proc/self/exe", listCommand, string(encoded))
+	process.Stderr = os.Stderr
+	answer, err := process.Output()
+	if err != nil {
+		return 0, fmt.Errorf("listing: %w", err)
+	}
+	var told state
+	err = json.Unmarshal(answer, &told)
+	return told.FirstReconcile, err
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+)
+
+// platformPolicies is a list of them: beside Kubernetes' own group of that name one file can't name ours.
+func platformPolicies() client.ObjectList { return &policyv1.PlatformPolicyList{} }
+
+// until watches objects of a kind and answers when so many of them have been found good. It begins at once.
+func (p *plane) until(ctx context.Context, list client.ObjectList, n int, good func(client.Object) bool) <-chan error {
+	answer := make(chan error, 1)
+	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
+	if err != nil {
+		answer <- err
+		return answer
+	}
+	stream, err := watching.Watch(ctx, list)
+	if err != nil {
+		answer <- err
+		return answer
+	}
+	go func() {
+		defer stream.Stop()
+		found := map[types.NamespacedName]bool{}
+		for event := range stream.ResultChan() {
+			object, ok := event.Object.(client.Object)
+			if ok && good(object) {
+				found[client.ObjectKeyFromObject(object)] = true
+			}
+			if len(found) >= n {
+				answer <- nil
+				return
+			}
+		}
+		answer <- fmt.Errorf("watching %T: it ended after %d of %d", list, len(found), n)
+	}()
+	return answer
+}
+
+// end ends an API server. What goes wrong then changes no figure.
+func (b *bench) end(p *plane) {
+	if err := p.stop(); err != nil {
+		b.say("ending the API server: %v", err)
+	}
+}
+
+// endChild ends a manager.
+func (b *bench) endChild(running *child) {
+	if err := running.stop(); err != nil {
+		b.say("ending the manager: %v", err)
+	}
+}
