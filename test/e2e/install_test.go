@@ -51,6 +51,7 @@ func TestMainstay(t *testing.T) {
 	t.Run("no admission is refused", testNoAdmissionIsRefused)
 	t.Run("webhooks down", testWebhooksDown)
 	t.Run("webhooks bypassed", testBypassed)
+	t.Run("monitoring", testMonitoring)
 	t.Run("a start among its own webhooks", testStartAmongItsOwnWebhooks)
 	t.Run("manager killed in the middle of a creation", testManagerKilled)
 	t.Run("a leader that was stopped sends nothing more", testStoppedLeader)

@@ -1,0 +1,255 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+)
+
+// prometheus is a real one, that runs on this machine and scrapes the managers as docs/monitoring.md says.
+type prometheus struct{ url string }
+
+// testMonitoring: a Prometheus with the rights of a reader, and with our alerts, sees all that is documented, and says
+// so when nobody is there to scrape.
+func testMonitoring(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := namespace(t, "monitoring-prod")
+	kubectl(t, "-n", ns, "create", "serviceaccount", "prometheus")
+	t.Run("nobody else may read", func(t *testing.T) { testRefusedScrapes(t, kubectl(t, "-n", ns, "create", "token", "prometheus")) })
+	kubectl(t, "create", "clusterrolebinding", ns, "--clusterrole=mainstay-metrics-reader", "--serviceaccount="+ns+":prometheus")
+	t.Cleanup(func() {
+		if _, err := command(context.WithoutCancel(t.Context()), "", os.Getenv("KUBECTL"), "delete", "clusterrolebinding", ns); err != nil {
+			t.Error(err)
+		}
+	})
+	scraper := startPrometheus(t, kubectl(t, "-n", ns, "create", "token", "prometheus"))
+	g.Eventually(scraper.value(t, `count(up{job="mainstay"} == 1)`)).Should(gomega.Equal(2.0), "both replicas are scraped, verified by the CA")
+	g.Eventually(scraper.value(t, "sum(mainstay_leader)")).Should(gomega.Equal(1.0))
+	g.Eventually(scraper.value(t, "min(mainstay_webhooks_ready)")).Should(gomega.Equal(1.0))
+	g.Expect(scraper.value(t, "min(mainstay_certificate_expiry_timestamp_seconds) - time()")()).To(gomega.BeNumerically(">", 59*24*3600))
+
+	apply(t, ns, webapp("shop", demo, "replicas: 1", limits))
+	waitReady(t, ns, "shop")
+	_, err := tryApply(t, ns, webapp("large", demo, "replicas: 11", limits))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("maxReplicas")))
+	inNamespace := fmt.Sprintf("{kind=%q, namespace=%q}", "WebApp", ns)
+	g.Eventually(scraper.value(t, "sum(mainstay_ready_duration_seconds_count"+inNamespace+")")).Should(gomega.Equal(1.0))
+	g.Eventually(scraper.value(t, "sum(mainstay_policy_denials_total"+inNamespace+")")).Should(gomega.Equal(1.0))
+	g.Eventually(scraper.value(t, `max(mainstay_objects{kind="WebApp", phase="Ready"})`)).Should(gomega.BeNumerically(">=", 1))
+	t.Run("every documented metric is there", func(t *testing.T) { testDocumented(t, scraper) })
+
+	g.Expect(scraper.firing(t)()).NotTo(gomega.Or(gomega.ContainElement("MainstayDown"), gomega.ContainElement("MainstayNoLeader")))
+	stopManagers(t)
+	g.Eventually(scraper.firing(t)).Should(gomega.ContainElement("MainstayDown"))
+	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=2")
+	g.Eventually(scraper.firing(t)).ShouldNot(gomega.ContainElement("MainstayDown"))
+	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-manager", "--timeout=60s")
+}
+
+// testRefusedScrapes: who has no token is refused, who has no right, and whoever asks without TLS.
+func testRefusedScrapes(t *testing.T, powerless string) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // whom we ask is looked at elsewhere
+	defer transport.CloseIdleConnections()
+	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", "app.kubernetes.io/name=mainstay") {
+		for _, test := range []struct {
+			scheme, token string
+			want          int
+		}{
+			{"https", "", http.StatusUnauthorized},
+			{"https", "made-up", http.StatusUnauthorized},
+			{"https", powerless, http.StatusForbidden},
+			{"http", powerless, http.StatusBadRequest},
+		} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+net.JoinHostPort(pod.Status.PodIP, "8443")+"/metrics", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.token != "" {
+				request.Header.Set("Authorization", "Bearer "+test.token)
+			}
+			response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if response.StatusCode != test.want {
+				t.Errorf("%s with the token %.8q: %s, want %d", test.scheme, test.token, response.Status, test.want)
+			}
+		}
+	}
+}
+
+// testDocumented: Prometheus has everything that docs/metrics.md promises, and the API server what our alerts ask it for.
+func testDocumented(t *testing.T, scraper *prometheus) {
+	var names []string
+	gomega.NewWithT(t).Eventually(func() error { return scraper.get(t, "/api/v1/label/__name__/values", nil, &names) }).Should(gomega.Succeed())
+	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others()) {
+		name := metric.Name
+		if metric.Type == "histogram" {
+			name += "_bucket"
+		}
+		// Errors there need not have been.
+		if !slices.Contains(names, name) && name != "mainstay_errors_total" {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	served := kubectl(t, "get", "--raw", "/metrics")
+	for _, metric := range metrics.Elsewhere() {
+		series := regexp.MustCompile(`(?m)^` + metric.Name + `\{.*name="webapps\.apps\.mainstay\.dev".*\}`).FindString(served)
+		for _, label := range metric.Labels {
+			if !strings.Contains(series, label.Name+`="`) {
+				t.Errorf("the API server's %s has no label %s: %q", metric.Name, label.Name, series)
+			}
+		}
+	}
+}
+
+// startPrometheus runs one with the configuration of docs/monitoring.md and our alerts, until the test ends.
+func startPrometheus(t *testing.T, token string) *prometheus {
+	t.Helper()
+	program := os.Getenv("PROMETHEUS")
+	if program == "" {
+		t.Fatal("PROMETHEUS is not set: run `make test-e2e`")
+	}
+	folder := t.TempDir()
+	write := func(name, content string) string {
+		name = filepath.Join(folder, name)
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	ca, err := base64.StdEncoding.DecodeString(jsonpath(t, system, "secret/mainstay-webhook", `{.data.ca\.crt}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	configuration := write("prometheus.yml", configure(t, map[string]string{
+		"mainstay-alerts.yaml":                                write("alerts.yaml", hastened(t)),
+		"/var/run/secrets/kubernetes.io/serviceaccount/token": write("token", token),
+		"/etc/prometheus/mainstay/ca.crt":                     write("ca.crt", string(ca)),
+	}))
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	run := exec.CommandContext(t.Context(), program, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address)
+	var output bytes.Buffer
+	run.Stdout, run.Stderr = &output, &output
+	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
+	run.WaitDelay = 20 * time.Second
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Its context has ended by now.
+		_ = run.Wait()
+		if t.Failed() {
+			t.Logf("Prometheus says:\n%s", output.String())
+		}
+	})
+	started := &prometheus{"http://" + address}
+	gomega.NewWithT(t).Eventually(func() error { _, err := fetch(t.Context(), started.url+"/-/ready"); return err }).Should(gomega.Succeed())
+	return started
+}
+
+// configure is the configuration of docs/monitoring.md for this machine: files are elsewhere, pods are found by a
+// kubeconfig, and each second counts.
+func configure(t *testing.T, files map[string]string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(repository, "docs/monitoring.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile(`(?m)^    rule_files:.*\n(?:    .*\n)+`).Find(page)
+	text := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n" + regexp.MustCompile(`(?m)^    `).ReplaceAllString(string(block), "")
+	for documented, here := range files {
+		if !strings.Contains(text, documented) {
+			t.Fatalf("docs/monitoring.md does not name %s:\n%s", documented, text)
+		}
+		text = strings.ReplaceAll(text, documented, here)
+	}
+	return strings.Replace(text, "- role: endpointslice\n", "- role: endpointslice\n        kubeconfig_file: "+os.Getenv("KUBECONFIG")+"\n", 1)
+}
+
+// hastened are our alerts, for impatient tests: what lasts minutes there lasts as many seconds here.
+func hastened(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(repository, "charts/mainstay/files/alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`(?m)^( +for: \d+)m$`).ReplaceAllString(string(content), "${1}s")
+}
+
+// get asks Prometheus' API.
+func (p *prometheus) get(t *testing.T, path string, query url.Values, data any) error {
+	t.Helper()
+	body, err := fetch(t.Context(), p.url+path+"?"+query.Encode())
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(body), &struct{ Data any }{data})
+}
+
+// value is a function for Eventually: what a query says, which has one answer.
+func (p *prometheus) value(t *testing.T, query string) func() (float64, error) {
+	return func() (float64, error) {
+		t.Helper()
+		var data struct {
+			Result []struct{ Value [2]any }
+		}
+		if err := p.get(t, "/api/v1/query", url.Values{"query": {query}}, &data); err != nil {
+			return 0, err
+		}
+		if len(data.Result) != 1 {
+			return 0, fmt.Errorf("%s has %d answers", query, len(data.Result))
+		}
+		return strconv.ParseFloat(fmt.Sprint(data.Result[0].Value[1]), 64)
+	}
+}
+
+// firing is a function for Eventually: the alerts that fire.
+func (p *prometheus) firing(t *testing.T) func() ([]string, error) {
+	return func() ([]string, error) {
+		t.Helper()
+		var data struct {
+			Alerts []struct {
+				State  string
+				Labels map[string]string
+			}
+		}
+		err := p.get(t, "/api/v1/alerts", nil, &data)
+		var names []string
+		for _, alert := range data.Alerts {
+			if alert.State == "firing" {
+				names = append(names, alert.Labels["alertname"])
+			}
+		}
+		return names, err
+	}
+}
