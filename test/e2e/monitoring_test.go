@@ -30,7 +30,11 @@ import (
 )
 
 // prometheus is a real one, that runs on this machine and scrapes the managers as docs/monitoring.md says.
-type prometheus struct{ url string }
+type prometheus struct {
+	url string
+	// targets is the file that says where the managers are.
+	targets string
+}
 
 // testMonitoring: a Prometheus with the rights of a reader, and with our alerts, sees all that is documented, and says
 // so when nobody is there to scrape.
@@ -65,8 +69,9 @@ func testMonitoring(t *testing.T) {
 	stopManagers(t)
 	g.Eventually(scraper.firing(t)).Should(gomega.ContainElement("MainstayDown"))
 	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=2")
-	g.Eventually(scraper.firing(t)).ShouldNot(gomega.ContainElement("MainstayDown"))
 	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-manager", "--timeout=60s")
+	scraper.find(t)
+	g.Eventually(scraper.firing(t)).ShouldNot(gomega.ContainElement("MainstayDown"))
 }
 
 // testRefusedScrapes: who has no token is refused, who has no right, and whoever asks without TLS.
@@ -146,11 +151,12 @@ func startPrometheus(t *testing.T, token string) *prometheus {
 	if err != nil {
 		t.Fatal(err)
 	}
+	targets := filepath.Join(folder, "targets.json")
 	configuration := write("prometheus.yml", configure(t, map[string]string{
 		"mainstay-alerts.yaml":                                write("alerts.yaml", hastened(t)),
 		"/var/run/secrets/kubernetes.io/serviceaccount/token": write("token", token),
 		"/etc/prometheus/mainstay/ca.crt":                     write("ca.crt", string(ca)),
-	}))
+	}, targets))
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -172,28 +178,52 @@ func startPrometheus(t *testing.T, token string) *prometheus {
 			t.Logf("Prometheus says:\n%s", output.String())
 		}
 	})
-	started := &prometheus{"http://" + address}
+	started := &prometheus{"http://" + address, targets}
+	started.find(t)
 	gomega.NewWithT(t).Eventually(func() error { _, err := fetch(t.Context(), started.url+"/-/ready"); return err }).Should(gomega.Succeed())
 	return started
 }
 
-// configure is the configuration of docs/monitoring.md for this machine: files are elsewhere, pods are found by a
-// kubeconfig, and each second counts.
-func configure(t *testing.T, files map[string]string) string {
+// configure is the configuration of docs/monitoring.md for this machine: files are elsewhere, each second counts, and
+// pods are found by a file, for Debian's Prometheus is built without the discovery by Kubernetes.
+func configure(t *testing.T, files map[string]string, targets string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(repository, "docs/monitoring.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	block := regexp.MustCompile(`(?m)^    rule_files:.*\n(?:    .*\n)+`).Find(page)
-	text := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n" + regexp.MustCompile(`(?m)^    `).ReplaceAllString(string(block), "")
+	text := regexp.MustCompile(`(?m)^    `).ReplaceAllString(string(block), "")
 	for documented, here := range files {
 		if !strings.Contains(text, documented) {
 			t.Fatalf("docs/monitoring.md does not name %s:\n%s", documented, text)
 		}
 		text = strings.ReplaceAll(text, documented, here)
 	}
-	return strings.Replace(text, "- role: endpointslice\n", "- role: endpointslice\n        kubeconfig_file: "+os.Getenv("KUBECONFIG")+"\n", 1)
+	text, _, found := strings.Cut(text, "    kubernetes_sd_configs:\n")
+	if !found {
+		t.Fatal("docs/monitoring.md does not say how pods are found")
+	}
+	return "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n" + text + "    file_sd_configs: [{files: [" + targets + "]}]\n"
+}
+
+// find tells Prometheus where the managers are now. The file is replaced as a whole.
+func (p *prometheus) find(t *testing.T) {
+	t.Helper()
+	var targets []string
+	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", "app.kubernetes.io/name=mainstay") {
+		targets = append(targets, net.JoinHostPort(pod.Status.PodIP, "8443"))
+	}
+	content, err := json.Marshal([]map[string][]string{{"targets": targets}})
+	if err == nil {
+		err = os.WriteFile(p.targets+".new", content, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(p.targets+".new", p.targets)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // hastened are our alerts, for impatient tests: what lasts minutes there lasts as many seconds here.
