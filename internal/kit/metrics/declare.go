@@ -15,7 +15,7 @@ var reconciles = counter(Metric{
 var reconcileDuration = histogram(Metric{
 	Name:   "mainstay_reconcile_duration_seconds",
 	Help:   "Time that a reconcile took, without its time in the queue.",
-	Normal: "Milliseconds where nothing is written, some tens of them where something is.",
+	Normal: "Milliseconds where nothing is written, some tens of them where something is; the first ones after a start more.",
 	Labels: []Label{kindLabel},
 	// The from 0.1 on; finer below, where what is normal lies.
 	Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 2.5, 5, 10},
