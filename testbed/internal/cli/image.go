@@ -32,9 +32,9 @@ func newImageLoad() *cobra.Command {
 func newImageBuild() *cobra.Command {
 	return &cobra.Command{
 		Use:       "build NAME...",
-		Short:     "Build images that `up` would build (" + strings.Join(product.Images(), ", ") + ") and print their tarballs",
+		Short:     "Build images (" + strings.Join(product.AllImages(), ", ") + ") and print their tarballs",
 		Args:      cobra.MinimumNArgs(1),
-		ValidArgs: product.Images(),
+		ValidArgs: product.AllImages(),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			c, err := open()
 			if err != nil {

@@ -23,6 +23,7 @@ const (
 	MetricsServerImage = "docker.io/mainstay/metrics-server:0.9.0"
 	DemoWebImage       = "docker.io/mainstay/demo-web" // tags 1.0 and 2.0
 	NginxImage         = "docker.io/library/nginx"     // tags 1.22 and stable
+	KubectlImage       = "docker.io/mainstay/kubectl:1.37.1"
 )
 
 // imageRevision changes the key of every image: raise it when this package builds
@@ -39,22 +40,42 @@ type Builder struct {
 	Progress *ui.Progress
 }
 
-// Images lists the names that [Builder.Image] takes, in the order in which a node needs them.
+// Images lists the images that every node gets, in the order in which it needs them.
 func Images() []string { return []string{"pause", "coredns", "metrics-server", "demo-web", "nginx"} }
+
+// AllImages lists the names that [Builder.Image] takes: also those that a node gets by `image load` only.
+func AllImages() []string { return append(Images(), "kubectl") }
 
 // Image returns the tarball of one image.
 func (b Builder) Image(ctx context.Context, name string) (string, error) {
-	if name == "nginx" {
+	switch name {
+	case "nginx":
 		return b.nginx(ctx)
+	case "kubectl":
+		return b.kubectl(ctx)
 	}
 	program, found := b.programs()[name]
 	if !found {
-		return "", fmt.Errorf("there is no image %q; there are %v", name, Images())
+		return "", fmt.Errorf("there is no image %q; there are %v", name, AllImages())
 	}
 	binary, err := program.Build(ctx, b.Cache, b.Progress)
 	if err != nil {
 		return "", err
 	}
+	return b.program(name, binary)
+}
+
+// kubectl is an image of the kubectl of the current Kubernetes.
+func (b Builder) kubectl(ctx context.Context) (string, error) {
+	folder, err := b.Kubernetes(ctx, Current)
+	if err != nil {
+		return "", err
+	}
+	return b.program("kubectl", filepath.Join(folder, "kubectl"))
+}
+
+// program is an image of one static binary.
+func (b Builder) program(name, binary string) (string, error) {
 	key := build.Key(imageRevision, filepath.Dir(binary))
 	return b.tarball(name, key, func() (map[string]v1.Image, error) {
 		content, err := os.ReadFile(binary)
@@ -117,6 +138,8 @@ func programImages(name string, binary []byte) (map[string]v1.Image, error) {
 	case "coredns":
 		// Port 53 needs root (or a capability, which a file in a layer of ours does not carry).
 		configs[CoreDNSImage] = image.Config{Entrypoint: []string{path}, Ports: []string{"53/udp", "53/tcp"}}
+	case "kubectl":
+		configs[KubectlImage] = image.Config{Entrypoint: []string{path}, User: nobody}
 	case "metrics-server":
 		configs[MetricsServerImage] = image.Config{Entrypoint: []string{path}, User: nobody}
 	case "demo-web":
