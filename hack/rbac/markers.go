@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -18,8 +17,8 @@ const prefix = "+kubebuilder:rbac:"
 // rule is one marker.
 type rule struct {
 	groups, resources, names, urls, verbs []string
-	// part of an installation that needs the right.
-	part string
+	// parts of an installation that need the right.
+	parts []string
 	// namespace is the one namespace in which the right is needed; empty for all that are watched.
 	namespace string
 }
@@ -83,7 +82,9 @@ func parseFile(path string, source any) ([]rule, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s%s: %w", files.Position(comment.Pos()), prefix, text, err)
 			}
-			parsed.part = cmp.Or(parsed.part, partOf(path))
+			if len(parsed.parts) == 0 {
+				parsed.parts = []string{partOf(path)}
+			}
 			rules = append(rules, parsed)
 		}
 	}
@@ -114,7 +115,7 @@ func parseMarker(text string) (rule, error) {
 		case "verbs":
 			parsed.verbs = values
 		case "part":
-			parsed.part = value
+			parsed.parts = values
 		case "namespace":
 			parsed.namespace = value
 			if value != ownNamespace && value != defaultNamespace {
@@ -138,8 +139,8 @@ func (r rule) validate() error {
 		return fmt.Errorf("urls stand alone")
 	case len(r.urls) == 0 && (len(r.groups) == 0 || len(r.resources) == 0):
 		return fmt.Errorf("groups and resources are missing, or urls")
-	case r.part != "" && !partName.MatchString(r.part):
-		return fmt.Errorf("part %q is no name of a file", r.part)
+	case slices.ContainsFunc(r.parts, func(part string) bool { return !partName.MatchString(part) }):
+		return fmt.Errorf("part %q is no name of a file", r.parts)
 	case len(r.names) > 0 && slices.Contains(r.verbs, "create"):
 		return fmt.Errorf("create can't be restricted to names")
 	}

@@ -18,7 +18,7 @@ const source = `package p
 // +kubebuilder:rbac:groups="",resources=services;pods;namespaces,verbs=get
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=default,resources=events,verbs=create
-// +kubebuilder:rbac:part=webhooks,groups=policy.mainstay.dev,resources=platformpolicies/status,verbs=patch
+// +kubebuilder:rbac:part=webhooks;shop,groups=policy.mainstay.dev,resources=platformpolicies/status,verbs=patch
 func Observe() {}
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=delete;get
@@ -42,6 +42,12 @@ var want = map[string]string{
   - namespaces
   verbs:
   - get
+- apiGroups:
+  - policy.mainstay.dev
+  resources:
+  - platformpolicies/status
+  verbs:
+  - patch
 default:
 - apiGroups:
   - events.k8s.io

@@ -64,14 +64,16 @@ func scopeOf(t target, namespace string) scope {
 func render(rules []rule) (map[string][]byte, error) {
 	parts := map[string]map[scope][]rule{}
 	for _, r := range rules {
-		if parts[r.part] == nil {
-			parts[r.part] = map[scope][]rule{}
-		}
-		for t := range r.targets() {
-			at := scopeOf(t, r.namespace)
-			one := rule{verbs: r.verbs}
-			one.add(t)
-			parts[r.part][at] = append(parts[r.part][at], one)
+		for _, part := range r.parts {
+			if parts[part] == nil {
+				parts[part] = map[scope][]rule{}
+			}
+			for t := range r.targets() {
+				at := scopeOf(t, r.namespace)
+				one := rule{verbs: r.verbs}
+				one.add(t)
+				parts[part][at] = append(parts[part][at], one)
+			}
 		}
 	}
 	files := map[string][]byte{}

@@ -117,15 +117,19 @@ func Withdraw(ctx context.Context, c client.Client) error {
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	// Said and not left out, so that a stanza which somebody else wrote too is refused, not kept.
-	none := &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 	for _, d := range needed {
-		if err := d.apply(ctx, c, none, nil); err != nil {
+		if err := d.apply(ctx, c, unconverted(), nil); err != nil {
 			return err
 		}
 		log.FromContext(ctx).Info("Serving the storage version only", "definition", d.name)
 	}
 	return nil
+}
+
+// unconverted is the stanza without a webhook. It is said and not left out, so that a stanza which somebody else wrote
+// too is refused, not kept.
+func unconverted() *apiextensionsv1.CustomResourceConversion {
+	return &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 }
 
 func isWithdrawn(live *apiextensionsv1.CustomResourceDefinition) bool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -29,23 +30,24 @@ func Command(logs io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(logs))
+	root.AddCommand(managerCommand(logs), uninstallCommand(logs))
 	return root
 }
 
 // DefaultQPS and DefaultBurst are how many requests the API server gets a second on average, and at once. The API
-// server limits us by priority and fairness; the client's own limit only has to stop a run-away loop. It is more than
-// so many workers get answered: with 100 a second, 1,000 WebApps took three times as long (docs/performance.md).
+// server limits us by priority and fairness; the client's own limit only has to stop a run-away loop.
 const (
-	DefaultQPS   = 1000
-	DefaultBurst = 2000
+	DefaultQPS   = 100
+	DefaultBurst = 200
 )
 
 // connection says how to reach the API server and how fast to ask.
 type connection struct {
 	kubeconfig, context string
-	qps                 float32
-	burst               int
+	// apiServer is the URL of a proxy that has the credentials.
+	apiServer string
+	qps       float32
+	burst     int
 }
 
 func managerCommand(logs io.Writer) *cobra.Command {
@@ -86,8 +88,9 @@ func managerCommand(logs io.Writer) *cobra.Command {
 
 func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "kinds that are on; objects of the others stay as they are")
+	flags.StringSliceVar(&s.WatchNamespaces, "watch-namespaces", s.WatchNamespaces, "namespaces whose objects are watched, admitted and changed (default: all)")
 	flags.BoolVar(&s.LeaderElection, "leader-elect", s.LeaderElection, "elect one of several managers to work")
-	flags.StringVar(&s.LeaderElectionNamespace, "leader-elect-namespace", s.LeaderElectionNamespace, "namespace of the Lease (default: the pod's own)")
+	flags.StringVar(&s.LeaderElectionNamespace, "leader-elect-namespace", s.LeaderElectionNamespace, "namespace of the Lease (default: --namespace, then the pod's own)")
 	flags.DurationVar(&s.LeaseDuration, "leader-elect-lease-duration", s.LeaseDuration, "how long a leader counts after its last renewal")
 	flags.DurationVar(&s.RenewDeadline, "leader-elect-renew-deadline", s.RenewDeadline, "how long a leader tries to renew before it gives up")
 	flags.DurationVar(&s.RetryPeriod, "leader-elect-retry-period", s.RetryPeriod, "time between attempts")
@@ -108,7 +111,7 @@ func (w *WebhookSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&w.Service, "webhook-service", w.Service, "Service in the manager's namespace by which the API server reaches the webhooks")
 	flags.BoolVar(&w.Withdraw, "withdraw-webhooks", w.Withdraw, "at the start, remove what an earlier manager with webhooks left: its configurations, and the conversion of definitions")
 	flags.StringVar(&w.URL, "webhook-url", w.URL, "https://host:port by which the API server reaches the webhooks of a manager outside the cluster")
-	flags.StringVar(&w.Owner, "webhook-owner", w.Owner, "ClusterRole with which the webhook configurations are deleted")
+	flags.StringVar(&w.Owner, "webhook-owner", w.Owner, "ClusterRole with which the webhook configurations are deleted; those of another are left alone")
 	flags.StringVar(&w.Certificates.Name, "webhook-secret", w.Certificates.Name, "Secret with the webhooks' certificate")
 	flags.BoolVar(&w.Certificates.External, "webhook-certificate-external", w.Certificates.External, "somebody else, as cert-manager, makes that Secret")
 }
@@ -116,11 +119,33 @@ func (w *WebhookSettings) addFlags(flags *pflag.FlagSet) {
 func (c *connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "path of a kubeconfig file, to run outside the cluster")
 	flags.StringVar(&c.context, "context", "", "context of the kubeconfig file (default: its current one)")
+	flags.StringVar(&c.apiServer, "api-server", "", "URL of a proxy to the API server that has the credentials, as kubectl proxy: http://127.0.0.1:8001")
 	flags.Float32Var(&c.qps, "api-qps", DefaultQPS, "requests to the API server per second, on average")
 	flags.IntVar(&c.burst, "api-burst", DefaultBurst, "requests to the API server at once")
 }
 
 func (c *connection) config() (*rest.Config, error) {
+	restConfig, err := c.found()
+	if err != nil {
+		return nil, err
+	}
+	restConfig.QPS, restConfig.Burst = c.qps, c.burst
+	restConfig.UserAgent = "mainstay/" + version.Version
+	return restConfig, nil
+}
+
+// found is where the API server is, and with what credentials.
+func (c *connection) found() (*rest.Config, error) {
+	if c.apiServer != "" {
+		if c.kubeconfig != "" || c.context != "" {
+			return nil, errors.New("--api-server excludes --kubeconfig and --context: the proxy has the credentials")
+		}
+		parsed, err := url.Parse(c.apiServer)
+		if err != nil || parsed.Hostname() == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+			return nil, fmt.Errorf("--api-server: %q is not http://host:port", c.apiServer)
+		}
+		return &rest.Config{Host: c.apiServer}, nil
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
@@ -128,8 +153,6 @@ func (c *connection) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	restConfig.QPS, restConfig.Burst = c.qps, c.burst
-	restConfig.UserAgent = "mainstay/" + version.Version
 	return restConfig, nil
 }
 
@@ -194,7 +217,7 @@ func prepare(ctx context.Context, restConfig *rest.Config, settings Settings, in
 		}
 	}
 	if settings.Webhooks.Withdraw {
-		if err := withdrawWebhooks(ctx, restConfig); err != nil {
+		if err := withdrawWebhooks(ctx, restConfig, settings.Webhooks.Owner); err != nil {
 			return err
 		}
 	}

@@ -89,7 +89,7 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 // ensureDefaultPolicy is safe between its two writes: a policy that is there already is left alone. The
 // right to patch the definition stands in the chart's templates/rbac.yaml, for it goes by name.
 //
-// +kubebuilder:rbac:part=defaultpolicy,groups=policy.mainstay.dev,resources=platformpolicies,verbs=create
+// +kubebuilder:rbac:part=defaultpolicy,groups=policy.mainstay.dev,resources=platformpolicies,verbs=get;create
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get
 func ensureDefaultPolicy(ctx context.Context, live client.Client, policy *policyv1.PlatformPolicy) error {
 	definition := optional.Definition()

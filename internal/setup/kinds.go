@@ -97,7 +97,8 @@ func kinds() []kind {
 			object:    &policyv1.PlatformPolicy{},
 			setup: func(_ context.Context, w wiring) error {
 				return platformpolicycontroller.Setup(w.manager, platformpolicycontroller.Options{
-					Governed: governed(w.kinds), Ungoverned: policies.Ungoverned(w.settings.Namespace), Clock: clock.RealClock{},
+					Governed: governed(w.kinds), Watched: w.settings.WatchNamespaces,
+					Ungoverned: policies.Ungoverned(w.settings.Namespace), Clock: clock.RealClock{},
 				})
 			},
 			hooks:  func(w wiring) []admission.Hook { return platformpolicycontroller.Hooks(w.manager.GetScheme()) },

@@ -1,10 +1,12 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,11 +28,13 @@ type Settings struct {
 	// Kinds names those that are on. Of the others nothing is read, admitted or changed; their definitions are
 	// kept, and their objects converted between versions.
 	Kinds []string
+	// WatchNamespaces are those whose objects are watched, admitted and changed; none means all.
+	WatchNamespaces []string
 	// Namespace is the manager's own, which no policy governs; empty outside a cluster.
 	Namespace string
 	// LeaderElection makes sure that one manager of several works. Off, there must be one only.
 	LeaderElection bool
-	// LeaderElectionNamespace holds the Lease; empty means the pod's own namespace.
+	// LeaderElectionNamespace holds the Lease; empty means Namespace, and if that is empty too the pod's own.
 	LeaderElectionNamespace string
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go's leader election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -115,11 +119,11 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err := wired.addControllers(ctx); err != nil {
 		return nil, err
 	}
-	if err := stored.addTo(manager); err != nil {
+	if err := stored.addTo(manager, settings.WatchNamespaces); err != nil {
 		return nil, err
 	}
 	if settings.Webhooks.Withdraw {
-		if err := manager.Add(withdrawal{restConfig}); err != nil {
+		if err := manager.Add(withdrawal{restConfig, settings.Webhooks.Owner}); err != nil {
 			return nil, fmt.Errorf("adding the withdrawal of webhooks: %w", err)
 		}
 	}
@@ -142,6 +146,11 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 func (s Settings) validate() ([]kind, error) {
 	if err := s.Webhooks.validate(s.Namespace); err != nil {
 		return nil, err
+	}
+	for _, namespace := range s.WatchNamespaces {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			return nil, fmt.Errorf("--watch-namespaces: %q is no name of a namespace: %s", namespace, problems[0])
+		}
 	}
 	if s.DefaultPolicy && !s.hasPolicies() {
 		return nil, fmt.Errorf("--default-policy needs %s among --kinds", platformpolicy.Controller)
@@ -177,11 +186,11 @@ func managerOptions(settings Settings, on []kind, stored *storage) (ctrl.Options
 	return ctrl.Options{
 		Scheme:                        scheme,
 		NewCache:                      stored.newCache,
-		Cache:                         watch.Default(cached),
+		Cache:                         watch.Default(cached, settings.WatchNamespaces),
 		HealthProbeBindAddress:        "0", // probes.go
 		LeaderElection:                settings.LeaderElection,
 		LeaderElectionID:              leaderElectionID,
-		LeaderElectionNamespace:       settings.LeaderElectionNamespace,
+		LeaderElectionNamespace:       cmp.Or(settings.LeaderElectionNamespace, settings.Namespace),
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &settings.LeaseDuration,
 		RenewDeadline:                 &settings.RenewDeadline,

@@ -124,13 +124,18 @@ func (s *storage) opener(published <-chan struct{}) manager.Runnable {
 	})
 }
 
-// addTo adds to the manager what follows once its cache is filled.
-func (s *storage) addTo(to ctrl.Manager) error {
+// addTo adds to the manager what follows once its cache is filled. Who watches some namespaces only has no right to
+// the objects in the others, and can't tell that all have been migrated: then none are.
+func (s *storage) addTo(to ctrl.Manager, watched []string) error {
 	if len(s.unmigrated) == 0 {
 		return nil
 	}
 	if err := to.Add(filled{&s.converting}); err != nil {
 		return fmt.Errorf("adding the watch over the conversion: %w", err)
+	}
+	if len(watched) > 0 {
+		ctrl.Log.WithName("storage").Info("Not migrating stored objects: that takes an installation that watches all namespaces", "definitions", s.unmigrated)
+		return nil
 	}
 	migration := manager.RunnableFunc(func(ctx context.Context) error { return s.migrate(ctx, to.GetConfig()) })
 	if err := to.Add(migration); err != nil {

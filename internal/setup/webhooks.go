@@ -40,7 +40,7 @@ type WebhookSettings struct {
 	// Certificates are kept in a Secret of the manager's namespace.
 	Certificates certificates.Options
 	// Owner names the ClusterRole that goes with the installation: the webhook configurations
-	// then go with it. Empty: they stay.
+	// then go with it, and those that go with another are left alone. Empty: they stay, and all are ours.
 	Owner string
 }
 
@@ -84,7 +84,8 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 	return webhooks.New(webhooks.Options{
 		Client: live, Cache: watched, Certificates: keeper, Release: version.Version, Clock: clock.RealClock{},
 		Wanted: webhooks.Wanted{
-			Hooks: hooks, Endpoint: endpoint(settings), Ungoverned: policies.Ungoverned(settings.Namespace),
+			Hooks: hooks, Endpoint: endpoint(settings),
+			Watched: settings.WatchNamespaces, Ungoverned: policies.Ungoverned(settings.Namespace),
 		},
 		Convert: func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error {
 			return definitions.Convert(ctx, direct, webhook)
@@ -190,7 +191,11 @@ func installDefinitions(ctx context.Context, config *rest.Config) error {
 
 // withdrawal removes what webhooks left until it stays removed: the last replicas that have webhooks write
 // them again for as long as they run, up to a minute.
-type withdrawal struct{ config *rest.Config }
+type withdrawal struct {
+	config *rest.Config
+	// owner is the settings'.
+	owner string
+}
 
 const (
 	withdrawalPause = 10 * time.Second
@@ -200,7 +205,7 @@ const (
 // Start is run by the leader.
 func (w withdrawal) Start(ctx context.Context) error {
 	for range withdrawals {
-		if err := withdrawWebhooks(ctx, w.config); err != nil && ctx.Err() == nil {
+		if err := withdrawWebhooks(ctx, w.config, w.owner); err != nil && ctx.Err() == nil {
 			ctrl.Log.WithName("setup").Error(err, "Withdrawing webhooks")
 		}
 		select {
@@ -213,17 +218,21 @@ func (w withdrawal) Start(ctx context.Context) error {
 }
 
 // withdrawWebhooks removes what webhooks of an earlier run left behind, for an installation that
-// goes on without: nobody would answer. It fails while stored objects need to be converted.
-func withdrawWebhooks(ctx context.Context, config *rest.Config) error {
+// goes on without: nobody would answer. It fails while stored objects need to be converted, and while
+// another installation answers.
+func withdrawWebhooks(ctx context.Context, config *rest.Config, owner string) error {
 	direct, err := definitions.NewClient(config)
 	if err != nil {
 		return err
 	}
-	if err := definitions.Withdraw(ctx, direct); err != nil {
-		return err
-	}
 	live, err := newClient(config)
 	if err != nil {
+		return err
+	}
+	if err := webhooks.Ours(ctx, live, owner); err != nil {
+		return err
+	}
+	if err := definitions.Withdraw(ctx, direct); err != nil {
 		return err
 	}
 	return webhooks.Remove(ctx, live)

@@ -72,6 +72,8 @@ func (e Endpoint) Conversion(bundle []byte) apiextensionsv1.WebhookClientConfig 
 type Wanted struct {
 	Hooks    []admission.Hook
 	Endpoint Endpoint
+	// Watched are the namespaces about which we are asked; none means all.
+	Watched []string
 	// Ungoverned are namespaces about which nobody is asked.
 	Ungoverned []string
 }
@@ -81,12 +83,18 @@ func (w Wanted) metadata() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: Name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelPartOf: api.ManagedBy}}
 }
 
-// elsewhere selects all namespaces but the ungoverned ones. Cluster-scoped objects are asked about
-// in any case.
-func (w Wanted) elsewhere() *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+// governed selects the watched namespaces but for the ungoverned ones. Cluster-scoped objects are asked
+// about in any case.
+func (w Wanted) governed() *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: w.Ungoverned,
 	}}}
+	if len(w.Watched) > 0 {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: w.Watched,
+		})
+	}
+	return selector
 }
 
 // Validating is the configuration of the hooks that validate. All that the API server would fill in
@@ -103,7 +111,7 @@ func (w Wanted) Validating(bundle []byte) *admissionregistrationv1.ValidatingWeb
 			Rules:                   hook.Rules,
 			FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
 			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-			NamespaceSelector:       w.elsewhere(),
+			NamespaceSelector:       w.governed(),
 			ObjectSelector:          &metav1.LabelSelector{},
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
 			TimeoutSeconds:          ptr.To[int32](timeout),
@@ -128,7 +136,7 @@ func (w Wanted) Mutating(bundle []byte) *admissionregistrationv1.MutatingWebhook
 			Rules:                   hook.Rules,
 			FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
 			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-			NamespaceSelector:       w.elsewhere(),
+			NamespaceSelector:       w.governed(),
 			ObjectSelector:          &metav1.LabelSelector{},
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
 			TimeoutSeconds:          ptr.To[int32](timeout),

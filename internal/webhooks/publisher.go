@@ -69,6 +69,8 @@ type Publisher struct {
 	mutex sync.Mutex
 	// known tells that it is known whether there are configurations, present that there are.
 	known, present bool
+	// another says that the configurations are of another installation.
+	another error
 	// ready tells that this replica could answer once: it stays so, for a certificate that is
 	// replaced later is served only when it is trusted.
 	ready bool
@@ -96,6 +98,9 @@ func (p *Publisher) Ready() error {
 	}
 	if !p.known {
 		return errors.New("waiting to learn whether there are webhook configurations")
+	}
+	if p.another != nil {
+		return p.another
 	}
 	if err := p.options.Certificates.Ready(); err != nil && (p.present || p.options.Certificates.Bundle() == nil) {
 		return err
@@ -200,9 +205,20 @@ func (p *Publisher) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	owner, err := p.options.Owner(ctx)
+	if err != nil {
+		return err
+	}
+	var another error
+	if owner != nil {
+		another = Ours(ctx, p.options.Cache, owner.Name)
+	}
 	p.mutex.Lock()
-	p.known, p.present = true, present
+	p.known, p.present, p.another = true, present, another
 	p.mutex.Unlock()
+	if another != nil {
+		return waitingError{another}
+	}
 	bundle := p.options.Certificates.Bundle()
 	if bundle == nil {
 		return waitingError{p.options.Certificates.Ready()}
@@ -216,7 +232,7 @@ func (p *Publisher) publish(ctx context.Context) error {
 	if bundle, err = p.completed(ctx, bundle); err != nil {
 		return err
 	}
-	if err := p.write(ctx, bundle); err != nil {
+	if err := p.write(ctx, owner, bundle); err != nil {
 		return err
 	}
 	if err := p.options.Convert(ctx, p.options.Wanted.Endpoint.Conversion(bundle)); err != nil {

@@ -11,8 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 )
@@ -51,6 +54,15 @@ func TestReady(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestReadyIsNotAnother: beside another installation a replica is never ready, and says why.
+func TestReadyIsNotAnother(t *testing.T) {
+	p := New(Options{Started: func() error { return nil }, Certificates: serving{[]byte("ca"), nil}})
+	p.known, p.present, p.another = true, true, AnotherError{"other-manager"}
+	if err := p.Ready(); !errors.Is(err, AnotherError{"other-manager"}) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -105,6 +117,48 @@ func TestConfigurations(t *testing.T) {
 	complete(validating, owner, "1.2.3")
 	if !isOwned(validating, owner) || isOwned(validating, &metav1.OwnerReference{UID: "2"}) || !isOwned(validating, nil) {
 		t.Error("whose it is, is mistaken")
+	}
+}
+
+// TestWatched: an installation for some namespaces is not asked about others, nor about those that nobody governs.
+func TestWatched(t *testing.T) {
+	some := wanted()
+	some.Watched = []string{"shop", "system"}
+	selector, err := metav1.LabelSelectorAsSelector(some.Mutating(nil).Webhooks[0].NamespaceSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for namespace, want := range map[string]bool{"shop": true, "system": false, "other": false, "kube-system": false} {
+		if got := selector.Matches(labels.Set{"kubernetes.io/metadata.name": namespace}); got != want {
+			t.Errorf("asked about %s: %t", namespace, got)
+		}
+	}
+}
+
+// TestOurs: what goes with another ClusterRole is another installation's.
+func TestOurs(t *testing.T) {
+	owned := wanted().Mutating(nil)
+	complete(owned, &metav1.OwnerReference{Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}, "1.2.3")
+	for name, test := range map[string]struct {
+		there client.Object
+		role  string
+		want  error
+	}{
+		"none are there":   {&admissionregistrationv1.MutatingWebhookConfiguration{}, "mainstay-manager", nil},
+		"ours":             {owned, "mainstay-manager", nil},
+		"nobody's":         {wanted().Validating(nil), "mainstay-manager", nil},
+		"another's":        {owned, "second-manager", AnotherError{"mainstay-manager"}},
+		"we have no owner": {owned, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder()
+			if test.there.GetName() != "" {
+				builder = builder.WithObjects(test.there.DeepCopyObject().(client.Object))
+			}
+			if err := Ours(t.Context(), builder.Build(), test.role); !errors.Is(err, test.want) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 

@@ -38,7 +38,7 @@ var fieldManager = naming.Manager("webhooks")
 // NewCache is a cache of the two configurations and of the metadata of definitions: of nothing that
 // must be converted to be read.
 //
-// +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=get;list;watch
+// +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=list;watch
 // +kubebuilder:rbac:part=webhooks,groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 func NewCache(config *rest.Config, scheme *runtime.Scheme) (cache.Cache, error) {
 	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name), Transform: cache.TransformStripManagedFields()}
@@ -102,6 +102,38 @@ func (p *Publisher) watch(ctx context.Context) error {
 	select {
 	case <-p.wake:
 	default:
+	}
+	return nil
+}
+
+// AnotherError says that the configurations belong to another installation. There can be one in a cluster: definitions
+// have one webhook that converts, and PlatformPolicies one status.
+type AnotherError struct {
+	// ClusterRole is what goes with the other installation.
+	ClusterRole string
+}
+
+// Error says what to do.
+func (e AnotherError) Error() string {
+	return fmt.Sprintf("webhook configuration %s belongs to ClusterRole %s, which is of another installation of Mainstay: a cluster can have one. "+
+		"Uninstall that one, or delete the ClusterRole if it is a remnant", Name, e.ClusterRole)
+}
+
+// Ours is an AnotherError if a configuration belongs to another ClusterRole than the one that is named. One that
+// belongs to none is ours, and if none is named, all are.
+func Ours(ctx context.Context, reader client.Reader, role string) error {
+	if role == "" {
+		return nil
+	}
+	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+		if err := reader.Get(ctx, client.ObjectKey{Name: Name}, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the webhook configurations: %w", err)
+		}
+		for _, owner := range object.GetOwnerReferences() {
+			if owner.Kind == "ClusterRole" && owner.Name != role {
+				return AnotherError{owner.Name}
+			}
+		}
 	}
 	return nil
 }
@@ -170,11 +202,7 @@ func (p *Publisher) awaitProxy(ctx context.Context) error {
 //
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=create
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
-func (p *Publisher) write(ctx context.Context, bundle []byte) error {
-	owner, err := p.options.Owner(ctx)
-	if err != nil {
-		return err
-	}
+func (p *Publisher) write(ctx context.Context, owner *metav1.OwnerReference, bundle []byte) error {
 	if err := p.writeValidating(ctx, bundle, owner); err != nil {
 		return err
 	}
@@ -306,9 +334,9 @@ func (p *Publisher) apply(ctx context.Context, kind string, wanted client.Object
 	return nil
 }
 
-// Remove deletes the configurations: for an installation that goes on without webhooks.
+// Remove deletes the configurations, whosever they are: Ours tells.
 //
-// +kubebuilder:rbac:part=withdrawal,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=delete
+// +kubebuilder:rbac:part=withdrawal;uninstall,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=get;delete
 func Remove(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -9,8 +9,10 @@ import (
 
 	"github.com/onsi/gomega"
 	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,6 +70,42 @@ func TestKindsOff(t *testing.T) {
 	}
 	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
 	g.Expect(policy.ResourceVersion).To(gomega.Equal(version))
+}
+
+// TestWatchNamespaces: what is in other namespaces is neither read nor changed, nor counted by policies.
+func TestWatchNamespaces(t *testing.T) {
+	g := gomega.NewWithT(t)
+	policy := stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](1)})
+	two := func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](2) }
+	inside, good, outside := newApp(staging(t), two), newApp(namespace(t), two), newApp(staging(t), two)
+	for _, app := range []*appsv1.WebApp{inside, good, outside} {
+		create(t, app)
+	}
+	manager := startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) {
+		settings.WatchNamespaces = []string{inside.Namespace, good.Namespace, "not-there-yet"}
+	})
+	g.Eventually(ready(inside)).WithContext(t.Context()).Should(gomega.Equal("False PolicyViolation"))
+	g.Eventually(ready(good)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	g.Eventually(func(g gomega.Gomega) {
+		g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
+		g.Expect(policy.Status.Namespaces).To(gomega.BeEquivalentTo(1))
+		g.Expect(policy.Status.Violations).To(gomega.BeEquivalentTo(1))
+	}).Should(gomega.Succeed())
+	late := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "not-there-yet"}}
+	create(t, late)
+	app := newApp(late.Name, two)
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "a namespace may come later")
+	manager.stop()
+	seen, err := get(outside, &appsv1.WebApp{})(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(seen.ResourceVersion).To(gomega.Equal(outside.ResourceVersion))
+	for _, path := range manager.calls.watched {
+		everywhere := []string{"/api/v1/namespaces", "/apis/policy.mainstay.dev/v1/platformpolicies", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"}
+		if !slices.Contains(everywhere, path) && !strings.Contains(path, "/namespaces/") {
+			t.Errorf("all of %s is watched", path)
+		}
+	}
 }
 
 // TestGrantedWhereItCounts: what the chart grants in namespaces is in namespaces, and the rest is not.

@@ -1,6 +1,7 @@
 package helm_test
 
 import (
+	"encoding/json"
 	"os"
 	"path"
 	"slices"
@@ -8,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // right is one verb on one resource; name is empty where the right is on all of them.
-type right struct{ group, resource, name, verb string }
+type right struct{ Group, Resource, Name, Verb string }
 
 // rightsOf are what a role gives, as seen from one object of the manifest.
 func rightsOf(t *testing.T, role *unstructured.Unstructured) []right {
@@ -50,7 +52,7 @@ func resourcesOf(t *testing.T, manifest, kind, name string) []string {
 			continue
 		}
 		for _, r := range rightsOf(t, object) {
-			found = append(found, strings.TrimSuffix(r.resource+"."+r.group, "."))
+			found = append(found, strings.TrimSuffix(r.Resource+"."+r.Group, "."))
 		}
 	}
 	slices.Sort(found)
@@ -91,6 +93,124 @@ func TestKindsOff(t *testing.T) {
 	}
 }
 
+// roleRights are the rights that the roles of a kind, namespace and name give.
+func roleRights(t *testing.T, manifest, kind, namespace, name string) []right {
+	t.Helper()
+	var found []right
+	for _, object := range objects(t, manifest) {
+		if object.GetKind() == kind && object.GetNamespace() == namespace && object.GetName() == name {
+			found = append(found, rightsOf(t, object)...)
+		}
+	}
+	return found
+}
+
+// TestWatchNamespaces: for some namespaces there are rights in these, and of what is in namespaces none elsewhere.
+func TestWatchNamespaces(t *testing.T) {
+	everywhere := mustRender(t, "", target{}).Manifest
+	some := mustRender(t, "watchNamespaces: [shop, web]", target{}).Manifest
+	whole, smallest := roleRights(t, everywhere, "ClusterRole", "", "mainstay-manager"), roleRights(t, some, "ClusterRole", "", "mainstay-manager")
+	within, events := roleRights(t, some, "Role", "shop", "mainstay-manager-kinds"), roleRights(t, some, "Role", "default", "mainstay-manager-events")
+	cluster := []string{
+		"customresourcedefinitions", "customresourcedefinitions/status", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+		"namespaces", "platformpolicies", "platformpolicies/status", "clusterroles",
+	}
+	for _, r := range smallest {
+		if !slices.Contains(cluster, r.Resource) {
+			t.Errorf("for some namespaces there is a right to %s %s everywhere", r.Verb, r.Resource)
+		}
+	}
+	// Together they are what there is for all namespaces, so that nothing is missing.
+	for _, r := range whole {
+		if !slices.Contains(slices.Concat(smallest, within), r) {
+			t.Errorf("for some namespaces there is no right to %s %s", r.Verb, r.Resource)
+		}
+	}
+	if diff := cmp.Diff([]right{{"events.k8s.io", "events", "", "create"}, {"events.k8s.io", "events", "", "patch"}}, events); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(within, roleRights(t, some, "Role", "web", "mainstay-manager-kinds")); diff != "" {
+		t.Error(diff)
+	}
+	bound := 0
+	for _, object := range objects(t, some) {
+		if object.GetKind() != "RoleBinding" {
+			continue
+		}
+		role, _, _ := unstructured.NestedString(object.Object, "roleRef", "name")
+		subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
+		want := []any{map[string]any{"kind": "ServiceAccount", "name": "mainstay-manager", "namespace": "mainstay-system"}}
+		if diff := cmp.Diff(want, subjects); diff != "" || len(roleRights(t, some, "Role", object.GetNamespace(), role)) == 0 {
+			t.Errorf("the RoleBinding %s/%s binds %s: %s", object.GetNamespace(), object.GetName(), role, diff)
+		}
+		bound++
+	}
+	if bound != 4 {
+		t.Errorf("%d roles are bound", bound)
+	}
+	if without := mustRender(t, "{watchNamespaces: [shop], kinds: {platformpolicy: {enabled: false}}}", target{}).Manifest; strings.Contains(without, "mainstay-manager-events") || strings.Contains(without, "namespaces\n") {
+		t.Error("without policies there are rights that only they need")
+	}
+}
+
+// TestUsersMayEveryKind: each definition is in the roles for users, who may write no status; and policies are
+// not changed by those whom they govern.
+func TestUsersMayEveryKind(t *testing.T) {
+	manifest := mustRender(t, "", target{}).Manifest
+	for _, object := range definitions(t) {
+		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+		plural, _, _ := unstructured.NestedString(object.Object, "spec", "names", "plural")
+		scope, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
+		for role, writes := range map[string]bool{"view": false, "edit": scope == "Namespaced", "admin": scope == "Namespaced", "platform": true} {
+			given := roleRights(t, manifest, "ClusterRole", "", "mainstay-"+role)
+			if !slices.Contains(given, right{group, plural, "", "watch"}) {
+				t.Errorf("%s may not see %s.%s", role, plural, group)
+			}
+			if slices.Contains(given, right{group, plural, "", "patch"}) != writes {
+				t.Errorf("%s and the %s %s.%s do not fit", role, scope, plural, group)
+			}
+			for _, r := range given {
+				if strings.HasSuffix(r.Resource, "/status") && !slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
+					t.Errorf("%s may %s %s", role, r.Verb, r.Resource)
+				}
+			}
+		}
+	}
+	for role, aggregated := range map[string]string{"view": "view", "edit": "edit", "admin": "admin", "platform": ""} {
+		for _, object := range objects(t, manifest) {
+			for label := range object.GetLabels() {
+				if to, is := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); is && object.GetName() == "mainstay-"+role && to != aggregated {
+					t.Errorf("%s is aggregated to %s", role, to)
+				}
+			}
+		}
+		if aggregated != "" && !strings.Contains(manifest, `aggregate-to-`+aggregated+`: "true"`) {
+			t.Errorf("nothing is aggregated to %s", aggregated)
+		}
+	}
+}
+
+// TestNetworkPolicy: the API server reaches the webhooks, from wherever it is, and nobody anything else.
+func TestNetworkPolicy(t *testing.T) {
+	for values, want := range map[string]string{
+		"webhook: {port: 10250}":    `{"ingress":[{"ports":[{"port":"webhook","protocol":"TCP"}]}],"podSelector":{"matchLabels":{"app.kubernetes.io/component":"manager","app.kubernetes.io/instance":"mainstay","app.kubernetes.io/name":"mainstay"}},"policyTypes":["Ingress"]}`,
+		"webhook: {enabled: false}": `{"podSelector":{"matchLabels":{"app.kubernetes.io/component":"manager","app.kubernetes.io/instance":"mainstay","app.kubernetes.io/name":"mainstay"}},"policyTypes":["Ingress"]}`,
+	} {
+		manifest := mustRender(t, values, target{}).Manifest
+		spec, err := json.Marshal(named(t, manifest, "NetworkPolicy", "mainstay-manager").Object["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(spec)); diff != "" {
+			t.Errorf("%s: %s", values, diff)
+		}
+		named := slices.ContainsFunc(deployment(t, manifest).Spec.Template.Spec.Containers[0].Ports, func(port corev1.ContainerPort) bool { return port.Name == "webhook" })
+		if named != strings.Contains(want, `"port":"webhook"`) {
+			t.Errorf("%s: the port's name is not that of the pod", values)
+		}
+	}
+}
+
 // TestRightsOfParts: the rights of a part are there when it is on, and only then; and no file of rights is forgotten.
 func TestRightsOfParts(t *testing.T) {
 	const small = "replicaCount: 1, leaderElection: {enabled: false}"
@@ -109,7 +229,7 @@ func TestRightsOfParts(t *testing.T) {
 		granted := func(values string) bool {
 			return slices.ContainsFunc(objects(t, mustRender(t, values, target{}).Manifest), func(object *unstructured.Unstructured) bool {
 				return object.GetKind() == wanted.kind && object.GetName() == "mainstay-manager" && slices.ContainsFunc(rightsOf(t, object), func(r right) bool {
-					return r.resource == wanted.resource && r.verb == wanted.verb
+					return r.Resource == wanted.resource && r.Verb == wanted.verb
 				})
 			})
 		}
@@ -131,7 +251,7 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"certificates", "defaultpolicy", "election", "platformpolicy", "shared", "webapp", "webhooks", "withdrawal"}, parts); diff != "" {
+	if diff := cmp.Diff([]string{"certificates", "defaultpolicy", "election", "platformpolicy", "shared", "uninstall", "webapp", "webhooks", "withdrawal"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	releasev1 "helm.sh/helm/v4/pkg/release/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -19,6 +21,7 @@ var effects = map[string]struct{ values, want string }{
 	"affinity":                        {"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "nodeAffinity:"},
 	"certManager.enabled":             {"certManager: {enabled: true}", "kind: Certificate"},
 	"certManager.issuerRef":           {"certManager: {enabled: true, issuerRef: {name: company, kind: ClusterIssuer}}", "kind: ClusterIssuer\n    name: company"},
+	"crds.keep":                       {"crds: {keep: false}", "--delete-definitions-and-all-objects"},
 	"concurrency":                     {"concurrency: 7", "--concurrency=7"},
 	"fullnameOverride":                {"fullnameOverride: other", "name: other-manager"},
 	"image.digest":                    {"image: {digest: 'sha256:" + digest + "'}", `image: "docker.io/mainstay/mainstay:0.0.0-dev@sha256:` + digest + `"`},
@@ -56,27 +59,50 @@ var effects = map[string]struct{ values, want string }{
 	"webhook.port":                    {"webhook: {port: 10250}", "--webhook-port=10250"},
 	"tolerations":                     {"tolerations: [{operator: Exists}]", "tolerations:\n        - operator: Exists"},
 	"topologySpreadConstraints":       {"topologySpreadConstraints: [{maxSkew: 1}]", "topologySpreadConstraints:\n        - maxSkew: 1"},
+	"ambassador.enabled":              {"ambassador: {enabled: true}", "--api-server=http://127.0.0.1:8001"},
+	"ambassador.image.digest":         {"ambassador: {enabled: true, image: {digest: 'sha256:" + digest + "'}}", `image: "registry.k8s.io/kubectl:v1.37.1@sha256:` + digest + `"`},
+	"ambassador.image.pullPolicy":     {"ambassador: {enabled: true, image: {pullPolicy: Never}}", "imagePullPolicy: Never"},
+	"ambassador.image.registry":       {"ambassador: {enabled: true, image: {registry: r.io}}", `image: "r.io/kubectl:v1.37.1"`},
+	"ambassador.image.repository":     {"ambassador: {enabled: true, image: {repository: a/b}}", `image: "registry.k8s.io/a/b:v1.37.1"`},
+	"ambassador.image.tag":            {"ambassador: {enabled: true, image: {tag: v1.36.0}}", `image: "registry.k8s.io/kubectl:v1.36.0"`},
+	"ambassador.resources.limits":     {"ambassador: {enabled: true, resources: {limits: {memory: 77Mi}}}", "memory: 77Mi"},
+	"ambassador.resources.requests":   {"ambassador: {enabled: true, resources: {requests: {cpu: 77m}}}", "cpu: 77m"},
+	"commonLabels":                    {"commonLabels: {team: a}", "team: a"},
+	"extraArgs":                       {"extraArgs: [--api-qps=50]", "- --api-qps=50"},
+	"extraEnv":                        {"extraEnv: [{name: TZ, value: UTC}]", "- name: TZ\n              value: UTC"},
+	"watchNamespaces":                 {"watchNamespaces: [shop, web]", "--watch-namespaces=shop,web"},
 }
 
 // removals has for every value that takes something away one setting and what it removes.
 var removals = map[string]struct{ values, gone string }{
-	"crds.manage":           {"crds: {manage: false}", "--install-crds"},
-	"kinds.platformpolicy":  {"kinds: {platformpolicy: {enabled: false}}", "--kinds=platformpolicy,"},
-	"kinds.webapp":          {"kinds: {webapp: {enabled: false}}", "horizontalpodautoscalers"},
-	"defaultPolicy.create":  {"defaultPolicy: {create: false}", "--default-policy"},
-	"webhook.enabled":       {"webhook: {enabled: false}", "name: mainstay-webhook"},
-	"metrics.enabled":       {"metrics: {enabled: false}", "mainstay-metrics"},
-	"networkPolicy.enabled": {"networkPolicy: {enabled: false}", "kind: NetworkPolicy"},
-	"serviceAccount.create": {"serviceAccount: {create: false, name: mine}", "automountServiceAccountToken: false"},
+	"uninstall.enabled":           {"uninstall: {enabled: false}", "kind: Job"},
+	"crds.manage":                 {"crds: {manage: false}", "--install-crds"},
+	"kinds.platformpolicy":        {"kinds: {platformpolicy: {enabled: false}}", "--kinds=platformpolicy,"},
+	"kinds.webapp":                {"kinds: {webapp: {enabled: false}}", "horizontalpodautoscalers"},
+	"defaultPolicy.create":        {"defaultPolicy: {create: false}", "--default-policy"},
+	"webhook.enabled":             {"webhook: {enabled: false}", "name: mainstay-webhook"},
+	"metrics.enabled":             {"metrics: {enabled: false}", "mainstay-metrics"},
+	"networkPolicy.enabled":       {"networkPolicy: {enabled: false}", "kind: NetworkPolicy"},
+	"serviceAccount.create":       {"serviceAccount: {create: false, name: mine}", "automountServiceAccountToken: false"},
+	"podDisruptionBudget.enabled": {"podDisruptionBudget: {enabled: false}", "kind: PodDisruptionBudget"},
 }
 
 const digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
+// whole is all that a release makes, that of its hooks too.
+func whole(release *releasev1.Release) string {
+	all := release.Manifest
+	for _, hook := range release.Hooks {
+		all += "---\n" + hook.Manifest + "\n"
+	}
+	return all
+}
+
 // TestEveryValueHasAnEffect: a value that the schema takes and the templates forgot is a lie.
 func TestEveryValueHasAnEffect(t *testing.T) {
-	plain := mustRender(t, "", target{}).Manifest
+	plain := whole(mustRender(t, "", target{}))
 	for name, effect := range effects {
-		manifest := mustRender(t, effect.values, target{}).Manifest
+		manifest := whole(mustRender(t, effect.values, target{}))
 		if !strings.Contains(manifest, effect.want) {
 			t.Errorf("%s: %q is not in the manifest", name, effect.want)
 		}
@@ -85,7 +111,7 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 		}
 	}
 	for name, removal := range removals {
-		if strings.Contains(mustRender(t, removal.values, target{}).Manifest, removal.gone) {
+		if strings.Contains(whole(mustRender(t, removal.values, target{})), removal.gone) {
 			t.Errorf("%s: %q is still in the manifest", name, removal.gone)
 		}
 		if !strings.Contains(plain, removal.gone) {
@@ -125,33 +151,39 @@ func TestValuesFollowSchema(t *testing.T) {
 // TestValuesRefused: what would do nothing, or something else than meant, is an error.
 func TestValuesRefused(t *testing.T) {
 	for values, want := range map[string]string{
-		"replicas: 3":                                 "additional properties 'replicas' not allowed",
-		"image: {name: x}":                            "additional properties 'name' not allowed",
-		"replicaCount: two":                           "got string, want integer",
-		"replicaCount: -1":                            "minimum",
-		"image: {tag: 1.2}":                           "got number, want string",
-		"image: {tag: a:b}":                           "does not match pattern",
-		"image: {digest: sha256:1}":                   "does not match pattern",
-		"image: {pullPolicy: Sometimes}":              "must be one of",
-		"image: {repository: ''}":                     "minLength",
-		"imagePullSecrets: [mine]":                    "got string, want object",
-		"leaderElection: {enabled: 'yes'}":            "got string, want boolean",
-		"leaderElection: {leaseDuration: 15}":         "got number, want string",
-		"leaderElection: {leaseDuration: 15 seconds}": "does not match pattern",
-		"leaderElection: {enabled: false}":            "replicaCount above 1 needs leaderElection.enabled",
-		"logging: {format: xml}":                      "must be one of",
-		"logging: {level: 1.5}":                       "want integer",
-		"concurrency: 0":                              "minimum",
-		"podLabels: {a: 1}":                           "want string",
-		"resources: {limit: {}}":                      "additional properties 'limit' not allowed",
-		"serviceAccount: {create: false}":             "serviceAccount.name is needed",
-		"fullnameOverride: Mine":                      "does not match pattern",
-		"crds: {manage: null, keep: true}":            "additional properties 'keep' not allowed",
-		"webhook: {port: 80}":                         "minimum",
-		"webhook: {port: 8081}":                       "'not' failed",
-		"certManager: {issuer: x}":                    "additional properties 'issuer' not allowed",
-		"tolerations: {operator: Exists}":             "got object, want array",
-		"kinds: {shop: {enabled: true}}":              "additional properties 'shop' not allowed",
+		"replicas: 3":                                        "additional properties 'replicas' not allowed",
+		"image: {name: x}":                                   "additional properties 'name' not allowed",
+		"replicaCount: two":                                  "got string, want integer",
+		"replicaCount: -1":                                   "minimum",
+		"image: {tag: 1.2}":                                  "got number, want string",
+		"image: {tag: a:b}":                                  "does not match pattern",
+		"image: {digest: sha256:1}":                          "does not match pattern",
+		"image: {pullPolicy: Sometimes}":                     "must be one of",
+		"image: {repository: ''}":                            "minLength",
+		"imagePullSecrets: [mine]":                           "got string, want object",
+		"leaderElection: {enabled: 'yes'}":                   "got string, want boolean",
+		"leaderElection: {leaseDuration: 15}":                "got number, want string",
+		"leaderElection: {leaseDuration: 15 seconds}":        "does not match pattern",
+		"leaderElection: {enabled: false}":                   "replicaCount above 1 needs leaderElection.enabled",
+		"logging: {format: xml}":                             "must be one of",
+		"logging: {level: 1.5}":                              "want integer",
+		"concurrency: 0":                                     "minimum",
+		"podLabels: {a: 1}":                                  "want string",
+		"resources: {limit: {}}":                             "additional properties 'limit' not allowed",
+		"serviceAccount: {create: false}":                    "serviceAccount.name is needed",
+		"fullnameOverride: Mine":                             "does not match pattern",
+		"crds: {manage: null, kept: true}":                   "additional properties 'kept' not allowed",
+		"webhook: {port: 80}":                                "minimum",
+		"webhook: {port: 8081}":                              "'not' failed",
+		"certManager: {issuer: x}":                           "additional properties 'issuer' not allowed",
+		"tolerations: {operator: Exists}":                    "got object, want array",
+		"{crds: {keep: false}, uninstall: {enabled: false}}": "crds.keep=false needs uninstall.enabled",
+		"watchNamespaces: [Shop]":                            "does not match pattern",
+		"watchNamespaces: [shop, shop]":                      "items at 0 and 1 are equal",
+		"watchNamespaces: shop":                              "got string, want array",
+		"extraArgs: [manager]":                               "does not match pattern",
+		"extraEnv: [TZ]":                                     "got string, want object",
+		"kinds: {shop: {enabled: true}}":                     "additional properties 'shop' not allowed",
 		"kinds: {webapp: {enabled: false}, platformpolicy: {enabled: false}}": "at least one must be enabled",
 	} {
 		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -174,9 +206,38 @@ func TestSmallInstallation(t *testing.T) {
 
 // TestOwnLabelsWin: a label of the user's can't break the selector.
 func TestOwnLabelsWin(t *testing.T) {
-	pod := deployment(t, mustRender(t, "podLabels: {app.kubernetes.io/name: mine, team: a}", target{}).Manifest).Spec.Template
-	if pod.Labels["app.kubernetes.io/name"] != "mainstay" || pod.Labels["team"] != "a" {
-		t.Errorf("got %v", pod.Labels)
+	for _, value := range []string{"podLabels", "commonLabels"} {
+		pod := deployment(t, mustRender(t, value+": {app.kubernetes.io/name: mine, team: a}", target{}).Manifest).Spec.Template
+		if pod.Labels["app.kubernetes.io/name"] != "mainstay" || pod.Labels["team"] != "a" {
+			t.Errorf("%s: got %v", value, pod.Labels)
+		}
+	}
+	for _, object := range objects(t, mustRender(t, "commonLabels: {app.kubernetes.io/component: mine, team: a}", target{}).Manifest) {
+		if got := object.GetLabels(); got["app.kubernetes.io/component"] != "manager" || got["team"] != "a" {
+			t.Errorf("%s %s has the labels %v", object.GetKind(), object.GetName(), got)
+		}
+	}
+}
+
+// TestAmbassador: the side-car starts first and ends last, and has the credentials, which the manager does not.
+func TestAmbassador(t *testing.T) {
+	pod := deployment(t, mustRender(t, "ambassador: {enabled: true}", target{}).Manifest).Spec.Template.Spec
+	if *pod.AutomountServiceAccountToken || len(pod.Volumes) != 1 || pod.Volumes[0].Projected == nil || len(pod.InitContainers) != 1 {
+		t.Fatalf("got %+v", pod)
+	}
+	ambassador, manager := pod.InitContainers[0], pod.Containers[0]
+	if ambassador.RestartPolicy == nil || *ambassador.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+		t.Error("the ambassador is no side-car: the manager would never start")
+	}
+	if len(manager.VolumeMounts) != 0 || len(ambassador.VolumeMounts) != 1 || ambassador.VolumeMounts[0].Name != pod.Volumes[0].Name {
+		t.Errorf("mounted are %v and %v", manager.VolumeMounts, ambassador.VolumeMounts)
+	}
+	if !slices.Contains(ambassador.Args, "--address=127.0.0.1") {
+		t.Errorf("the ambassador serves others than its pod: %v", ambassador.Args)
+	}
+	without := deployment(t, mustRender(t, "", target{}).Manifest).Spec.Template.Spec
+	if !*without.AutomountServiceAccountToken || len(without.InitContainers)+len(without.Volumes) != 0 {
+		t.Errorf("without an ambassador: %+v", without)
 	}
 }
 

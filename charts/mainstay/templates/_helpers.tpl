@@ -29,8 +29,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: manager
 {{- end -}}
 
-{{/* Labels of every object. */}}
+{{/* Labels of every object. The chart's own win: what selects rests on them. */}}
 {{- define "mainstay.labels" -}}
+{{- merge (include "mainstay.ownLabels" . | fromYaml) (deepCopy .Values.commonLabels) | toYaml -}}
+{{- end -}}
+
+{{- define "mainstay.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "mainstay.selector" . }}
 app.kubernetes.io/version: {{ regexReplaceAll "[^A-Za-z0-9_.-]" (.Values.image.tag | default .Chart.AppVersion) "_" | trunc 63 | quote }}
@@ -46,6 +50,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
+{{/* The name of what is made, for a moment, by an uninstallation, and its labels: no selector may find it. */}}
+{{- define "mainstay.uninstall" -}}
+{{- include "mainstay.fullname" . }}-uninstall
+{{- end -}}
+
+{{- define "mainstay.uninstallLabels" -}}
+{{- merge (dict "app.kubernetes.io/component" "uninstall") (include "mainstay.labels" . | fromYaml) | toYaml -}}
+{{- end -}}
+
+{{- define "mainstay.uninstallAccount" -}}
+{{- if .Values.serviceAccount.create -}}{{ include "mainstay.uninstall" . }}{{- else -}}{{ .Values.serviceAccount.name }}{{- end -}}
+{{- end -}}
+
 {{/* The name of the webhooks' Service and of the Secret with their certificate. */}}
 {{- define "mainstay.webhook" -}}
 {{- include "mainstay.fullname" . }}-webhook
@@ -58,12 +75,108 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end -}}
 
+{{/* Those of them that have several versions. */}}
+{{- define "mainstay.convertedDefinitions" -}}
+{{- range $path, $_ := .Files.Glob "crds/*.yaml" }}
+{{- $definition := fromYaml ($.Files.Get $path) }}
+{{- if gt (len $definition.spec.versions) 1 }}
+- {{ $definition.metadata.name }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* The image reference: registry/repository:tag@digest, each part but the repository optional. */}}
 {{- define "mainstay.image" -}}
-{{- with .Values.image.registry }}{{ . }}/{{ end -}}
-{{- .Values.image.repository -}}
-:{{ .Values.image.tag | default .Chart.AppVersion -}}
-{{- with .Values.image.digest }}@{{ . }}{{ end -}}
+{{- include "mainstay.reference" (merge (dict "tag" (.Values.image.tag | default .Chart.AppVersion)) .Values.image) -}}
+{{- end -}}
+
+{{- define "mainstay.reference" -}}
+{{- with .registry }}{{ . }}/{{ end -}}
+{{- .repository -}}:{{ .tag -}}
+{{- with .digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{/*
+The part of a pod's spec by which kubectl proxy has the only credentials; empty if the ambassador is off. With a restart
+policy of its own it starts before the other container and ends after it.
+*/}}
+{{- define "mainstay.ambassador" -}}
+{{- with .Values.ambassador -}}
+{{- if .enabled -}}
+volumes:
+  - name: credentials
+    projected:
+      sources:
+        - serviceAccountToken:
+            path: token
+            expirationSeconds: 3607
+        - configMap:
+            name: kube-root-ca.crt
+            items:
+              - key: ca.crt
+                path: ca.crt
+        - downwardAPI:
+            items:
+              - path: namespace
+                fieldRef:
+                  fieldPath: metadata.namespace
+initContainers:
+  - name: ambassador
+    restartPolicy: Always
+    image: {{ include "mainstay.reference" .image | quote }}
+    imagePullPolicy: {{ .image.pullPolicy }}
+    args:
+      - proxy
+      - --address=127.0.0.1
+      - --port=8001
+    volumeMounts:
+      - name: credentials
+        mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+        readOnly: true
+    {{- with .resources }}
+    resources:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    terminationMessagePolicy: FallbackToLogsOnError
+    securityContext:
+      {{- include "mainstay.containerSecurity" . | nindent 6 }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What every container of ours runs with, and every pod. */}}
+{{- define "mainstay.containerSecurity" -}}
+allowPrivilegeEscalation: false
+capabilities:
+  drop: [ALL]
+readOnlyRootFilesystem: true
+{{- end -}}
+
+{{- define "mainstay.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* Where pods of ours may run, but for affinity. */}}
+{{- define "mainstay.placement" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* The kinds that are on, as a YAML list in order. */}}
@@ -97,12 +210,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/*
 The rules for one or several scopes of the parts that are on, as a YAML list that may be empty:
-(dict "root" $ "scopes" (list "cluster")). Which rights the manager needs is written beside the calls that
+(dict "root" $ "scopes" (list "cluster")), and "parts" for others than those. Which rights the manager needs is written beside the calls that
 need them, in Go, and nowhere else.
 */}}
 {{- define "mainstay.rules" -}}
 {{- $rules := list -}}
-{{- range $part := include "mainstay.parts" .root | fromYamlArray -}}
+{{- range $part := .parts | default (include "mainstay.parts" .root | fromYamlArray) -}}
 {{- $rights := fromYaml (required (printf "files/rbac has no rights for %s" $part) ($.root.Files.Get (printf "files/rbac/%s.yaml" $part))) -}}
 {{- range $scope := $.scopes -}}
 {{- $rules = concat $rules (get $rights $scope | default list) -}}
@@ -122,3 +235,33 @@ need them, in Go, and nowhere else.
 {{- $value := toString (index . 1) -}}
 {{- and $root.Values.metrics.enabled (or (eq $value "true") (and (eq $value "auto") ($root.Capabilities.APIVersions.Has (index . 2)))) -}}
 {{- end -}}
+
+{{/* A Role with the rules of one scope and its binding: (dict "root" $ "namespace" x "name" y "scope" z). */}}
+{{- define "mainstay.role" }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels:
+    {{- include "mainstay.labels" .root | nindent 4 }}
+rules:
+  {{- include "mainstay.rules" (dict "root" .root "scopes" (list .scope)) | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels:
+    {{- include "mainstay.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "mainstay.serviceAccountName" .root }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end }}

@@ -2,9 +2,6 @@
 package watch
 
 import (
-	"context"
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,21 +25,19 @@ var OwnedPods = func() labels.Selector {
 	return labels.NewSelector().Add(*owned)
 }()
 
-// Prefetch has a cache that has not been started fill with these kinds as soon as it is, all of them at once. Otherwise each
-// begins when the first controller asks for it, after those that have an index are filled.
-func Prefetch(ctx context.Context, informers cache.Informers, kinds ...client.Object) error {
-	for _, kind := range kinds {
-		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("preparing to watch %T: %w", kind, err)
-		}
-	}
-	return nil
-}
-
 // Default is how a cache treats every kind that byObject does not name: it holds those that
-// bear our label. That includes kinds that the cluster does not have yet.
-func Default(byObject map[client.Object]cache.ByObject) cache.Options {
+// bear our label. That includes kinds that the cluster does not have yet. Of what is in namespaces it
+// holds what is in these; none means all.
+func Default(byObject map[client.Object]cache.ByObject, namespaces []string) cache.Options {
+	var within map[string]cache.Config
+	for _, namespace := range namespaces {
+		if within == nil {
+			within = map[string]cache.Config{}
+		}
+		within[namespace] = cache.Config{}
+	}
 	return cache.Options{
+		DefaultNamespaces:    within,
 		DefaultLabelSelector: ours,
 		DefaultTransform:     Stripped[client.Object](nil),
 		ByObject:             byObject,

@@ -106,7 +106,13 @@ func TestStripped(t *testing.T) {
 }
 
 func TestDefaultHoldsOursOnly(t *testing.T) {
-	options := Default(nil)
+	options := Default(nil, nil)
+	if options.DefaultNamespaces != nil {
+		t.Errorf("without a list of namespaces it holds those of %v", options.DefaultNamespaces)
+	}
+	if some := Default(nil, []string{"a", "b"}).DefaultNamespaces; len(some) != 2 {
+		t.Errorf("it holds the namespaces %v", some)
+	}
 	for name, test := range map[string]struct {
 		labels map[string]string
 		want   bool

@@ -21,9 +21,8 @@ import (
 
 // kind brings PlatformPolicy to the loop. It has no children.
 type kind struct {
-	cached     client.Reader
-	governed   []Governed
-	ungoverned []string
+	cached  client.Reader
+	options Options
 }
 
 var _ loop.Kind[*policyv1.PlatformPolicy, platformpolicy.Observed] = kind{}
@@ -41,7 +40,7 @@ func (kind) Admit(policy *policyv1.PlatformPolicy) error {
 
 // Observe reads, from the cache, all policies, all namespaces and all that is governed in them.
 //
-// +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 func (k kind) Observe(ctx context.Context, _ *policyv1.PlatformPolicy) (platformpolicy.Observed, error) {
 	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}}
@@ -51,7 +50,8 @@ func (k kind) Observe(ctx context.Context, _ *policyv1.PlatformPolicy) (platform
 		return observed, fmt.Errorf("listing namespaces: %w", err)
 	}
 	for _, namespace := range namespaces.Items {
-		if !slices.Contains(k.ungoverned, namespace.Name) {
+		isWatched := len(k.options.Watched) == 0 || slices.Contains(k.options.Watched, namespace.Name)
+		if isWatched && !slices.Contains(k.options.Ungoverned, namespace.Name) {
 			observed.Namespaces[namespace.Name] = namespace.Labels
 		}
 	}
@@ -60,7 +60,7 @@ func (k kind) Observe(ctx context.Context, _ *policyv1.PlatformPolicy) (platform
 		return observed, fmt.Errorf("listing PlatformPolicies: %w", err)
 	}
 	observed.Policies = all.Items
-	for _, governed := range k.governed {
+	for _, governed := range k.options.Governed {
 		objects, err := governed.Objects(ctx, k.cached)
 		if err != nil {
 			return observed, err

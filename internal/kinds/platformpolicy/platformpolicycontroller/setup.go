@@ -37,6 +37,8 @@ type Governed struct {
 type Options struct {
 	// Governed are the kinds that policies govern.
 	Governed []Governed
+	// Watched are the namespaces whose objects are known; none means all.
+	Watched []string
 	// Ungoverned are namespaces that no policy governs.
 	Ungoverned []string
 	Clock      clock.PassiveClock
@@ -55,7 +57,7 @@ func Setup(manager ctrl.Manager, options Options) error {
 	reader := children.Reader{Cached: cached, Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}
 	reconciler := &loop.Reconciler[*policyv1.PlatformPolicy, platformpolicy.Observed]{
 		Name:     platformpolicy.Controller,
-		Kind:     kind{cached: cached, governed: options.Governed, ungoverned: options.Ungoverned},
+		Kind:     kind{cached: cached, options: options},
 		Client:   cached,
 		Applier:  apply.New(cached, reader),
 		Recorder: manager.GetEventRecorder("mainstay-" + platformpolicy.Controller),

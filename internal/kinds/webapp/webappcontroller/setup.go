@@ -101,6 +101,9 @@ type Options struct {
 // Setup adds the controller to the manager. The HTTPRoute kind is used if it is there, and from
 // the moment it is installed.
 //
+// Deployment and Service are always wanted or kept, and deleted by the garbage collector alone: the right to is what
+// OwnerReferencesPermissionEnforcement asks for when one is adopted.
+//
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses;networkpolicies,verbs=create;patch;delete
@@ -113,13 +116,6 @@ type Options struct {
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, manager.GetFieldIndexer()); err != nil {
-		return err
-	}
-	prefetched := owned()
-	if options.Rules != nil {
-		prefetched = append(prefetched, policies.Namespace())
-	}
-	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
 		return err
 	}
 	routes, err := optional.Find(httpRouteKind, HTTPRouteCRD, manager.GetRESTMapper(), manager.GetCache())
@@ -148,24 +144,20 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	return manager.Add(routes)
 }
 
-// owned are the kinds of children that every cluster has.
-func owned() []client.Object {
-	return []client.Object{
-		&k8sappsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
-		&autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{},
-	}
-}
-
 func build(manager ctrl.Manager, reconciler reconcile.Reconciler, options Options, hasRoutes bool) (controller.Controller, error) {
 	changed := builder.WithPredicates(watch.ContentChanged())
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(webapp.Controller).
 		For(&appsv1.WebApp{}, builder.WithPredicates(watch.SpecChanged())).
+		Owns(&k8sappsv1.Deployment{}, changed).
+		Owns(&corev1.Service{}, changed).
+		Owns(&corev1.ServiceAccount{}, changed).
+		Owns(&networkingv1.Ingress{}, changed).
+		Owns(&networkingv1.NetworkPolicy{}, changed).
+		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, changed).
+		Owns(&policyv1.PodDisruptionBudget{}, changed).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(usersOfServiceAccount(manager.GetClient())), changed)
-	for _, child := range owned() {
-		under = under.Owns(child, changed)
-	}
 	if options.Rules != nil {
 		under = policies.Watch(under, manager.GetClient(), &appsv1.WebAppList{})
 	}

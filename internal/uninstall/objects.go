@@ -1,0 +1,131 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/definitions"
+)
+
+// pageSize is how many objects are listed at once: client-go's own.
+const pageSize = 500
+
+// isOurs tells whether a finalizer is one of Mainstay's: of its domain, or one below.
+func isOurs(finalizer string) bool {
+	domain, _, named := strings.Cut(finalizer, "/")
+	return named && (domain == api.Domain || strings.HasSuffix(domain, "."+api.Domain))
+}
+
+// releaseFinalizers takes ours off all objects of our kinds: nobody else would, and neither they nor their
+// namespace could be deleted any more. Who is installed again puts them back.
+func (o Options) releaseFinalizers(ctx context.Context) error {
+	return o.eachKind(ctx, "taking finalizers off the objects of", o.WatchNamespaces, func(ctx context.Context, objects []metav1.PartialObjectMetadata) (bool, error) {
+		for i := range objects {
+			if err := o.releaseObject(ctx, &objects[i]); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+func (o Options) releaseObject(ctx context.Context, object *metav1.PartialObjectMetadata) error {
+	if !slices.ContainsFunc(object.Finalizers, isOurs) {
+		return nil
+	}
+	released := object.DeepCopy()
+	released.Finalizers = slices.DeleteFunc(released.Finalizers, isOurs)
+	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
+	if err := o.Client.Patch(ctx, released, patch); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Took finalizers off", "kind", object.Kind, "namespace", object.Namespace, "name", object.Name)
+	return nil
+}
+
+// deleteObjects deletes all objects of our kinds, and waits until they are gone. Kubernetes' garbage collector has to have
+// deleted their children before: together with a definition it would never hear of them, if that was changed lately and its
+// watch has ended with that.
+func (o Options) deleteObjects(ctx context.Context) error {
+	return o.eachKind(ctx, "deleting the objects of", nil, func(ctx context.Context, objects []metav1.PartialObjectMetadata) (bool, error) {
+		for i := range objects {
+			if !objects[i].DeletionTimestamp.IsZero() {
+				continue
+			}
+			if err := o.Client.Delete(ctx, &objects[i], client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
+				return false, err
+			}
+		}
+		return len(objects) == 0, nil
+	})
+}
+
+// eachKind does something to the objects of each kind that is installed, in these namespaces or in all, until it says
+// that it is done, or for as long as the options' patience.
+func (o Options) eachKind(ctx context.Context, doing string, namespaces []string, do func(context.Context, []metav1.PartialObjectMetadata) (bool, error)) error {
+	kinds, err := definitions.Kinds(ctx, o.Definitions)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, kind := range kinds {
+		within := []string{""}
+		if kind.Namespaced && len(namespaces) > 0 {
+			within = namespaces
+		}
+		err := o.within(ctx, fmt.Sprintf("%s %s", doing, kind.GroupKind()), func(ctx context.Context) (bool, error) {
+			all := true
+			for _, namespace := range within {
+				objects, err := o.list(ctx, kind, namespace)
+				if err != nil {
+					// A definition that has just been changed is served anew a moment later.
+					return false, onlyForbidden(err)
+				}
+				done, err := do(ctx, objects)
+				if err != nil {
+					return false, onlyForbidden(err)
+				}
+				all = all && done
+			}
+			return all, nil
+		})
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// onlyForbidden is the error if it is of no use to try again.
+func onlyForbidden(err error) error {
+	if apierrors.IsForbidden(err) {
+		return err
+	}
+	return nil
+}
+
+// list is the metadata of all objects of a kind in a namespace, or in all if that is empty.
+func (o Options) list(ctx context.Context, kind definitions.Kind, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	var objects []metav1.PartialObjectMetadata
+	page := &metav1.PartialObjectMetadataList{}
+	for next := ""; ; next = page.Continue {
+		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := o.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
+			return nil, err
+		}
+		for _, object := range page.Items {
+			object.SetGroupVersionKind(kind.GroupVersionKind)
+			objects = append(objects, object)
+		}
+		if page.Continue == "" {
+			return objects, nil
+		}
+	}
+}

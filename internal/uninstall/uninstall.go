@@ -1,0 +1,169 @@
+// Package uninstall releases what only an installation could release, before it goes: otherwise the API server
+// would ask webhooks that nobody answers, and objects would wait for finalizers that nobody takes off.
+// It deletes neither definitions nor objects, unless it is told to.
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/webhooks"
+)
+
+// Options of an uninstallation.
+type Options struct {
+	// Client asks the API server. It has no cache.
+	Client client.Client
+	// Definitions is one of definitions.NewClient.
+	Definitions client.Client
+	// Namespace and Deployment are those of the managers, which are stopped: they would put back what is taken
+	// away. Without a Deployment of that name, nobody is.
+	Namespace, Deployment string
+	// Owner names the ClusterRole of the installation: what goes with another is left alone.
+	Owner string
+	// WatchNamespaces are those whose objects are the installation's; none means all.
+	WatchNamespaces []string
+	// DeleteDefinitions deletes our definitions, and with them all objects.
+	DeleteDefinitions bool
+	// Patience is how long each step may wait for others: for stored objects to be migrated, for managers to end,
+	// for definitions to be gone.
+	Patience time.Duration
+}
+
+// poll is how soon to look again for what is waited for.
+const poll = 500 * time.Millisecond
+
+// Run does all that it can, and returns what it could not. It is idempotent: what is released already
+// takes no call that writes.
+//
+// Managers are stopped first, for they put back what is taken away. What is to be deleted goes before that, while
+// somebody converts and takes finalizers off.
+func Run(ctx context.Context, options Options) error {
+	if err := webhooks.Ours(ctx, options.Client, options.Owner); err != nil {
+		// Then so are the definitions' conversion and whatever else there is.
+		return errors.Join(err, options.stopManagers(ctx))
+	}
+	var problems []error
+	steps := []func(context.Context) error{
+		options.awaitMigration, options.stopManagers, options.removeWebhooks, options.releaseDefinitions, options.releaseFinalizers,
+	}
+	if options.DeleteDefinitions {
+		// The second time is for those that waited for a finalizer whose manager did not work.
+		steps = []func(context.Context) error{
+			options.deleteDefinitions, options.stopManagers, options.removeWebhooks, options.releaseDefinitions, options.releaseFinalizers, options.deleteDefinitions,
+		}
+	}
+	for at, step := range steps {
+		err := step(ctx)
+		if err != nil && options.DeleteDefinitions && at == 0 {
+			log.FromContext(ctx).Info("Definitions are not gone yet", "because", err.Error())
+			continue
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// within waits until done, for as long as the options' patience.
+func (o Options) within(ctx context.Context, doing string, done wait.ConditionWithContextFunc) error {
+	if err := wait.PollUntilContextTimeout(ctx, poll, o.Patience, true, done); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}
+
+// awaitMigration waits until all that is stored can be read without a webhook. Managers that run see to it. Where none
+// do, or not in time, that is said and no reason to stop: without them nobody reads.
+func (o Options) awaitMigration(ctx context.Context) error {
+	names, err := definitions.Names()
+	if err != nil {
+		return err
+	}
+	var deployment appsv1.Deployment
+	if err := o.Client.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Deployment}, &deployment); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Deployment %s/%s: %w", o.Namespace, o.Deployment, err)
+	}
+	var left []string
+	err = o.within(ctx, "waiting until stored objects are migrated", func(ctx context.Context) (bool, error) {
+		found, err := definitions.Unmigrated(ctx, o.Definitions, names)
+		if err != nil {
+			return false, nil //nolint:nilerr // it is asked again
+		}
+		left = found
+		return len(left) == 0 || deployment.Status.ReadyReplicas == 0, nil
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("objects of %v are stored in an older version: do not change them before Mainstay is installed again, or what only that version has is lost", left)
+	}
+	return err
+}
+
+// stopManagers scales their Deployment to nothing and waits until the last has ended.
+//
+// The rights on the Deployment stand in the chart's templates/uninstall.yaml, for they go by name.
+//
+// +kubebuilder:rbac:part=uninstall,groups="",namespace=mainstay-system,resources=pods,verbs=list
+func (o Options) stopManagers(ctx context.Context) error {
+	var deployment appsv1.Deployment
+	key := client.ObjectKey{Namespace: o.Namespace, Name: o.Deployment}
+	err := o.Client.Get(ctx, key, &deployment)
+	if apierrors.IsNotFound(err) || o.Deployment == "" {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Deployment %s: %w", key, err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("reading the selector of Deployment %s: %w", key, err)
+	}
+	if ptr.Deref(deployment.Spec.Replicas, 1) != 0 {
+		none := client.MergeFrom(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: *deployment.Spec.Replicas}})
+		if err := o.Client.SubResource("scale").Patch(ctx, &deployment, none, client.WithSubResourceBody(&autoscalingv1.Scale{})); err != nil {
+			return fmt.Errorf("stopping the managers of Deployment %s: %w", key, err)
+		}
+		log.FromContext(ctx).Info("Stopping the managers", "Deployment", key)
+	}
+	return o.within(ctx, fmt.Sprintf("waiting until the pods of Deployment %s have ended", key), func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		err := o.Client.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabelsSelector{Selector: selector})
+		return err == nil && len(pods.Items) == 0, nil
+	})
+}
+
+func (o Options) removeWebhooks(ctx context.Context) error { return webhooks.Remove(ctx, o.Client) }
+
+func (o Options) releaseDefinitions(ctx context.Context) error {
+	return definitions.Release(ctx, o.Definitions)
+}
+
+// deleteDefinitions deletes all objects, then all definitions, and waits until they are gone.
+//
+// The rights to stand in the chart's templates/uninstall.yaml, for they go by name or are rarely given.
+func (o Options) deleteDefinitions(ctx context.Context) error {
+	objects := o.deleteObjects(ctx)
+	return errors.Join(objects, o.awaitNoDefinitions(ctx))
+}
+
+func (o Options) awaitNoDefinitions(ctx context.Context) error {
+	return o.within(ctx, "deleting the definitions and all their objects", func(ctx context.Context) (bool, error) {
+		left, err := definitions.Delete(ctx, o.Definitions)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Deleting definitions")
+		}
+		return err == nil && left == 0, nil
+	})
+}

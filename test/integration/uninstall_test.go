@@ -1,0 +1,155 @@
+package integration
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/uninstall"
+	"github.com/mainstay-platform/mainstay/internal/webhooks"
+)
+
+// TestUninstall: what only an installation could take back is taken back, twice without a word, and what is another's
+// or a user's stays.
+func TestUninstall(t *testing.T) {
+	g := gomega.NewWithT(t)
+	server := ownServer(t)
+	live, crds := clientOf(t, server.Config), definitionsOf(t, server.Config)
+	g.Expect(definitions.Install(t.Context(), crds)).To(gomega.Succeed())
+	nowhere := apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: system, Name: "gone"}}
+	g.Expect(definitions.Convert(t.Context(), crds, nowhere)).To(gomega.Succeed())
+	for _, name := range []string{system, "shop", "other"} {
+		g.Expect(live.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(gomega.Succeed())
+	}
+	deployment := managersOf(system)
+	g.Expect(live.Create(t.Context(), deployment)).To(gomega.Succeed())
+	owner := metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name, OwnerReferences: []metav1.OwnerReference{owner}}}
+	g.Expect(live.Create(t.Context(), configuration)).To(gomega.Succeed())
+	held := []*appsv1.WebApp{newApp("shop"), newApp("other")}
+	for _, app := range held {
+		app.Finalizers = []string{"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}
+		g.Expect(live.Create(t.Context(), app)).To(gomega.Succeed())
+	}
+	options := uninstall.Options{
+		Client: live, Definitions: crds, Namespace: system, Deployment: "mainstay-manager", Owner: "mainstay-manager",
+		WatchNamespaces: []string{"shop"}, Patience: 10 * time.Second,
+	}
+
+	// Another's.
+	other := options
+	other.Owner = "second-manager"
+	g.Expect(uninstall.Run(t.Context(), other)).To(gomega.MatchError(webhooks.AnotherError{ClusterRole: "mainstay-manager"}))
+	g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration)).To(gomega.Succeed())
+	var definition apiextensionsv1.CustomResourceDefinition
+	g.Expect(crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
+	g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.WebhookConverter))
+
+	for range 2 {
+		g.Expect(uninstall.Run(t.Context(), options)).To(gomega.Succeed())
+		g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(gomega.Succeed())
+		g.Expect(*deployment.Spec.Replicas).To(gomega.BeZero())
+		g.Expect(client.IgnoreNotFound(live.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration))).To(gomega.Succeed())
+		g.Expect(crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
+		g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
+		for at, left := range [][]string{{"example.com/notmainstay.dev", "example.com/keep"}, {"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}} {
+			g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(held[at]), held[at])).To(gomega.Succeed())
+			g.Expect(held[at].Finalizers).To(gomega.Equal(left), held[at].Namespace)
+		}
+	}
+
+	// Definitions that are held by a finalizer of ours: it is taken off, and they go.
+	for _, app := range held {
+		before := app.DeepCopy()
+		app.Finalizers = []string{"mainstay.dev/test"}
+		g.Expect(live.Patch(t.Context(), app, client.MergeFrom(before))).To(gomega.Succeed())
+	}
+	collectGarbage(t, live)
+	options.WatchNamespaces, options.DeleteDefinitions, options.Patience = nil, true, 3*time.Second
+	g.Expect(uninstall.Run(t.Context(), options)).To(gomega.Succeed())
+	g.Expect(definitions.Kinds(t.Context(), crds)).To(gomega.BeEmpty())
+}
+
+// collectGarbage plays the garbage collector, for WebApps without children, until the test ends.
+func collectGarbage(t *testing.T, live client.Client) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	working.Go(func() {
+		for ctx.Err() == nil {
+			var apps appsv1.WebAppList
+			_ = live.List(ctx, &apps)
+			for i := range apps.Items {
+				app := &apps.Items[i]
+				if slices.Contains(app.Finalizers, metav1.FinalizerDeleteDependents) {
+					before := app.DeepCopy()
+					app.Finalizers = slices.DeleteFunc(app.Finalizers, func(f string) bool { return f == metav1.FinalizerDeleteDependents })
+					_ = live.Patch(ctx, app, client.MergeFrom(before))
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(poll):
+			}
+		}
+	})
+	t.Cleanup(func() { stop(); working.Wait() })
+}
+
+// TestUninstallIsBounded: managers that don't end, and objects that nobody migrates, do not keep the rest from being
+// done; and what is left can be deleted.
+func TestUninstallIsBounded(t *testing.T) {
+	w := newWorld(t)
+	g := gomega.NewWithT(t)
+	w.installOld(t)
+	app := small("shop", "shop.example.com")
+	g.Eventually(func() error { return w.apps.Create(t.Context(), app) }).Should(gomega.Succeed())
+	g.Expect(definitions.Install(t.Context(), w.crds)).To(gomega.Succeed())
+	g.Expect(definitions.Convert(t.Context(), w.crds, w.webhook)).To(gomega.Succeed())
+	managers := managersOf("default")
+	g.Expect(w.apps.Create(t.Context(), managers)).To(gomega.Succeed())
+	managers.Status.Replicas, managers.Status.ReadyReplicas = 1, 1
+	g.Expect(w.apps.Status().Update(t.Context(), managers)).To(gomega.Succeed())
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stuck", Labels: managers.Spec.Selector.MatchLabels}, Spec: managers.Spec.Template.Spec}
+	pod.Spec.ServiceAccountName = "default"
+	g.Expect(w.apps.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}})).To(gomega.Succeed())
+	g.Expect(w.apps.Create(t.Context(), pod)).To(gomega.Succeed())
+
+	err := uninstall.Run(t.Context(), uninstall.Options{Client: w.apps, Definitions: w.crds, Namespace: "default", Deployment: managers.Name, Patience: time.Second})
+	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring("stored in an older version"), gomega.ContainSubstring("waiting until the pods of Deployment default/mainstay-manager have ended"))))
+	var definition apiextensionsv1.CustomResourceDefinition
+	g.Expect(w.crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
+	g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
+	g.Expect(definition.Status.StoredVersions).To(gomega.ContainElement("v1beta1"), "the next installation knows that it has to migrate")
+	g.Eventually(func() error {
+		return w.apps.Delete(t.Context(), &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}})
+	}).Should(gomega.Succeed())
+}
+
+// managersOf is the Deployment of an installation.
+func managersOf(namespace string) *k8sappsv1.Deployment {
+	labels := map[string]string{"app": "manager"}
+	return &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mainstay-manager"},
+		Spec: k8sappsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "mainstay"}}},
+			},
+		},
+	}
+}

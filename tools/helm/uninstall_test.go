@@ -1,0 +1,123 @@
+package helm_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	psaapi "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// hooks are the manifests of what is made before a release is deleted.
+func hooks(t *testing.T, values string) string {
+	t.Helper()
+	all := ""
+	for _, hook := range mustRender(t, values, target{}).Hooks {
+		all += "---\n" + hook.Manifest + "\n"
+	}
+	return all
+}
+
+// TestUninstall: a Job of few rights runs before the release is deleted, leaves nothing, and tells what it did.
+func TestUninstall(t *testing.T) {
+	for _, values := range []string{"", "ambassador: {enabled: true}", "{watchNamespaces: [shop, web], crds: {keep: false}}", "serviceAccount: {create: false, name: mine}"} {
+		for _, to := range []target{{}, {release: strings.Repeat("n", 53), namespace: strings.Repeat("s", 63)}} {
+			release := mustRender(t, values, to)
+			if len(release.Hooks) < 5 {
+				t.Fatalf("%s: %d hooks", values, len(release.Hooks))
+			}
+			var job batchv1.Job
+			for _, hook := range release.Hooks {
+				if len(hook.Events) != 1 || hook.Events[0] != "pre-delete" || len(hook.DeletePolicies) != 3 {
+					t.Errorf("%s: hook %s: %v, %v", values, hook.Name, hook.Events, hook.DeletePolicies)
+				}
+				if (hook.Kind == "Job") != (hook.Weight == 0) || (hook.Kind == "Job") != (len(hook.OutputLogPolicies) == 2) {
+					t.Errorf("%s: %s %s has the weight %d and tells %v", values, hook.Kind, hook.Name, hook.Weight, hook.OutputLogPolicies)
+				}
+				if hook.Kind == "Job" {
+					if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(only(t, hook.Manifest, "Job").Object, &job, true); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			checkJob(t, values, &job)
+			selector := deployment(t, release.Manifest).Spec.Selector.MatchLabels
+			if found := job.Spec.Template.Labels; found["app.kubernetes.io/component"] == selector["app.kubernetes.io/component"] {
+				t.Errorf("%s: the Deployment, and the webhooks' Service, select the Job's pod", values)
+			}
+		}
+	}
+}
+
+// checkJob: it runs as the managers do, and ends.
+func checkJob(t *testing.T, values string, job *batchv1.Job) {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := job.Spec.Template
+	restricted := psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
+	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+		t.Errorf("%s: %s", values, result.ForbiddenDetail())
+	}
+	if deadline := job.Spec.ActiveDeadlineSeconds; deadline == nil || *deadline >= 300 {
+		t.Errorf("%s: it has until %v", values, deadline)
+	}
+	arguments := pod.Spec.Containers[0].Args
+	for argument, wanted := range map[string]bool{
+		"--best-effort":                        true,
+		"--delete-definitions-and-all-objects": strings.Contains(values, "keep: false"),
+		"--watch-namespaces=shop,web":          strings.Contains(values, "watchNamespaces"),
+		"--api-server=http://127.0.0.1:8001":   strings.Contains(values, "ambassador"),
+	} {
+		if slices.Contains(arguments, argument) != wanted {
+			t.Errorf("%s: the arguments are %v", values, arguments)
+		}
+	}
+	if account := pod.Spec.ServiceAccountName; strings.Contains(values, "name: mine") && account != "mine" {
+		t.Errorf("%s: it runs as %s", values, account)
+	}
+}
+
+// TestRightsOfUninstall: of what there is in namespaces it may change finalizers of our kinds only, and where it
+// has to; and definitions are deleted by those only who were told to.
+func TestRightsOfUninstall(t *testing.T) {
+	kept := roleRights(t, hooks(t, ""), "ClusterRole", "", "mainstay-uninstall")
+	var resources []string
+	for _, r := range kept {
+		if r.Verb == "delete" && r.Resource == "customresourcedefinitions" {
+			t.Error("definitions that are to be kept may be deleted")
+		}
+		resources = append(resources, r.Resource)
+	}
+	slices.Sort(resources)
+	want := []string{"customresourcedefinitions", "mutatingwebhookconfigurations", "platformpolicies", "validatingwebhookconfigurations", "webapps"}
+	if diff := cmp.Diff(want, slices.Compact(resources)); diff != "" {
+		t.Error(diff)
+	}
+	some := hooks(t, "watchNamespaces: [shop]")
+	everywhere := roleRights(t, some, "ClusterRole", "", "mainstay-uninstall")
+	if slices.ContainsFunc(everywhere, func(r right) bool { return r.Resource == "webapps" }) || !slices.Contains(everywhere, right{"policy.mainstay.dev", "platformpolicies", "", "patch"}) {
+		t.Errorf("for some namespaces it has %v", everywhere)
+	}
+	deleting := roleRights(t, hooks(t, "{watchNamespaces: [shop], crds: {keep: false}}"), "ClusterRole", "", "mainstay-uninstall")
+	for _, needed := range []right{
+		{"apiextensions.k8s.io", "customresourcedefinitions", "webapps.apps.mainstay.dev", "delete"}, {"apps.mainstay.dev", "webapps", "", "delete"},
+	} {
+		if !slices.Contains(deleting, needed) {
+			t.Errorf("what is to be deleted may not be: %v", needed)
+		}
+	}
+	want2 := []right{{"apps.mainstay.dev", "webapps", "", "list"}, {"apps.mainstay.dev", "webapps", "", "patch"}}
+	if diff := cmp.Diff(want2, roleRights(t, some, "Role", "shop", "mainstay-uninstall-kinds")); diff != "" {
+		t.Error(diff)
+	}
+	if strings.Contains(hooks(t, "serviceAccount: {create: false, name: mine}"), "kind: ServiceAccount\nmetadata") {
+		t.Error("a ServiceAccount is made though none is to be")
+	}
+}
