@@ -6,6 +6,10 @@ VERSION ?= 0.0.0-dev
 IMAGE ?= docker.io/mainstay/mainstay:$(VERSION)
 GOARCH ?= $(shell go env GOARCH)
 
+# BINARY and ARCHIVE are what "build" and "image" make: further releases, for tests of upgrades, are made beside.
+BINARY ?= bin/mainstay
+ARCHIVE ?= bin/mainstay-image.tar
+
 MODULE := github.com/mainstay-platform/mainstay
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 # The modules of this repository, the product first. testbed/kube and the like are built by
@@ -30,7 +34,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the manager into bin/mainstay, static
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/mainstay ./cmd/mainstay
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BINARY) ./cmd/mainstay
 
 .PHONY: run
 run: ## run the manager here, against the current kube context
@@ -47,7 +51,7 @@ gen: bin/helm ## make the generated files: deepcopy, CRDs, roles, docs/metrics.m
 	cd tools/monitoring && go run ./dashboard --output ../../charts/mainstay/files/dashboard.json
 	go run ./hack/rbac --output charts/mainstay/files/rbac internal
 	mkdir -p dist
-	bin/helm template mainstay charts/mainstay --include-crds --namespace mainstay-system \
+	bin/helm template mainstay charts/mainstay --include-crds --no-hooks --namespace mainstay-system \
 		| go run ./hack/manifest --namespace mainstay-system > bin/install.yaml
 	cp bin/install.yaml dist/install.yaml
 
@@ -57,11 +61,11 @@ chart: bin/helm ## package the chart into bin/
 
 .PHONY: image
 image: build ## make the image archive bin/mainstay-image.tar (no Docker needed)
-	cd tools/image && go run . --binary ../../bin/mainstay --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output ../../bin/mainstay-image.tar
+	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output ../../$(ARCHIVE)
 
 .PHONY: push
 push: build ## push the image to $REGISTRY
-	cd tools/image && go run . --binary ../../bin/mainstay --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output "" --push
+	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output "" --push
 
 ## -- release and deploy: what .github/workflows runs
 

@@ -181,8 +181,15 @@ func cluster(ctx context.Context, log *step.Log) ([]string, error) {
 	if err := log.BuildProduct(ctx); err != nil {
 		return nil, err
 	}
-	load := exec.CommandContext(ctx, step.Testbed, "image", "load", step.Image)
-	if err := log.Do(ctx, "loading the image into the cluster", load); err != nil {
+	if err := log.BuildNext(ctx); err != nil {
+		return nil, err
+	}
+	kubectl, err := step.Ask(ctx, "image", "build", "kubectl")
+	if err != nil {
+		return nil, err
+	}
+	load := exec.CommandContext(ctx, step.Testbed, "image", "load", step.Image, step.NextImage, kubectl)
+	if err := log.Do(ctx, "loading the images into the cluster", load); err != nil {
 		return nil, err
 	}
 	found, err := step.FindCluster(ctx)

@@ -22,8 +22,10 @@ import (
 // TestMainstay is one story: the parts of it share the installed operator, and those that take
 // it away come last.
 func TestMainstay(t *testing.T) {
+	kubectl(t, "create", "namespace", system)
+	kubectl(t, "label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted")
 	helm(t, "upgrade", "--install", "mainstay", filepath.Join(repository, "charts/mainstay"),
-		"--namespace", system, "--create-namespace", "--wait", "--timeout", "3m")
+		"--namespace", system, "--wait", "--timeout", "3m")
 	awaitWebhooks(t)
 	t.Run("users", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T){
@@ -48,6 +50,7 @@ func TestMainstay(t *testing.T) {
 	})
 	t.Run("rolling update loses no request", testRollingUpdateLosesNoRequest)
 	t.Run("autoscaling on and off", testAutoscalingOnAndOff)
+	t.Run("an upgrade", testUpgrade)
 	t.Run("no admission is refused", testNoAdmissionIsRefused)
 	t.Run("webhooks down", testWebhooksDown)
 	t.Run("webhooks bypassed", testBypassed)
@@ -60,6 +63,7 @@ func TestMainstay(t *testing.T) {
 	t.Run("uninstall and install by manifest", testUninstallAndManifest)
 	t.Run("objects stored in an older version", testStoredInAnOlderVersion)
 	t.Run("as a sub-chart", testSubchart)
+	t.Run("rights used and granted", testAudit)
 }
 
 // leaderPod is the pod that holds the Lease.
@@ -124,7 +128,7 @@ func testManagerKilled(t *testing.T) {
 // testNothingDenied reads the managers' logs: a missing right would show there.
 func testNothingDenied(t *testing.T) {
 	for _, pod := range list[corev1.Pod](t, "-n", system, "pods") {
-		for _, line := range strings.Split(kubectl(t, "-n", system, "logs", pod.Name), "\n") {
+		for line := range strings.SplitSeq(kubectl(t, "-n", system, "logs", pod.Name), "\n") {
 			if strings.Contains(line, "is forbidden") && !strings.Contains(line, "being terminated") {
 				t.Errorf("%s: %s", pod.Name, line)
 			}
@@ -150,18 +154,18 @@ func testLaterChart(t *testing.T) {
 	kubectl(t, "delete", "namespace", system, "--timeout=90s")
 }
 
-// awaitCollector waits until Kubernetes' garbage collector is seen to follow WebApps after the last change of their
-// definition, which ends its watch: what is deleted together with the definition before it has a new one, it
-// never hears of.
-func awaitCollector(t *testing.T, ns string) {
+// emptied deletes a namespace, which nothing may hold up, and makes it again: it goes with the test.
+func emptied(t *testing.T, ns string) {
 	t.Helper()
-	g := gomega.NewWithT(t)
-	awaitWebhooks(t)
-	g.Eventually(func() string { return kubectl(t, "api-versions") }).Should(gomega.ContainSubstring("apps.mainstay.dev/v1beta1"))
-	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("collected", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
-	waitReady(t, ns, "collected")
-	kubectl(t, "-n", ns, "delete", "webapp", "collected")
-	g.Eventually(func() string { return kubectl(t, "-n", ns, "get", "deployments", "-l", "app=collected", "-o", "name") }).Should(gomega.BeEmpty())
+	kubectl(t, "delete", "namespace", ns, "--timeout=60s")
+	kubectl(t, "create", "namespace", ns)
+}
+
+// released is who converts WebApps, after there are no webhooks any more.
+func released(t *testing.T) string {
+	t.Helper()
+	gomega.NewWithT(t).Expect(kubectl(t, "get", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-o", "name")).To(gomega.BeEmpty())
+	return jsonpath(t, "", "crd/webapps.apps.mainstay.dev", "{.spec.conversion.strategy}")
 }
 
 func testUninstallAndManifest(t *testing.T) {
@@ -171,7 +175,14 @@ func testUninstallAndManifest(t *testing.T) {
 	waitReady(t, ns, "shop")
 	pods := kubectl(t, "-n", ns, "get", "pods", "-o", "name")
 
-	helm(t, "uninstall", "mainstay", "--namespace", system, "--wait", "--timeout", "2m")
+	kubectl(t, "-n", ns, "patch", "webapp", "shop", "--type=merge", "-p", `{"metadata":{"finalizers":["mainstay.dev/e2e","example.com/e2e"]}}`)
+	kubectl(t, "patch", "platformpolicy", "default", "--type=merge", "-p", `{"metadata":{"finalizers":["mainstay.dev/e2e"]}}`)
+	helm(t, "uninstall", "mainstay", "--namespace", system, "--wait", "--timeout", "3m")
+	g.Expect(jsonpath(t, "", "platformpolicy/default", "{.metadata.finalizers}")).To(gomega.BeEmpty())
+	g.Expect(released(t)).To(gomega.Equal("None"), "there is nobody who could answer")
+	g.Expect(jsonpath(t, ns, "webapp/shop", "{.metadata.finalizers}")).To(gomega.Equal(`["example.com/e2e"]`))
+	kubectl(t, "-n", ns, "patch", "webapp", "shop", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	g.Expect(kubectl(t, "-n", system, "get", "jobs,pods,roles,serviceaccounts", "-l", "app.kubernetes.io/instance=mainstay", "-o", "name")).To(gomega.BeEmpty())
 	kubectl(t, "delete", "namespace", system, "--timeout=90s")
 	g.Expect(kubectl(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/instance=mainstay", "-o", "name")).To(gomega.BeEmpty())
 	g.Expect(kubectl(t, "-n", ns, "get", "pods", "-o", "name")).To(gomega.Equal(pods), "what runs goes on running")
@@ -186,9 +197,12 @@ func testUninstallAndManifest(t *testing.T) {
 	kubectl(t, "-n", ns, "wait", "--for=jsonpath={.status.readyReplicas}=3", "webapp/shop", "--timeout=90s")
 	g.Expect(kubectl(t, "-n", ns, "get", "pods", "-o", "name")).To(gomega.ContainSubstring(strings.Fields(pods)[0]), "a new operator restarts nothing")
 
-	awaitCollector(t, ns)
+	// One is deleted as documented, the other with the definitions.
+	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("left", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
+	waitReady(t, ns, "left")
+	kubectl(t, "-n", ns, "delete", "webapp", "shop", "--cascade=foreground", "--timeout=90s")
+	g.Expect(kubectl(t, "-n", ns, "get", "deployments", "-o", "name")).To(gomega.Equal("deployment.apps/left"))
 	kubectl(t, "delete", "-f", filepath.Join(repository, "dist/install.yaml"), "--timeout=120s")
-	g.Eventually(func() (string, error) {
-		return tryKubectl(t, "-n", ns, "get", "deployments,pods", "-o", "name")
-	}).Should(gomega.BeEmpty(), "removing the definitions removes what they defined")
+	g.Expect(kubectl(t, "get", "crds", "-o", "name")).NotTo(gomega.ContainSubstring("mainstay"))
+	emptied(t, ns)
 }

@@ -285,7 +285,7 @@ func admissions(t *testing.T, perSecond int) (stop func() (int64, []string)) {
 func served(t *testing.T) []string {
 	t.Helper()
 	var serials []string
-	for _, address := range strings.Fields(kubectl(t, "-n", system, "get", "pods", "-l", "app.kubernetes.io/name=mainstay", "-o", "jsonpath={.items[*].status.podIP}")) {
+	for address := range strings.FieldsSeq(kubectl(t, "-n", system, "get", "pods", "-l", "app.kubernetes.io/name=mainstay", "-o", "jsonpath={.items[*].status.podIP}")) {
 		// Who serves is known: it is asked what.
 		connection, err := tls.Dial("tcp", net.JoinHostPort(address, "9443"), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // see above
 		if err != nil {
@@ -344,11 +344,30 @@ func testSubchart(t *testing.T) {
 	helm(t, "install", "parent", parent, "--namespace", "e2e-parent", "--create-namespace", "--wait", "--timeout", "3m")
 	waitReady(t, "e2e-parent", "shop")
 	awaitWebhooks(t)
-	helm(t, "uninstall", "parent", "--namespace", "e2e-parent", "--wait", "--timeout", "2m")
+	testNamespaceFirst(t)
+}
+
+// testNamespaceFirst takes an installation away together with its namespace, so that nothing of it could be asked before.
+func testNamespaceFirst(t *testing.T) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	ns := namespace(t, "left")
+	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("shop", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
+	waitReady(t, ns, "shop")
 	kubectl(t, "delete", "namespace", "e2e-parent", "--timeout=120s")
-	g.Eventually(func() string {
-		return kubectl(t, "get", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-o", "name")
-	}).Should(gomega.BeEmpty(), "the configurations go with the installation")
+	_, err := tryApply(t, ns, webapp("late", demo, "replicas: 1"))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("failed calling webhook")))
+	kubectl(t, "-n", ns, "delete", "webapp", "shop", "--timeout=30s")
+
+	program := filepath.Join(repository, "bin/mainstay")
+	for range 2 {
+		_, err := command(t.Context(), "", program, "uninstall", "--kubeconfig", os.Getenv("KUBECONFIG"), "--namespace", "e2e-parent")
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(released(t)).To(gomega.Equal("None"))
+	}
+	kubectl(t, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/part-of=mainstay")
+	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("late", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
+	emptied(t, ns)
 }
 
 // testStoredInAnOlderVersion installs over what a release left that knew v1beta1 only.
@@ -363,10 +382,12 @@ func testStoredInAnOlderVersion(t *testing.T) {
 		manifest := fmt.Sprintf("apiVersion: apps.mainstay.dev/v1beta1\nkind: WebApp\nmetadata: {name: %s}\nspec: {image: '%s', replicas: 1, host: %s.example.com}\n", name, demo, name)
 		g.Eventually(func() error { _, err := tryApply(t, ns, manifest); return err }).Should(gomega.Succeed())
 	}
-	helm(t, "install", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--create-namespace", "--wait", "--timeout", "3m")
+	helm(t, "install", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--create-namespace", "--set", "crds.keep=false", "--wait", "--timeout", "3m")
 	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "webapps", "--all", "--timeout=120s")
 	g.Expect(jsonpath(t, ns, "ingress/shop-1", "{.spec.rules[0].host}")).To(gomega.Equal("shop-1.example.com"), "nothing was lost on the way")
 	g.Eventually(func() string { return jsonpath(t, "", "crd/webapps.apps.mainstay.dev", "{.status.storedVersions}") }).Should(gomega.Equal(`["v1"]`))
-	helm(t, "uninstall", "mainstay", "--namespace", system, "--wait", "--timeout", "2m")
+	helm(t, "uninstall", "mainstay", "--namespace", system, "--wait", "--timeout", "3m")
+	g.Expect(kubectl(t, "get", "crds", "-o", "name")).NotTo(gomega.ContainSubstring("mainstay"), "crds.keep=false deletes definitions")
+	g.Expect(kubectl(t, "-n", ns, "get", "deployments", "-o", "name")).To(gomega.BeEmpty(), "and objects, and what these made")
 	kubectl(t, "delete", "namespace", system, "--timeout=90s")
 }

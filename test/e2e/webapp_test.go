@@ -57,6 +57,14 @@ func testLifeOfAWebApp(t *testing.T) {
 	}, 2*time.Second).Should(gomega.Succeed(), "a deleted child is back within 2 s")
 	waitReady(t, ns, "shop")
 
+	more := func() string {
+		return kubectl(t, "-n", ns, "get", "ingresses,networkpolicies,poddisruptionbudgets,serviceaccounts", "-o", "name")
+	}
+	apply(t, ns, webapp("shop", demo, "replicas: 2", "networkPolicy: {}", "ingress: {host: shop.example.com}"))
+	g.Eventually(func() []string { return strings.Fields(more()) }).Should(gomega.HaveLen(5), "what is asked for is made")
+	apply(t, ns, webapp("shop", demo, "replicas: 1", "serviceAccountName: default"))
+	g.Eventually(more).Should(gomega.Equal("serviceaccount/default"), "what is no longer asked for is deleted")
+
 	kubectl(t, "-n", ns, "delete", "webapp", "shop")
 	g.Eventually(func() (string, error) {
 		return tryKubectl(t, "-n", ns, "get", "deployments,replicasets,pods,services,poddisruptionbudgets", "-o", "name")

@@ -14,6 +14,8 @@ const (
 	Testbed = "bin/testbed"
 	Helm    = "bin/helm"
 	Image   = "bin/mainstay-image.tar"
+	// NextImage is that of a release after this one, made of the same code.
+	NextImage = "bin/mainstay-next-image.tar"
 )
 
 // BuildTestbed builds the tool that makes clusters.
@@ -29,6 +31,12 @@ func (l *Log) BuildProduct(ctx context.Context) error {
 		return err
 	}
 	return l.Do(ctx, "building the operator and its image", exec.CommandContext(ctx, "make", "image"))
+}
+
+// BuildNext builds the image of a release after this one, to upgrade to.
+func (l *Log) BuildNext(ctx context.Context) error {
+	return l.Do(ctx, "building the image of a later release",
+		exec.CommandContext(ctx, "make", "image", "VERSION=0.0.1-dev", "BINARY=bin/mainstay-next", "ARCHIVE="+NextImage))
 }
 
 // Ask is one line that the testbed tool answers.
