@@ -35,10 +35,11 @@ func Command(logs io.Writer) *cobra.Command {
 }
 
 // DefaultQPS and DefaultBurst are how many requests the API server gets a second on average, and at once. The API
-// server limits us by priority and fairness; the client's own limit only has to stop a run-away loop.
+// server limits us by priority and fairness; the client's own limit only has to stop a run-away loop. It is more than
+// so many workers get answered: with 100 a second, 1,000 WebApps took three times as long (docs/performance.md).
 const (
-	DefaultQPS   = 100
-	DefaultBurst = 200
+	DefaultQPS   = 1000
+	DefaultBurst = 2000
 )
 
 // connection says how to reach the API server and how fast to ask.

@@ -73,6 +73,8 @@ func TestAnAPIServerThatWasAway(t *testing.T) {
 	}
 	g.Eventually(observed).WithContext(t.Context()).Should(gomega.Equal(bystanders + 1))
 
+	g.Eventually(quiet(way)).Should(gomega.BeTrue())
+
 	tries.away.Store(true)
 	way.Pause() // cuts what is open
 	began := time.Now()
@@ -92,6 +94,17 @@ func TestAnAPIServerThatWasAway(t *testing.T) {
 	g.Eventually(func() error { return direct.Get(t.Context(), client.ObjectKeyFromObject(app), &corev1.Service{}) }, back).Should(gomega.Succeed())
 	g.Eventually(observed).WithContext(t.Context()).Should(gomega.Equal(bystanders + 1))
 	expectOnlyOne(g, way.Exchanges()[asked:])
+}
+
+// quiet tells when nothing has been asked for two seconds: nothing is underway then that an outage could delay.
+func quiet(way *proxy.Proxy) func() bool {
+	asked, since := 0, time.Now()
+	return func() bool {
+		if now := len(way.Exchanges()); now != asked {
+			asked, since = now, time.Now()
+		}
+		return time.Since(since) > 2*time.Second
+	}
 }
 
 // expectOnlyOne fails if anything was asked about one of the bystanders.

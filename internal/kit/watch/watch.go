@@ -2,6 +2,9 @@
 package watch
 
 import (
+	"context"
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,6 +27,17 @@ var OwnedPods = func() labels.Selector {
 	owned, _ := labels.NewRequirement(api.LabelOwner, selection.Exists, nil) // the key is valid: a constant
 	return labels.NewSelector().Add(*owned)
 }()
+
+// Prefetch has a cache that has not been started fill with these kinds as soon as it is, all of them at once. Otherwise each
+// begins when the first controller asks for it, after those that have an index are filled.
+func Prefetch(ctx context.Context, informers cache.Informers, kinds ...client.Object) error {
+	for _, kind := range kinds {
+		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("preparing to watch %T: %w", kind, err)
+		}
+	}
+	return nil
+}
 
 // Default is how a cache treats every kind that byObject does not name: it holds those that
 // bear our label. That includes kinds that the cluster does not have yet. Of what is in namespaces it

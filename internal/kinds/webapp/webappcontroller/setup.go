@@ -118,6 +118,13 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, manager.GetFieldIndexer()); err != nil {
 		return err
 	}
+	prefetched := owned()
+	if options.Rules != nil {
+		prefetched = append(prefetched, policies.Namespace())
+	}
+	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
+		return err
+	}
 	routes, err := optional.Find(httpRouteKind, HTTPRouteCRD, manager.GetRESTMapper(), manager.GetCache())
 	if err != nil {
 		return err
@@ -144,20 +151,24 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	return manager.Add(routes)
 }
 
+// owned are the kinds of children that every cluster has.
+func owned() []client.Object {
+	return []client.Object{
+		&k8sappsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
+		&autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{},
+	}
+}
+
 func build(manager ctrl.Manager, reconciler reconcile.Reconciler, options Options, hasRoutes bool) (controller.Controller, error) {
 	changed := builder.WithPredicates(watch.ContentChanged())
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(webapp.Controller).
 		For(&appsv1.WebApp{}, builder.WithPredicates(watch.SpecChanged())).
-		Owns(&k8sappsv1.Deployment{}, changed).
-		Owns(&corev1.Service{}, changed).
-		Owns(&corev1.ServiceAccount{}, changed).
-		Owns(&networkingv1.Ingress{}, changed).
-		Owns(&networkingv1.NetworkPolicy{}, changed).
-		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, changed).
-		Owns(&policyv1.PodDisruptionBudget{}, changed).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(usersOfServiceAccount(manager.GetClient())), changed)
+	for _, child := range owned() {
+		under = under.Owns(child, changed)
+	}
 	if options.Rules != nil {
 		under = policies.Watch(under, manager.GetClient(), &appsv1.WebAppList{})
 	}
