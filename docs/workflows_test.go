@@ -16,7 +16,7 @@ var (
 // targetsOf are the targets among the words of a command line: not VARIABLE=value.
 func targetsOf(arguments string) []string {
 	var targets []string
-	for _, word := range strings.FieldsSeq(arguments) {
+	for word := range strings.FieldsSeq(arguments) {
 		if !strings.ContainsAny(word, "=$\"'") {
 			targets = append(targets, word)
 		}
