@@ -90,7 +90,7 @@ func abort() { panic(http.ErrAbortHandler) }
 
 // ServeHTTP handles one request.
 func (c *client) ServeHTTP(writer http.ResponseWriter, incoming *http.Request) {
-	request := parse(incoming)
+	request := Parse(incoming)
 	here, present := c.proxy.presence()
 	if !present {
 		abort()

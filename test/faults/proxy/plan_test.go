@@ -78,7 +78,7 @@ func TestParse(t *testing.T) {
 		"DELETE /apis/apps/v1/namespaces/shop/deployments":                          "deletecollection apps/deployments shop",
 	} {
 		method, target, _ := strings.Cut(line, " ")
-		if got := parse(httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody)).String(); got != want {
+		if got := Parse(httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody)).String(); got != want {
 			t.Errorf("%s: got %q, want %q", line, got, want)
 		}
 	}

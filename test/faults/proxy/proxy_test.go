@@ -60,6 +60,10 @@ func (s *server) serve(writer http.ResponseWriter, request *http.Request) {
 		_ = json.NewEncoder(writer).Encode(object("web"))
 		return
 	}
+	if accepted := request.Header.Get("Accept") + request.Header.Get("Accept-Encoding"); strings.Contains(accepted, "protobuf") || strings.Contains(accepted, "gzip") {
+		writer.WriteHeader(http.StatusNotAcceptable) // the proxy could not read it
+		return
+	}
 	writer.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(writer).Flush()
 	for {
@@ -360,6 +364,29 @@ func TestAStalledWatchIsOpenAndSilent(t *testing.T) {
 	}
 	watching.Stop()
 	await(t, func() bool { return len(p.Watches()) == 0 })
+}
+
+func TestAWatchIsReadable(t *testing.T) {
+	p, s := start(t, Plan{})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Connect().Host+"/api/v1/configmaps?watch=true", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+	request.Header.Set("Accept-Encoding", "gzip")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("got %s", response.Status)
+	}
+	s.send(t, watch.Added, "a")
+	var got metav1.WatchEvent
+	if err := json.NewDecoder(response.Body).Decode(&got); err != nil || got.Type != string(watch.Added) {
+		t.Errorf("got %v, %v", got, err)
+	}
 }
 
 func TestCutWatches(t *testing.T) {

@@ -54,10 +54,10 @@ func joined(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "/")
 }
 
-// parse reads what a request to an API server asks for.
+// Parse reads what a request to an API server asks for.
 //
 // Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris
-func parse(request *http.Request) Request {
+func Parse(request *http.Request) Request {
 	query := request.URL.Query()
 	parsed := Request{
 		Verb:   strings.ToLower(request.Method),
