@@ -1,0 +1,134 @@
+package campaign
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mainstay-platform/mainstay/test/faults/proxy"
+)
+
+// Reason is in what a run differs from an undisturbed one.
+type Reason string
+
+// Reasons.
+const (
+	// Unsettled: a step did not come to its end.
+	Unsettled Reason = "unsettled"
+	// Unquiet: the manager went on writing.
+	Unquiet Reason = "unquiet"
+	// EndState: what there was after a step differs.
+	EndState Reason = "end state"
+	// Counts: an object was created or deleted more or less often.
+	Counts Reason = "creates and deletes"
+	// Rewritten: something was written again that had been written.
+	Rewritten Reason = "rewritten"
+	// Claimed: the owner said that it was ready when its children were not what its spec asks for.
+	Claimed Reason = "claimed"
+	// Unfired: no request came to which the plan does something, so the run shows nothing.
+	Unfired Reason = "unfired"
+)
+
+// Difference is one, in words.
+type Difference struct {
+	Reason Reason
+	Text   string
+}
+
+// String is a line, or more.
+func (d Difference) String() string { return string(d.Reason) + ": " + d.Text }
+
+// Compare tells in what a disturbed run differs from an undisturbed one.
+func Compare(scenario Scenario, undisturbed, disturbed Outcome) []Difference {
+	var found []Difference
+	differs := func(reason Reason, format string, arguments ...any) {
+		found = append(found, Difference{reason, fmt.Sprintf(format, arguments...)})
+	}
+	if unsettled := disturbed.Unsettled; unsettled != nil {
+		reason := Unsettled
+		if unsettled.Missing == nil {
+			reason = Unquiet
+		}
+		differs(reason, "%v", unsettled)
+	}
+	if len(disturbed.Options.Plan.Rules) > 0 && len(disturbed.Fired) == 0 {
+		differs(Unfired, "no request came that the plan is about")
+	}
+	for i, step := range disturbed.Steps {
+		if diff := cmp.Diff(undisturbed.Steps[i].Snapshot, step.Snapshot); diff != "" {
+			differs(EndState, "after step %s (-undisturbed +disturbed):\n%s", step.Step, diff)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(union(undisturbed.Counts, disturbed.Counts))) {
+		if want, got := undisturbed.Counts[name], disturbed.Counts[name]; want != got {
+			differs(Counts, "%s was created %d times and deleted %d times; undisturbed %d and %d", name, got.Created, got.Deleted, want.Created, want.Deleted)
+		}
+	}
+	for _, claim := range disturbed.Claims {
+		if diff := cmp.Diff(after(undisturbed, claim.Step).without(scenario.Owner.Kind+" "), claim.Snapshot.without(scenario.Owner.Kind+" ")); diff != "" {
+			differs(Claimed, "in step %s, when its manager was killed, the %s said it was ready (-undisturbed +disturbed):\n%s", claim.Step, scenario.Owner.Kind, diff)
+		}
+	}
+	return append(found, rewritten(undisturbed, disturbed)...)
+}
+
+func after(undisturbed Outcome, step string) Snapshot {
+	for _, observed := range undisturbed.Steps {
+		if observed.Step == step {
+			return observed.Snapshot
+		}
+	}
+	return nil
+}
+
+func union(a, b map[string]Count) map[string]Count {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// moreStatus is how many more writes of a status one fault may bring: that something could not be done,
+// and that it could.
+const moreStatus = 2
+
+// rewritten are the writes that the API server carried out more often than undisturbed. A fault allows for one more
+// of the object that it hit: a change of it may take two writes, and is then begun again. All else must be
+// looked at before it is written again.
+func rewritten(undisturbed, disturbed Outcome) []Difference {
+	want, got := carriedOut(undisturbed), carriedOut(disturbed)
+	var found []Difference
+	for _, key := range slices.Sorted(maps.Keys(got)) {
+		most := want[key].times
+		for _, firing := range disturbed.Fired {
+			switch hit := firing.Request; {
+			case got[key].Subresource == "status":
+				most += moreStatus
+			case hit.Resource == got[key].Resource && hit.Name == got[key].Name:
+				most++
+			}
+		}
+		if got[key].times > most {
+			found = append(found, Difference{Rewritten, fmt.Sprintf("%s: %d times, not %d", key, got[key].times, most)})
+		}
+	}
+	return found
+}
+
+type carried struct {
+	proxy.Request
+	times int
+}
+
+// carriedOut counts the writes that the API server accepted.
+func carriedOut(outcome Outcome) map[string]carried {
+	all := map[string]carried{}
+	for _, asked := range outcome.Requests {
+		if asked.IsWrite() && asked.Arrived && asked.Code < 300 {
+			key := what(asked.Request)
+			all[key] = carried{asked.Request, all[key].times + 1}
+		}
+	}
+	return all
+}

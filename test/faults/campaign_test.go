@@ -1,0 +1,205 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/test/faults/campaign"
+	"github.com/mainstay-platform/mainstay/test/faults/proxy"
+)
+
+// scenarios has at least one of each kind.
+var scenarios = []campaign.Scenario{webApp()}
+
+// known are the undisturbed runs, by the scenario's name.
+var known struct {
+	sync.Mutex
+	runs map[string]campaign.Outcome
+}
+
+// undisturbed is a run of the scenario in which nothing failed.
+func undisturbed(t *testing.T, scenario campaign.Scenario) campaign.Outcome {
+	t.Helper()
+	known.Lock()
+	defer known.Unlock()
+	if run, exists := known.runs[scenario.Name]; exists {
+		return run
+	}
+	outcome, err := cluster.Run(t.Context(), scenario, campaign.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outcome.Unsettled != nil {
+		t.Fatal(outcome.Unsettled)
+	}
+	if known.runs == nil {
+		known.runs = map[string]campaign.Outcome{}
+	}
+	known.runs[scenario.Name] = outcome
+	return outcome
+}
+
+// tally counts what was run, for the summary.
+type tally struct {
+	start        time.Time
+	points, runs atomic.Int64
+	// fired has what the plans did shown too.
+	fired bool
+}
+
+// tell has `make faults` and `make test` show the count.
+func (c *tally) tell(t *testing.T) {
+	t.Helper()
+	t.Attr("faults", fmt.Sprintf("%s: %d points, %d runs in %s", t.Name(), c.points.Load(), c.runs.Load(), time.Since(c.start).Round(time.Second)))
+}
+
+// same runs a scenario with something disturbing it, beside others, and expects no difference.
+func (c *tally) same(t *testing.T, name string, scenario campaign.Scenario, options campaign.Options) {
+	t.Helper()
+	base := undisturbed(t, scenario)
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		c.runs.Add(1)
+		outcome, err := cluster.Run(t.Context(), scenario, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, firing := range outcome.Fired {
+			if c.fired {
+				t.Attr("faults", firing.String())
+			}
+		}
+		differences := campaign.Compare(scenario, base, outcome)
+		for _, difference := range differences {
+			t.Error(difference)
+		}
+		if len(differences) > 0 {
+			t.Log(history(outcome))
+		}
+	})
+}
+
+// history is what one needs to find out why.
+func history(outcome campaign.Outcome) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "fired: %v\nrequests:\n", outcome.Fired)
+	for _, asked := range outcome.Requests {
+		fmt.Fprintf(&text, "  client %d, %s: %s %s %d\n", asked.Client, asked.Step, asked.Request, asked.Fault, asked.Code)
+	}
+	if len(outcome.Options.Plan.Rules) > 0 {
+		fmt.Fprintf(&text, "to play it again: make faults PLAN=FILE, with a file of\n%s", outcome.Options.Plan)
+	}
+	return text.String()
+}
+
+// each runs a test for every scenario, and tells how many points and runs that were.
+func each(t *testing.T, test func(*testing.T, campaign.Scenario, *tally)) {
+	t.Helper()
+	count := &tally{start: time.Now()}
+	for _, scenario := range scenarios {
+		t.Run(scenario.Name, func(t *testing.T) { test(t, scenario, count) })
+	}
+	count.tell(t)
+}
+
+// TestUndisturbed keeps the comparison honest: two undisturbed runs differ in nothing.
+func TestUndisturbed(t *testing.T) {
+	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
+		count.same(t, "again", scenario, campaign.Options{})
+	})
+}
+
+// TestPoints lets each request of an undisturbed run fail in each way that makes sense.
+func TestPoints(t *testing.T) {
+	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
+		points := campaign.Points(undisturbed(t, scenario))
+		for _, point := range points {
+			faults := chosenFaults(scenario, point)
+			if len(faults) == 0 {
+				continue
+			}
+			count.points.Add(1)
+			for _, fault := range faults {
+				count.same(t, fmt.Sprintf("%s: %s", point, fault), scenario, campaign.Options{Plan: point.Plan(fault)})
+			}
+		}
+	})
+}
+
+// chosenFaults are all of a point, or, in the short form, the manager's death around each write of the first step.
+func chosenFaults(scenario campaign.Scenario, point campaign.Point) []proxy.Fault {
+	if *whole {
+		return point.Faults()
+	}
+	if !point.IsWrite() || point.Step != scenario.Steps[0].Name {
+		return nil
+	}
+	return []proxy.Fault{proxy.KillBefore, proxy.KillAfter}
+}
+
+// TestAway has the manager absent while a user acts, in each step.
+func TestAway(t *testing.T) {
+	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
+		for _, step := range scenario.Steps {
+			count.points.Add(1)
+			count.same(t, step.Name, scenario, campaign.Options{AwayIn: step.Name})
+		}
+	})
+}
+
+// TestADeletionThatIsSeenLate deletes the owner while the manager hears nothing of it: what the garbage collector
+// takes must not be made again.
+func TestADeletionThatIsSeenLate(t *testing.T) {
+	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
+		last := scenario.Steps[len(scenario.Steps)-1].Name
+		count.same(t, last, scenario, campaign.Options{SilentIn: last})
+	})
+}
+
+// TestWatches lets each watch end, fall silent for a while, or expire, when it has something to tell.
+func TestWatches(t *testing.T) {
+	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
+		for name, plan := range campaign.WatchPlans(undisturbed(t, scenario)) {
+			if !*whole && plan.Rules[0].Match.Resource != "deployments" {
+				continue
+			}
+			count.points.Add(1)
+			count.same(t, name, scenario, campaign.Options{Plan: plan})
+		}
+	})
+}
+
+// TestStorm lets a share of all writes fail.
+func TestStorm(t *testing.T) {
+	seeds := []uint64{1}
+	if *whole {
+		seeds = []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	}
+	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
+		for _, seed := range seeds {
+			count.same(t, fmt.Sprintf("seed %d", seed), scenario, campaign.Options{Plan: campaign.Storm(seed), SettleLimit: time.Minute})
+		}
+	})
+}
+
+// TestPlan plays the plan that MAINSTAY_FAULT_PLAN names, or the example of docs/faults.md.
+func TestPlan(t *testing.T) {
+	name := os.Getenv("MAINSTAY_FAULT_PLAN")
+	if name == "" {
+		name = filepath.Join("testdata", "example.yaml")
+	}
+	plan, err := proxy.ReadPlan(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
+		count.fired = true
+		count.same(t, "plan", scenario, campaign.Options{Plan: plan, SettleLimit: time.Minute})
+	})
+}

@@ -1,0 +1,115 @@
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+)
+
+// What the seeded bugs do to requests and answers.
+
+// read is the body of a request, which can be sent after it as before.
+func read(request *http.Request) []byte {
+	if request.Body == nil {
+		return nil
+	}
+	content, err := io.ReadAll(request.Body)
+	if err != nil {
+		content = []byte(err.Error()) // the API server will refuse it
+	}
+	_ = request.Body.Close()
+	fill(request, content)
+	return content
+}
+
+// fill gives a request a body.
+func fill(request *http.Request, content []byte) {
+	request.Body = io.NopCloser(bytes.NewReader(content))
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+	request.ContentLength = int64(len(content))
+}
+
+// bare is another request of the same client, without a body.
+func bare(request *http.Request, method, target string) *http.Request {
+	made := request.Clone(request.Context())
+	made.Method, made.URL.Path, made.URL.RawQuery = method, target, ""
+	made.Body, made.GetBody, made.ContentLength = nil, nil, 0
+	return made
+}
+
+// altered is a request like another with a change in the object that it sends. The other can be sent too.
+func altered(request *http.Request, method, target string, change func(map[string]any)) *http.Request {
+	content := read(request)
+	made := bare(request, method, target)
+	made.URL.RawQuery = request.URL.RawQuery
+	if method == http.MethodPost {
+		made.URL.RawQuery = "fieldManager=" + request.URL.Query().Get("fieldManager")
+		made.Header.Set("Content-Type", "application/json")
+	}
+	var object map[string]any
+	if json.Unmarshal(content, &object) == nil {
+		change(object)
+		if changed, err := json.Marshal(object); err == nil {
+			content = changed
+		}
+	}
+	fill(made, content)
+	return made
+}
+
+// siblingPath is the path of another object of the same kind and namespace.
+func siblingPath(request *http.Request, name string) string {
+	return strings.TrimSuffix(path.Dir(request.URL.Path)+"/"+name, "/")
+}
+
+// renamed is the same for an object of another name.
+func renamed(request *http.Request) *http.Request {
+	return altered(request, request.Method, siblingPath(request, appName+"-2"), func(object map[string]any) {
+		object["metadata"].(map[string]any)["name"] = appName + "-2"
+	})
+}
+
+// discard reads an answer of which only matters that it came.
+func discard(response *http.Response, err error) error {
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	return err
+}
+
+// answer is one that no API server gave.
+func answer(request *http.Request, content []byte) *http.Response {
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
+		Body: io.NopCloser(bytes.NewReader(content)), ContentLength: int64(len(content)),
+	}
+}
+
+// eachJSON changes every JSON value of a stream.
+func eachJSON(body io.ReadCloser, change func([]byte) []byte) io.ReadCloser {
+	reader, writer := io.Pipe()
+	go func() {
+		decoder := json.NewDecoder(body)
+		for {
+			var value json.RawMessage
+			err := decoder.Decode(&value)
+			if err == nil {
+				_, err = writer.Write(change(value))
+			}
+			if err != nil {
+				_ = writer.CloseWithError(err)
+				return
+			}
+		}
+	}()
+	return struct {
+		io.Reader
+		io.Closer
+	}{reader, body}
+}

@@ -1,0 +1,160 @@
+// Package faults lets every request of the manager fail in every way, one at a time, and expects that it makes no
+// difference in the end; docs/faults.md tells more.
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/test/faults/campaign"
+)
+
+// whole asks for every fault at every point; without it a part is run that fits into `make test`.
+var whole = flag.Bool("whole", false, "every fault at every point (make faults)")
+
+// cluster has an API server and the garbage collector, and nothing else.
+var cluster campaign.Cluster
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: run `make test-faults`, which builds etcd and kube-apiserver and sets it")
+		return 1
+	}
+	to := io.Discard
+	if os.Getenv("MAINSTAY_TEST_LOGS") != "" {
+		to = os.Stderr
+	}
+	logger := logr.FromSlogHandler(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	environment := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "charts", "mainstay", "crds")},
+		ErrorIfCRDPathMissing: true,
+	}
+	config, err := environment.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the API server:", err)
+		return 1
+	}
+	defer func() {
+		if err := environment.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+		}
+	}()
+	config.QPS, config.Burst = -1, -1
+	stop, err := collectGarbage(filepath.Join(assets, "kube-controller-manager"), environment.KubeConfig)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the garbage collector:", err)
+		return 1
+	}
+	defer stop()
+	if err := prepare(config); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// collectGarbage runs Kubernetes' garbage collector, and none of its other controllers: what those would do to
+// Deployments, the scenarios do.
+func collectGarbage(program string, kubeconfig []byte) (stop func(), err error) {
+	folder, err := os.MkdirTemp("", "mainstay-faults-")
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(folder, "kubeconfig")
+	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(folder, "log")) //nolint:gosec // a folder of our own
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, program, //nolint:gosec // the testbed's
+		"--kubeconfig="+file, "--controllers=garbage-collector-controller", "--leader-elect=false",
+		"--bind-address=127.0.0.1", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=500", "--profiling=false")
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		cancel()
+		return nil, err
+	}
+	return func() {
+		cancel()
+		_ = command.Wait()
+		_ = log.Close()
+		_ = os.RemoveAll(folder)
+	}, nil
+}
+
+func prepare(config *rest.Config) error {
+	scheme, err := setup.Scheme()
+	if err != nil {
+		return err
+	}
+	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connecting to the API server: %w", err)
+	}
+	cluster = campaign.Cluster{Config: config, Client: made, New: newManager, Looked: looked}
+	return cluster.Prepare()
+}
+
+// newManager is the manager of production, but without an election and ports.
+func newManager(ctx context.Context, config *rest.Config) (manager.Manager, error) {
+	settings := setup.DefaultSettings()
+	settings.LeaderElection = false
+	settings.HealthAddress = "0"
+	settings.SkipNameValidation = true
+	settings.ShutdownTimeout = time.Second
+	return setup.New(ctx, config, settings)
+}
+
+// looked counts, by the managers' own metrics, how often one of them has looked at something in a namespace and
+// could do all that was to do. They share the metrics, as they share the process.
+func looked(namespace string) (int, error) {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, family := range families {
+		if family.GetName() != "mainstay_reconcile_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			if labels["namespace"] == namespace && (labels["result"] == "changed" || labels["result"] == "unchanged") {
+				count += int(metric.GetCounter().GetValue())
+			}
+		}
+	}
+	return count, nil
+}

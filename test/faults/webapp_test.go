@@ -1,0 +1,141 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/test/faults/campaign"
+)
+
+// webApp makes an app with almost every child, rolls it out, changes the image, has it autoscaled and takes its
+// Ingress away, rolls that out, and deletes it.
+func webApp() campaign.Scenario {
+	return campaign.Scenario{
+		Name:  "webapp",
+		Owner: appsv1.GroupVersion.WithKind("WebApp"),
+		Children: []schema.GroupVersionKind{
+			corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+			networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
+			k8sappsv1.SchemeGroupVersion.WithKind("Deployment"),
+			corev1.SchemeGroupVersion.WithKind("Service"),
+			autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+			policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+			networkingv1.SchemeGroupVersion.WithKind("Ingress"),
+		},
+		Steps: []campaign.Step{
+			{Name: "create", Do: createApp, Settled: appIs("Deploying: 0 of 2 replicas run the current template, 0 are available", "demo-web:1.0", withIngress)},
+			{Name: "roll out", Do: makeAvailable, Settled: appIs("Available: 2 of 2 replicas are available and run the current template", "demo-web:1.0", withIngress)},
+			{Name: "update", Do: updateApp, Settled: appIs("Deploying: 2 of 2 replicas run the current template, 2 are available", "demo-web:2.0", withAutoscaler)},
+			{Name: "roll out the update", Do: makeAvailable, Settled: appIs("Available: 2 of 2 replicas are available and run the current template", "demo-web:2.0", withAutoscaler)},
+			{Name: "delete", Do: deleteApp, Settled: campaign.IsEmpty},
+		},
+		IsReady: isReadyForPresentSpec,
+	}
+}
+
+const appName = "shop"
+
+func createApp(ctx context.Context, c client.Client, namespace string) error {
+	return c.Create(ctx, &appsv1.WebApp{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
+		Spec: appsv1.WebAppSpec{
+			Image: "demo-web:1.0", Replicas: new(int32(2)),
+			Resources:     corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}},
+			Ingress:       &appsv1.Ingress{Host: "shop.example.com"},
+			NetworkPolicy: &appsv1.NetworkPolicy{},
+		},
+	})
+}
+
+func updateApp(ctx context.Context, c client.Client, namespace string) error {
+	patch := `{"spec": {"image": "demo-web:2.0", "replicas": null, "ingress": null, "autoscaling": {"min": 3, "max": 6}}}`
+	return c.Patch(ctx, named(namespace), client.RawPatch("application/merge-patch+json", []byte(patch)))
+}
+
+func deleteApp(ctx context.Context, c client.Client, namespace string) error {
+	return c.Delete(ctx, named(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))
+}
+
+func named(namespace string) *appsv1.WebApp {
+	return &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
+}
+
+// makeAvailable does what the Deployment controller would, once all pods run.
+func makeAvailable(ctx context.Context, c client.Client, namespace string) error {
+	var deployment k8sappsv1.Deployment
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: appName}, &deployment); err != nil {
+		return err
+	}
+	wanted := *deployment.Spec.Replicas
+	deployment.Status = k8sappsv1.DeploymentStatus{
+		ObservedGeneration: deployment.Generation,
+		Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
+		Conditions: []k8sappsv1.DeploymentCondition{
+			{Type: k8sappsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
+			{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
+		},
+	}
+	return c.Status().Update(ctx, &deployment)
+}
+
+// withIngress and withAutoscaler are which of the children that come and go there are.
+const (
+	withIngress    = "Ingress"
+	withAutoscaler = "HorizontalPodAutoscaler"
+)
+
+// appIs tells what is missing until the app is as described, with its children.
+func appIs(ready, image, with string) func(campaign.World) error {
+	return func(world campaign.World) error {
+		var app appsv1.WebApp
+		if err := world.Read("WebApp", appName, &app); err != nil {
+			return err
+		}
+		condition := meta.FindStatusCondition(app.Status.Conditions, appsv1.ConditionReady)
+		if condition == nil || app.Status.ObservedGeneration != app.Generation {
+			return fmt.Errorf("the status is not of generation %d", app.Generation)
+		}
+		if got := condition.Reason + ": " + condition.Message; got != ready {
+			return fmt.Errorf("Ready is %s, not %s", got, ready)
+		}
+		var deployment k8sappsv1.Deployment
+		if err := world.Read("Deployment", appName, &deployment); err != nil {
+			return err
+		}
+		if got := deployment.Spec.Template.Spec.Containers[0].Image; got != image {
+			return fmt.Errorf("the Deployment has the image %s", got)
+		}
+		wanted := map[string]bool{
+			"ServiceAccount": true, "NetworkPolicy": true, "Service": true, "PodDisruptionBudget": true,
+			withIngress: with == withIngress, withAutoscaler: with == withAutoscaler,
+		}
+		for kind, want := range wanted {
+			if _, exists := world[kind+" "+appName]; exists != want {
+				return fmt.Errorf("%s: there is one: %t", kind, exists)
+			}
+		}
+		return nil
+	}
+}
+
+func isReadyForPresentSpec(owner *unstructured.Unstructured) bool {
+	var app appsv1.WebApp
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &app); err != nil {
+		return false
+	}
+	return app.Status.ObservedGeneration == app.Generation && meta.IsStatusConditionTrue(app.Status.Conditions, appsv1.ConditionReady)
+}
