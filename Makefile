@@ -132,6 +132,15 @@ test: ## run every test, and all checks: what CI runs (root, Debian; installs wh
 test-integration: ## run the tests against a real etcd and kube-apiserver
 	go run ./hack/testrun integration
 
+.PHONY: test-faults
+test-faults: ## run a part of `make faults`, as `make test` does
+	go run ./hack/testrun faults
+
+.PHONY: faults
+faults: export MAINSTAY_FAULT_PLAN := $(if $(PLAN),$(abspath $(PLAN)))
+faults: ## let every request of the manager fail in every way, or, with PLAN=FILE, as a plan says
+	go run ./hack/testrun $(if $(PLAN),faults-plan,faults-whole)
+
 .PHONY: test-compat
 test-compat: ## run the integration tests against the Kubernetes before ours (1.36); not part of `make test`
 	go run ./hack/testrun compat

@@ -25,7 +25,9 @@ type counts struct {
 // Source: go doc test2json.
 type event struct {
 	Action, Package, Test, Output string
-	Elapsed                       float64
+	// Key and Value are what a test says of itself, with T.Attr.
+	Key, Value string
+	Elapsed    float64
 }
 
 // run runs one go test command. It shows each package and each failure as it happens, and
@@ -76,6 +78,8 @@ func (c *counts) read(log *step.Log, stream io.Reader) {
 		case "pass", "fail", "skip":
 			c.count(log, line, output[key].String())
 			delete(output, key)
+		case "attr":
+			log.Say("     %s", line.Value)
 		case "build-fail":
 			c.failed++
 			log.Say("BUILD FAILED %s\n%s", line.Package, output[key])

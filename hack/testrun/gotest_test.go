@@ -14,6 +14,7 @@ func TestCountsReadTheStreamOfGoTest(t *testing.T) {
 {"Action":"pass","Package":"p","Test":"TestA","Elapsed":0.1}
 {"Action":"output","Package":"p","Test":"TestB","Output":"broken here\n"}
 {"Action":"fail","Package":"p","Test":"TestB","Elapsed":0.1}
+{"Action":"attr","Package":"p","Test":"TestA","Key":"count","Value":"7 points"}
 {"Action":"skip","Package":"p","Test":"TestC","Elapsed":0.1}
 {"Action":"fail","Package":"p","Elapsed":0.3}
 `
@@ -23,8 +24,10 @@ func TestCountsReadTheStreamOfGoTest(t *testing.T) {
 	if c.passed != 1 || c.failed != 1 || len(c.skipped) != 1 || c.skipped[0] != "p TestC" {
 		t.Errorf("counted %+v", c)
 	}
-	if !strings.Contains(shown.String(), "broken here") {
-		t.Errorf("the failure's output is not shown:\n%s", shown.String())
+	for _, want := range []string{"broken here", "7 points"} {
+		if !strings.Contains(shown.String(), want) {
+			t.Errorf("%q is not shown:\n%s", want, shown.String())
+		}
 	}
 }
 

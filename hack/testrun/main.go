@@ -44,7 +44,7 @@ type goTest struct {
 var layers = []layer{
 	{name: "verify", budget: 6 * time.Minute, prepare: verify},
 	{name: "pure", budget: 4 * time.Minute, runs: []goTest{
-		{".", []string{"-race", "./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...", "./test/faults/proxy/...", "./test/perf/..."}},
+		{".", []string{"-race", "./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...", "./test/faults/proxy/...", "./test/faults/campaign/...", "./test/perf/..."}},
 	}},
 	{name: "tools", budget: 3 * time.Minute, prepare: prometheus, runs: []goTest{
 		{"tools/helm", []string{"./..."}},
@@ -53,6 +53,11 @@ var layers = []layer{
 		{"testbed", []string{"./..."}},
 	}},
 	{name: "integration", budget: 4 * time.Minute, prepare: assets(), runs: integration},
+	{name: "faults", budget: 90 * time.Second, prepare: assets(), runs: faults()},
+	// On request: every fault at every point.
+	{name: "faults-whole", onRequest: true, budget: 5 * time.Minute, prepare: assets(), runs: faults("-args", "-whole")},
+	// On request: the plan that MAINSTAY_FAULT_PLAN names.
+	{name: "faults-plan", onRequest: true, budget: time.Minute, prepare: assets(), runs: faults("-run", "TestPlan")},
 	// On request, for a second Kubernetes takes minutes to compile.
 	{name: "compat", onRequest: true, budget: 4 * time.Minute, prepare: assets("--kubernetes=1.36"), runs: integration},
 	{name: "testbed", budget: 5 * time.Minute, prepare: idle, runs: []goTest{
@@ -66,6 +71,12 @@ var layers = []layer{
 // integration runs against the API server that KUBEBUILDER_ASSETS has.
 var integration = []goTest{
 	{".", []string{"-race", "-timeout", "10m", "./test/integration/..."}},
+}
+
+// faults need the garbage collector too, which the same assets have. Its runs mostly wait, so that many of them share
+// two cores.
+func faults(options ...string) []goTest {
+	return []goTest{{".", append([]string{"-parallel", "8", "-timeout", "20m", "./test/faults/"}, options...)}}
 }
 
 // ended is what became of a layer.

@@ -7,7 +7,7 @@ import (
 
 func TestChoose(t *testing.T) {
 	for name, c := range map[string]struct{ names, want []string }{
-		"nothing named":          {nil, []string{"verify", "pure", "tools", "integration", "testbed", "e2e"}},
+		"nothing named":          {nil, []string{"verify", "pure", "tools", "integration", "faults", "testbed", "e2e"}},
 		"in the order they came": {[]string{"e2e", "pure"}, []string{"e2e", "pure"}},
 		"one on request":         {[]string{"compat"}, []string{"compat"}},
 	} {
