@@ -33,6 +33,7 @@ func TestFindPrometheus(t *testing.T) {
 		}
 	}
 	// Nothing there, and no apt-get to fetch it with.
+	t.Setenv("PATH", "")
 	if got, err := findPrometheus(t.Context(), log, filepath.Join(folder(), "none")); err == nil {
 		t.Errorf("found %s where there is none", got)
 	}
