@@ -20,6 +20,7 @@ import (
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -27,6 +28,9 @@ const (
 	// allowedFor and refusedFor are how long an answer counts: so long does a right that was taken away last.
 	allowedFor = time.Minute
 	refusedFor = 10 * time.Second
+	// withoutAnswer is how long a permission goes on while the API server is away: that is when metrics are
+	// needed most. It is asked again each refusedFor.
+	withoutAnswer = time.Hour
 	// remembered is how many answers are kept; there are a few scrapers.
 	remembered = 256
 	// longestToken is far above what tokens have: those of ServiceAccounts about one kilobyte.
@@ -34,7 +38,7 @@ const (
 	// asksPerSecond and asksAtOnce bound what strangers with made-up tokens can make us ask.
 	asksPerSecond, asksAtOnce = 5, 20
 	// askTimeout bounds the questions about one request. Prometheus waits 10 s by default.
-	askTimeout = 8 * time.Second
+	askTimeout = 5 * time.Second
 )
 
 // Gate decides who passes. It is safe for use by many goroutines.
@@ -42,6 +46,14 @@ type Gate struct {
 	tokens  authenticationv1client.TokenReviewInterface
 	rights  authorizationv1client.SubjectAccessReviewInterface
 	answers *cache.LRUExpireCache
+	clock   clock.PassiveClock
+}
+
+// known is an answer of the API server.
+type known struct {
+	status int
+	// given is when the API server said so; until then it counts.
+	given, until time.Time
 }
 
 // New makes a Gate that asks the API server of config. It makes no call. The caller needs the right to
@@ -57,7 +69,11 @@ func New(config *rest.Config) (*Gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return &Gate{tokens: tokens.TokenReviews(), rights: rights.SubjectAccessReviews(), answers: cache.NewLRUExpireCache(remembered)}, nil
+	return newGate(tokens.TokenReviews(), rights.SubjectAccessReviews(), clock.RealClock{}), nil
+}
+
+func newGate(tokens authenticationv1client.TokenReviewInterface, rights authorizationv1client.SubjectAccessReviewInterface, clock clock.PassiveClock) *Gate {
+	return &Gate{tokens: tokens, rights: rights, answers: cache.NewLRUExpireCacheWithClock(remembered, clock), clock: clock}
 }
 
 // question is what an answer is kept by. It has the token's hash, so that no token is kept.
@@ -76,25 +92,41 @@ func (g *Gate) Filter(next http.Handler) http.Handler {
 			return
 		}
 		asked := question{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(request.Method), path: request.URL.Path}
-		if known, ok := g.answers.Get(asked); ok {
-			answer(response, request, known.(int), next)
-			return
-		}
-		ctx, cancel := context.WithTimeout(request.Context(), askTimeout)
-		defer cancel()
-		status, err := g.ask(ctx, token, asked)
+		status, err := g.decide(request.Context(), token, asked)
 		if err != nil {
 			ctrl.Log.WithName("access").Error(err, "Finding out whether a caller may pass", "path", asked.path)
 			refuse(response, http.StatusServiceUnavailable)
 			return
 		}
-		keep := refusedFor
-		if status == http.StatusOK {
-			keep = allowedFor
-		}
-		g.answers.Add(asked, status, keep)
 		answer(response, request, status, next)
 	})
+}
+
+// decide is what is known, or what the API server says now. While it says nothing a permission goes on.
+func (g *Gate) decide(ctx context.Context, token string, asked question) (int, error) {
+	found, isKnown := g.answers.Get(asked)
+	before, _ := found.(known)
+	now := g.clock.Now()
+	if isKnown && now.Before(before.until) {
+		return before.status, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	status, err := g.ask(ctx, token, asked)
+	if err != nil {
+		if !isKnown || before.status != http.StatusOK {
+			return 0, err
+		}
+		before.until = now.Add(refusedFor)
+		g.answers.Add(asked, before, withoutAnswer-now.Sub(before.given))
+		return before.status, nil
+	}
+	if status == http.StatusOK {
+		g.answers.Add(asked, known{status, now, now.Add(allowedFor)}, withoutAnswer)
+	} else {
+		g.answers.Add(asked, known{status, now, now.Add(refusedFor)}, refusedFor)
+	}
+	return status, nil
 }
 
 func answer(response http.ResponseWriter, request *http.Request, status int, next http.Handler) {

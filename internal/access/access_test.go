@@ -8,11 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 // api answers reviews: the token "reader" is the user reader, who may get /metrics; "stranger" is somebody
@@ -55,6 +57,14 @@ func (a *api) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 // gated is a handler behind a Gate, and the API server that the Gate asks.
 func gated(t *testing.T) (func(method, path, authorization string) int, *api) {
 	t.Helper()
+	call, reviews, _ := gatedAt(t)
+	return call, reviews
+}
+
+// gatedAt is gated, with its clock.
+func gatedAt(t *testing.T) (func(method, path, authorization string) int, *api, *testingclock.FakePassiveClock) {
+	t.Helper()
+	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	reviews := &api{}
 	server := httptest.NewServer(reviews)
 	t.Cleanup(server.Close)
@@ -62,6 +72,7 @@ func gated(t *testing.T) (func(method, path, authorization string) int, *api) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	gate = newGate(gate.tokens, gate.rights, now)
 	handler := gate.Filter(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) { response.WriteHeader(http.StatusTeapot) }))
 	return func(method, path, authorization string) int {
 		request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
@@ -74,7 +85,7 @@ func gated(t *testing.T) (func(method, path, authorization string) int, *api) {
 			t.Errorf("%d comes with %q", recorder.Code, recorder.Header())
 		}
 		return recorder.Code
-	}, reviews
+	}, reviews, now
 }
 
 func TestFilter(t *testing.T) {
@@ -137,4 +148,53 @@ func TestFilterWithoutAnswer(t *testing.T) {
 	if got := call(http.MethodGet, "/metrics", "Bearer reader"); got != http.StatusTeapot {
 		t.Errorf("%d, once it can be asked again", got)
 	}
+}
+
+// TestFilterAsksAgain: a permission counts for a minute, a refusal for ten seconds.
+func TestFilterAsksAgain(t *testing.T) {
+	for token, lasts := range map[string]time.Duration{"reader": time.Minute, "stranger": 10 * time.Second, "nobody": 10 * time.Second} {
+		call, reviews, now := gatedAt(t)
+		call(http.MethodGet, "/metrics", "Bearer "+token)
+		first := len(reviews.asked)
+		now.SetTime(now.Now().Add(lasts - time.Second))
+		call(http.MethodGet, "/metrics", "Bearer "+token)
+		if len(reviews.asked) != first {
+			t.Errorf("%s: asked again before %s", token, lasts)
+		}
+		now.SetTime(now.Now().Add(time.Second))
+		call(http.MethodGet, "/metrics", "Bearer "+token)
+		if len(reviews.asked) != 2*first {
+			t.Errorf("%s: not asked again after %s", token, lasts)
+		}
+	}
+}
+
+// TestFilterWhileTheAPIIsAway: who was allowed before goes on reading for an hour, and nobody else.
+func TestFilterWhileTheAPIIsAway(t *testing.T) {
+	call, reviews, now := gatedAt(t)
+	for token, want := range map[string]int{"reader": http.StatusTeapot, "stranger": http.StatusForbidden} {
+		if got := call(http.MethodGet, "/metrics", "Bearer "+token); got != want {
+			t.Fatalf("%s: %d", token, got)
+		}
+	}
+	reviews.broken = true
+	pass := func(after time.Duration, token string, want int) {
+		t.Helper()
+		now.SetTime(time.Unix(1000, 0).Add(after))
+		if got := call(http.MethodGet, "/metrics", "Bearer "+token); got != want {
+			t.Errorf("%s after %s: %d, want %d", token, after, got, want)
+		}
+	}
+	pass(5*time.Minute, "stranger", http.StatusServiceUnavailable)
+	pass(5*time.Minute, "newcomer", http.StatusServiceUnavailable)
+	pass(5*time.Minute, "reader", http.StatusTeapot)
+	asked := len(reviews.asked)
+	pass(5*time.Minute+5*time.Second, "reader", http.StatusTeapot)
+	if len(reviews.asked) != asked {
+		t.Error("the API server is asked for each request while it is away")
+	}
+	pass(59*time.Minute, "reader", http.StatusTeapot)
+	pass(61*time.Minute, "reader", http.StatusServiceUnavailable)
+	reviews.broken = false
+	pass(62*time.Minute, "reader", http.StatusTeapot)
 }
