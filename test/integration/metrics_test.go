@@ -37,11 +37,14 @@ type scraper struct {
 	client     *http.Client
 }
 
-// startScraped starts a manager that serves metrics, and a scraper that may read them.
-func startScraped(t *testing.T) (*running, *scraper) {
+// startScraped starts a manager that serves metrics, and a scraper that may read them. It watches the given namespaces;
+// none means all.
+func startScraped(t *testing.T, watched ...string) (*running, *scraper) {
 	t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	manager := startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) { settings.MetricsAddress = address })
+	manager := startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) {
+		settings.MetricsAddress, settings.WatchNamespaces = address, watched
+	})
 	name := namespace(t)
 	create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}})
@@ -319,4 +322,23 @@ func TestMetricsForgetNamespaces(t *testing.T) {
 	if found, err := scraper.values(t.Context(), `namespace="default"`); err != nil || len(found) == 0 {
 		t.Errorf("a namespace that is there is forgotten: %v, %v", found, err)
 	}
+}
+
+// TestMetricsOfWatchedNamespaces: objects are counted over all of them, and nothing else is.
+func TestMetricsOfWatchedNamespaces(t *testing.T) {
+	first, second, other := namespace(t), namespace(t), namespace(t)
+	_, scraper := startScraped(t, first, second)
+	g := gomega.NewWithT(t)
+	count := scraper.sum("mainstay_objects", `kind="WebApp"`)
+	// None are told until all have been seen.
+	g.Eventually(scraper.values).WithContext(t.Context()).WithArguments("mainstay_objects").ShouldNot(gomega.BeEmpty())
+	for _, name := range []string{first, second, other} {
+		create(t, newApp(name))
+	}
+	g.Eventually(count).WithContext(t.Context()).Should(gomega.Equal(2.0))
+	app := newApp(second)
+	if err := cluster.client.Delete(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	g.Eventually(count).WithContext(t.Context()).Should(gomega.Equal(1.0))
 }
