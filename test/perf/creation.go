@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -197,7 +196,7 @@ func (b *bench) record(ctx context.Context, p *plane) (*replay, error) {
 	if err == nil && len(copies.first) == 0 {
 		err = fmt.Errorf("the manager wrote nothing for a WebApp: see %s", p.directory)
 	}
-	return copies, errors.Join(err, os.Remove(recorded))
+	return copies, err
 }
 
 // writeFloor creates WebApps with as many clients as there are, while as many others make what the manager would.

@@ -23,7 +23,7 @@ const lookAgainCreating = 10 * time.Second
 // long to look again without an event (0: not at all). It does not read the status that is there.
 // Conditions come without times and generation: the loop adds them.
 func Status(app *appsv1.WebApp, observed Observed, result plan.Result) (appsv1.WebAppStatus, time.Duration) {
-	deployment := ours(app, observed)
+	deployment := seen(app, observed, result)
 	verdict := judge(app, observed, result)
 	status := appsv1.WebAppStatus{
 		ObservedGeneration: app.Generation,
@@ -52,6 +52,18 @@ func ours(app *appsv1.WebApp, observed Observed) *k8sappsv1.Deployment {
 		return nil
 	}
 	return observed.deployment(app)
+}
+
+// seen is the app's Deployment as the next look will find it: upon one that was just made nobody has acted yet. To say so at
+// once saves a status that would be true for some milliseconds. It is nil as ours is.
+func seen(app *appsv1.WebApp, observed Observed, result plan.Result) *k8sappsv1.Deployment {
+	if !result.Created("Deployment") {
+		return ours(app, observed)
+	}
+	return &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: app.Name, Generation: 1},
+		Spec:       k8sappsv1.DeploymentSpec{Replicas: effectiveReplicas(app, observed)},
+	}
 }
 
 // severity orders what a verdict means.
@@ -93,7 +105,7 @@ type verdict struct {
 //	paused, and a change waits                          waiting   PausedByUser
 //	a child that was deleted is not gone yet            underWay  Terminating
 //	spec.serviceAccountName names none                  failed    ServiceAccountNotFound
-//	there is no Deployment yet, or one was just written underWay  Deploying
+//	there is no Deployment yet, or one was just changed underWay  Deploying
 //	someone scaled the Deployment to zero               waiting   ScaledToZero
 //	someone paused the Deployment                       waiting   DeploymentPaused
 //	the rollout is past its deadline                    stalled   RolloutFailed
@@ -106,7 +118,7 @@ type verdict struct {
 //	the HTTPRoute is not accepted                       waiting   RouteNotAccepted
 //	none of these                                       working   Available
 func judge(app *appsv1.WebApp, observed Observed, result plan.Result) verdict {
-	deployment := ours(app, observed)
+	deployment := seen(app, observed, result)
 	switch {
 	case result.Failure != nil:
 		return verdict{severity: failureSeverity(*result.Failure), reason: result.Failure.Reason, message: result.Failure.Message}
@@ -118,7 +130,7 @@ func judge(app *appsv1.WebApp, observed Observed, result plan.Result) verdict {
 		return verdict{severity: underWay, reason: api.ReasonTerminating, rolling: true, message: plan.Join(result.Terminating) + " is still being deleted and will be made anew"}
 	case observed.ServiceAccountMissing:
 		return verdict{severity: failed, reason: appsv1.ReasonServiceAccountNotFound, message: fmt.Sprintf("spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
-	case deployment == nil || result.Changed("Deployment"):
+	case deployment == nil || (result.Changed("Deployment") && !result.Created("Deployment")):
 		return verdict{severity: underWay, reason: appsv1.ReasonDeploying, rolling: true, message: "the Deployment was just written"}
 	}
 	if found := judgeRollout(observed, deployment); found != nil {

@@ -151,6 +151,11 @@ var statusCases = map[string]statusCase{
 		phase: "Pending", message: "just written",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
+	"a Deployment that was just made is as nobody has acted upon it": {
+		observed: Observed{}, result: plan.Result{Changes: []plan.Change{{Ref: plan.Ref{Kind: "Deployment"}, Operation: plan.Created}}},
+		phase: "Deploying", message: "0 of 1 replicas run the current template, 0 are available",
+		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
+	},
 	"a Deployment to adopt is not ours yet": {
 		observed: Observed{Children: found(plan.Consenting, rolledOut())}, phase: "Pending",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},

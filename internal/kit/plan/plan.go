@@ -155,6 +155,11 @@ func (r Result) Changed(kind string) bool {
 	return slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Ref.Kind == kind })
 }
 
+// Created reports whether an object of the kind was made.
+func (r Result) Created(kind string) bool {
+	return slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Ref.Kind == kind && c.Operation == Created })
+}
+
 // Join lists references for a message, in their order: "Deployment a/b, Service a/b".
 func Join(refs []Ref) string {
 	names := make([]string, len(refs))
