@@ -157,6 +157,8 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "OwnerReferencesPermissionEnforcement asks for it: for blockOwnerDeletion, and to adopt"
 	case right.resource == "events" && right.verb == "patch" && with("create"):
 		return "an event that is repeated within minutes is counted up"
+	case right == use{"", "namespaces", "", "get"}:
+		return "a namespace may be so new that the cache lacks it"
 	case right == use{"policy.mainstay.dev", "platformpolicies", "", "get"}:
 		return "who has made the default policy and does not see it in the cache asks whether somebody deleted it"
 	case right == use{"apiextensions.k8s.io", "customresourcedefinitions", "", "create"}:

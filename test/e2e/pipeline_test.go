@@ -13,7 +13,7 @@ import (
 func testDeployToStaging(t *testing.T) {
 	g := gomega.NewWithT(t)
 	pods := kubectl(t, "-n", system, "get", "pods", "-o", "name")
-	output, err := command(t.Context(), "", "make", "-C", repository, "deploy", "TAG=0.0.0-dev")
+	output, err := command(t.Context(), "", "make", "-C", repository, "deploy", "TAG="+later)
 	g.Expect(err).NotTo(gomega.HaveOccurred(), output)
 	g.Expect(kubectl(t, "-n", system, "get", "pods", "-o", "name")).To(gomega.Equal(pods))
 	output, err = command(t.Context(), "", "make", "-C", repository, "smoke")

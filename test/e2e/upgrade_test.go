@@ -52,6 +52,9 @@ func testUpgrade(t *testing.T) {
 
 	begun := time.Now()
 	upgrade(t, "{ambassador: {enabled: true, image: "+ambassadorImage+"}, watchNamespaces: ["+ns+"], concurrency: 3, resources: {limits: {cpu: 400m}}}")
+	g.Eventually(func() string {
+		return jsonpath(t, system, "pods", `{range .items[*]}[{.spec.initContainers[*].name}]{end}`)
+	}).Should(gomega.Equal("[ambassador][ambassador]"), "the former ones, whose rights went before them, have ended")
 	rightsTaken = append(rightsTaken, interval{begun, time.Now()})
 	g.Expect(versions(t, ns)).To(gomega.Equal(before), "nothing of an application is changed by an upgrade")
 	g.Eventually(func() string {
@@ -65,9 +68,6 @@ func testUpgrade(t *testing.T) {
 	kubectl(t, "-n", ns, "patch", "webapp", "more", "--type=merge", "-p", `{"spec":{"replicas":2}}`)
 	kubectl(t, "-n", ns, "wait", "--for=jsonpath={.status.readyReplicas}=2", "webapp/more", "--timeout=60s")
 	g.Expect(jsonpath(t, elsewhere, "webapp/many", "{.status}")).To(gomega.BeEmpty(), "it is not watched")
-	g.Eventually(func() string {
-		return jsonpath(t, system, "pods", `{range .items[*]}[{.spec.initContainers[*].name}]{end}`)
-	}).Should(gomega.Equal("[ambassador][ambassador]"), "the former ones, whose rights went before them, have ended")
 	testNothingDenied(t)
 
 	upgrade(t, "{}")
