@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -150,5 +152,18 @@ func readFile(t *testing.T, name string, into any) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestMonitorsAreOfTheirAPI: they have no field that the Prometheus Operator does not know, and none of another type.
+func TestMonitorsAreOfTheirAPI(t *testing.T) {
+	for _, values := range []string{"", "webhook: {enabled: false}", "metrics: {serviceMonitor: {interval: 7s, labels: {a: b}}}"} {
+		manifest := mustRender(t, values, target{apis: monitors}).Manifest
+		for kind, typed := range map[string]any{"ServiceMonitor": &monitoringv1.ServiceMonitor{}, "PrometheusRule": &monitoringv1.PrometheusRule{}} {
+			object := named(t, manifest, kind, "mainstay-metrics")
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
 	}
 }
