@@ -37,6 +37,13 @@ func versions(t *testing.T, ns string) string {
 	return kubectl(t, "-n", ns, "get", "webapps,deployments,replicasets,pods,services,serviceaccounts,ingresses,networkpolicies,poddisruptionbudgets", "-o", fields)
 }
 
+// sideCars are those of each pod of the managers, the ending ones too.
+func sideCars(t *testing.T) func() string {
+	return func() string {
+		return jsonpath(t, system, "pods", `{range .items[*]}[{.spec.initContainers[*].name}]{end}`)
+	}
+}
+
 // testUpgrade goes to a later release with other values: the API server is called through the ambassador, and
 // some namespaces only are watched. Then it goes back to all of them.
 func testUpgrade(t *testing.T) {
@@ -52,9 +59,7 @@ func testUpgrade(t *testing.T) {
 
 	begun := time.Now()
 	upgrade(t, "{ambassador: {enabled: true, image: "+ambassadorImage+"}, watchNamespaces: ["+ns+"], concurrency: 3, resources: {limits: {cpu: 400m}}}")
-	g.Eventually(func() string {
-		return jsonpath(t, system, "pods", `{range .items[*]}[{.spec.initContainers[*].name}]{end}`)
-	}).Should(gomega.Equal("[ambassador][ambassador]"), "the former ones, whose rights went before them, have ended")
+	g.Eventually(sideCars(t)).Should(gomega.Equal("[ambassador][ambassador]"), "the former ones, whose rights went before them, have ended")
 	rightsTaken = append(rightsTaken, interval{begun, time.Now()})
 	g.Expect(versions(t, ns)).To(gomega.Equal(before), "nothing of an application is changed by an upgrade")
 	g.Eventually(func() string {
@@ -71,6 +76,7 @@ func testUpgrade(t *testing.T) {
 	testNothingDenied(t)
 
 	upgrade(t, "{}")
+	g.Eventually(sideCars(t)).Should(gomega.Equal("[][]"))
 	g.Eventually(readyReason(t, elsewhere, "many")).Should(gomega.Equal("PolicyViolation"))
 	g.Expect(versions(t, ns)).To(gomega.ContainSubstring(before[:strings.Index(before, "\n")]))
 	awaitWebhooks(t)
