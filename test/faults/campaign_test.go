@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,9 @@ import (
 
 // scenarios has at least one of each kind.
 var scenarios = []campaign.Scenario{webApp()}
+
+// longer are further ones, for `make faults`.
+var longer = []campaign.Scenario{adoptingWebApp()}
 
 // known are the undisturbed runs, by the scenario's name.
 var known struct {
@@ -102,7 +106,11 @@ func history(outcome campaign.Outcome) string {
 func each(t *testing.T, test func(*testing.T, campaign.Scenario, *tally)) {
 	t.Helper()
 	count := &tally{start: time.Now()}
-	for _, scenario := range scenarios {
+	all := scenarios
+	if *whole {
+		all = slices.Concat(scenarios, longer)
+	}
+	for _, scenario := range all {
 		t.Run(scenario.Name, func(t *testing.T) { test(t, scenario, count) })
 	}
 	count.tell(t)

@@ -83,7 +83,7 @@ var seeds = []seed{
 	},
 	{
 		name: "a conflict of the status is taken for success", bug: always(ignoreConflict), options: at(proxy.Conflict, "patch", "webapps/status", 2),
-		reason: campaign.Unsettled, text: "the Deployment was just written",
+		reason: campaign.Unsettled, text: "Ready is Deploying",
 	},
 	{
 		name: "the status is written before the children", bug: always(statusFirst), options: at(proxy.KillBefore, "patch", "horizontalpodautoscalers", 1),

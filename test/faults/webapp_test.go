@@ -47,7 +47,80 @@ func webApp() campaign.Scenario {
 	}
 }
 
+// adoptingWebApp takes over a Deployment and a Service that somebody else has made, which takes two writes each: of who
+// owns the fields, and of what they are. The Service waits until there are pods for its new selector.
+func adoptingWebApp() campaign.Scenario {
+	scenario := webApp()
+	scenario.Name = "webapp-adopting"
+	scenario.Steps = []campaign.Step{
+		{Name: "adopt", Do: createOverForeign, Settled: adopted("Deploying: 0 of 2 replicas run the current template, 0 are available", "legacy")},
+		{Name: "roll out", Do: makeAvailable, Settled: adopted("Available: 2 of 2 replicas are available and run the current template", "")},
+		{Name: "delete", Do: deleteApp, Settled: campaign.IsEmpty},
+	}
+	return scenario
+}
+
 const appName = "shop"
+
+// createOverForeign makes a Deployment and a Service that consent, and then the app.
+func createOverForeign(ctx context.Context, c client.Client, namespace string) error {
+	labels := map[string]string{"run": "legacy"}
+	consenting := metav1.ObjectMeta{Namespace: namespace, Name: appName, Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/" + appName}}
+	for _, object := range []client.Object{
+		&k8sappsv1.Deployment{ObjectMeta: consenting, Spec: k8sappsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "legacy:1"}}},
+			},
+		}},
+		&corev1.Service{ObjectMeta: consenting, Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"run": "legacy", "tier": "legacy"}, Ports: []corev1.ServicePort{{Port: 8080}},
+		}},
+		&appsv1.WebApp{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
+			Spec:       appsv1.WebAppSpec{Image: "demo-web:1.0", Replicas: new(int32(2))},
+		},
+	} {
+		if err := c.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adopted tells what is missing until the app is as described, and its Service selects the tier.
+func adopted(ready, tier string) func(campaign.World) error {
+	return func(world campaign.World) error {
+		if err := reports(world, ready); err != nil {
+			return err
+		}
+		var service corev1.Service
+		if err := world.Read("Service", appName, &service); err != nil {
+			return err
+		}
+		if got := service.Spec.Selector["tier"]; got != tier {
+			return fmt.Errorf("the Service selects the tier %q", got)
+		}
+		return nil
+	}
+}
+
+// reports tells whether the app's condition Ready is of its present spec, with a reason and a message.
+func reports(world campaign.World, ready string) error {
+	var app appsv1.WebApp
+	if err := world.Read("WebApp", appName, &app); err != nil {
+		return err
+	}
+	condition := meta.FindStatusCondition(app.Status.Conditions, appsv1.ConditionReady)
+	if condition == nil || app.Status.ObservedGeneration != app.Generation {
+		return fmt.Errorf("the status is not of generation %d", app.Generation)
+	}
+	if got := condition.Reason + ": " + condition.Message; got != ready {
+		return fmt.Errorf("Ready is %s, not %s", got, ready)
+	}
+	return nil
+}
 
 func createApp(ctx context.Context, c client.Client, namespace string) error {
 	return c.Create(ctx, &appsv1.WebApp{
@@ -101,16 +174,8 @@ const (
 // appIs tells what is missing until the app is as described, with its children.
 func appIs(ready, image, with string) func(campaign.World) error {
 	return func(world campaign.World) error {
-		var app appsv1.WebApp
-		if err := world.Read("WebApp", appName, &app); err != nil {
+		if err := reports(world, ready); err != nil {
 			return err
-		}
-		condition := meta.FindStatusCondition(app.Status.Conditions, appsv1.ConditionReady)
-		if condition == nil || app.Status.ObservedGeneration != app.Generation {
-			return fmt.Errorf("the status is not of generation %d", app.Generation)
-		}
-		if got := condition.Reason + ": " + condition.Message; got != ready {
-			return fmt.Errorf("Ready is %s, not %s", got, ready)
 		}
 		var deployment k8sappsv1.Deployment
 		if err := world.Read("Deployment", appName, &deployment); err != nil {

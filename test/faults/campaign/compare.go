@@ -93,20 +93,19 @@ func union(a, b map[string]Count) map[string]Count {
 // and that it could.
 const moreStatus = 2
 
-// rewritten are the writes that the API server carried out more often than undisturbed. A fault allows for one more
-// of the object that it hit: a change of it may take two writes, and is then begun again. All else must be
-// looked at before it is written again.
+// rewritten are the writes that the API server carried out more often than undisturbed. What took several writes of
+// one object is begun again when one of them failed; all else must be looked at before it is written again.
 func rewritten(undisturbed, disturbed Outcome) []Difference {
 	want, got := carriedOut(undisturbed), carriedOut(disturbed)
 	var found []Difference
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		most := want[key].times
-		for _, firing := range disturbed.Fired {
-			switch hit := firing.Request; {
-			case got[key].Subresource == "status":
-				most += moreStatus
-			case hit.Resource == got[key].Resource && hit.Name == got[key].Name:
-				most++
+		if got[key].Subresource == "status" {
+			most += moreStatus * len(disturbed.Fired)
+		}
+		for _, asked := range disturbed.Requests {
+			if asked.Fault != "" && got[key].Subresource != "status" && isSameObject(asked.Request, got[key].Request) {
+				most += max(0, writesIn(undisturbed, asked)-1)
 			}
 		}
 		if got[key].times > most {
@@ -114,6 +113,21 @@ func rewritten(undisturbed, disturbed Outcome) []Difference {
 		}
 	}
 	return found
+}
+
+func isSameObject(a, b proxy.Request) bool {
+	return a.Group == b.Group && a.Resource == b.Resource && a.Subresource == b.Subresource && a.Name == b.Name
+}
+
+// writesIn is how often the object that was asked for is written in the same step.
+func writesIn(outcome Outcome, as Asked) int {
+	count := 0
+	for _, asked := range outcome.Requests {
+		if asked.Step == as.Step && asked.IsWrite() && isSameObject(asked.Request, as.Request) {
+			count++
+		}
+	}
+	return count
 }
 
 type carried struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
-// outcome is that of a run that made a child and wrote a status.
+// outcome is that of a run that made a child, wrote a status, and something that takes two writes.
 func outcome(change ...func(*Outcome)) Outcome {
 	write := func(resource, subresource string) Asked {
 		request := proxy.Request{Verb: "patch", Resource: resource, Subresource: subresource, Namespace: "x", Name: "shop"}
@@ -21,7 +21,7 @@ func outcome(change ...func(*Outcome)) Outcome {
 	made := Outcome{
 		Steps:    []Observed{{"create", Snapshot{"Owner shop": "ready", "Child shop": "good"}}},
 		Counts:   map[string]Count{"Child shop": {Created: 1}},
-		Requests: []Asked{write("children", ""), write("owners", "status")},
+		Requests: []Asked{write("children", ""), write("owners", "status"), write("pairs", ""), write("pairs", "")},
 	}
 	for _, apply := range change {
 		apply(&made)
@@ -29,11 +29,15 @@ func outcome(change ...func(*Outcome)) Outcome {
 	return made
 }
 
-func fired(resource string) []proxy.Firing {
-	return []proxy.Firing{{Request: proxy.Request{Verb: "patch", Resource: resource, Namespace: "y", Name: "shop"}}}
-}
-
 func again(o *Outcome, index int) { o.Requests = append(o.Requests, o.Requests[index]) }
+
+// fail lets a request fail that did not arrive, and is no more than that.
+func fail(o *Outcome, index int) {
+	failed := o.Requests[index]
+	failed.Fault, failed.Arrived, failed.Code = proxy.Drop, false, 0
+	o.Fired = append(o.Fired, proxy.Firing{Fault: proxy.Drop, Request: failed.Request})
+	o.Requests = append(o.Requests, failed)
+}
 
 func TestCompare(t *testing.T) {
 	scenario := Scenario{Owner: schema.GroupVersionKind{Kind: "Owner"}}
@@ -51,14 +55,15 @@ func TestCompare(t *testing.T) {
 		"unsettled":          {func(o *Outcome) { o.Unsettled = &UnsettledError{"create", errors.New("x")}; o.Steps = nil }, []Reason{Unsettled}},
 		"unquiet":            {func(o *Outcome) { o.Unsettled = &UnsettledError{Step: "create"} }, []Reason{Unquiet}},
 		"nothing fired":      {func(o *Outcome) { o.Options = plan }, []Reason{Unfired}},
-		"fired":              {func(o *Outcome) { o.Options, o.Fired = plan, fired("children") }, nil},
+		"fired":              {func(o *Outcome) { o.Options, o.Fired = plan, []proxy.Firing{{}} }, nil},
 		"written twice":      {func(o *Outcome) { again(o, 0) }, []Reason{Rewritten}},
-		"after its fault":    {func(o *Outcome) { again(o, 0); o.Fired = fired("children") }, nil},
-		"after another's":    {func(o *Outcome) { again(o, 0); o.Fired = fired("others") }, []Reason{Rewritten}},
+		"after its fault":    {func(o *Outcome) { again(o, 0); fail(o, 0) }, []Reason{Rewritten}},
+		"begun again":        {func(o *Outcome) { again(o, 2); fail(o, 2) }, nil},
+		"with another fault": {func(o *Outcome) { again(o, 2); fail(o, 0) }, []Reason{Rewritten}},
 		"it did not arrive":  {func(o *Outcome) { again(o, 0); o.Requests[0].Arrived = false }, nil},
 		"it was refused":     {func(o *Outcome) { again(o, 0); o.Requests[0].Code = 409 }, nil},
-		"status after fault": {func(o *Outcome) { again(o, 1); again(o, 1); o.Fired = fired("others") }, nil},
-		"status too often":   {func(o *Outcome) { again(o, 1); again(o, 1); again(o, 1); o.Fired = fired("others") }, []Reason{Rewritten}},
+		"status after fault": {func(o *Outcome) { again(o, 1); again(o, 1); fail(o, 0) }, nil},
+		"status too often":   {func(o *Outcome) { again(o, 1); again(o, 1); again(o, 1); fail(o, 0) }, []Reason{Rewritten}},
 		"a true claim":       {func(o *Outcome) { o.Claims = []Observed{{"create", Snapshot{"Owner shop": "x", "Child shop": "good"}}} }, nil},
 		"a false claim":      {func(o *Outcome) { o.Claims = []Observed{{"create", Snapshot{"Owner shop": "x"}}} }, []Reason{Claimed}},
 	} {
@@ -137,7 +142,7 @@ func TestPointsCountWhatIsAskedAlike(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"create: patch children shop 1", "create: patch owners/status shop 1", "create: patch children shop 2"}; !slices.Equal(names, want) {
+	if want := []string{"create: patch children shop 1", "create: patch owners/status shop 1", "create: patch pairs shop 1", "create: patch pairs shop 2", "create: patch children shop 2"}; !slices.Equal(names, want) {
 		t.Errorf("got %q", names)
 	}
 	if err := Storm(1).Validate(); err != nil {
