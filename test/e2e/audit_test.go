@@ -99,7 +99,7 @@ type binding struct {
 // granted are the rights of an account of an installation with the default values.
 func granted(t *testing.T, account string) []use {
 	t.Helper()
-	manifest := helm(t, "template", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system)
+	manifest := helm(t, "template", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--set", "uninstall.enabled=true")
 	roles, bound := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
 	for document := range strings.SplitSeq(manifest, "\n---\n") {
 		var one binding

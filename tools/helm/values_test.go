@@ -21,7 +21,8 @@ var effects = map[string]struct{ values, want string }{
 	"affinity":                        {"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "nodeAffinity:"},
 	"certManager.enabled":             {"certManager: {enabled: true}", "kind: Certificate"},
 	"certManager.issuerRef":           {"certManager: {enabled: true, issuerRef: {name: company, kind: ClusterIssuer}}", "kind: ClusterIssuer\n    name: company"},
-	"crds.keep":                       {"crds: {keep: false}", "--delete-definitions-and-all-objects"},
+	"crds.keep":                       {"{crds: {keep: false}, uninstall: {enabled: true}}", "--delete-definitions-and-all-objects"},
+	"uninstall.enabled":               {"uninstall: {enabled: true}", "kind: Job"},
 	"concurrency":                     {"concurrency: 7", "--concurrency=7"},
 	"fullnameOverride":                {"fullnameOverride: other", "name: other-manager"},
 	"image.digest":                    {"image: {digest: 'sha256:" + digest + "'}", `image: "docker.io/mainstay/mainstay:0.0.0-dev@sha256:` + digest + `"`},
@@ -75,7 +76,6 @@ var effects = map[string]struct{ values, want string }{
 
 // removals has for every value that takes something away one setting and what it removes.
 var removals = map[string]struct{ values, gone string }{
-	"uninstall.enabled":           {"uninstall: {enabled: false}", "kind: Job"},
 	"crds.manage":                 {"crds: {manage: false}", "--install-crds"},
 	"kinds.platformpolicy":        {"kinds: {platformpolicy: {enabled: false}}", "--kinds=platformpolicy,"},
 	"kinds.webapp":                {"kinds: {webapp: {enabled: false}}", "horizontalpodautoscalers"},
