@@ -59,9 +59,9 @@ var (
 	objects = gauge(Metric{
 		Name: "mainstay_objects",
 		Help: "Objects that there are, by what their conditions say. Each replica tells it: take the maximum.",
-		Normal: "Nearly all `Ready`; some `Progressing` while changes are rolled out. `Degraded`, `Stalled` and `Unknown` for long are a reason to look, " +
+		Normal: "Nearly all `Ready`; some `Progressing` while changes are rolled out. `Pending`, `Degraded`, `Stalled` and `Unknown` for long are a reason to look, " +
 			"and so is `Progressing`.",
-		Labels: []Label{kindLabel, {"phase", "the first that applies: `Deleting`, `Pending` (no Ready condition yet), `Ready`, `Paused`, `Stalled` (someone must act), `Degraded`, `Unknown` (nobody knows while writes fail), `Progressing`"}},
+		Labels: []Label{kindLabel, {"phase", "the first that applies: `Deleting`, `Pending` (no Ready condition yet, or none since its spec was changed), `Ready`, `Paused`, `Stalled` (someone must act), `Degraded`, `Unknown` (nobody knows while writes fail), `Progressing`"}},
 	})
 	leader = gauge(Metric{
 		Name:   "mainstay_leader",

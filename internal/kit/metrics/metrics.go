@@ -95,7 +95,9 @@ func (r Result) isError() bool {
 
 // Reconciled records the end of a reconcile.
 func Reconciled(pass Pass) {
-	reconciles.WithLabelValues(pass.Kind, namespaces.label(pass.Namespace), string(pass.Result)).Inc()
+	namespaces.with(pass.Namespace, func(label string) {
+		reconciles.WithLabelValues(pass.Kind, label, string(pass.Result)).Inc()
+	})
 	reconcileDuration.WithLabelValues(pass.Kind).Observe(pass.Took.Seconds())
 	if pass.Result.isError() {
 		failures.WithLabelValues(pass.Kind, string(pass.Result)).Inc()
@@ -104,7 +106,9 @@ func Reconciled(pass Pass) {
 
 // BecameReady records that an object is Ready for the first time, so long after it was created.
 func BecameReady(kind, namespace string, after time.Duration) {
-	readyDuration.WithLabelValues(kind, namespaces.label(namespace)).Observe(after.Seconds())
+	namespaces.with(namespace, func(label string) {
+		readyDuration.WithLabelValues(kind, label).Observe(after.Seconds())
+	})
 }
 
 // Who denies by policy.
@@ -117,5 +121,7 @@ const (
 
 // Denied records that policy refused an object.
 func Denied(kind, namespace, by string) {
-	denials.WithLabelValues(kind, namespaces.label(namespace), by).Inc()
+	namespaces.with(namespace, func(label string) {
+		denials.WithLabelValues(kind, label, by).Inc()
+	})
 }

@@ -82,8 +82,10 @@ func TestRoster(t *testing.T) {
 	count := func(names ...string) []string {
 		var labels []string
 		for _, name := range names {
-			labels = append(labels, r.label(name))
-			series.WithLabelValues("WebApp", labels[len(labels)-1]).Inc()
+			r.with(name, func(label string) {
+				labels = append(labels, label)
+				series.WithLabelValues("WebApp", label).Inc()
+			})
 		}
 		return labels
 	}
@@ -96,6 +98,21 @@ func TestRoster(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"c", "(other)", "b"}, count("c", "a", "b")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRosterRecordsWhole: no sweep comes between the name of a series and the series, which would leave it for ever.
+func TestRosterRecordsWhole(t *testing.T) {
+	r := &roster{most: 2}
+	recorded := false
+	r.with("a", func(string) {
+		recorded = true
+		if r.mutex.TryLock() {
+			t.Error("a sweep could come in between")
+		}
+	})
+	if !recorded || !r.mutex.TryLock() {
+		t.Errorf("recorded: %t, and then the lock must be free", recorded)
 	}
 }
 
@@ -199,6 +216,19 @@ func TestPhaseOf(t *testing.T) {
 	} {
 		if got := phaseOf(object); got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestPhaseOfAnEarlierGeneration: what was Ready before the change may be anything now.
+func TestPhaseOfAnEarlierGeneration(t *testing.T) {
+	for observed, want := range map[int64]string{0: "Ready", 1: "Pending", 2: "Ready", 3: "Ready"} {
+		object := app("", "Degraded=False", "Ready=True")
+		object.Generation = 2
+		// Other conditions may be older: not all are set anew each time.
+		object.Status.Conditions[0].ObservedGeneration, object.Status.Conditions[1].ObservedGeneration = 1, observed
+		if got := phaseOf(object); got != want {
+			t.Errorf("Ready as of %d: got %s, want %s", observed, got, want)
 		}
 	}
 }

@@ -29,13 +29,20 @@ type roster struct {
 	known map[string]struct{}
 }
 
-// label is the value for a namespace.
-func (r *roster) label(namespace string) string {
+// with records with the value for a namespace. It holds the lock for as long: a sweep in between would forget the
+// namespace first, and the series made after it would stay for ever.
+func (r *roster) with(namespace string, record func(label string)) {
 	if namespace == "" {
-		return ""
+		record("")
+		return
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+	record(r.label(namespace))
+}
+
+// label is the value for a namespace. The caller holds the lock.
+func (r *roster) label(namespace string) string {
 	if _, known := r.known[namespace]; known {
 		return namespace
 	}

@@ -36,7 +36,8 @@ type object interface {
 //
 //	the object                      phase
 //	is being deleted                Deleting
-//	has no condition Ready          Pending
+//	has no condition Ready, or      Pending
+//	one of an earlier generation
 //	Ready is True                   Ready
 //	Paused is True                  Paused
 //	Stalled is True                 Stalled
@@ -49,6 +50,11 @@ func phaseOf(object object) string {
 	}
 	is := map[string]metav1.ConditionStatus{}
 	for _, condition := range object.GetConditions() {
+		// 0 is who does not tell. Else what was so before the change says nothing of what is wanted now: whoever
+		// panics at it never gets to write a status.
+		if condition.Type == "Ready" && condition.ObservedGeneration != 0 && condition.ObservedGeneration < object.GetGeneration() {
+			return pending
+		}
 		is[condition.Type] = condition.Status
 	}
 	switch is["Ready"] {
