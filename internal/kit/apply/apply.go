@@ -73,6 +73,16 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 	if err := p.prove(ctx, all); err != nil {
 		return p.result, err
 	}
+	err := p.bring(ctx, all, kept)
+	// A refusal is told in status, for which a cache that lags is no ground; any other error ends the pass as it is.
+	if lags := p.await(ctx); err == nil || (lags != nil && outcome.Of(err) == outcome.Blocked) {
+		err = lags
+	}
+	return p.result, err
+}
+
+// bring applies the children, and deletes those that are wanted no more.
+func (p *pass) bring(ctx context.Context, all []task, kept map[plan.Ref]bool) error {
 	var refused error
 	for _, task := range all {
 		if p.result.Blocks(task.Needs) {
@@ -84,14 +94,14 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 		}
 		err = fmt.Errorf("applying %s: %w", task.ref, err)
 		if outcome.Of(err) != outcome.Blocked {
-			return p.result, err
+			return err
 		}
 		refused = cmp.Or(refused, err)
 	}
 	if refused != nil {
-		return p.result, refused
+		return refused
 	}
-	return p.result, p.prune(ctx, kept)
+	return p.prune(ctx, kept)
 }
 
 // compare tells which children differ from what they should be, and writes nothing.
@@ -134,6 +144,27 @@ type pass struct {
 	manager string
 	found   plan.Children
 	result  plan.Result
+	// written are what the cache has to show before the pass ends.
+	written []awaited
+}
+
+// awaited is an object as a write has left it; a deleted one has no version.
+type awaited struct {
+	plan.Object
+	version string
+}
+
+// await waits until the cache has all that was written. Together at the end, for while one write is answered the cache
+// hears of those before.
+func (p *pass) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, children.AwaitLimit)
+	defer cancel()
+	for _, written := range p.written {
+		if err := children.Await(ctx, p.Children.Cached, written.Object, written.version); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // task is one child of a pass.
@@ -187,7 +218,8 @@ func (p *pass) apply(ctx context.Context, task task) error {
 		if err := p.write(ctx, p.manager, task.object); err != nil {
 			return err
 		}
-		return p.record(ctx, plan.Created, task)
+		p.record(plan.Created, task)
+		return nil
 	case existing.Standing == plan.Foreign:
 		p.result.Conflicts = append(p.result.Conflicts, task.ref)
 		return nil
@@ -231,7 +263,7 @@ func (p *pass) overwrite(ctx context.Context, task task, existing plan.Found) er
 		operation = plan.Adopted
 	}
 	if operation == plan.Adopted || task.object.GetResourceVersion() != existing.Object.GetResourceVersion() {
-		return p.record(ctx, operation, task)
+		p.record(operation, task)
 	}
 	return nil
 }
@@ -271,12 +303,12 @@ func (p *pass) reclaim(ctx context.Context, task task, refused error) error {
 	return p.write(ctx, p.manager, task.object, client.ForceOwnership)
 }
 
-// record notes a write, and waits until the cache has it.
-func (p *pass) record(ctx context.Context, operation plan.Operation, written task) error {
+// record notes a write.
+func (p *pass) record(operation plan.Operation, written task) {
 	p.result.Changes = append(p.result.Changes, plan.Change{Ref: written.ref, Operation: operation})
 	object := emptyLike(written.Object)
 	object.SetNamespace(written.ref.Namespace)
-	return children.Await(ctx, p.Children.Cached, object, written.object.GetResourceVersion())
+	p.written = append(p.written, awaited{object, written.object.GetResourceVersion()})
 }
 
 // handOver keeps the live values of yielded fields that we are about to leave out: a
@@ -331,9 +363,7 @@ func (p *pass) prune(ctx context.Context, kept map[plan.Ref]bool) error {
 			return fmt.Errorf("deleting %s: %w", ref, err)
 		}
 		p.result.Changes = append(p.result.Changes, plan.Change{Ref: ref, Operation: plan.Deleted})
-		if err := children.Await(ctx, p.Children.Cached, existing.Object, ""); err != nil {
-			return err
-		}
+		p.written = append(p.written, awaited{Object: existing.Object})
 	}
 	return nil
 }

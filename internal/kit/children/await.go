@@ -17,8 +17,8 @@ const (
 	// awaitPoll is how often the cache, which is memory, is looked at: watch events arrive
 	// one to five milliseconds after the answer to the write.
 	awaitPoll = 2 * time.Millisecond
-	// awaitLimit bounds the wait. A cache that lags by more is in trouble.
-	awaitLimit = time.Second
+	// AwaitLimit bounds the wait. A cache that lags by more is in trouble.
+	AwaitLimit = time.Second
 )
 
 // Await waits, not for long, until a cache shows an object at least as new as version, or
@@ -27,7 +27,7 @@ const (
 // overwritten. The error says that the cache lags: nothing can be concluded from it.
 func Await(ctx context.Context, cached client.Reader, object plan.Object, version string) error {
 	key := client.ObjectKeyFromObject(object)
-	err := wait.PollUntilContextTimeout(ctx, awaitPoll, awaitLimit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, awaitPoll, AwaitLimit, true, func(ctx context.Context) (bool, error) {
 		err := cached.Get(ctx, key, object)
 		if version == "" {
 			return apierrors.IsNotFound(err) || (err == nil && object.GetDeletionTimestamp() != nil), nil
