@@ -24,6 +24,8 @@ type Fence struct {
 	mutex sync.Mutex
 	// renewed is when the last successful renewal was sent; zero before the first.
 	renewed time.Time
+	// shut tells that the lease has been given back.
+	shut bool
 	// answered is when the API server last answered the election, or the beginning.
 	answered time.Time
 }
@@ -53,6 +55,13 @@ func (f *Fence) Watch(next http.RoundTripper) http.RoundTripper {
 		}
 		return response, nil
 	})
+}
+
+// Shut lets nothing pass from now on: the lease is being given back, and what is written to it for that renews nothing.
+func (f *Fence) Shut() {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.shut = true
 }
 
 // Silence is for how long the API server has not answered the election, which asks every few seconds whether
@@ -85,7 +94,7 @@ func (f *Fence) Leads() bool { return f.check() == nil }
 func (f *Fence) check() error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	if f.renewed.IsZero() {
+	if f.renewed.IsZero() || f.shut {
 		return errors.New("not sent: this process does not lead")
 	}
 	if since := f.clock.Since(f.renewed); since >= f.deadline {

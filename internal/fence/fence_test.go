@@ -72,6 +72,14 @@ func TestFence(t *testing.T) {
 	failure = nil
 	_ = send(t, election, http.MethodPut, lease)
 	passes(true)
+	now.SetTime(now.Now().Add(time.Second))
+	answer, failure = http.StatusOK, nil
+	_ = send(t, election, http.MethodPut, lease)
+	passes(true)
+	fence.Shut()
+	passes(false)
+	_ = send(t, election, http.MethodPut, lease) // it is given back, which renews nothing
+	passes(false)
 }
 
 // TestRenewalCountsFromWhenItWasSent: the server's lease runs from before the answer came.

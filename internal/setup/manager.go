@@ -1,11 +1,12 @@
 package setup
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -34,8 +35,11 @@ type Settings struct {
 	Namespace string
 	// LeaderElection makes sure that one manager of several works. Off, there must be one only.
 	LeaderElection bool
-	// LeaderElectionNamespace holds the Lease; empty means Namespace, and if that is empty too the pod's own.
+	// LeaderElectionNamespace holds the Lease; empty means Namespace.
 	LeaderElectionNamespace string
+	// LeaderElectionIdentity is who holds the Lease: a name that no two processes have at a time, as a pod's, and that stays
+	// when the process is started anew. Empty makes one up at each start.
+	LeaderElectionIdentity string
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go's leader election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// HealthAddress serves /healthz and /readyz; "0" turns it off.
@@ -95,18 +99,15 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	var keeper *certificates.Keeper
-	if settings.Webhooks.Enabled {
-		if settings.Webhooks.Certificates, err = certificateOptions(restConfig, settings); err != nil {
-			return nil, err
-		}
-		if keeper, err = newKeeper(restConfig, settings); err != nil {
-			return nil, err
-		}
-		options.WebhookServer = webhookServer(settings.Webhooks, keeper)
+	keeper, err := serve(restConfig, &settings, &options)
+	if err != nil {
+		return nil, err
 	}
 	options.Metrics = metricsServer(restConfig, settings, keeper)
-	fenced, guard := fencedConfig(restConfig, settings, &options)
+	fenced, guard, err := fencedConfig(restConfig, settings, &options)
+	if err != nil {
+		return nil, err
+	}
 	manager, err := ctrl.NewManager(fenced, options)
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
@@ -155,22 +156,47 @@ func (s Settings) validate() ([]kind, error) {
 	if s.DefaultPolicy && !s.hasPolicies() {
 		return nil, fmt.Errorf("--default-policy needs %s among --kinds", platformpolicy.Controller)
 	}
+	if s.LeaderElection && s.leaseNamespace() == "" {
+		return nil, errors.New("--leader-elect needs --namespace or --leader-elect-namespace, where the Lease is")
+	}
 	return enabledKinds(s.Kinds)
+}
+
+// serve adds the server of webhooks, and returns what keeps its certificate; nil where there are none.
+func serve(restConfig *rest.Config, settings *Settings, options *ctrl.Options) (*certificates.Keeper, error) {
+	if !settings.Webhooks.Enabled {
+		return nil, nil
+	}
+	var err error
+	if settings.Webhooks.Certificates, err = certificateOptions(restConfig, *settings); err != nil {
+		return nil, err
+	}
+	keeper, err := newKeeper(restConfig, *settings)
+	if err != nil {
+		return nil, err
+	}
+	options.WebhookServer = webhookServer(settings.Webhooks, keeper)
+	return keeper, nil
 }
 
 // fencedConfig is the configuration for all that only the leader may do: writes are refused once the lease may be
 // lost. What every replica does (certificates, webhooks) goes without, and so does the election itself, which
 // is watched. Without an election there is no fence: nil.
-func fencedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Options) (*rest.Config, *fence.Fence) {
+func fencedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Options) (*rest.Config, *fence.Fence, error) {
 	if !settings.LeaderElection {
-		return restConfig, nil
+		return restConfig, nil, nil
 	}
 	guard := fence.New(settings.RenewDeadline, clock.RealClock{})
 	options.LeaderElectionConfig = rest.CopyConfig(restConfig)
 	options.LeaderElectionConfig.Wrap(guard.Watch)
 	guarded := rest.CopyConfig(restConfig)
 	guarded.Wrap(guard.Guard)
-	return guarded, guard
+	if settings.LeaderElectionIdentity == "" {
+		settings.LeaderElectionIdentity = string(uuid.NewUUID())
+	}
+	lock, err := electionLock(options.LeaderElectionConfig, options.Scheme, settings, guard)
+	options.LeaderElectionResourceLockInterface = lock
+	return guarded, guard, err
 }
 
 // managerOptions are those of controller-runtime's manager.
@@ -190,7 +216,7 @@ func managerOptions(settings Settings, on []kind, stored *storage) (ctrl.Options
 		HealthProbeBindAddress:        "0", // probes.go
 		LeaderElection:                settings.LeaderElection,
 		LeaderElectionID:              leaderElectionID,
-		LeaderElectionNamespace:       cmp.Or(settings.LeaderElectionNamespace, settings.Namespace),
+		LeaderElectionNamespace:       settings.leaseNamespace(),
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &settings.LeaseDuration,
 		RenewDeadline:                 &settings.RenewDeadline,
