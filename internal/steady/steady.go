@@ -8,8 +8,11 @@ package steady
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"mime"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,8 +36,9 @@ const (
 )
 
 // Transport is a transport for the requests of a cache, and for nothing that has to fail in time: it asks again for
-// as long as there is no answer and the request's context lives, and ends watches that have gone silent. An answer
-// that is an error is an answer. What is not a GET passes as it is. log is told of waits.
+// as long as there is no answer and the request's context lives, and ends watches that have gone silent. An answer of
+// the API server that is an error is an answer; that of a proxy or a load balancer which did not reach it is none. What is not
+// a GET passes as it is. log is told of waits.
 func Transport(log logr.Logger, clock clock.WithTicker) func(http.RoundTripper) http.RoundTripper {
 	waits := &waits{log: log, clock: clock}
 	return func(next http.RoundTripper) http.RoundTripper {
@@ -78,6 +82,10 @@ func (w *waits) ask(next http.RoundTripper, request *http.Request) (*http.Respon
 	}()
 	for {
 		response, err := next.RoundTrip(request)
+		if err == nil && isByAnother(response) {
+			err = fmt.Errorf("answered %s, and not by the API server", response.Status)
+			_ = response.Body.Close()
+		}
 		if err == nil || request.Context().Err() != nil {
 			return response, err
 		}
@@ -89,6 +97,16 @@ func (w *waits) ask(next http.RoundTripper, request *http.Request) (*http.Respon
 		case <-w.clock.After(wait.Jitter(pause, spread)):
 		}
 	}
+}
+
+// isByAnother tells the answer of who stands between us and an API server that is away: `kubectl proxy` says 500, load balancers
+// 502, 503 or 504, in plain text or HTML. The API server's own errors are a Status, in JSON or protobuf.
+func isByAnother(response *http.Response) bool {
+	if response.StatusCode < http.StatusInternalServerError {
+		return false
+	}
+	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	return err != nil || !strings.HasPrefix(kind, "application/")
 }
 
 func (w *waits) tell(err error, first bool) {

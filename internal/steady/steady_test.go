@@ -43,7 +43,9 @@ func TestAReadIsAskedAgainUntilAnswered(t *testing.T) {
 		if !answers.Load() {
 			return nil, errors.New("connection refused")
 		}
-		return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}, nil
+		return &http.Response{
+			StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"application/json"}}, Body: http.NoBody,
+		}, nil
 	}))
 	status := make(chan int, 1)
 	go func() {
@@ -68,6 +70,52 @@ func TestAReadIsAskedAgainUntilAnswered(t *testing.T) {
 	g.Eventually(status).Should(gomega.Receive(gomega.Equal(http.StatusServiceUnavailable)), "an answer is an answer")
 	g.Expect(told).To(gomega.HaveLen(7), "at once, once a minute, and at the end")
 	g.Expect(<-told).To(gomega.ContainSubstring("connection refused"))
+}
+
+// TestWhoAnswersForTheAPIServer: what stands between is no API server, whatever its code.
+func TestWhoAnswersForTheAPIServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		kind   string
+		again  bool
+	}{
+		"kubectl proxy":               {http.StatusInternalServerError, "", true},
+		"a load balancer":             {http.StatusBadGateway, "text/html; charset=utf-8", true},
+		"another, in plain text":      {http.StatusServiceUnavailable, "text/plain; charset=utf-8", true},
+		"the API server's own":        {http.StatusInternalServerError, "application/json", false},
+		"the same in protobuf":        {http.StatusServiceUnavailable, "application/vnd.kubernetes.protobuf", false},
+		"a refusal":                   {http.StatusForbidden, "text/plain", false},
+		"nothing is wrong":            {http.StatusOK, "text/plain", false},
+		"too many requests, in words": {http.StatusTooManyRequests, "text/plain", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			clock := clocktesting.NewFakeClock(time.Now())
+			asked := make(chan struct{}, 2)
+			transport := Transport(logr.Discard(), clock)(roundTripper(func(*http.Request) (*http.Response, error) {
+				asked <- struct{}{}
+				return &http.Response{StatusCode: test.status, Header: http.Header{"Content-Type": {test.kind}}, Body: http.NoBody}, nil
+			}))
+			ctx, cancel := context.WithCancel(t.Context())
+			answered := make(chan bool, 1)
+			go func() {
+				response, err := transport.RoundTrip(request(ctx, t, "https://api/api/v1/pods"))
+				if err == nil {
+					_ = response.Body.Close()
+				}
+				answered <- err == nil
+			}()
+			g.Eventually(asked).Should(gomega.Receive())
+			if test.again {
+				g.Eventually(clock.HasWaiters).Should(gomega.BeTrue())
+				clock.Step(2 * pause)
+				g.Eventually(asked).Should(gomega.Receive())
+				cancel()
+			}
+			g.Eventually(answered).Should(gomega.Receive(gomega.Equal(!test.again)))
+			cancel()
+		})
+	}
 }
 
 // TestTriesAreSpread: the pause between two tries is not the same each time.

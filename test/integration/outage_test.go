@@ -93,6 +93,7 @@ func TestAnAPIServerThatWasAway(t *testing.T) {
 	}, back).Should(gomega.Equal("mainstay/demo-web:2.0"))
 	g.Eventually(func() error { return direct.Get(t.Context(), client.ObjectKeyFromObject(app), &corev1.Service{}) }, back).Should(gomega.Succeed())
 	g.Eventually(observed).WithContext(t.Context()).Should(gomega.Equal(bystanders + 1))
+	g.Eventually(quiet(way)).Should(gomega.BeTrue())
 	expectOnlyOne(g, way.Exchanges()[asked:])
 }
 
