@@ -118,7 +118,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, manager.GetFieldIndexer()); err != nil {
 		return err
 	}
-	prefetched := owned()
+	prefetched := append(owned(), optional.Definition())
 	if options.Rules != nil {
 		prefetched = append(prefetched, policies.Namespace())
 	}
