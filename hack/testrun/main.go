@@ -66,6 +66,10 @@ var layers = []layer{
 	{name: "e2e", budget: 10 * time.Minute, prepare: both(prometheus, cluster), runs: []goTest{
 		{".", []string{"-tags", "e2e", "-timeout", "30m", "./test/e2e/..."}},
 	}},
+	// On request: its outage takes five minutes.
+	{name: "outage", onRequest: true, budget: 9 * time.Minute, prepare: longOutage, runs: []goTest{
+		{".", []string{"-tags", "e2e", "-timeout", "30m", "-run", "TestMainstay/the_API_server_is_away", "./test/e2e/..."}},
+	}},
 }
 
 // integration runs against the API server that KUBEBUILDER_ASSETS has.
@@ -209,6 +213,12 @@ func cluster(ctx context.Context, log *step.Log) ([]string, error) {
 	}
 	here, err := os.Getwd()
 	return []string{"KUBECONFIG=" + found.Kubeconfig, "KUBECTL=" + found.Kubectl, "HELM=" + here + "/" + step.Helm}, err
+}
+
+// longOutage is a cluster whose API server will be away for as long as an upgrade of it may take.
+func longOutage(ctx context.Context, log *step.Log) ([]string, error) {
+	environment, err := cluster(ctx, log)
+	return append(environment, "MAINSTAY_OUTAGE=5m"), err
 }
 
 // down ends the cluster if this run started it, also when the run was interrupted.

@@ -58,6 +58,7 @@ func TestMainstay(t *testing.T) {
 	t.Run("a start among its own webhooks", testStartAmongItsOwnWebhooks)
 	t.Run("manager killed in the middle of a creation", testManagerKilled)
 	t.Run("a leader that was stopped sends nothing more", testStoppedLeader)
+	t.Run("the API server is away", testAPIServerAway)
 	t.Run("deployment to staging", testDeployToStaging)
 	t.Run("nothing was denied to the manager", testNothingDenied)
 	t.Run("uninstall and install by manifest", testUninstallAndManifest)
