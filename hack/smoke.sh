@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Applies config/samples/staging-*.yaml in a namespace of its own, waits until all of it is Ready, and takes the
-# namespace away again. When something does not get Ready it says what is wrong, and leaves it there to be looked at.
+# namespace away again. When something does not get Ready it says what is wrong, and leaves it there to be looked at,
+# until the next run.
 #
 #   hack/smoke.sh [NAMESPACE]
 #
@@ -15,6 +16,7 @@ for file in config/samples/staging-*.yaml; do
 	samples+=(-f "$file")
 done
 
+"$kubectl" delete namespace "$namespace" --ignore-not-found --timeout="$timeout"
 "$kubectl" create namespace "$namespace"
 "$kubectl" apply --namespace "$namespace" "${samples[@]}"
 if ! "$kubectl" wait --namespace "$namespace" --for=condition=Ready --timeout="$timeout" "${samples[@]}"; then
