@@ -10,6 +10,12 @@ GOARCH ?= $(shell go env GOARCH)
 BINARY ?= bin/mainstay
 ARCHIVE ?= bin/mainstay-image.tar
 
+# PACKAGED is where "chart" puts what it makes.
+PACKAGED ?= bin
+
+# CHART is the chart that "deploy" installs, with options of Helm's if need be.
+CHART ?= charts/mainstay
+
 MODULE := github.com/mainstay-platform/mainstay
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 # The modules of this repository, the product first. testbed/kube and the like are built by
@@ -18,6 +24,9 @@ MODULES := . testbed tools/codegen tools/helm tools/image tools/kwok tools/lint 
 # LINTED are those with code, but the product.
 LINTED := testbed tools/helm tools/image tools/monitoring
 CRDS := charts/mainstay/crds
+# manifest is a chart with its default values, for kubectl.
+manifest = bin/helm template mainstay $(1) --include-crds --no-hooks --namespace mainstay-system \
+	| go run ./hack/manifest --namespace mainstay-system
 CONTROLLER_GEN := go tool -modfile=tools/codegen/go.mod controller-gen
 
 .DEFAULT_GOAL := help
@@ -51,21 +60,28 @@ gen: bin/helm ## make the generated files: deepcopy, CRDs, roles, docs/metrics.m
 	cd tools/monitoring && go run ./dashboard --output ../../charts/mainstay/files/dashboard.json
 	go run ./hack/rbac --output charts/mainstay/files/rbac internal
 	mkdir -p dist
-	bin/helm template mainstay charts/mainstay --include-crds --no-hooks --namespace mainstay-system \
-		| go run ./hack/manifest --namespace mainstay-system > bin/install.yaml
+	$(call manifest,charts/mainstay) > bin/install.yaml
 	cp bin/install.yaml dist/install.yaml
 
 .PHONY: chart
-chart: bin/helm ## package the chart into bin/
-	bin/helm package charts/mainstay --version $(VERSION) --app-version $(VERSION) --destination bin
+chart: bin/helm ## package the chart into bin/, for the image in $REGISTRY if that is given, and make bin/install.yaml of it
+	rm -rf $(PACKAGED)/chart
+	mkdir -p $(PACKAGED)/chart
+	cp -r charts/mainstay $(PACKAGED)/chart/
+ifneq ($(REGISTRY),)
+	sed -i 's|^  registry: docker\.io$$|  registry: $(REGISTRY)|' $(PACKAGED)/chart/mainstay/values.yaml
+	@grep -qxF '  registry: $(REGISTRY)' $(PACKAGED)/chart/mainstay/values.yaml || { echo "chart: values.yaml has no image.registry to replace" >&2; exit 1; }
+endif
+	bin/helm package $(PACKAGED)/chart/mainstay --version $(VERSION) --app-version $(VERSION) --destination $(PACKAGED)
+	$(call manifest,$(PACKAGED)/mainstay-$(VERSION).tgz) > $(PACKAGED)/install.yaml
 
 .PHONY: image
 image: build ## make the image archive bin/mainstay-image.tar (no Docker needed)
 	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output ../../$(ARCHIVE)
 
 .PHONY: push
-push: build ## push the image to $REGISTRY
-	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output "" --push
+push: build ## push the image to $REGISTRY; bin/pushed says what it is, with its digest
+	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output "" --push | tee bin/pushed
 
 ## -- release and deploy: what .github/workflows runs
 
@@ -74,9 +90,9 @@ sbom: build ## list the parts of the manager in bin/mainstay-sbom.cdx.json (Cycl
 	cd tools/image && go run . --binary ../../bin/mainstay --arch $(GOARCH) --version $(VERSION) --output "" --sbom ../../bin/mainstay-sbom.cdx.json
 
 .PHONY: sign
-sign: ## sign the image in $REGISTRY, and its list of parts, with cosign (needs it, and an identity or COSIGN_KEY)
-	cosign sign --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) $(REGISTRY)/mainstay/mainstay:$(VERSION)
-	cosign attest --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) --type cyclonedx --predicate bin/mainstay-sbom.cdx.json $(REGISTRY)/mainstay/mainstay:$(VERSION)
+sign: ## sign what `make push` has pushed, and its list of parts, with cosign (needs it, and an identity or COSIGN_KEY)
+	cosign sign --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) "$$(cat bin/pushed)"
+	cosign attest --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) --type cyclonedx --predicate bin/mainstay-sbom.cdx.json "$$(cat bin/pushed)"
 
 .PHONY: push-chart
 push-chart: bin/helm ## push the packaged chart to $REGISTRY/charts
@@ -88,13 +104,15 @@ scan-code: bin/golangci-lint ## look for weaknesses in what is shipped: bin/sari
 	bin/golangci-lint run --allow-parallel-runners --enable-only=gosec --tests=false --output.text.path=stdout --output.sarif.path=bin/sarif/code.sarif ./api/... ./charts/... ./cmd/... ./internal/...
 
 .PHONY: scan-dependencies
-scan-dependencies: ## look for known vulnerabilities in what we depend on: bin/sarif/dependencies.sarif (asks vuln.go.dev)
+scan-dependencies: ## look for known vulnerabilities in what we use: bin/sarif/dependencies.sarif; fails if there are any (asks vuln.go.dev)
 	mkdir -p bin/sarif
 	go tool -modfile=tools/scan/go.mod govulncheck -format sarif ./... > bin/sarif/dependencies.sarif
+	@# As SARIF it succeeds whatever it finds.
+	go tool -modfile=tools/scan/go.mod govulncheck ./...
 
 .PHONY: deploy
-deploy: bin/helm ## install or upgrade Mainstay in the current cluster: TAG=1.2.3 [REGISTRY=ghcr.io/you] [VALUES="--set ..."]
-	bin/helm upgrade --install mainstay charts/mainstay --namespace mainstay-system --create-namespace --wait --timeout 5m \
+deploy: bin/helm ## install or upgrade Mainstay in the current cluster: TAG=1.2.3 [CHART=FILE|oci://...] [REGISTRY=ghcr.io/you] [VALUES="--set ..."]
+	bin/helm upgrade --install mainstay $(CHART) --namespace mainstay-system --create-namespace --wait --timeout 5m \
 		--set image.tag=$(TAG) $(if $(REGISTRY),--set image.registry=$(REGISTRY)) $(VALUES)
 
 .PHONY: smoke
