@@ -2,11 +2,13 @@ package definitions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -76,12 +78,39 @@ func (d definition) release(ctx context.Context, c client.Client) error {
 		return err
 	}
 	if d.isOlderThan(live.Annotations) {
-		return redirect(ctx, c, live, unconverted())
+		return releaseLater(ctx, c, live)
 	}
 	if err := d.apply(ctx, c, unconverted(), nil); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Serving the storage version only", "definition", d.name)
+	return nil
+}
+
+// releaseLater does it to the definition of a later release, after a rollback: the text stays, but for the versions that
+// nobody converts any more. Served without a webhook they would lose what only another version has, without a word.
+func releaseLater(ctx context.Context, c client.Client, live *apiextensionsv1.CustomResourceDefinition) error {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	// Field by field: a version may have others that this release does not know, and would drop.
+	operations := []operation{{"replace", "/spec/conversion", unconverted()}}
+	for at, v := range live.Spec.Versions {
+		if v.Served && !v.Storage {
+			path := fmt.Sprintf("/spec/versions/%d/", at)
+			operations = append(operations, operation{"test", path + "name", v.Name}, operation{"test", path + "storage", false}, operation{"replace", path + "served", false})
+		}
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return err
+	}
+	if err := c.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("releasing CustomResourceDefinition %s of a later release: %w", live.Name, err)
+	}
+	log.FromContext(ctx).Info("Serving the storage version only", "definition", live.Name)
 	return nil
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/uninstall"
 )
 
-// uninstallPatience is how long each step may take: longer than the 35 s that a pod of the manager has to end. The four
-// that may take as long stay together below the deadline of the chart's Job.
+// uninstallPatience is how long each step may take: longer than the 35 s that a pod of the manager has to end. All together
+// have four times as much, which is below the deadline of the chart's Job.
 const uninstallPatience = 65 * time.Second
 
 func uninstallCommand(logs io.Writer) *cobra.Command {

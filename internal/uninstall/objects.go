@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,13 +27,13 @@ func isOurs(finalizer string) bool {
 // releaseFinalizers takes ours off all objects of our kinds: nobody else would, and neither they nor their
 // namespace could be deleted any more. Who is installed again puts them back.
 func (o Options) releaseFinalizers(ctx context.Context) error {
-	return o.eachKind(ctx, "taking finalizers off the objects of", o.WatchNamespaces, func(ctx context.Context, objects []metav1.PartialObjectMetadata) (bool, error) {
+	return o.eachKind(ctx, "taking finalizers off objects", o.WatchNamespaces, func(ctx context.Context, objects []metav1.PartialObjectMetadata) error {
 		for i := range objects {
 			if err := o.releaseObject(ctx, &objects[i]); err != nil {
-				return false, err
+				return err
 			}
 		}
-		return true, nil
+		return nil
 	})
 }
 
@@ -56,59 +55,50 @@ func (o Options) releaseObject(ctx context.Context, object *metav1.PartialObject
 // deleted their children before: together with a definition it would never hear of them, if that was changed lately and its
 // watch has ended with that.
 func (o Options) deleteObjects(ctx context.Context) error {
-	return o.eachKind(ctx, "deleting the objects of", nil, func(ctx context.Context, objects []metav1.PartialObjectMetadata) (bool, error) {
+	return o.eachKind(ctx, "deleting objects", nil, func(ctx context.Context, objects []metav1.PartialObjectMetadata) error {
 		for i := range objects {
 			if !objects[i].DeletionTimestamp.IsZero() {
 				continue
 			}
 			if err := o.Client.Delete(ctx, &objects[i], client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
-				return false, err
+				return err
 			}
 		}
-		return len(objects) == 0, nil
+		if len(objects) > 0 {
+			return fmt.Errorf("%d are left", len(objects))
+		}
+		return nil
 	})
 }
 
-// eachKind does something to the objects of each kind that is installed, in these namespaces or in all, until it says
-// that it is done, or for as long as the options' patience.
-func (o Options) eachKind(ctx context.Context, doing string, namespaces []string, do func(context.Context, []metav1.PartialObjectMetadata) (bool, error)) error {
-	kinds, err := definitions.Kinds(ctx, o.Definitions)
-	if err != nil {
-		return err
-	}
-	var problems []error
-	for _, kind := range kinds {
-		within := []string{""}
-		if kind.Namespaced && len(namespaces) > 0 {
-			within = namespaces
+// eachKind does something to the objects of all kinds that are installed, in these namespaces or in all, until it
+// succeeds for all, or for as long as the options' patience, which is one for all kinds. What fails for one does not keep it from the
+// others.
+func (o Options) eachKind(ctx context.Context, doing string, namespaces []string, do func(context.Context, []metav1.PartialObjectMetadata) error) error {
+	return o.within(ctx, doing, func(ctx context.Context) error {
+		kinds, err := definitions.Kinds(ctx, o.Definitions)
+		if err != nil {
+			return err
 		}
-		err := o.within(ctx, fmt.Sprintf("%s %s", doing, kind.GroupKind()), func(ctx context.Context) (bool, error) {
-			all := true
-			for _, namespace := range within {
-				objects, err := o.list(ctx, kind, namespace)
-				if err != nil {
-					// A definition that has just been changed is served anew a moment later.
-					return false, onlyForbidden(err)
-				}
-				done, err := do(ctx, objects)
-				if err != nil {
-					return false, onlyForbidden(err)
-				}
-				all = all && done
+		var problems []error
+		for _, kind := range kinds {
+			within := []string{""}
+			if kind.Namespaced && len(namespaces) > 0 {
+				within = namespaces
 			}
-			return all, nil
-		})
-		problems = append(problems, err)
-	}
-	return errors.Join(problems...)
-}
-
-// onlyForbidden is the error if it is of no use to try again.
-func onlyForbidden(err error) error {
-	if apierrors.IsForbidden(err) {
-		return err
-	}
-	return nil
+			for _, namespace := range within {
+				// A definition that has just been changed is served anew a moment later: that is an error until then.
+				objects, err := o.list(ctx, kind, namespace)
+				if err == nil {
+					err = do(ctx, objects)
+				}
+				if err != nil {
+					problems = append(problems, fmt.Errorf("%s: %w", kind.GroupKind(), err))
+				}
+			}
+		}
+		return errors.Join(problems...)
+	})
 }
 
 // list is the metadata of all objects of a kind in a namespace, or in all if that is empty.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -38,8 +39,8 @@ type Options struct {
 	WatchNamespaces []string
 	// DeleteDefinitions deletes our definitions, and with them all objects.
 	DeleteDefinitions bool
-	// Patience is how long each step may wait for others: for stored objects to be migrated, for managers to end,
-	// for definitions to be gone.
+	// Patience is how long each step may be tried, and wait for others: for stored objects to be migrated, for
+	// managers to end, for definitions to be gone.
 	Patience time.Duration
 }
 
@@ -52,11 +53,15 @@ const poll = 500 * time.Millisecond
 // Managers are stopped first, for they put back what is taken away. What is to be deleted goes before that, while
 // somebody converts and takes finalizers off.
 func Run(ctx context.Context, options Options) error {
-	if err := webhooks.Ours(ctx, options.Client, options.Owner); err != nil {
+	var problems []error
+	err := options.within(ctx, "looking whose the webhook configurations are", func(ctx context.Context) error {
+		return webhooks.Ours(ctx, options.Client, options.Owner)
+	})
+	if errors.As(err, &webhooks.AnotherError{}) {
 		// Then so are the definitions' conversion and whatever else there is.
 		return errors.Join(err, options.stopManagers(ctx))
 	}
-	var problems []error
+	problems = append(problems, err)
 	steps := []func(context.Context) error{
 		options.awaitMigration, options.stopManagers, options.removeWebhooks, options.releaseDefinitions, options.releaseFinalizers,
 	}
@@ -77,33 +82,78 @@ func Run(ctx context.Context, options Options) error {
 	return errors.Join(problems...)
 }
 
-// within waits until done, for as long as the options' patience.
-func (o Options) within(ctx context.Context, doing string, done wait.ConditionWithContextFunc) error {
-	if err := wait.PollUntilContextTimeout(ctx, poll, o.Patience, true, done); err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+// within does something until it succeeds, for as long as the options' patience. Most of what can fail at an API server
+// works a moment later.
+func (o Options) within(ctx context.Context, doing string, do func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, poll, o.Patience, true, func(ctx context.Context) (bool, error) {
+		err := do(ctx)
+		if err != nil && isFinal(err) {
+			return false, err
+		}
+		// What is cut off at the end says less than what was wrong before.
+		if ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case wait.Interrupted(err) && last != nil:
+		return fmt.Errorf("%s, not done in time: %w", doing, last)
 	}
-	return nil
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// isFinal tells whether it is of no use to try again. Of several errors each has to be such.
+func isFinal(err error) bool {
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) {
+		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !isFinal(one) })
+	}
+	return apierrors.IsForbidden(err) || errors.As(err, &webhooks.AnotherError{})
+}
+
+// managers are the Deployment as it is now, nil where there is none.
+func (o Options) managers(ctx context.Context) (*appsv1.Deployment, error) {
+	if o.Deployment == "" {
+		return nil, nil
+	}
+	deployment := &appsv1.Deployment{}
+	err := o.Client.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Deployment}, deployment)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", o.Namespace, o.Deployment, err)
+	}
+	return deployment, nil
 }
 
 // awaitMigration waits until all that is stored can be read without a webhook. Managers that run see to it. Where none
-// do, or not in time, that is said and no reason to stop: without them nobody reads.
+// do, or not in time, that is said and no reason to stop: without them nobody reads. An installation of some namespaces
+// migrates nothing.
 func (o Options) awaitMigration(ctx context.Context) error {
 	names, err := definitions.Names()
 	if err != nil {
 		return err
 	}
-	var deployment appsv1.Deployment
-	if err := o.Client.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Deployment}, &deployment); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading Deployment %s/%s: %w", o.Namespace, o.Deployment, err)
-	}
 	var left []string
-	err = o.within(ctx, "waiting until stored objects are migrated", func(ctx context.Context) (bool, error) {
+	err = o.within(ctx, "waiting until stored objects are migrated", func(ctx context.Context) error {
 		found, err := definitions.Unmigrated(ctx, o.Definitions, names)
 		if err != nil {
-			return false, nil //nolint:nilerr // it is asked again
+			return err
 		}
 		left = found
-		return len(left) == 0 || deployment.Status.ReadyReplicas == 0, nil
+		if len(left) == 0 || len(o.WatchNamespaces) > 0 {
+			return nil
+		}
+		deployment, err := o.managers(ctx)
+		if err != nil || deployment == nil || deployment.Status.ReadyReplicas == 0 {
+			return err
+		}
+		return fmt.Errorf("objects of %v are left", left)
 	})
 	if len(left) > 0 {
 		return fmt.Errorf("objects of %v are stored in an older version: do not change them before Mainstay is installed again, or what only that version has is lost", left)
@@ -117,37 +167,40 @@ func (o Options) awaitMigration(ctx context.Context) error {
 //
 // +kubebuilder:rbac:part=uninstall,groups="",namespace=mainstay-system,resources=pods,verbs=list
 func (o Options) stopManagers(ctx context.Context) error {
-	var deployment appsv1.Deployment
-	key := client.ObjectKey{Namespace: o.Namespace, Name: o.Deployment}
-	err := o.Client.Get(ctx, key, &deployment)
-	if apierrors.IsNotFound(err) || o.Deployment == "" {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading Deployment %s: %w", key, err)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("reading the selector of Deployment %s: %w", key, err)
-	}
-	if ptr.Deref(deployment.Spec.Replicas, 1) != 0 {
-		none := client.MergeFrom(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: *deployment.Spec.Replicas}})
-		if err := o.Client.SubResource("scale").Patch(ctx, &deployment, none, client.WithSubResourceBody(&autoscalingv1.Scale{})); err != nil {
-			return fmt.Errorf("stopping the managers of Deployment %s: %w", key, err)
+	return o.within(ctx, "stopping the managers", func(ctx context.Context) error {
+		deployment, err := o.managers(ctx)
+		if err != nil || deployment == nil {
+			return err
 		}
-		log.FromContext(ctx).Info("Stopping the managers", "Deployment", key)
-	}
-	return o.within(ctx, fmt.Sprintf("waiting until the pods of Deployment %s have ended", key), func(ctx context.Context) (bool, error) {
+		key := client.ObjectKeyFromObject(deployment)
+		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+		if err != nil {
+			return fmt.Errorf("reading the selector of Deployment %s: %w", key, err)
+		}
+		if replicas := ptr.Deref(deployment.Spec.Replicas, 1); replicas != 0 {
+			none := client.MergeFrom(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}})
+			if err := o.Client.SubResource("scale").Patch(ctx, deployment, none, client.WithSubResourceBody(&autoscalingv1.Scale{})); err != nil {
+				return fmt.Errorf("scaling Deployment %s: %w", key, err)
+			}
+			log.FromContext(ctx).Info("Stopping the managers", "Deployment", key)
+		}
 		var pods corev1.PodList
-		err := o.Client.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabelsSelector{Selector: selector})
-		return err == nil && len(pods.Items) == 0, nil
+		if err := o.Client.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+			return fmt.Errorf("listing the pods of Deployment %s: %w", key, err)
+		}
+		if len(pods.Items) > 0 {
+			return fmt.Errorf("waiting until the pods of Deployment %s have ended: %d are left", key, len(pods.Items))
+		}
+		return nil
 	})
 }
 
-func (o Options) removeWebhooks(ctx context.Context) error { return webhooks.Remove(ctx, o.Client) }
+func (o Options) removeWebhooks(ctx context.Context) error {
+	return o.within(ctx, "removing the webhooks", func(ctx context.Context) error { return webhooks.Remove(ctx, o.Client) })
+}
 
 func (o Options) releaseDefinitions(ctx context.Context) error {
-	return definitions.Release(ctx, o.Definitions)
+	return o.within(ctx, "releasing the definitions", func(ctx context.Context) error { return definitions.Release(ctx, o.Definitions) })
 }
 
 // deleteDefinitions deletes all objects, then all definitions, and waits until they are gone.
@@ -159,11 +212,11 @@ func (o Options) deleteDefinitions(ctx context.Context) error {
 }
 
 func (o Options) awaitNoDefinitions(ctx context.Context) error {
-	return o.within(ctx, "deleting the definitions and all their objects", func(ctx context.Context) (bool, error) {
+	return o.within(ctx, "deleting the definitions and all their objects", func(ctx context.Context) error {
 		left, err := definitions.Delete(ctx, o.Definitions)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Deleting definitions")
+		if err == nil && left > 0 {
+			return fmt.Errorf("%d definitions are left", left)
 		}
-		return err == nil && left == 0, nil
+		return err
 	})
 }

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,8 +47,9 @@ func TestUninstall(t *testing.T) {
 		app.Finalizers = []string{"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}
 		g.Expect(live.Create(t.Context(), app)).To(gomega.Succeed())
 	}
+	flaky := firstFails(server.Config)
 	options := uninstall.Options{
-		Client: live, Definitions: crds, Namespace: system, Deployment: "mainstay-manager", Owner: "mainstay-manager",
+		Client: clientOf(t, flaky), Definitions: definitionsOf(t, flaky), Namespace: system, Deployment: "mainstay-manager", Owner: "mainstay-manager",
 		WatchNamespaces: []string{"shop"}, Patience: 10 * time.Second,
 	}
 
@@ -81,6 +85,21 @@ func TestUninstall(t *testing.T) {
 	options.WatchNamespaces, options.DeleteDefinitions, options.Patience = nil, true, 3*time.Second
 	g.Expect(uninstall.Run(t.Context(), options)).To(gomega.Succeed())
 	g.Expect(definitions.Kinds(t.Context(), crds)).To(gomega.BeEmpty())
+}
+
+// firstFails lets the first call of each method to each address fail.
+func firstFails(config *rest.Config) *rest.Config {
+	flaky := rest.CopyConfig(config)
+	var failed sync.Map
+	flaky.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if _, again := failed.LoadOrStore(request.Method+" "+request.URL.Path, true); !again {
+				return nil, errors.New("no answer")
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	return flaky
 }
 
 // collectGarbage plays the garbage collector, for WebApps without children, until the test ends.

@@ -263,6 +263,30 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	g.Expect(w.writes.Load()).To(gomega.Equal(before+1), "the second pass writes nothing")
 }
 
+// TestVersionsReleaseAfterARollback: nobody converts any more, so only the storage version of the later definition is
+// served; its text and marks stay.
+func TestVersionsReleaseAfterARollback(t *testing.T) {
+	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
+	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	later := w.definition(t)
+	later.Annotations["mainstay.dev/applied"], later.Annotations["mainstay.dev/release"] = "other", "999.0.0"
+	later.Spec.Names.ShortNames = []string{"later"}
+	g.Expect(w.crds.Update(ctx, later)).To(gomega.Succeed())
+
+	g.Expect(definitions.Release(ctx, w.crds)).To(gomega.Succeed())
+	live := w.definition(t)
+	g.Expect(live.Spec.Conversion).To(gomega.Equal(&apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}))
+	for _, version := range live.Spec.Versions {
+		g.Expect(version.Served).To(gomega.Equal(version.Storage), version.Name)
+	}
+	g.Expect(live.Spec.Names.ShortNames).To(gomega.Equal([]string{"later"}))
+	g.Expect(live.Annotations).To(gomega.And(gomega.HaveKeyWithValue("mainstay.dev/release", "999.0.0"), gomega.HaveKeyWithValue("mainstay.dev/applied", "other")))
+	before := w.writes.Load()
+	g.Expect(definitions.Release(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
+}
+
 // TestVersionsMigrateTrimsNothingOnAnError: an object that can't be rewritten is not forgotten.
 func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
