@@ -10,7 +10,7 @@ GOARCH ?= $(shell go env GOARCH)
 BINARY ?= bin/mainstay
 ARCHIVE ?= bin/mainstay-image.tar
 
-# PACKAGED is where "chart" puts what it makes.
+# PACKAGED is where "chart" and "push" put what they make and say.
 PACKAGED ?= bin
 
 # CHART is the chart that "deploy" installs, with options of Helm's if need be.
@@ -81,7 +81,7 @@ image: build ## make the image archive bin/mainstay-image.tar (no Docker needed)
 
 .PHONY: push
 push: build ## push the image to $REGISTRY; bin/pushed says what it is, with its digest
-	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output "" --push | tee bin/pushed
+	(cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --name $(IMAGE) --output "" --push) | tee $(PACKAGED)/pushed
 
 ## -- release and deploy: what .github/workflows runs
 
@@ -91,8 +91,8 @@ sbom: build ## list the parts of the manager in bin/mainstay-sbom.cdx.json (Cycl
 
 .PHONY: sign
 sign: ## sign what `make push` has pushed, and its list of parts, with cosign (needs it, and an identity or COSIGN_KEY)
-	cosign sign --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) "$$(cat bin/pushed)"
-	cosign attest --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) --type cyclonedx --predicate bin/mainstay-sbom.cdx.json "$$(cat bin/pushed)"
+	cosign sign --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) "$$(cat $(PACKAGED)/pushed)"
+	cosign attest --yes $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) --type cyclonedx --predicate bin/mainstay-sbom.cdx.json "$$(cat $(PACKAGED)/pushed)"
 
 .PHONY: push-chart
 push-chart: bin/helm ## push the packaged chart to $REGISTRY/charts
