@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/mainstay-platform/mainstay/internal/steady"
 )
 
 // Options say which certificate to keep. Zero durations mean the defaults.
@@ -78,6 +80,8 @@ var retry = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6
 type Keeper struct {
 	options Options
 	client  corev1client.SecretInterface
+	// watched is for what is watched alone.
+	watched corev1client.SecretInterface
 	writes  flowcontrol.RateLimiter
 	// wake has room for one, so that no change is missed and nobody waits.
 	wake chan struct{}
@@ -102,10 +106,18 @@ func New(config *rest.Config, options Options) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
+	// What is watched is asked for by a client of its own, which outlasts an API server that is away. A write must fail in time.
+	outlasting := rest.CopyConfig(config)
+	outlasting.Wrap(steady.Transport(ctrl.Log.WithName("certificates"), clock.RealClock{}))
+	watched, err := corev1client.NewForConfig(outlasting)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
 	options = options.withDefaults()
 	return &Keeper{
 		options: options,
 		client:  client.Secrets(options.Namespace),
+		watched: watched.Secrets(options.Namespace),
 		writes:  flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesAtOnce),
 		wake:    make(chan struct{}, 1),
 		shelf:   shelf{settle: options.Settle, keepKnown: options.External},
@@ -244,13 +256,13 @@ func (k *Keeper) informer() (cache.Store, cache.Controller) {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (object runtime.Object, err error) {
 			options.FieldSelector = selector
-			list, err := k.client.List(ctx, options)
+			list, err := k.watched.List(ctx, options)
 			k.reportWatch(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.FieldSelector = selector
-			events, err := k.client.Watch(ctx, options)
+			events, err := k.watched.Watch(ctx, options)
 			k.reportWatch(ctx, err)
 			return events, err
 		},

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +45,41 @@ func TestNew(t *testing.T) {
 		})
 	}
 }
+
+// TestAnAPIServerThatIsAway: the watch asks again, without a failure that its reflector would wait longer and longer for.
+func TestAnAPIServerThatIsAway(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	away := roundTripper(func(*http.Request) (*http.Response, error) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return nil, errors.New("connection refused")
+	})
+	k, err := New(&rest.Config{Host: "192.0.2.1", Transport: away}, Options{Namespace: "mainstay-system", Name: "mainstay-serving", Names: []string{host}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- k.Start(ctx) }()
+	// When it asks anew, it has learnt how the first time ended.
+	for range 2 {
+		<-asked
+	}
+	if err := k.Ready(); err == nil || !strings.HasSuffix(err.Error(), "it has not been read yet") {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 func TestReady(t *testing.T) {
 	clock := clocktesting.NewFakeClock(start)

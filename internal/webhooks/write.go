@@ -20,15 +20,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/optional"
+	"github.com/mainstay-platform/mainstay/internal/steady"
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
@@ -36,13 +39,24 @@ import (
 var fieldManager = naming.Manager("webhooks")
 
 // NewCache is a cache of the two configurations and of the metadata of definitions: of nothing that
-// must be converted to be read.
+// must be converted to be read. It outlasts an API server that is away.
 //
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=list;watch
 // +kubebuilder:rbac:part=webhooks,groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 func NewCache(config *rest.Config, scheme *runtime.Scheme) (cache.Cache, error) {
 	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name), Transform: cache.TransformStripManagedFields()}
-	made, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
+	// Discovery can't be ended by who asks for it: it must not outlast the process.
+	plain, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, plain)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.Wrap(steady.Transport(ctrl.Log.WithName("webhooks"), clock.RealClock{}))
+	made, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: map[client.Object]cache.ByObject{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: named,
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named,
 		optional.Definition(): {Transform: stripDefinition},
