@@ -31,11 +31,12 @@ const (
 	// withoutAnswer is how long a permission goes on while the API server is away: that is when metrics are
 	// needed most. It is asked again each refusedFor.
 	withoutAnswer = time.Hour
-	// remembered is how many answers are kept; there are a few scrapers.
+	// remembered is how many answers are kept, of permissions and of refusals each; there are a few scrapers.
 	remembered = 256
 	// longestToken is far above what tokens have: those of ServiceAccounts about one kilobyte.
 	longestToken = 16 << 10
-	// asksPerSecond and asksAtOnce bound what strangers with made-up tokens can make us ask.
+	// asksPerSecond and asksAtOnce bound what strangers with made-up tokens can make us ask, and, by themselves, what
+	// those ask who were allowed before.
 	asksPerSecond, asksAtOnce = 5, 20
 	// askTimeout bounds the questions about one request. Prometheus waits 10 s by default.
 	askTimeout = 5 * time.Second
@@ -43,37 +44,61 @@ const (
 
 // Gate decides who passes. It is safe for use by many goroutines.
 type Gate struct {
-	tokens  authenticationv1client.TokenReviewInterface
-	rights  authorizationv1client.SubjectAccessReviewInterface
-	answers *cache.LRUExpireCache
-	clock   clock.PassiveClock
+	// known asks about who was allowed before, and strange about all others: what strangers ask, nobody else waits for.
+	known, strange reviews
+	// allowed and refused are answers. Made-up tokens are refused, so they push out no permission.
+	allowed, refused *cache.LRUExpireCache
+	clock            clock.PassiveClock
 }
 
-// known is an answer of the API server.
-type known struct {
+// reviews are what the API server can be asked, at a rate of their own.
+type reviews struct {
+	tokens authenticationv1client.TokenReviewInterface
+	rights authorizationv1client.SubjectAccessReviewInterface
+}
+
+// permission is an answer of the API server. given is when it said so, until is how long that counts.
+type permission struct{ given, until time.Time }
+
+// refusal is one as well.
+type refusal struct {
 	status int
-	// given is when the API server said so; until then it counts.
-	given, until time.Time
+	until  time.Time
 }
 
 // New makes a Gate that asks the API server of config. It makes no call. The caller needs the right to
 // create tokenreviews and subjectaccessreviews.
 func New(config *rest.Config) (*Gate, error) {
+	known, err := newReviews(config)
+	if err != nil {
+		return nil, err
+	}
+	strange, err := newReviews(config)
+	if err != nil {
+		return nil, err
+	}
+	return newGate(known, strange, clock.RealClock{}), nil
+}
+
+func newReviews(config *rest.Config) (reviews, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.RateLimiter = asksPerSecond, asksAtOnce, nil
 	tokens, err := authenticationv1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
+		return reviews{}, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	rights, err := authorizationv1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
+		return reviews{}, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return newGate(tokens.TokenReviews(), rights.SubjectAccessReviews(), clock.RealClock{}), nil
+	return reviews{tokens.TokenReviews(), rights.SubjectAccessReviews()}, nil
 }
 
-func newGate(tokens authenticationv1client.TokenReviewInterface, rights authorizationv1client.SubjectAccessReviewInterface, clock clock.PassiveClock) *Gate {
-	return &Gate{tokens: tokens, rights: rights, answers: cache.NewLRUExpireCacheWithClock(remembered, clock), clock: clock}
+func newGate(known, strange reviews, clock clock.PassiveClock) *Gate {
+	return &Gate{
+		known: known, strange: strange, clock: clock,
+		allowed: cache.NewLRUExpireCacheWithClock(remembered, clock), refused: cache.NewLRUExpireCacheWithClock(remembered, clock),
+	}
 }
 
 // question is what an answer is kept by. It has the token's hash, so that no token is kept.
@@ -104,27 +129,35 @@ func (g *Gate) Filter(next http.Handler) http.Handler {
 
 // decide is what is known, or what the API server says now. While it says nothing a permission goes on.
 func (g *Gate) decide(ctx context.Context, token string, asked question) (int, error) {
-	found, isKnown := g.answers.Get(asked)
-	before, _ := found.(known)
 	now := g.clock.Now()
-	if isKnown && now.Before(before.until) {
-		return before.status, nil
+	found, _ := g.refused.Get(asked)
+	if refused, isKnown := found.(refusal); isKnown && now.Before(refused.until) {
+		return refused.status, nil
+	}
+	found, _ = g.allowed.Get(asked)
+	before, wasAllowed := found.(permission)
+	if wasAllowed && now.Before(before.until) {
+		return http.StatusOK, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	status, err := g.ask(ctx, token, asked)
-	if err != nil {
-		if !isKnown || before.status != http.StatusOK {
-			return 0, err
-		}
-		before.until = now.Add(refusedFor)
-		g.answers.Add(asked, before, withoutAnswer-now.Sub(before.given))
-		return before.status, nil
+	ask := g.strange
+	if wasAllowed {
+		ask = g.known
 	}
-	if status == http.StatusOK {
-		g.answers.Add(asked, known{status, now, now.Add(allowedFor)}, withoutAnswer)
-	} else {
-		g.answers.Add(asked, known{status, now, now.Add(refusedFor)}, refusedFor)
+	status, err := ask.about(ctx, token, asked)
+	switch {
+	case err != nil && !wasAllowed:
+		return 0, err
+	case err != nil:
+		before.until = now.Add(refusedFor)
+		g.allowed.Add(asked, before, withoutAnswer-now.Sub(before.given))
+		return http.StatusOK, nil
+	case status == http.StatusOK:
+		g.allowed.Add(asked, permission{now, now.Add(allowedFor)}, withoutAnswer)
+	default:
+		g.allowed.Remove(asked)
+		g.refused.Add(asked, refusal{status, now.Add(refusedFor)}, refusedFor)
 	}
 	return status, nil
 }
@@ -152,11 +185,11 @@ func bearer(request *http.Request) (string, bool) {
 	return token, strings.EqualFold(scheme, "Bearer") && token != "" && len(token) <= longestToken
 }
 
-// ask finds out who has the token, and whether they may. The right to ask stands in the chart's
+// about finds out who has the token, and whether they may. The right to ask stands in the chart's
 // templates/metrics.yaml, for only metrics need it.
-func (g *Gate) ask(ctx context.Context, token string, asked question) (int, error) {
+func (r reviews) about(ctx context.Context, token string, asked question) (int, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	review, err := g.tokens.Create(ctx, review, metav1.CreateOptions{})
+	review, err := r.tokens.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("reviewing a token: %w", err)
 	}
@@ -171,7 +204,7 @@ func (g *Gate) ask(ctx context.Context, token string, asked question) (int, erro
 	for key, values := range user.Extra {
 		access.Spec.Extra[key] = authorizationv1.ExtraValue(values)
 	}
-	access, err = g.rights.Create(ctx, access, metav1.CreateOptions{})
+	access, err = r.rights.Create(ctx, access, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("reviewing the rights of %s: %w", user.Username, err)
 	}

@@ -1,18 +1,25 @@
 package access
 
 import (
+	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -65,14 +72,8 @@ func gated(t *testing.T) (func(method, path, authorization string) int, *api) {
 func gatedAt(t *testing.T) (func(method, path, authorization string) int, *api, *testingclock.FakePassiveClock) {
 	t.Helper()
 	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
-	reviews := &api{}
-	server := httptest.NewServer(reviews)
-	t.Cleanup(server.Close)
-	gate, err := New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	gate = newGate(gate.tokens, gate.rights, now)
+	gate, reviews, _ := open(t)
+	gate = newGate(gate.known, gate.strange, now)
 	handler := gate.Filter(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) { response.WriteHeader(http.StatusTeapot) }))
 	return func(method, path, authorization string) int {
 		request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
@@ -197,4 +198,68 @@ func TestFilterWhileTheAPIIsAway(t *testing.T) {
 	pass(61*time.Minute, "reader", http.StatusServiceUnavailable)
 	reviews.broken = false
 	pass(62*time.Minute, "reader", http.StatusTeapot)
+}
+
+// open is a Gate, the API server that it asks, and how to.
+func open(t *testing.T) (*Gate, *api, *rest.Config) {
+	t.Helper()
+	reviews := &api{}
+	server := httptest.NewServer(reviews)
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+	gate, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gate, reviews, config
+}
+
+// of is a question about a token.
+func of(token string) question { return question{sha256.Sum256([]byte(token)), "get", "/metrics"} }
+
+// TestStrangersKeepNobodyWaiting: who was allowed before does not wait for what made-up tokens have to ask.
+func TestStrangersKeepNobodyWaiting(t *testing.T) {
+	g := gomega.NewWithT(t)
+	made, reviews, _ := open(t)
+	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	gate := newGate(made.known, made.strange, now)
+	g.Expect(gate.decide(t.Context(), "reader", of("reader"))).To(gomega.Equal(http.StatusOK))
+	var strangers sync.WaitGroup
+	var late atomic.Int64
+	for i := range 10 * asksAtOnce {
+		strangers.Go(func() {
+			token := fmt.Sprint("made-up-", i)
+			if _, err := gate.decide(t.Context(), token, of(token)); err != nil {
+				late.Add(1)
+			}
+		})
+	}
+	t.Cleanup(strangers.Wait) // not for long: the test's context has ended by then
+	g.Eventually(late.Load).ShouldNot(gomega.BeZero(), "there are more than can be asked in the time that a request has")
+	now.SetTime(now.Now().Add(allowedFor))
+	ctx, cancel := context.WithTimeout(t.Context(), askTimeout/2)
+	defer cancel()
+	g.Expect(gate.decide(ctx, "reader", of("reader"))).To(gomega.Equal(http.StatusOK))
+	reviews.mutex.Lock()
+	defer reviews.mutex.Unlock()
+	rights := slices.DeleteFunc(slices.Clone(reviews.asked), func(asked string) bool { return asked != "subjectaccessreviews" })
+	g.Expect(rights).To(gomega.HaveLen(2), "it is asked anew, and does not go on for want of an answer")
+}
+
+// TestRefusalsPushOutNoPermission: however many there are.
+func TestRefusalsPushOutNoPermission(t *testing.T) {
+	g := gomega.NewWithT(t)
+	gate, reviews, config := open(t)
+	config.QPS = -1
+	atAnyRate, err := authenticationv1client.NewForConfig(config)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	gate.strange.tokens = atAnyRate.TokenReviews()
+	g.Expect(gate.decide(t.Context(), "reader", of("reader"))).To(gomega.Equal(http.StatusOK))
+	for i := range remembered {
+		token := fmt.Sprint("made-up-", i)
+		g.Expect(gate.decide(t.Context(), token, of(token))).To(gomega.Equal(http.StatusUnauthorized))
+	}
+	before := len(reviews.asked)
+	g.Expect(gate.decide(t.Context(), "reader", of("reader"))).To(gomega.Equal(http.StatusOK))
+	g.Expect(reviews.asked).To(gomega.HaveLen(before))
 }
