@@ -25,12 +25,12 @@ import (
 // The rights are those of managerOptions.
 func electionLock(config *rest.Config, scheme *runtime.Scheme, settings Settings, guard *fence.Fence) (resourcelock.Interface, error) {
 	config = rest.AddUserAgent(config, "leader-election")
-	// One request that hangs must not cost the lease.
-	config.Timeout = max(settings.RenewDeadline/2, time.Second)
 	core, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
+	// One request that hangs must not cost the lease.
+	config.Timeout = max(settings.RenewDeadline/2, time.Second)
 	leases, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
