@@ -167,6 +167,10 @@ test-compat: ## run the integration tests against the Kubernetes before ours (1.
 test-e2e: ## run the tests against a real cluster with real pods
 	go run ./hack/testrun e2e
 
+.PHONY: test-outage
+test-outage: ## take the API server away for five minutes; not part of `make test`, which does so for 40 seconds
+	go run ./hack/testrun outage
+
 .PHONY: test-tools
 test-tools: ## run the tests of the chart and of the tools
 	go run ./hack/testrun tools
@@ -176,6 +180,10 @@ bench: bin/kwok ## measure on a real API server and compare with the committed b
 	cd testbed && go build -o ../bin/testbed ./cmd/testbed
 	go build -o bin/perf ./test/perf
 	bin/perf --assets=$$(bin/testbed assets) --stages=$$(cd tools/kwok && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage $(BENCH) $(PARTS)
+
+.PHONY: bench-baseline
+bench-baseline: ## measure, and make that the baseline and what docs/performance.md says
+	$(MAKE) bench BENCH='--baseline= --output=test/perf/baseline.json --page=docs/performance.md'
 
 ## -- see it
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -70,6 +71,9 @@ func (p *plane) calls(user string, since int64) (calls, error) {
 		return nil, err
 	}
 	defer file.Close()
+	if end, err := p.position(); err != nil || end < since {
+		return nil, errors.Join(err, fmt.Errorf("the audit log has %d bytes and had %d: what was put aside is not counted", end, since))
+	}
 	if _, err := file.Seek(since, io.SeekStart); err != nil {
 		return nil, err
 	}

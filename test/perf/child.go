@@ -111,7 +111,8 @@ func (c *child) settle(ctx context.Context, reconciles int) (state, error) {
 			return now, nil
 		}
 		last = now
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		// Rarely: to look costs the manager some milliseconds.
+		if err := pause(ctx, 250*time.Millisecond); err != nil {
 			return now, fmt.Errorf("waiting for the manager (%d of %d reconciles, %d queued): %w", now.Reconciled, reconciles, now.Waiting, err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -93,8 +92,8 @@ func processor() string {
 	return "unknown"
 }
 
-// write prints the report as a table for people, in Markdown.
-func (r *Report) write(to io.Writer) error {
+// table is the report for people, in Markdown.
+func (r *Report) table() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Measured on %s: %s.\n\n", r.Date, r.Machine)
 	fmt.Fprintln(&text, "| figure | value | promised | details |")
@@ -107,8 +106,27 @@ func (r *Report) write(to io.Writer) error {
 		}
 		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", figure.Name, strings.TrimSpace(value), promised, figure.Note)
 	}
-	_, err := io.WriteString(to, text.String())
-	return err
+	return text.String()
+}
+
+// Where the table stands in the page.
+const (
+	tableBegins = "<!-- make bench-baseline writes from here -->\n"
+	tableEnds   = "<!-- to here -->\n"
+)
+
+// writePage puts the table into the page.
+func (r *Report) writePage(path string) error {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := strings.Cut(string(page), tableBegins)
+	_, after, ends := strings.Cut(rest, tableEnds)
+	if !begins || !ends {
+		return fmt.Errorf("%s has no place for the figures: it must have the lines %q and %q", path, tableBegins, tableEnds)
+	}
+	return os.WriteFile(path, []byte(before+tableBegins+r.table()+tableEnds+after), 0o600)
 }
 
 // save writes the report as JSON.
@@ -132,8 +150,8 @@ func loadReport(path string) (*Report, error) {
 	return &r, nil
 }
 
-// compare says what is worse than in the baseline, and which promises are broken. A figure that one of the two
-// lacks is only told if complete.
+// compare says what is worse than in the baseline, and which promises are broken. That a figure of the baseline is missing is
+// told if the run is complete.
 func (r *Report) compare(baseline *Report, complete bool) []string {
 	var worse []string
 	now := map[string]Figure{}

@@ -62,6 +62,25 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestTheBaselineKeepsItsPromises: what is committed was measured whole, and no promise was broken then.
+func TestTheBaselineKeepsItsPromises(t *testing.T) {
+	g := gomega.NewWithT(t)
+	baseline, err := loadReport("baseline.json")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(baseline.compare(baseline, true)).To(gomega.BeEmpty())
+	g.Expect(len(baseline.Figures)).To(gomega.BeNumerically(">=", len(parts)))
+}
+
+// TestThePageHasTheBaseline: what people read is what runs are compared with.
+func TestThePageHasTheBaseline(t *testing.T) {
+	g := gomega.NewWithT(t)
+	baseline, err := loadReport("baseline.json")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	page, err := os.ReadFile("../../docs/performance.md")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(string(page)).To(gomega.ContainSubstring(tableBegins + baseline.table() + tableEnds))
+}
+
 func TestCallsOfTheAuditLog(t *testing.T) {
 	g := gomega.NewWithT(t)
 	lines := []string{

@@ -87,9 +87,10 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags.StringVar(&b.assets, "assets", "", "folder of etcd, kube-apiserver and the rest")
 	flags.StringVar(&b.kwok, "kwok", "bin/kwok", "path of kwok")
 	flags.StringVar(&b.stages, "stages", "", "folder of the stages that come with kwok")
-	flags.IntVar(&b.apps, "apps", 1000, "WebApps of most parts; another number than the baseline's compares nothing")
+	flags.IntVar(&b.apps, "apps", 1000, "WebApps of most parts")
 	flags.IntVar(&b.many, "many", 10000, "WebApps of the part `many`")
 	output := flags.String("output", "bin/bench.json", "file for the figures")
+	page := flags.String("page", "", "page to write the figures into; empty writes none")
 	baseline := flags.String("baseline", "test/perf/baseline.json", "file to compare with; empty compares with nothing")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -106,13 +107,21 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := b.report.write(out); err != nil {
+	if _, err := io.WriteString(out, b.report.table()); err != nil {
 		return err
 	}
 	if err := b.report.save(*output); err != nil {
 		return err
 	}
-	return b.check(*baseline, complete)
+	if *page != "" {
+		if err := b.report.writePage(*page); err != nil {
+			return err
+		}
+	}
+	if err := b.check(*baseline, complete); err != nil {
+		return err
+	}
+	return os.RemoveAll(b.directory)
 }
 
 // runParts runs the named ones; it says whether that was all.
@@ -140,12 +149,12 @@ func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
 
 // check fails if something is worse than in the baseline, or than promised.
 func (b *bench) check(path string, complete bool) error {
-	if path == "" {
-		return nil
-	}
-	baseline, err := loadReport(path)
-	if err != nil {
-		return err
+	baseline := &Report{}
+	if path != "" {
+		var err error
+		if baseline, err = loadReport(path); err != nil {
+			return err
+		}
 	}
 	if worse := b.report.compare(baseline, complete); len(worse) > 0 {
 		return fmt.Errorf("worse than %s, or than promised:\n  %s", path, strings.Join(worse, "\n  "))
