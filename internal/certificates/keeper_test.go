@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
 // newKeeper talks to nobody: tests put into its shelf what the Secret would hold.
@@ -49,7 +51,7 @@ func TestNew(t *testing.T) {
 // TestAnAPIServerThatIsAway: the watch asks again, without a failure that its reflector would wait longer and longer for.
 func TestAnAPIServerThatIsAway(t *testing.T) {
 	asked := make(chan struct{}, 2)
-	away := roundTripper(func(*http.Request) (*http.Response, error) {
+	away := roundtrip.Func(func(*http.Request) (*http.Response, error) {
 		select {
 		case asked <- struct{}{}:
 		default:
@@ -75,11 +77,6 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 func TestReady(t *testing.T) {
 	clock := clocktesting.NewFakeClock(start)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
 // Fence knows when the lease was last renewed. It is safe for use by many goroutines.
@@ -39,7 +41,7 @@ func New(deadline time.Duration, clock clock.PassiveClock) *Fence {
 
 // Watch is a transport for leader election alone: it notes renewals, and whether there are answers.
 func (f *Fence) Watch(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 		sent := f.clock.Now()
 		response, err := next.RoundTrip(request)
 		if err != nil {
@@ -75,7 +77,7 @@ func (f *Fence) Silence() time.Duration {
 // Guard is a transport for all that only a leader may do: it refuses what changes something while this
 // process may have lost the lease, and before it ever had it. Reads pass.
 func (f *Fence) Guard(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 		if isWrite(request) {
 			if err := f.check(); err != nil {
 				if request.Body != nil {
@@ -106,8 +108,3 @@ func (f *Fence) check() error {
 func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && request.Method != http.MethodHead && request.Method != http.MethodOptions
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }

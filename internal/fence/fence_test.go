@@ -9,11 +9,13 @@ import (
 	"time"
 
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
 // answers sends every request to a function.
 func answers(with func(*http.Request) (int, error)) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 		code, err := with(request)
 		if err != nil {
 			return nil, err

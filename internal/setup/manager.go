@@ -187,14 +187,14 @@ func fencedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Opti
 		return restConfig, nil, nil
 	}
 	guard := fence.New(settings.RenewDeadline, clock.RealClock{})
-	options.LeaderElectionConfig = rest.CopyConfig(restConfig)
-	options.LeaderElectionConfig.Wrap(guard.Watch)
+	watched := rest.CopyConfig(restConfig)
+	watched.Wrap(guard.Watch)
 	guarded := rest.CopyConfig(restConfig)
 	guarded.Wrap(guard.Guard)
 	if settings.LeaderElectionIdentity == "" {
 		settings.LeaderElectionIdentity = string(uuid.NewUUID())
 	}
-	lock, err := electionLock(options.LeaderElectionConfig, options.Scheme, settings, guard)
+	lock, err := electionLock(watched, options.Scheme, settings, guard)
 	options.LeaderElectionResourceLockInterface = lock
 	return guarded, guard, err
 }
@@ -215,8 +215,6 @@ func managerOptions(settings Settings, on []kind, stored *storage) (ctrl.Options
 		Cache:                         watch.Default(cached, settings.WatchNamespaces),
 		HealthProbeBindAddress:        "0", // probes.go
 		LeaderElection:                settings.LeaderElection,
-		LeaderElectionID:              leaderElectionID,
-		LeaderElectionNamespace:       settings.leaseNamespace(),
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &settings.LeaseDuration,
 		RenewDeadline:                 &settings.RenewDeadline,

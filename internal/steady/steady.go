@@ -19,6 +19,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
 const (
@@ -42,7 +44,7 @@ const (
 func Transport(log logr.Logger, clock clock.WithTicker) func(http.RoundTripper) http.RoundTripper {
 	waits := &waits{log: log, clock: clock}
 	return func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 			if request.Method != http.MethodGet {
 				return next.RoundTrip(request)
 			}
@@ -181,8 +183,3 @@ func (l *listener) Close() error {
 	l.cancel(nil)
 	return err
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }

@@ -16,6 +16,8 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
 const watchURL = "https://api/apis/apps/v1/deployments?watch=true&allowWatchBookmarks=true"
@@ -38,7 +40,7 @@ func TestAReadIsAskedAgainUntilAnswered(t *testing.T) {
 	var answers atomic.Bool
 	told := make(chan string, 100)
 	log := funcr.New(func(_, text string) { told <- text }, funcr.Options{})
-	transport := Transport(log, clock)(roundTripper(func(*http.Request) (*http.Response, error) {
+	transport := Transport(log, clock)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
 		asked.Add(1)
 		if !answers.Load() {
 			return nil, errors.New("connection refused")
@@ -92,7 +94,7 @@ func TestWhoAnswersForTheAPIServer(t *testing.T) {
 			g := gomega.NewWithT(t)
 			clock := clocktesting.NewFakeClock(time.Now())
 			asked := make(chan struct{}, 2)
-			transport := Transport(logr.Discard(), clock)(roundTripper(func(*http.Request) (*http.Response, error) {
+			transport := Transport(logr.Discard(), clock)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
 				asked <- struct{}{}
 				return &http.Response{StatusCode: test.status, Header: http.Header{"Content-Type": {test.kind}}, Body: http.NoBody}, nil
 			}))
@@ -123,7 +125,7 @@ func TestTriesAreSpread(t *testing.T) {
 	g := gomega.NewWithT(t)
 	clock := clocktesting.NewFakeClock(time.Now())
 	var asked atomic.Int64
-	transport := Transport(logr.Discard(), clock)(roundTripper(func(*http.Request) (*http.Response, error) {
+	transport := Transport(logr.Discard(), clock)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
 		asked.Add(1)
 		return nil, errors.New("connection refused")
 	}))
@@ -150,7 +152,7 @@ func TestTriesAreSpread(t *testing.T) {
 func TestWhatMustFailFails(t *testing.T) {
 	g := gomega.NewWithT(t)
 	refused := errors.New("connection refused")
-	transport := Transport(logr.Discard(), clocktesting.NewFakeClock(time.Now()))(roundTripper(func(*http.Request) (*http.Response, error) {
+	transport := Transport(logr.Discard(), clocktesting.NewFakeClock(time.Now()))(roundtrip.Func(func(*http.Request) (*http.Response, error) {
 		return nil, refused
 	}))
 	write := request(t.Context(), t, "https://api/api/v1/pods")
@@ -174,7 +176,7 @@ func TestASilentWatchIsEnded(t *testing.T) {
 	g := gomega.NewWithT(t)
 	clock := clocktesting.NewFakeClock(time.Now())
 	server, body := io.Pipe()
-	transport := Transport(logr.Discard(), clock)(roundTripper(func(asked *http.Request) (*http.Response, error) {
+	transport := Transport(logr.Discard(), clock)(roundtrip.Func(func(asked *http.Request) (*http.Response, error) {
 		context.AfterFunc(asked.Context(), func() { _ = body.CloseWithError(context.Cause(asked.Context())) })
 		return &http.Response{StatusCode: http.StatusOK, Body: server}, nil
 	}))

@@ -25,9 +25,12 @@ var rightsTaken []interval
 
 // event is what we read of one line of the audit log.
 type event struct {
-	User      struct{ Username string }
-	Verb      string
-	ObjectRef struct{ APIGroup, Resource, Subresource, Namespace, Name string }
+	User struct {
+		Username string
+		Extra    map[string][]string
+	}
+	Verb, RequestURI string
+	ObjectRef        struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 	// ResponseStatus tells with 201 that a patch has created its object.
 	ResponseStatus           struct{ Code int }
 	RequestReceivedTimestamp metav1.MicroTime

@@ -3,12 +3,7 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -47,35 +42,12 @@ func testStoppedLeader(t *testing.T) {
 	g.Expect(writesOf(t, former.Name, goesOn)).To(gomega.BeEmpty())
 }
 
-// auditEvent is what we read of a line of the audit log (audit.k8s.io/v1).
-type auditEvent struct {
-	Verb, RequestURI         string
-	RequestReceivedTimestamp time.Time
-	ObjectRef                struct{ Resource string }
-	User                     struct{ Extra map[string][]string }
-}
-
 // writesOf are what a manager's pod has changed since a time, by the API server's audit log, but for what
 // the election does itself: write the lease, and tell that it stopped leading.
 func writesOf(t *testing.T, pod string, since time.Time) []string {
 	t.Helper()
-	path, err := command(t.Context(), "", filepath.Join(repository, "bin/testbed"), "audit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.Open(strings.TrimSpace(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = log.Close() }()
 	var writes []string
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var event auditEvent
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			t.Fatal(err)
-		}
+	for _, event := range auditLog(t) {
 		isIts := slices.Contains(event.User.Extra["authentication.kubernetes.io/pod-name"], pod)
 		isWrite := slices.Contains([]string{"create", "update", "patch", "delete"}, event.Verb) && event.ObjectRef.Resource != "leases" &&
 			event.RequestURI != "/api/v1/namespaces/"+system+"/events"

@@ -51,7 +51,12 @@ func testAPIServerAway(t *testing.T) {
 	before := restartCounts(t, restarts())
 
 	killControlPlane(t)
-	time.Sleep(outage) // there is nobody whom one could ask
+	// There is nobody whom one could ask in the meantime.
+	select {
+	case <-time.After(outage):
+	case <-t.Context().Done():
+		t.Fatal(t.Context().Err())
+	}
 	up := make(chan error, 1)
 	go func() {
 		// It waits for more than the API server.

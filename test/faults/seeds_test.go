@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
@@ -39,12 +40,8 @@ type transport func(next http.RoundTripper, request *http.Request, asked proxy.R
 // wrap makes a transport of each process for campaign.Options.
 func (s seed) wrap(next http.RoundTripper) http.RoundTripper {
 	bug := s.bug()
-	return roundTripper(func(request *http.Request) (*http.Response, error) { return bug(next, request, proxy.Parse(request)) })
+	return roundtrip.Func(func(request *http.Request) (*http.Response, error) { return bug(next, request, proxy.Parse(request)) })
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // at is a fault at the nth request of a kind.
 func at(fault proxy.Fault, verb, resource string, nth int) campaign.Options {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
@@ -165,7 +166,7 @@ func (c *calls) answered() {
 
 // wrap counts calls on their way to next.
 func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 		if request.URL.Query().Get("watch") == "true" {
 			c.mutex.Lock()
 			c.watched = append(c.watched, request.URL.Path)
@@ -204,10 +205,6 @@ func (c *calls) since(n int, words ...string) []string {
 }
 
 func (c *calls) count() int { return len(c.since(0)) }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // running is a manager under test.
 type running struct {

@@ -21,6 +21,7 @@ import (
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
@@ -125,7 +126,7 @@ type tries struct {
 }
 
 func (t *tries) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 		if request.URL.Path == "/apis/apps/v1/deployments" {
 			t.mutex.Lock()
 			t.at = append(t.at, time.Now())

@@ -21,6 +21,7 @@ import (
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 	"github.com/mainstay-platform/mainstay/internal/uninstall"
 	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
@@ -92,7 +93,7 @@ func firstFails(config *rest.Config) *rest.Config {
 	flaky := rest.CopyConfig(config)
 	var failed sync.Map
 	flaky.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 			if _, again := failed.LoadOrStore(request.Method+" "+request.URL.Path, true); !again {
 				return nil, errors.New("no answer")
 			}

@@ -32,6 +32,7 @@ import (
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
 const webappsCRD = "webapps.apps.mainstay.dev"
@@ -59,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	w.apps = clientOf(t, config)
 	counted := rest.CopyConfig(config)
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 			if isWrite(request) {
 				w.writes.Add(1)
 			}
@@ -300,7 +301,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 	migrate := func(intercept func(*http.Request) error) error {
 		config := rest.CopyConfig(w.config)
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(request *http.Request) (*http.Response, error) {
+			return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 				if err := intercept(request); err != nil {
 					return nil, err
 				}

@@ -26,6 +26,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
@@ -170,7 +171,7 @@ type write struct {
 }
 
 func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 		if r.poison != "" && strings.HasSuffix(request.URL.Path, "/"+r.poison) {
 			panic("poisoned")
 		}
@@ -182,11 +183,6 @@ func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
 		return next.RoundTrip(request)
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip is the function itself.
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 func (r *recorder) note(request *http.Request) error {
 	body, err := io.ReadAll(request.Body)

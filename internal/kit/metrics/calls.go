@@ -5,22 +5,19 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
 // Calls counts what is sent to the API server.
 func Calls(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 		verb, resource := describe(request)
 		response, err := next.RoundTrip(request)
 		calls.WithLabelValues(verb, resource, code(response, err)).Inc()
 		return response, err
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // code is the class of an answer. Conflicts and overload are told apart: they mean something to an operator.
 func code(response *http.Response, err error) string {

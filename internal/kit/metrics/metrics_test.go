@@ -19,6 +19,7 @@ import (
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
 // TestDeclared: a metric that nobody explains, or whose name says another type, helps nobody.
@@ -163,7 +164,7 @@ func TestDescribe(t *testing.T) {
 
 func TestCalls(t *testing.T) {
 	status, failure := 200, error(nil)
-	counting := Calls(roundTripper(func(*http.Request) (*http.Response, error) {
+	counting := Calls(roundtrip.Func(func(*http.Request) (*http.Response, error) {
 		if failure != nil {
 			return nil, failure
 		}

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
 // namespaced are the resources that live in namespaces, as "group/resource".
@@ -38,7 +40,7 @@ func findNamespaced(config *rest.Config) (namespaced, error) {
 // several runs do not do each other's work.
 func (n namespaced) confine(namespace string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 			if path, changed := n.within(request.URL.Path, namespace); request.Method == http.MethodGet && changed {
 				request = request.Clone(request.Context())
 				request.URL.Path = path
@@ -59,8 +61,3 @@ func (n namespaced) within(path, namespace string) (string, bool) {
 	}
 	return path, false
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
