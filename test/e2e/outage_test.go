@@ -76,7 +76,8 @@ func testAPIServerAway(t *testing.T) {
 	g.Eventually(func() string { return jsonpath(t, ns, "deployment/shop", "{.spec.replicas}") }, backAtWork-accepted).Should(gomega.Equal("2"))
 	g.Eventually(up).Should(gomega.Receive(gomega.Succeed()))
 	t.Logf("away for %s: after its return a change was accepted in %s and carried out in %s", outage, accepted.Round(time.Millisecond), time.Since(back).Round(time.Millisecond))
-	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "webapps", "--all", "--timeout=90s")
+	// What is left is Kubernetes' own controllers' to do, whose watches may come back a minute and a half later.
+	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "webapps", "--all", "--timeout=240s")
 	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-manager", "--timeout=90s")
 	for pod, count := range restartCounts(t, restarts()) {
 		most := before[pod]

@@ -206,6 +206,20 @@ func (c *calls) since(n int, words ...string) []string {
 
 func (c *calls) count() int { return len(c.since(0)) }
 
+// settled waits until no call has been made for a second, and returns how many there were: on a busy machine a cache may
+// lag behind a write by so much that its reconcile begins anew.
+func (c *calls) settled(t *testing.T) int {
+	t.Helper()
+	count, since := c.count(), time.Now()
+	gomega.NewWithT(t).Eventually(func() time.Duration {
+		if now := c.count(); now != count {
+			count, since = now, time.Now()
+		}
+		return time.Since(since)
+	}).Should(gomega.BeNumerically(">=", time.Second))
+	return count
+}
+
 // running is a manager under test.
 type running struct {
 	calls *calls

@@ -103,7 +103,7 @@ func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 
-	before := manager.calls.count()
+	before := manager.calls.settled(t)
 	// A foreign label on a child wakes the reconciler, and changes nothing that is ours. (An
 	// annotation would do more: the API server counts it as a new generation of a Deployment.)
 	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
