@@ -11,6 +11,7 @@ import (
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
@@ -22,6 +23,7 @@ func Scheme() (*runtime.Scheme, error) {
 		gatewayv1.Install,
 		appsv1.AddToScheme,
 		policyv1.AddToScheme,
+		configv1.AddToScheme,
 		appsv1beta1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {

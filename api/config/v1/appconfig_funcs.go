@@ -1,0 +1,15 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// GetConditions returns the conditions as they are stored.
+func (a *AppConfig) GetConditions() []metav1.Condition { return a.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (a *AppConfig) SetConditions(conditions []metav1.Condition) { a.Status.Conditions = conditions }
+
+// GetFirstReadyTime returns when Ready was True for the first time; nil if it never was.
+func (a *AppConfig) GetFirstReadyTime() *metav1.Time { return a.Status.FirstReadyTime }
+
+// SetFirstReadyTime replaces that time.
+func (a *AppConfig) SetFirstReadyTime(first *metav1.Time) { a.Status.FirstReadyTime = first }

@@ -1,0 +1,167 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+)
+
+// ConfigMonitor restarts pods when the data of a ConfigMap or Secret change, whether or not they mount it. A workload is restarted once for one
+// change, however many monitors select it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=configmonitors,shortName=cmon,categories={all,mainstay}
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all selected pods run the present content"
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.status.source`,description="What is watched"
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Workloads (or, with Evict, pods) that it selects"
+// +kubebuilder:printcolumn:name="Last-Restart",type=date,JSONPath=`.status.lastRestart`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ConfigMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is watched, and what is restarted.
+	// +required
+	Spec ConfigMonitorSpec `json:"spec"`
+	// Status is what came of it.
+	// +optional
+	Status ConfigMonitorStatus `json:"status,omitzero"`
+}
+
+// ConfigMonitorList is a list of ConfigMonitors.
+//
+// +kubebuilder:object:root=true
+type ConfigMonitorList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ConfigMonitor `json:"items"`
+}
+
+// Strategy is how pods are restarted.
+type Strategy string
+
+// Strategies.
+const (
+	// StrategyRollout has the owning Deployment, StatefulSet or DaemonSet roll, by its own strategy.
+	StrategyRollout Strategy = "Rollout"
+	// StrategyEvict evicts the pods, respecting PodDisruptionBudgets: for pods whose owner does not roll.
+	StrategyEvict Strategy = "Evict"
+)
+
+// ConfigMonitorSpec is what is watched, and what is restarted. One of configMap and secret is required, and podSelector.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.configmap), has(self.secret)].filter(given, given).size() == 1",message="give one of spec.configMap and spec.secret: the name of what is watched"
+type ConfigMonitorSpec struct {
+	// ConfigMap is the name of the ConfigMap, of the same namespace, that is watched.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMap string `json:"configMap,omitempty"`
+
+	// LowerConfigMap (configmap) is another spelling of configMap, and means the same.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	LowerConfigMap string `json:"configmap,omitempty"`
+
+	// Secret is the name of the Secret, of the same namespace, that is watched. Mainstay may read Secrets only in the
+	// namespaces that its installation names (secrets.namespaces); elsewhere the condition SecretAccessNotGranted is True.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Secret string `json:"secret,omitempty"`
+
+	// Keys are those whose values matter. Left out: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Keys []string `json:"keys,omitempty"`
+
+	// PodSelector are labels that pods must have, all of them.
+	// +required
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	PodSelector map[string]string `json:"podSelector"`
+
+	// Strategy is Rollout or Evict.
+	// +optional
+	// +default="Rollout"
+	// +kubebuilder:validation:Enum=Rollout;Evict
+	Strategy Strategy `json:"strategy,omitempty"`
+
+	// AllowUnowned lets Evict take pods that no controller would bring back.
+	// +optional
+	AllowUnowned bool `json:"allowUnowned,omitempty"`
+
+	// Debounce is how long, after a change that was acted on at once, further ones are collected and then taken together.
+	// Left out: 0s.
+	// +optional
+	Debounce *metav1.Duration `json:"debounce,omitempty"`
+
+	// Cooldown is the shortest time between two restarts of one workload. What changes meanwhile arrives at its end. Left out: 30s.
+	// +optional
+	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
+
+	// Window is when restarts may begin. Left out: at any time.
+	// +optional
+	Window *rolloutv1.Window `json:"window,omitempty"`
+
+	// MaxParallel is how many workloads (or, with Evict, pods) may be restarting at one time. Left out: all.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxParallel *int32 `json:"maxParallel,omitempty"`
+}
+
+// ConfigMonitorStatus is what came of a ConfigMonitor.
+type ConfigMonitorStatus struct {
+	// ObservedGeneration is the generation of the spec that the rest describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Source is what is watched, "ConfigMap/flags".
+	// +optional
+	Source string `json:"source,omitempty"`
+	// LastChange is when its data changed last, as far as it tells.
+	// +optional
+	LastChange *metav1.Time `json:"lastChange,omitempty"`
+	// LastRestart is when a selected workload was restarted last for it.
+	// +optional
+	LastRestart *metav1.Time `json:"lastRestart,omitempty"`
+	// Restarts is how many restarts there were for it, of the workloads that are selected now.
+	// +optional
+	Restarts int64 `json:"restarts"`
+	// Matched is the number of workloads (or, with Evict, pods) that are selected.
+	// +optional
+	Matched int32 `json:"matched"`
+	// UpToDate is how many of them run the present content.
+	// +optional
+	UpToDate int32 `json:"upToDate"`
+	// Skipped are those that are not restarted, or not yet, and why: the first 20.
+	// +optional
+	// +listType=atomic
+	Skipped []Skipped `json:"skipped,omitempty"`
+	// FirstReadyTime is when Ready was True for the first time. It stays, whatever becomes of Ready later;
+	// it is absent until then.
+	// +optional
+	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
+	// Conditions are Ready, Progressing, Degraded and, where they are True, SecretAccessNotGranted, Flapping and Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Skipped is one thing that is not restarted, or not yet.
+type Skipped struct {
+	// Name is "Deployment/web", or "Pod/job-x2f".
+	Name string `json:"name"`
+	// Reason in one word.
+	Reason string `json:"reason"`
+	// Message says more.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
