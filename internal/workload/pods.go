@@ -1,5 +1,6 @@
-// Package workload has what concerns the workloads of any owner. Here so far: what is wrong
-// with a set of pods, in the words that a person would use. It is pure.
+// Package workload has what concerns the workloads of any owner: which configuration their pods were started with and
+// when they are restarted for another (Decide), and what is wrong with a set of pods, in the words that a person
+// would use. It is pure.
 package workload
 
 import (

@@ -1,0 +1,485 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
+)
+
+// Snapshot is all that the decisions about one namespace rest on.
+type Snapshot struct {
+	// Targets in the order of their names.
+	Targets []Target
+	Demands []Demand
+	// Sources are those that demands name; one that is missing here is Absent.
+	Sources map[Ref]Source
+}
+
+// State is how far a workload is with the present content of a source.
+type State string
+
+// States.
+const (
+	// UpToDate: all its pods run the content.
+	UpToDate State = "UpToDate"
+	// Rolling: its pods are being replaced.
+	Rolling State = "Rolling"
+	// Waiting: it will be restarted, but not yet, or nobody knows yet.
+	Waiting State = "Waiting"
+	// Failed: it was restarted, and its pods do not come up in time.
+	Failed State = "Failed"
+	// Left: nothing is done, for there is nothing that could be compared.
+	Left State = "Left"
+)
+
+// Reasons of verdicts, beside those of package rollout.
+const (
+	ReasonCooldown      = "Cooldown"
+	ReasonDebounce      = "Debounce"
+	ReasonSourceMissing = "SourceMissing"
+	ReasonNotGranted    = "SecretAccessNotGranted"
+	ReasonEditedByHand  = "EditedByHand"
+	ReasonBaseline      = "Baseline"
+	ReasonTimeout       = "RolloutFailed"
+	ReasonBlocked       = "Blocked"
+	ReasonRolling       = "Rolling"
+	// ReasonInvalid: the demand itself can't be carried out.
+	ReasonInvalid = "InvalidSpec"
+	// ReasonOther: another demand on the same workload keeps it from going.
+	ReasonOther = "HeldByAnother"
+)
+
+// Verdict is what becomes of one workload because of one demand.
+type Verdict struct {
+	// Demand and Target are indexes into the snapshot.
+	Demand, Target int
+	State          State
+	// Reason and Message say why it is not UpToDate; empty otherwise.
+	Reason, Message string
+	// Flapping tells that the source has restarted the workload again and again, each time soon after the last.
+	Flapping bool
+}
+
+// Patch is one write to a workload.
+type Patch struct {
+	// Target is an index into the snapshot.
+	Target int
+	// Observed is the new value of the annotation; empty takes it away.
+	Observed string
+	// RestartedFor is the new value of the pod template's annotation; empty leaves it, and nothing restarts.
+	RestartedFor string
+	// Because are the sources for which it restarts, and For those who asked.
+	Because []Ref
+	For     []string
+}
+
+// Plan is what to do in a namespace.
+type Plan struct {
+	Patches []Patch
+	// Ask are targets, by index, of which somebody has to find out when their pods' template was made.
+	Ask      []int
+	Verdicts []Verdict
+	// Again is after how long time alone changes the plan; 0 means never.
+	Again time.Duration
+}
+
+// flapping is from how many restarts in close succession on a source flaps.
+const flapping = 4
+
+// relation is one demand on one target, and what comparing them gave.
+type relation struct {
+	demand *Demand
+	source *Source
+	// index of the demand.
+	index int
+	// state is UpToDate for a content that is known, Left and Waiting with a reason, or changed.
+	state           State
+	reason, message string
+}
+
+// changed is the state of a relation whose content is not the one that pods run.
+const changed State = "Changed"
+
+// decision is one run of Decide.
+type decision struct {
+	Snapshot
+	now  time.Time
+	plan Plan
+	// all has the sources' hashes of all data.
+	all map[Ref]string
+	// relations of each target.
+	relations [][]relation
+	// gates has, for each demand that lets not all go at once, what it answers.
+	gates map[int]gate
+}
+
+// Decide compares what workloads were started with to what their sources hold. It is the one place where a restart
+// is decided:
+//
+//	the source                 the workload's stamp    then
+//	is not there, or unknown   any                     nothing; the stamp stays
+//	equals the stamp           -                       nothing
+//	was never stamped          -                       a stamp without a restart, if the source is not younger than the
+//	                                                   template of the pods, or no pod can have started before it; else as the next
+//	differs                    -                       one restart and the new stamp, in one patch, as soon as every
+//	                                                   demand that it differs for allows it
+func Decide(snapshot Snapshot, now time.Time) Plan {
+	d := decision{Snapshot: snapshot, now: now, all: map[Ref]string{}, gates: map[int]gate{}}
+	for ref, source := range d.Sources {
+		d.all[ref] = source.All()
+	}
+	d.relate()
+	d.openGates()
+	for i := range d.Targets {
+		d.decide(i)
+	}
+	return d.plan
+}
+
+// again notes that the plan changes by itself at a time.
+func (d *decision) again(at time.Time) {
+	wait := max(at.Sub(d.now), time.Millisecond)
+	if d.plan.Again == 0 || wait < d.plan.Again {
+		d.plan.Again = wait
+	}
+}
+
+// relate compares each demand with each target that it is about.
+func (d *decision) relate() {
+	d.relations = make([][]relation, len(d.Targets))
+	byRef := map[TargetRef]int{}
+	for i := range d.Targets {
+		byRef[d.Targets[i].Ref] = i
+	}
+	for index := range d.Demands {
+		demand := &d.Demands[index]
+		if demand.Scope.Target != nil {
+			if target, there := byRef[*demand.Scope.Target]; there {
+				d.relations[target] = append(d.relations[target], d.compare(index, &d.Targets[target]))
+			}
+			continue
+		}
+		for target := range d.Targets {
+			if demand.Scope.includes(&d.Targets[target], demand.Source) {
+				d.relations[target] = append(d.relations[target], d.compare(index, &d.Targets[target]))
+			}
+		}
+	}
+}
+
+// compare is the table in Decide's comment.
+func (d *decision) compare(index int, target *Target) relation {
+	demand := &d.Demands[index]
+	r := relation{demand: demand, index: index}
+	source, known := d.Sources[demand.Source]
+	r.source = &source
+	switch {
+	case !known || source.Standing == Absent:
+		r.state, r.reason, r.message = Left, ReasonSourceMissing, fmt.Sprintf("%s does not exist", demand.Source)
+		return r
+	case source.Standing == NotGranted:
+		r.state, r.reason, r.message = Left, ReasonNotGranted, fmt.Sprintf("%s may not be read: name its namespace in secrets.namespaces of the chart", demand.Source)
+		return r
+	case source.isBeingPutBack():
+		r.state, r.reason, r.message = Left, ReasonEditedByHand, fmt.Sprintf("%s is not as its AppConfig made it, and is being put back", demand.Source)
+		return r
+	}
+	same, stamped := d.equals(target.Stamp.Sources[demand.Source.String()], demand, &source)
+	switch {
+	case stamped && same:
+		r.state = UpToDate
+	case stamped:
+		r.state = changed
+	default:
+		r.state = d.baseline(target, &source)
+		if r.state == Waiting {
+			r.reason, r.message = ReasonBaseline, "nobody knows yet with which content its pods were started"
+		}
+	}
+	return r
+}
+
+// equals compares what was seen with what is there; stamped is false if that can't be done for all that matters.
+func (d *decision) equals(seen Seen, demand *Demand, source *Source) (same, stamped bool) {
+	all := d.all[demand.Source]
+	if seen.All != "" && seen.All == all {
+		return true, true
+	}
+	if demand.Keys == nil {
+		return false, seen.All != "" && sameKey(seen.All, all)
+	}
+	same, stamped = true, true
+	for _, key := range demand.Keys {
+		before, now := seen.Keys[key], source.Key(key)
+		switch {
+		case before == "" || !sameKey(before, now):
+			stamped = false
+		case before != now:
+			return false, true
+		}
+	}
+	return same, stamped
+}
+
+// baseline judges a content that was never seen before: whether pods can have been started with an earlier one.
+func (d *decision) baseline(target *Target, source *Source) State {
+	switch {
+	case !source.Changed.After(target.Created):
+		return UpToDate
+	case target.Uses[source.Ref].Required && target.Rolled.Ready == 0 && source.Created.After(target.Created):
+		return UpToDate // the pods have been waiting for it
+	case target.Template == nil:
+		return Waiting
+	case target.Template.IsZero() || !source.Changed.After(*target.Template):
+		return UpToDate
+	default:
+		return changed
+	}
+}
+
+// decide says what becomes of one target.
+func (d *decision) decide(index int) {
+	target, relations := &d.Targets[index], d.relations[index]
+	var pending []relation
+	for _, r := range relations {
+		switch r.state {
+		case changed:
+			pending = append(pending, r)
+		case Waiting:
+			if !slices.Contains(d.plan.Ask, index) {
+				d.plan.Ask = append(d.plan.Ask, index)
+			}
+		}
+	}
+	holds := d.holds(index, pending)
+	restart := len(pending) > 0 && len(holds) == 0
+	stamp := d.stamp(target, relations, pending, restart)
+	for _, r := range relations {
+		d.plan.Verdicts = append(d.plan.Verdicts, d.verdict(index, r, restart, holds))
+	}
+	patch := Patch{Target: index, Observed: stamp.String()}
+	if restart {
+		patch.RestartedFor = token(stamp, target.RestartedFor)
+		for _, r := range pending {
+			if !slices.Contains(patch.Because, r.demand.Source) {
+				patch.Because = append(patch.Because, r.demand.Source)
+			}
+			if !slices.Contains(patch.For, r.demand.Origin) {
+				patch.For = append(patch.For, r.demand.Origin)
+			}
+		}
+	}
+	if restart || patch.Observed != target.Stamp.String() {
+		d.plan.Patches = append(d.plan.Patches, patch)
+	}
+}
+
+// hold keeps a target from being restarted.
+type hold struct {
+	// demand is the one that holds.
+	demand          int
+	reason, message string
+}
+
+// holds are what keeps a target from being restarted now; none if nothing does. Every demand that is pending has a say.
+func (d *decision) holds(index int, pending []relation) []hold {
+	target := &d.Targets[index]
+	var holds []hold
+	until := func(r relation, at time.Time, reason, what string) {
+		if !at.After(d.now) {
+			return
+		}
+		d.again(at)
+		holds = append(holds, hold{r.index, reason, fmt.Sprintf("%s until %s", what, at.UTC().Format(time.RFC3339))})
+	}
+	for _, r := range pending {
+		seen := target.Stamp.Sources[r.demand.Source.String()]
+		if target.Stamp.RestartedAt != nil {
+			until(r, target.Stamp.RestartedAt.Add(cooldown(r.demand, seen)), ReasonCooldown, "it was restarted a moment ago: cooling down")
+		}
+		if seen.At != nil {
+			until(r, seen.At.Add(r.demand.Debounce), ReasonDebounce, "further changes are collected")
+		}
+		if gate, gated := d.gates[r.index]; gated {
+			if reason, message, held := gate.holds(index); held {
+				holds = append(holds, hold{r.index, reason, message})
+			}
+		}
+	}
+	return holds
+}
+
+// cooldown is the shortest time between two restarts. A source that flaps gets the default at least.
+func cooldown(demand *Demand, seen Seen) time.Duration {
+	if seen.Streak >= flapping {
+		return max(demand.Cooldown, DefaultCooldown)
+	}
+	return demand.Cooldown
+}
+
+// closely is within which time after the last restart another one counts as in close succession.
+func closely(demand *Demand) time.Duration { return 2 * max(demand.Cooldown, DefaultCooldown) }
+
+// verdict is what becomes of a target because of one demand.
+func (d *decision) verdict(index int, r relation, restarts bool, holds []hold) Verdict {
+	target := &d.Targets[index]
+	seen := target.Stamp.Sources[r.demand.Source.String()]
+	v := Verdict{Demand: r.index, Target: index, State: r.state, Reason: r.reason, Message: r.message}
+	if seen.Streak >= flapping && seen.At != nil {
+		if end := seen.At.Add(closely(r.demand)); end.After(d.now) {
+			v.Flapping = true
+			d.again(end)
+		}
+	}
+	switch {
+	case r.state == changed && restarts:
+		v.State, v.Reason, v.Message = Rolling, ReasonRolling, "it is being restarted"
+	case r.state == changed:
+		v.State, v.Reason, v.Message = Waiting, ReasonOther, holds[0].message
+		for _, h := range holds {
+			if h.demand == r.index {
+				v.Reason, v.Message = h.reason, h.message
+				break
+			}
+		}
+	case r.state == UpToDate:
+		v.State, v.Reason, v.Message = d.progress(target, r.demand)
+	}
+	return v
+}
+
+// progress tells how far a target is whose template is as it should be.
+func (d *decision) progress(target *Target, demand *Demand) (state State, reason, message string) {
+	rolled := &target.Rolled
+	if rolled.Complete {
+		return UpToDate, "", ""
+	}
+	pods := fmt.Sprintf("%d of %d pods are replaced", rolled.Updated, rolled.Pods)
+	timeout := rollout.Timeout(demand.Rollout)
+	restarted := target.Stamp.RestartedAt
+	switch {
+	case rolled.Blocked != "":
+		return Rolling, ReasonBlocked, rolled.Blocked
+	case rolled.Failed != "":
+		return Failed, ReasonTimeout, fmt.Sprintf("%s, and %s", rolled.Failed, pods)
+	case restarted == nil:
+		return Rolling, ReasonRolling, pods
+	}
+	began := *restarted
+	if rolled.Progressed.After(began) {
+		began = rolled.Progressed
+	}
+	if end := began.Add(timeout); end.After(d.now) {
+		d.again(end)
+		return Rolling, ReasonRolling, pods
+	}
+	return Failed, ReasonTimeout, fmt.Sprintf("%s %s after its restart", pods, timeout)
+}
+
+// stamp is what the target's annotation is to say.
+func (d *decision) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
+	wanted := Stamp{RestartedAt: target.Stamp.RestartedAt}
+	if restart {
+		wanted.RestartedAt = new(d.now.UTC().Truncate(time.Millisecond))
+	}
+	for _, r := range relations {
+		name := r.demand.Source.String()
+		before, stamped := target.Stamp.Sources[name]
+		if r.state == Left {
+			if stamped {
+				wanted.set(name, before)
+			}
+			continue
+		}
+		entry, begun := wanted.Sources[name]
+		if !begun {
+			entry = Seen{Was: before.Was, Restarts: before.Restarts, At: before.At, Streak: before.Streak}
+			if restart && isPending(pending, r.demand.Source) {
+				entry = before.restarted(*wanted.RestartedAt, r.demand)
+			}
+		}
+		entry = d.see(entry, before, r, restart)
+		if entry.All != "" || len(entry.Keys) > 0 {
+			wanted.set(name, entry)
+		}
+	}
+	if len(relations) == 0 {
+		return Stamp{}
+	}
+	return wanted
+}
+
+// set notes what was seen of a source.
+func (s *Stamp) set(name string, seen Seen) {
+	if s.Sources == nil {
+		s.Sources = map[string]Seen{}
+	}
+	s.Sources[name] = seen
+}
+
+func isPending(pending []relation, source Ref) bool {
+	return slices.ContainsFunc(pending, func(r relation) bool { return r.demand.Source == source })
+}
+
+// restarted counts a restart for a source.
+func (s Seen) restarted(now time.Time, demand *Demand) Seen {
+	entry := Seen{Was: s.All, Restarts: s.Restarts + 1, At: &now, Streak: 1}
+	if s.At != nil && now.Sub(*s.At) < closely(demand) {
+		entry.Streak = s.Streak + 1
+	}
+	return entry
+}
+
+// see adds to an entry what one demand needs of a source: the present hashes if the target restarts, or if pods run
+// them anyway; else those from before, so that the difference stays.
+func (d *decision) see(entry, before Seen, r relation, restart bool) Seen {
+	present := restart || r.state == UpToDate
+	all := d.all[r.demand.Source]
+	if r.demand.Keys == nil {
+		entry.All = before.All
+		if present {
+			entry.All = all
+		}
+		return entry
+	}
+	for _, key := range r.demand.Keys {
+		hash := before.Keys[key]
+		if present {
+			hash = r.source.Key(key)
+		}
+		if hash == "" {
+			continue
+		}
+		if entry.Keys == nil {
+			entry.Keys = map[string]string{}
+		}
+		entry.Keys[key] = hash
+	}
+	return entry
+}
+
+// token is what the pods are started for: "flags=1f6a0c2b,secret/db=a:77". It differs from the one that is there, or
+// nothing would restart.
+func token(stamp Stamp, present string) string {
+	var parts []string
+	for name, seen := range stamp.Sources {
+		hash := seen.All
+		if hash == "" {
+			hash = HashAll(seen.Keys)
+		}
+		kind, short, _ := strings.Cut(name, "/")
+		if kind != string(ConfigMap) {
+			short = strings.ToLower(kind) + "/" + short
+		}
+		parts = append(parts, short+"="+hash)
+	}
+	slices.Sort(parts)
+	made := strings.Join(parts, ",")
+	if made == present {
+		made += "+"
+	}
+	return made
+}

@@ -1,0 +1,65 @@
+package workload
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Annotations of Stakater Reloader, for teams that come from it.
+//
+// Source: https://github.com/stakater/Reloader, README.
+const (
+	StakaterDomain = "reloader.stakater.com/"
+
+	stakaterAuto   = StakaterDomain + "auto"
+	stakaterSearch = StakaterDomain + "search"
+	stakaterMatch  = StakaterDomain + "match"
+	stakaterIgnore = StakaterDomain + "ignore"
+)
+
+// stakaterWords are, in its annotations, the words for the two kinds of sources.
+var stakaterWords = map[SourceKind]string{ConfigMap: "configmap", Secret: "secret"}
+
+// OfStakater is what Stakater Reloader's annotations ask of a workload. marks has the annotations of the sources that it uses, as far as they are
+// known. Names may be regular expressions, which are matched against what the workload uses, and only there.
+func OfStakater(target *Target, marks map[Ref]map[string]string) []Demand {
+	given := target.Annotations
+	ignored := func(ref Ref) bool { return marks[ref][stakaterIgnore] == "true" }
+	demands := ofUses(target, func(ref Ref) bool {
+		word := stakaterWords[ref.Kind]
+		if ignored(ref) || stakaterListed(given[word+"s.exclude."+StakaterDomain+"reload"], ref.Name) {
+			return false
+		}
+		return given[stakaterAuto] == "true" || given[word+"."+StakaterDomain+"auto"] == "true" ||
+			(given[stakaterSearch] == "true" && marks[ref][stakaterMatch] == "true") ||
+			stakaterListed(given[word+"."+StakaterDomain+"reload"], ref.Name)
+	})
+	// What is named in full counts also where the pods do not refer to it.
+	for _, kind := range []SourceKind{ConfigMap, Secret} {
+		for name := range strings.SplitSeq(given[stakaterWords[kind]+"."+StakaterDomain+"reload"], ",") {
+			ref := Ref{kind, strings.TrimSpace(name)}
+			known := slices.ContainsFunc(demands, func(d Demand) bool { return d.Source == ref })
+			if ref.Name == "" || known || ignored(ref) || regexp.QuoteMeta(ref.Name) != strings.ReplaceAll(ref.Name, ".", `\.`) {
+				continue
+			}
+			demands = append(demands, own(target, ref, nil))
+		}
+	}
+	return demands
+}
+
+// stakaterListed tells whether one of a list of regular expressions is a name. What is no expression is taken literally.
+func stakaterListed(list, name string) bool {
+	for entry := range strings.SplitSeq(list, ",") {
+		entry = strings.TrimSpace(entry)
+		if entry == "" {
+			continue
+		}
+		expression, err := regexp.Compile("^(?:" + entry + ")$")
+		if entry == name || (err == nil && expression.MatchString(name)) {
+			return true
+		}
+	}
+	return false
+}
