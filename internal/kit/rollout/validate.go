@@ -1,0 +1,82 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+)
+
+// Validate checks what a schema can't, and what a client gets around. path is that of the policy.
+func Validate(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	for i, entry := range policy.Order {
+		if !isEntry(entry) {
+			problems = append(problems, field.Invalid(path.Child("order").Index(i), entry,
+				"accepted is the name of a workload, as api, or kind and name, as StatefulSet/api"))
+		}
+	}
+	if limit := policy.MaxParallel; limit != nil && *limit < 1 {
+		problems = append(problems, field.Invalid(path.Child("maxParallel"), *limit, "must be at least 1"))
+	}
+	if canary := policy.Canary; canary != nil {
+		if canary.Count < 0 {
+			problems = append(problems, field.Invalid(path.Child("canary", "count"), canary.Count, "must be at least 1"))
+		}
+		problems = append(problems, ValidateDuration(canary.Soak, path.Child("canary", "soak"))...)
+	}
+	problems = append(problems, ValidateWindow(policy.Window, path.Child("window"))...)
+	if timeout := policy.Timeout; timeout != nil && timeout.Duration <= 0 {
+		problems = append(problems, field.Invalid(path.Child("timeout"), timeout.Duration.String(), "must be more than 0s: every rollout would fail"))
+	}
+	return problems
+}
+
+// ValidateDuration refuses a duration below 0. nil is valid.
+func ValidateDuration(duration *metav1.Duration, path *field.Path) field.ErrorList {
+	if duration == nil || duration.Duration >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, duration.Duration.String(), "must be 0s or more")}
+}
+
+// ValidateWindow checks a maintenance window. nil is valid.
+func ValidateWindow(window *rolloutv1.Window, path *field.Path) field.ErrorList {
+	if window == nil {
+		return nil
+	}
+	var problems field.ErrorList
+	for i, day := range window.Days {
+		if !slices.Contains(weekdays, day) {
+			problems = append(problems, field.NotSupported(path.Child("days").Index(i), day, weekdays))
+		}
+	}
+	start, err := parseClock(window.Start)
+	if err != nil {
+		problems = append(problems, field.Invalid(path.Child("start"), window.Start, "accepted is a time of day from 00:00 to 23:59"))
+	}
+	end, endErr := parseClock(window.End)
+	if endErr != nil {
+		problems = append(problems, field.Invalid(path.Child("end"), window.End, "accepted is a time of day from 00:00 to 23:59"))
+	}
+	if err == nil && endErr == nil && start == end {
+		problems = append(problems, field.Invalid(path.Child("end"), window.End, "start and end are the same time: leave the window out to allow all times"))
+	}
+	if _, err := zoneOf(window.TimeZone); err != nil {
+		problems = append(problems, field.Invalid(path.Child("timeZone"), window.TimeZone, err.Error()))
+	}
+	return problems
+}
+
+// isEntry tells whether text has the form of an entry of the order: NAME or KIND/NAME.
+func isEntry(text string) bool {
+	kind, name, hasKind := strings.Cut(text, "/")
+	if !hasKind {
+		return len(validation.IsDNS1123Subdomain(text)) == 0
+	}
+	return len(validation.IsDNS1035Label(strings.ToLower(kind))) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
+}

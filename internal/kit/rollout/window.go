@@ -1,0 +1,118 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+)
+
+// Open tells whether a maintenance window is open, and after how long that changes; 0 if it never does: without a window
+// (nil) it is always open.
+//
+// It opens when the clock of its time zone first reaches start on one of its days, and closes when the clock first
+// reaches end after that. So on the day on which an hour is left out, a time within it is the moment of the change, and a
+// window that lies wholly within it does not open; on the day on which an hour comes twice, its first time counts.
+func Open(window *rolloutv1.Window, now time.Time) (bool, time.Duration, error) {
+	if window == nil {
+		return true, 0, nil
+	}
+	zone, err := zoneOf(window.TimeZone)
+	if err != nil {
+		return false, 0, fmt.Errorf("timeZone: %q is given: %w", window.TimeZone, err)
+	}
+	start, err := parseClock(window.Start)
+	if err != nil {
+		return false, 0, fmt.Errorf("start: %w", err)
+	}
+	end, err := parseClock(window.End)
+	if err != nil {
+		return false, 0, fmt.Errorf("end: %w", err)
+	}
+	// From the day before, whose window may cross midnight, to beyond the same day of the next week, for that of one
+	// week may be left out.
+	for day := -1; day <= 15; day++ {
+		date := dateOf(now.In(zone)).AddDate(0, 0, day)
+		if !isOneOf(date.Weekday(), window.Days) {
+			continue
+		}
+		opens, closes := reaches(date, start, zone), reaches(date, end, zone)
+		if !start.before(end) {
+			closes = reaches(date.AddDate(0, 0, 1), end, zone)
+		}
+		switch {
+		case !closes.After(now), !opens.Before(closes):
+		case opens.After(now):
+			return false, opens.Sub(now), nil
+		default:
+			return true, closes.Sub(now), nil
+		}
+	}
+	return false, 0, nil
+}
+
+// zoneOf is a time zone by its name; UTC by none. "Local" would be that of the machine.
+func zoneOf(name string) (*time.Location, error) {
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		return nil, errors.New("accepted are names of the IANA time zone database, as Europe/Berlin")
+	}
+	return zone, nil
+}
+
+// clock is a time of day.
+type clock struct{ hour, minute int }
+
+func (c clock) before(other clock) bool {
+	return c.hour < other.hour || c.hour == other.hour && c.minute < other.minute
+}
+
+func parseClock(text string) (clock, error) {
+	parsed, err := time.Parse("15:04", text)
+	if err != nil || len(text) != len("15:04") {
+		return clock{}, fmt.Errorf("%q is given; accepted is a time of day from 00:00 to 23:59", text)
+	}
+	return clock{parsed.Hour(), parsed.Minute()}, nil
+}
+
+// dateOf is the date that a calendar shows at a time, as noon UTC: a time that no change of clocks moves to another date.
+func dateOf(at time.Time) time.Time {
+	year, month, day := at.Date()
+	return time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
+}
+
+// reaches is the first moment at which the clocks of a zone show a time of day on a date, or have leapt over it.
+func reaches(date time.Time, at clock, zone *time.Location) time.Time {
+	wall := time.Date(date.Year(), date.Month(), date.Day(), at.hour, at.minute, 0, 0, time.UTC)
+	// time.Date does not say which it chooses of two moments, or what it makes of a time that there is not.
+	found := time.Date(date.Year(), date.Month(), date.Day(), at.hour, at.minute, 0, 0, zone)
+	since, until := found.ZoneBounds()
+	shown := wallOf(found)
+	switch {
+	case shown.After(wall):
+		return since
+	case shown.Before(wall):
+		return until
+	case !since.IsZero():
+		_, offset := since.Add(-time.Nanosecond).Zone()
+		if earlier := wall.Add(-time.Duration(offset) * time.Second); earlier.Before(since) {
+			return earlier.In(zone)
+		}
+	}
+	return found
+}
+
+// wallOf is what clocks show at a moment, as if it were UTC.
+func wallOf(at time.Time) time.Time {
+	_, offset := at.Zone()
+	return at.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// weekdays are the names of days, by time.Weekday.
+var weekdays = []rolloutv1.Day{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
+
+func isOneOf(day time.Weekday, days []rolloutv1.Day) bool {
+	return len(days) == 0 || slices.Contains(days, weekdays[day])
+}
