@@ -1,0 +1,60 @@
+package observe
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// SecretAccess says whose Secrets may be read, and how their values are hashed. Its zero value reads none.
+type SecretAccess struct {
+	// Namespaces are those whose Secrets may be read; none means that no Secret is ever read.
+	Namespaces []string
+	// Hasher hashes their values under the installation's key.
+	Hasher workload.Hasher
+}
+
+// Granted tells whether the Secrets of a namespace may be read. Where they may not, the cache knows nothing of Secrets and must not be
+// asked for one: it would begin to watch them.
+func (a SecretAccess) Granted(namespace string) bool { return slices.Contains(a.Namespaces, namespace) }
+
+// helmReleases are the Secrets in which Helm keeps the manifests of its releases: large, many, and no pod uses one.
+const helmReleases = corev1.SecretType("helm.sh/release.v1")
+
+// CacheOptions say what the cache must hold for a Reader: all workloads that can be restarted, all ConfigMaps, and of the namespaces
+// that are opted in the Secrets. Everything that Mainstay has not made is held in part only, of ConfigMaps and Secrets no value at all.
+//
+// The rights to Secrets are granted in these namespaces one by one.
+//
+// +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=get;list;watch
+// +kubebuilder:rbac:part=workload,groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:part=secrets,groups="",resources=secrets,verbs=get;list;watch
+func CacheOptions(secrets SecretAccess) map[client.Object]cache.ByObject {
+	options := map[client.Object]cache.ByObject{
+		&appsv1.Deployment{}:  {Label: labels.Everything(), Transform: stripDeployment},
+		&appsv1.StatefulSet{}: {Label: labels.Everything(), Transform: stripStatefulSet},
+		&appsv1.DaemonSet{}:   {Label: labels.Everything(), Transform: stripDaemonSet},
+		&corev1.ConfigMap{}:   {Label: labels.Everything(), Transform: hashConfigMap},
+	}
+	if len(secrets.Namespaces) == 0 {
+		return options
+	}
+	within := map[string]cache.Config{}
+	for _, namespace := range secrets.Namespaces {
+		within[namespace] = cache.Config{}
+	}
+	options[&corev1.Secret{}] = cache.ByObject{
+		Namespaces: within,
+		Label:      labels.Everything(),
+		Field:      fields.OneTermNotEqualSelector("type", string(helmReleases)),
+		Transform:  hashSecret(secrets.Hasher),
+	}
+	return options
+}
