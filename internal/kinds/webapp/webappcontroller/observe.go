@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -22,7 +23,7 @@ import (
 )
 
 // Observe reads everything that decisions about app rest on, from the cache. Asked of the API
-// server are only: a Deployment or Service that the cache does not know, and, while a pod
+// server are only: a Deployment or Service that the cache does not know as a whole, and, while a pod
 // stays without containers for long, its events.
 //
 // +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps,verbs=get;list;watch
@@ -45,7 +46,7 @@ func (k kind) Observe(ctx context.Context, app *appsv1.WebApp) (webapp.Observed,
 		"Deployment": &k8sappsv1.Deployment{ObjectMeta: named(app.Name)},
 		"Service":    &corev1.Service{ObjectMeta: named(app.Name)},
 	} {
-		if _, known := found[plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}]; known {
+		if known, there := found[plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}]; there && isWhole(known.Object) {
 			continue
 		}
 		if err := k.children.LookLive(ctx, app, object, found); err != nil {
@@ -60,6 +61,12 @@ func (k kind) Observe(ctx context.Context, app *appsv1.WebApp) (webapp.Observed,
 	}
 	observed.MountProblem, err = k.observeMountProblem(ctx, observed.Pods)
 	return observed, err
+}
+
+// isWhole tells whether the cache has all of an object. Of a Deployment that does not bear our label it has a part, and only
+// while it is asked for by other kinds.
+func isWhole(object plan.Object) bool {
+	return object.GetLabels()[api.LabelManagedBy] == api.ManagedBy
 }
 
 // possibleChildren are all objects that a WebApp of that name could own. What of them exists,

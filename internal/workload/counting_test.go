@@ -1,0 +1,41 @@
+package workload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+)
+
+// TestCounting: of several AppConfigs for one application one counts, whatever the order in which they come.
+func TestCounting(t *testing.T) {
+	config := func(name, application string, created int64) configv1.AppConfig {
+		return configv1.AppConfig{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(created, 0))},
+			Spec:       configv1.AppConfigSpec{Application: application},
+		}
+	}
+	for name, test := range map[string]struct {
+		configs []configv1.AppConfig
+		want    []string
+	}{
+		"none":                     {nil, nil},
+		"each for its application": {[]configv1.AppConfig{config("web", "web", 2), config("shop", "shop", 1)}, []string{"shop", "web"}},
+		"the older":                {[]configv1.AppConfig{config("a", "shop", 2), config("b", "shop", 1)}, []string{"b"}},
+		"the older, given first":   {[]configv1.AppConfig{config("b", "shop", 1), config("a", "shop", 2)}, []string{"b"}},
+		"of one age the name's":    {[]configv1.AppConfig{config("b", "shop", 1), config("a", "shop", 1)}, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, one := range Counting(test.configs) {
+				got = append(got, one.Name)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,297 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// Reader reads what decisions about a namespace rest on. It is safe for use by many goroutines, and writes nothing.
+type Reader struct {
+	// Cached holds what CacheOptions and the kinds' own say, with the indexes of Index.
+	Cached client.Reader
+	// Live asks the API server.
+	Live    client.Reader
+	Secrets SecretAccess
+	// AppConfigs and ConfigMonitors tell which of the kinds are on: of one that is off nothing is read.
+	AppConfigs, ConfigMonitors bool
+	// Stakater has the annotations of Stakater Reloader count.
+	Stakater bool
+	// Problem is told what is wrong with an object's annotation, each time it is read; nil if nobody wants to know. The object has
+	// name, namespace and UID.
+	Problem func(ctx context.Context, object client.Object, err error)
+}
+
+// Snapshot is what the cache knows of a namespace. It makes no API call. What it returns shares memory with the cache: nobody may
+// change it.
+func (r Reader) Snapshot(ctx context.Context, namespace string) (workload.Snapshot, error) {
+	s := &snapshot{Reader: r, namespace: namespace, read: map[workload.Ref]*read{}}
+	for _, step := range []func(context.Context) error{s.observeTargets, s.observeAppConfigs, s.observeMonitors, s.observeAnnotated, s.askTargets} {
+		if err := step(ctx); err != nil {
+			return workload.Snapshot{}, err
+		}
+	}
+	s.Sources = map[workload.Ref]workload.Source{}
+	for _, demand := range s.Demands {
+		found, err := s.source(ctx, demand.Source)
+		if err != nil {
+			return workload.Snapshot{}, err
+		}
+		if found.source.Standing != workload.Absent {
+			s.Sources[demand.Source] = found.source
+		}
+	}
+	return s.Snapshot, nil
+}
+
+// snapshot is one that is being made.
+type snapshot struct {
+	Reader
+	workload.Snapshot
+	namespace string
+	read      map[workload.Ref]*read
+}
+
+// read is a source as the cache has it.
+type read struct {
+	source      workload.Source
+	annotations map[string]string
+}
+
+// list lists objects of the namespace as they lie in the cache.
+func (s *snapshot) list(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	if err := s.Cached.List(ctx, into, append(options, client.InNamespace(s.namespace), client.UnsafeDisableDeepCopy)...); err != nil {
+		return fmt.Errorf("listing %T of namespace %s: %w", into, s.namespace, err)
+	}
+	return nil
+}
+
+// observeTargets reads the workloads. What is being deleted is no target any more.
+func (s *snapshot) observeTargets(ctx context.Context) error {
+	var deployments appsv1.DeploymentList
+	var statefulSets appsv1.StatefulSetList
+	var daemonSets appsv1.DaemonSetList
+	for _, list := range []client.ObjectList{&deployments, &statefulSets, &daemonSets} {
+		if err := s.list(ctx, list); err != nil {
+			return err
+		}
+	}
+	for i := range deployments.Items {
+		one := &deployments.Items[i]
+		s.addTarget("Deployment", one, &one.Spec.Template, workload.RolledOfDeployment(one))
+	}
+	for i := range statefulSets.Items {
+		one := &statefulSets.Items[i]
+		s.addTarget("StatefulSet", one, &one.Spec.Template, workload.RolledOfStatefulSet(one))
+	}
+	for i := range daemonSets.Items {
+		one := &daemonSets.Items[i]
+		s.addTarget("DaemonSet", one, &one.Spec.Template, workload.RolledOfDaemonSet(one))
+	}
+	slices.SortFunc(s.Targets, func(a, b workload.Target) int {
+		return cmp.Or(cmp.Compare(a.Ref.Name, b.Ref.Name), cmp.Compare(a.Ref.Kind, b.Ref.Kind))
+	})
+	return nil
+}
+
+func (s *snapshot) addTarget(kind string, object metav1.Object, template *corev1.PodTemplateSpec, rolled workload.Rolled) {
+	if object.GetDeletionTimestamp() != nil {
+		return
+	}
+	s.Targets = append(s.Targets, workload.Target{
+		Ref:          workload.TargetRef{Kind: kind, Name: object.GetName()},
+		UID:          object.GetUID(),
+		Created:      object.GetCreationTimestamp().Time,
+		Labels:       template.Labels,
+		Annotations:  naming.Merged(template.Annotations, object.GetAnnotations()),
+		Uses:         workload.Uses(&template.Spec),
+		Stamp:        workload.ParseStamp(object.GetAnnotations()[configv1.AnnotationObserved]),
+		RestartedFor: template.Annotations[configv1.AnnotationRestartedFor],
+		Rolled:       rolled,
+	})
+}
+
+// observeAppConfigs reads what AppConfigs ask: those that count, for another of the same application writes nothing.
+func (s *snapshot) observeAppConfigs(ctx context.Context) error {
+	if !s.AppConfigs {
+		return nil
+	}
+	var configs configv1.AppConfigList
+	if err := s.list(ctx, &configs); err != nil {
+		return err
+	}
+	for _, config := range workload.Counting(configs.Items) {
+		if config.DeletionTimestamp == nil {
+			s.Demands = append(s.Demands, workload.OfAppConfig(config)...)
+		}
+	}
+	return nil
+}
+
+// observeMonitors reads what ConfigMonitors ask of workloads; those that evict ask nothing of them.
+func (s *snapshot) observeMonitors(ctx context.Context) error {
+	if !s.ConfigMonitors {
+		return nil
+	}
+	var monitors configv1.ConfigMonitorList
+	if err := s.list(ctx, &monitors); err != nil {
+		return err
+	}
+	slices.SortFunc(monitors.Items, func(a, b configv1.ConfigMonitor) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range monitors.Items {
+		monitor := &monitors.Items[i]
+		if monitor.DeletionTimestamp == nil && monitor.Spec.Strategy != configv1.StrategyEvict {
+			s.Demands = append(s.Demands, workload.OfMonitor(monitor))
+		}
+	}
+	return nil
+}
+
+// observeAnnotated reads what ConfigMaps and Secrets ask by their own annotation.
+func (s *snapshot) observeAnnotated(ctx context.Context) error {
+	annotated := client.MatchingFields{annotatedIndex: annotatedValue}
+	var configMaps corev1.ConfigMapList
+	if err := s.list(ctx, &configMaps, annotated); err != nil {
+		return err
+	}
+	slices.SortFunc(configMaps.Items, func(a, b corev1.ConfigMap) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range configMaps.Items {
+		one := &configMaps.Items[i]
+		s.askSource(ctx, workload.Ref{Kind: workload.ConfigMap, Name: one.Name}, one.Annotations, &corev1.ConfigMap{ObjectMeta: identity(one)})
+	}
+	if !s.Secrets.Granted(s.namespace) {
+		return nil
+	}
+	var secrets corev1.SecretList
+	if err := s.list(ctx, &secrets, annotated); err != nil {
+		return err
+	}
+	slices.SortFunc(secrets.Items, func(a, b corev1.Secret) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range secrets.Items {
+		one := &secrets.Items[i]
+		s.askSource(ctx, workload.Ref{Kind: workload.Secret, Name: one.Name}, one.Annotations, &corev1.Secret{ObjectMeta: identity(one)})
+	}
+	return nil
+}
+
+func (s *snapshot) askSource(ctx context.Context, ref workload.Ref, annotations map[string]string, about client.Object) {
+	demand, asked, err := workload.OfSource(ref, annotations)
+	if err != nil {
+		s.tell(ctx, about, err)
+	}
+	if asked {
+		s.Demands = append(s.Demands, demand)
+	}
+}
+
+// askTargets reads what workloads ask by their own annotations.
+func (s *snapshot) askTargets(ctx context.Context) error {
+	for i := range s.Targets {
+		target := &s.Targets[i]
+		demands, err := workload.OfWorkload(target)
+		if err != nil {
+			s.tell(ctx, s.emptyTarget(target), err)
+		}
+		s.Demands = append(s.Demands, demands...)
+		if !s.Stakater || !hasStakater(target.Annotations) {
+			continue
+		}
+		marks := map[workload.Ref]map[string]string{}
+		for ref := range target.Uses {
+			found, err := s.source(ctx, ref)
+			if err != nil {
+				return err
+			}
+			marks[ref] = found.annotations
+		}
+		s.Demands = append(s.Demands, workload.OfStakater(target, marks)...)
+	}
+	return nil
+}
+
+// hasStakater tells whether there is any of Stakater Reloader's annotations: most workloads have none, and cost nothing then.
+func hasStakater(annotations map[string]string) bool {
+	for key := range annotations {
+		if strings.Contains(key, workload.StakaterDomain) {
+			return true
+		}
+	}
+	return false
+}
+
+// source reads a source, once.
+func (s *snapshot) source(ctx context.Context, ref workload.Ref) (*read, error) {
+	if known, done := s.read[ref]; done {
+		return known, nil
+	}
+	found, err := s.readSource(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	s.read[ref] = found
+	return found, nil
+}
+
+func (s *snapshot) readSource(ctx context.Context, ref workload.Ref) (*read, error) {
+	found := &read{source: workload.Source{Ref: ref}}
+	var object client.Object
+	var hashes func() map[string]string
+	switch ref.Kind {
+	case workload.ConfigMap:
+		configMap := &corev1.ConfigMap{}
+		object, hashes = configMap, func() map[string]string { return configMap.Data }
+	default:
+		if !s.Secrets.Granted(s.namespace) {
+			found.source.Standing = workload.NotGranted
+			return found, nil
+		}
+		secret := &corev1.Secret{}
+		object, hashes = secret, func() map[string]string { return secret.StringData }
+		found.source.KeyID = s.Secrets.Hasher.ID()
+	}
+	err := s.Cached.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: ref.Name}, object, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return found, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s of namespace %s: %w", ref, s.namespace, err)
+	}
+	source := &found.source
+	source.Standing, source.Keys, source.Created = workload.Present, hashes(), object.GetCreationTimestamp().Time
+	source.Changed, source.Writers = lastChange(object)
+	if _, rendered := object.GetLabels()[configv1.LabelAppConfig]; rendered {
+		source.Declared = object.GetAnnotations()[configv1.AnnotationHash]
+	}
+	found.annotations = object.GetAnnotations()
+	return found, nil
+}
+
+func (s *snapshot) tell(ctx context.Context, object client.Object, err error) {
+	if s.Problem != nil {
+		s.Problem(ctx, object, err)
+	}
+}
+
+func (s *snapshot) emptyTarget(target *workload.Target) client.Object {
+	object := newWorkload(target.Ref.Kind)
+	object.SetNamespace(s.namespace)
+	object.SetName(target.Ref.Name)
+	object.SetUID(target.UID)
+	return object
+}
+
+func identity(object metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
+}

@@ -1,0 +1,374 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, configv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// cached is a reader that gives objects as the cache would hold them.
+func cached(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	held := func(object client.Object) error {
+		var err error
+		switch object.(type) {
+		case *corev1.ConfigMap:
+			_, err = hashConfigMap(object)
+		case *corev1.Secret:
+			_, err = hashSecret(hasher)(object)
+		case *appsv1.Deployment:
+			_, err = stripDeployment(object)
+		}
+		return err
+	}
+	return fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).WithReturnManagedFields().
+		WithIndex(&corev1.ConfigMap{}, annotatedIndex, annotated).WithIndex(&corev1.Secret{}, annotatedIndex, annotated).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+				if err := under.Get(ctx, key, into, options...); err != nil {
+					return err
+				}
+				into.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(""))
+				return held(into)
+			},
+			List: func(ctx context.Context, under client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+				if err := under.List(ctx, into, options...); err != nil {
+					return err
+				}
+				switch list := into.(type) {
+				case *corev1.ConfigMapList:
+					for i := range list.Items {
+						if err := held(&list.Items[i]); err != nil {
+							return err
+						}
+					}
+				case *corev1.SecretList:
+					for i := range list.Items {
+						if err := held(&list.Items[i]); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			},
+		}).Build()
+}
+
+func reader(t *testing.T, objects ...client.Object) Reader {
+	t.Helper()
+	return Reader{
+		Cached: cached(t, objects...), Secrets: SecretAccess{Namespaces: []string{"shop"}, Hasher: hasher},
+		AppConfigs: true, ConfigMonitors: true, Stakater: true,
+		Problem: func(_ context.Context, object client.Object, err error) { t.Errorf("%s: %v", object.GetName(), err) },
+	}
+}
+
+func meta(name string, annotations ...string) metav1.ObjectMeta {
+	object := metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: *at(1)}
+	for i := 0; i+1 < len(annotations); i += 2 {
+		metav1.SetMetaDataAnnotation(&object, annotations[i], annotations[i+1])
+	}
+	return object
+}
+
+func deployment(name string, annotations ...string) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: meta(name, annotations...), Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template(),
+	}}
+}
+
+func configMap(name, message string, annotations ...string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: meta(name, annotations...), Data: map[string]string{"MESSAGE": message}}
+}
+
+func secret(namespace, name string, annotations ...string) *corev1.Secret {
+	object := &corev1.Secret{ObjectMeta: meta(name, annotations...), Data: map[string][]byte{"password": []byte("hunter2")}}
+	object.Namespace = namespace
+	return object
+}
+
+func monitor(name string, change func(*configv1.ConfigMonitorSpec)) *configv1.ConfigMonitor {
+	object := &configv1.ConfigMonitor{ObjectMeta: meta(name), Spec: configv1.ConfigMonitorSpec{ConfigMap: "flags", PodSelector: map[string]string{"app": "shop"}}}
+	change(&object.Spec)
+	return object
+}
+
+func appConfig(name, application string, created *metav1.Time) *configv1.AppConfig {
+	object := &configv1.AppConfig{ObjectMeta: meta(name), Spec: configv1.AppConfigSpec{Application: application}}
+	object.CreationTimestamp = *created
+	return object
+}
+
+// asked are who asks for what, in order.
+func asked(s workload.Snapshot) []string {
+	var all []string
+	for _, demand := range s.Demands {
+		all = append(all, fmt.Sprintf("%s: %s %v", demand.Origin, demand.Source, demand.Keys))
+	}
+	return all
+}
+
+func snapshotOf(t *testing.T, r Reader) workload.Snapshot {
+	t.Helper()
+	s, err := r.Snapshot(t.Context(), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestTargets(t *testing.T) {
+	started := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	stamp := workload.Stamp{Sources: map[string]workload.Seen{"ConfigMap/flags": {All: "x"}}, RestartedAt: &started}
+	web := deployment("web", configv1.AnnotationObserved, stamp.String(), configv1.AnnotationReload, "false")
+	web.Spec.Template.Annotations[configv1.AnnotationReload] = "auto"
+	web.Status = appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 1}
+	leaving := deployment("leaving")
+	leaving.Finalizers, leaving.DeletionTimestamp = []string{"example.com/a"}, at(2)
+	elsewhere := deployment("elsewhere")
+	elsewhere.Namespace = "other"
+	got := snapshotOf(t, reader(t, web, leaving, elsewhere,
+		&appsv1.StatefulSet{ObjectMeta: meta("web")}, &appsv1.DaemonSet{ObjectMeta: meta("agent")}))
+	var names []string
+	for _, target := range got.Targets {
+		names = append(names, target.Ref.String())
+	}
+	if diff := cmp.Diff([]string{"DaemonSet/agent", "Deployment/web", "StatefulSet/web"}, names); diff != "" {
+		t.Fatal(diff)
+	}
+	want := workload.Target{
+		Ref: workload.TargetRef{Kind: "Deployment", Name: "web"}, UID: "uid-of-web", Created: at(1).Time, Labels: map[string]string{"app": "shop"},
+		Uses: workload.Uses(&web.Spec.Template.Spec), Stamp: stamp, RestartedFor: "flags=1",
+		Rolled:      workload.RolledOfDeployment(web),
+		Annotations: map[string]string{configv1.AnnotationReload: "false", configv1.AnnotationObserved: stamp.String(), configv1.AnnotationRestartedFor: "flags=1"},
+	}
+	target := got.Targets[1]
+	target.Created = target.Created.UTC()
+	delete(target.Annotations, "prometheus.io/scrape") // a list is not stripped here
+	if diff := cmp.Diff(want, target); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDemands(t *testing.T) {
+	objects := []client.Object{
+		configMap("flags", "hello"), secret("shop", "database"),
+		monitor("b", func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"MESSAGE"} }),
+		monitor("a", func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" }),
+		monitor("evicting", func(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }),
+		appConfig("second", "shop", at(2)), appConfig("first", "shop", at(1)), appConfig("of-one-age", "web", at(3)), appConfig("another-of-it", "web", at(3)),
+		configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop"), secret("shop", "telling", configv1.AnnotationPodSelector, "app in (shop)"),
+	}
+	for name, test := range map[string]struct {
+		change func(*Reader)
+		more   []client.Object
+		want   []string
+	}{
+		"all": {func(*Reader) {}, nil, []string{
+			"AppConfig/another-of-it: ConfigMap/web-config []", "AppConfig/first: ConfigMap/shop-config []", "ConfigMonitor/a: Secret/database []",
+			"ConfigMonitor/b: ConfigMap/flags [MESSAGE]", "ConfigMap/selecting: ConfigMap/selecting []", "Secret/telling: Secret/telling []",
+		}},
+		"AppConfigs are off": {func(r *Reader) { r.AppConfigs, r.Secrets = false, SecretAccess{} }, nil, []string{
+			"ConfigMonitor/a: Secret/database []", "ConfigMonitor/b: ConfigMap/flags [MESSAGE]", "ConfigMap/selecting: ConfigMap/selecting []",
+		}},
+		"ConfigMonitors are off": {func(r *Reader) { r.ConfigMonitors, r.AppConfigs = false, false }, nil, []string{
+			"ConfigMap/selecting: ConfigMap/selecting []", "Secret/telling: Secret/telling []",
+		}},
+		"workloads ask": {func(r *Reader) { *r = Reader{Cached: r.Cached, Stakater: true, Problem: r.Problem} }, []client.Object{
+			deployment("named", configv1.AnnotationReload, "other, secret/database"),
+			deployment("stakater", "reloader.stakater.com/search", "true"), configMap("all", "x", "reloader.stakater.com/match", "true"),
+		}, []string{
+			"ConfigMap/selecting: ConfigMap/selecting []", "Deployment/named: ConfigMap/other []", "Deployment/named: Secret/database []",
+			"Deployment/stakater: ConfigMap/all []",
+		}},
+		"without Stakater's": {func(r *Reader) { *r = Reader{Cached: r.Cached} }, []client.Object{
+			deployment("stakater", "reloader.stakater.com/auto", "true"),
+		}, []string{"ConfigMap/selecting: ConfigMap/selecting []"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := reader(t, slices.Concat(objects, test.more)...)
+			test.change(&r)
+			if diff := cmp.Diff(test.want, asked(snapshotOf(t, r))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSources(t *testing.T) {
+	flags := configMap("flags", "hello")
+	flags.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", at(3), dataFields), entry("helm", at(2), dataFields)}
+	rendered := configMap("shop-config", "hello", configv1.AnnotationHash, "declared")
+	rendered.Labels = map[string]string{configv1.LabelAppConfig: "shop"}
+	objects := []client.Object{
+		flags, rendered, configMap("unused", "x"), configMap("forged", "x", configv1.AnnotationHash, "declared"), secret("shop", "database"), appConfig("shop", "shop", at(1)),
+		deployment("web", configv1.AnnotationReload, "flags, forged, secret/database, missing, secret/missing"),
+	}
+	r := reader(t, objects...)
+	got := snapshotOf(t, r)
+	for ref, source := range got.Sources {
+		source.Created, source.Changed = source.Created.UTC(), source.Changed.UTC()
+		got.Sources[ref] = source
+	}
+	ref := func(name string) workload.Ref { return workload.Ref{Kind: workload.ConfigMap, Name: name} }
+	database := workload.Ref{Kind: workload.Secret, Name: "database"}
+	present := func(of workload.Ref, message string) workload.Source {
+		return workload.Source{
+			Ref: of, Standing: workload.Present, Keys: map[string]string{"MESSAGE": workload.HashKey([]byte(message))}, Created: at(1).Time, Changed: at(1).Time,
+		}
+	}
+	want := map[workload.Ref]workload.Source{
+		ref("flags"): present(ref("flags"), "hello"), ref("forged"): present(ref("forged"), "x"), ref("shop-config"): present(ref("shop-config"), "hello"),
+		database: {
+			Ref: database, Standing: workload.Present, Keys: map[string]string{"password": hasher.HashKey([]byte("hunter2"))}, KeyID: hasher.ID(),
+			Created: at(1).Time, Changed: at(1).Time,
+		},
+	}
+	one := want[ref("flags")]
+	one.Changed, one.Writers = at(3).Time, []string{"kubectl", "helm"}
+	want[ref("flags")] = one
+	one = want[ref("shop-config")]
+	one.Declared = "declared"
+	want[ref("shop-config")] = one
+	if diff := cmp.Diff(want, got.Sources); diff != "" {
+		t.Error(diff)
+	}
+	r.Secrets = SecretAccess{Namespaces: []string{"elsewhere"}}
+	if got := snapshotOf(t, r).Sources[database]; got.Standing != workload.NotGranted || got.Keys != nil {
+		t.Errorf("what is not granted: got %+v", got)
+	}
+}
+
+// TestSecretsAreNotAskedFor: a cache that is asked for a Secret would begin to watch Secrets, for which there may be no right.
+func TestSecretsAreNotAskedFor(t *testing.T) {
+	under := cached(t, secret("shop", "database", configv1.AnnotationPodSelector, "app=shop"), deployment("web", configv1.AnnotationReload, "secret/database"))
+	refuse := func(object any) error {
+		switch object.(type) {
+		case *corev1.Secret, *corev1.SecretList:
+			return errors.New("nobody may ask for Secrets")
+		}
+		return nil
+	}
+	guarded := interceptor.NewClient(under.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			return errors.Join(refuse(into), under.Get(ctx, key, into, options...))
+		},
+		List: func(ctx context.Context, under client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+			return errors.Join(refuse(into), under.List(ctx, into, options...))
+		},
+	})
+	r := Reader{Cached: guarded, Stakater: true, Secrets: SecretAccess{Namespaces: []string{"other"}}}
+	if got := snapshotOf(t, r); len(got.Demands) != 1 {
+		t.Errorf("got %v", asked(got))
+	}
+	r.Secrets.Namespaces = []string{"shop"}
+	if _, err := r.Snapshot(t.Context(), "shop"); err == nil || !strings.Contains(err.Error(), "nobody may ask") {
+		t.Errorf("where they are granted they were not asked for: %v", err)
+	}
+}
+
+// TestProblems: a wrong annotation is told, with its object, and the rest counts.
+func TestProblems(t *testing.T) {
+	r := reader(t, configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop="), deployment("web", configv1.AnnotationReload, "flags, pod/x"))
+	told := map[string]string{}
+	r.Problem = func(_ context.Context, object client.Object, err error) {
+		told[fmt.Sprintf("%T %s %s %s", object, object.GetNamespace(), object.GetName(), object.GetUID())] = err.Error()
+		if kind := object.GetObjectKind().GroupVersionKind().Kind; kind == hashedKind {
+			t.Errorf("an event about it would name the kind %s", kind)
+		}
+	}
+	if diff := cmp.Diff([]string{"Deployment/web: ConfigMap/flags []"}, asked(snapshotOf(t, r))); diff != "" {
+		t.Error(diff)
+	}
+	for object, want := range map[string]string{
+		"*v1.ConfigMap shop selecting uid-of-selecting": `"app=shop=" is given`,
+		"*v1.Deployment shop web uid-of-web":            `"pod/x" is given`,
+	} {
+		if !strings.Contains(told[object], want) {
+			t.Errorf("%s: told %q, want %q", object, told[object], want)
+		}
+	}
+	r.Problem = nil
+	snapshotOf(t, r)
+}
+
+func TestTemplateTime(t *testing.T) {
+	controlled := func(name string, by types.UID, created *metav1.Time, revision string) metav1.ObjectMeta {
+		object := meta(name, deploymentRevision, revision)
+		object.CreationTimestamp, object.Labels = *created, map[string]string{"app": "web", "pod-template-hash": name}
+		object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: by, Controller: new(true)}}
+		return object
+	}
+	unlabelled := controlled("f", "uid-of-web", at(9), "99")
+	unlabelled.Labels = nil
+	elsewhere := controlled("a", "uid-of-web", at(9), "99")
+	elsewhere.Namespace = "other"
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	live := []client.Object{
+		&appsv1.ReplicaSet{ObjectMeta: controlled("a", "uid-of-web", at(2), "9")},
+		&appsv1.ReplicaSet{ObjectMeta: controlled("b", "uid-of-web", at(3), "10")},
+		&appsv1.ReplicaSet{ObjectMeta: controlled("c", "uid-of-web", at(4), "8")},
+		&appsv1.ReplicaSet{ObjectMeta: controlled("d", "another", at(9), "99")},
+		&appsv1.ReplicaSet{ObjectMeta: unlabelled}, &appsv1.ReplicaSet{ObjectMeta: elsewhere},
+		&appsv1.ControllerRevision{ObjectMeta: controlled("a", "uid-of-set", at(6), ""), Revision: 2},
+		&appsv1.ControllerRevision{ObjectMeta: controlled("b", "uid-of-set", at(5), ""), Revision: 3},
+		&appsv1.ControllerRevision{ObjectMeta: controlled("c", "another", at(7), ""), Revision: 4},
+		&appsv1.ControllerRevision{ObjectMeta: controlled("d", "uid-of-agent", at(8), ""), Revision: 1},
+	}
+	r := Reader{
+		Cached: cached(t, &appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Selector: selector}},
+			&appsv1.Deployment{ObjectMeta: meta("new"), Spec: appsv1.DeploymentSpec{Selector: selector}},
+			&appsv1.StatefulSet{ObjectMeta: meta("set"), Spec: appsv1.StatefulSetSpec{Selector: selector}},
+			&appsv1.DaemonSet{ObjectMeta: meta("agent"), Spec: appsv1.DaemonSetSpec{Selector: selector}}),
+		Live: fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(live...).Build(),
+	}
+	for name, test := range map[string]struct {
+		kind, name string
+		want       time.Time
+	}{
+		"the highest revision":        {"Deployment", "web", at(3).Time},
+		"none":                        {"Deployment", "new", time.Time{}},
+		"a StatefulSet's last change": {"StatefulSet", "set", at(5).Time},
+		"a DaemonSet":                 {"DaemonSet", "agent", at(8).Time},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := &workload.Target{Ref: workload.TargetRef{Kind: test.kind, Name: test.name}, UID: types.UID("uid-of-" + test.name)}
+			got, err := r.TemplateTime(t.Context(), "shop", target)
+			if err != nil || !got.Equal(test.want) {
+				t.Errorf("got %s, %v; want %s", got, err, test.want)
+			}
+		})
+	}
+	if _, err := r.TemplateTime(t.Context(), "shop", &workload.Target{Ref: workload.TargetRef{Kind: "Deployment", Name: "gone"}}); !strings.Contains(fmt.Sprint(err), "Deployment/gone") {
+		t.Errorf("of one that is gone: %v", err)
+	}
+}

@@ -1,0 +1,120 @@
+package observe
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+)
+
+// IsWhole tells whether the cache holds all of a workload: what bears our label is held for the kind that made it. Of another, it holds what tells
+// whether the workload is concerned when a source changes, and how far its rollout is.
+func IsWhole(object metav1.Object) bool {
+	return object.GetLabels()[api.LabelManagedBy] == api.ManagedBy
+}
+
+// stripDeployment is the transform for Deployments.
+func stripDeployment(cached any) (any, error) {
+	deployment, ok := cached.(*appsv1.Deployment)
+	if !ok || keepWhole(deployment) {
+		return cached, nil
+	}
+	spec := &deployment.Spec
+	deployment.Spec = appsv1.DeploymentSpec{
+		Replicas: spec.Replicas, Selector: spec.Selector, Paused: spec.Paused,
+		Strategy: appsv1.DeploymentStrategy{Type: spec.Strategy.Type}, Template: stripTemplate(&spec.Template),
+	}
+	return deployment, nil
+}
+
+// stripStatefulSet is the transform for StatefulSets.
+func stripStatefulSet(cached any) (any, error) {
+	set, ok := cached.(*appsv1.StatefulSet)
+	if !ok || keepWhole(set) {
+		return cached, nil
+	}
+	spec := &set.Spec
+	set.Spec = appsv1.StatefulSetSpec{
+		Replicas: spec.Replicas, Selector: spec.Selector, UpdateStrategy: spec.UpdateStrategy, Template: stripTemplate(&spec.Template),
+	}
+	return set, nil
+}
+
+// stripDaemonSet is the transform for DaemonSets.
+func stripDaemonSet(cached any) (any, error) {
+	set, ok := cached.(*appsv1.DaemonSet)
+	if !ok || keepWhole(set) {
+		return cached, nil
+	}
+	spec := &set.Spec
+	set.Spec = appsv1.DaemonSetSpec{
+		Selector: spec.Selector, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: spec.UpdateStrategy.Type}, Template: stripTemplate(&spec.Template),
+	}
+	return set, nil
+}
+
+// keepWhole leaves what is ours as the default of the cache does, and says so; of another's metadata it strips what nobody
+// reads.
+func keepWhole(object metav1.Object) bool {
+	if IsWhole(object) {
+		apply.KeepOurManagedFields(object)
+		return true
+	}
+	object.SetAnnotations(onlyKept(object.GetAnnotations()))
+	object.SetOwnerReferences(onlyController(object))
+	object.SetFinalizers(nil)
+	object.SetManagedFields(nil)
+	return false
+}
+
+// stripTemplate leaves of a pod template its labels, our annotations, and the references to ConfigMaps and Secrets.
+func stripTemplate(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	stripped := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: onlyKept(template.Annotations)},
+		Spec: corev1.PodSpec{
+			InitContainers: stripContainers(template.Spec.InitContainers),
+			Containers:     stripContainers(template.Spec.Containers),
+		},
+	}
+	for _, volume := range template.Spec.Volumes {
+		source := corev1.VolumeSource{ConfigMap: volume.ConfigMap, Secret: volume.Secret, Projected: stripProjected(volume.Projected)}
+		if source != (corev1.VolumeSource{}) {
+			stripped.Spec.Volumes = append(stripped.Spec.Volumes, corev1.Volume{Name: volume.Name, VolumeSource: source})
+		}
+	}
+	return stripped
+}
+
+// stripProjected is nil if no ConfigMap or Secret is among what a volume is made of.
+func stripProjected(volume *corev1.ProjectedVolumeSource) *corev1.ProjectedVolumeSource {
+	if volume == nil {
+		return nil
+	}
+	var kept []corev1.VolumeProjection
+	for _, source := range volume.Sources {
+		if source.ConfigMap != nil || source.Secret != nil {
+			kept = append(kept, corev1.VolumeProjection{ConfigMap: source.ConfigMap, Secret: source.Secret})
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return &corev1.ProjectedVolumeSource{Sources: kept}
+}
+
+func stripContainers(containers []corev1.Container) []corev1.Container {
+	var stripped []corev1.Container
+	for i := range containers {
+		kept := corev1.Container{Name: containers[i].Name, EnvFrom: containers[i].EnvFrom}
+		for _, variable := range containers[i].Env {
+			from := variable.ValueFrom
+			if from != nil && (from.ConfigMapKeyRef != nil || from.SecretKeyRef != nil) {
+				kept.Env = append(kept.Env, corev1.EnvVar{Name: variable.Name, ValueFrom: from})
+			}
+		}
+		stripped = append(stripped, kept)
+	}
+	return stripped
+}
