@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,7 +75,7 @@ func kinds() []kind {
 			object:    &appsv1.WebApp{},
 			setup: func(ctx context.Context, w wiring) error {
 				return webappcontroller.Setup(ctx, w.manager, webappcontroller.Options{
-					Concurrency: w.settings.Concurrency, Clock: clock.RealClock{}, Rules: w.rules,
+					Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Rules: w.rules,
 				})
 			},
 			hooks: func(w wiring) []admission.Hook {
@@ -98,7 +97,7 @@ func kinds() []kind {
 			setup: func(_ context.Context, w wiring) error {
 				return platformpolicycontroller.Setup(w.manager, platformpolicycontroller.Options{
 					Governed: governed(w.kinds), Watched: w.settings.WatchNamespaces,
-					Ungoverned: policies.Ungoverned(w.settings.Namespace), Clock: clock.RealClock{},
+					Ungoverned: policies.Ungoverned(w.settings.Namespace), Clock: w.settings.Clock,
 				})
 			},
 			hooks:  func(w wiring) []admission.Hook { return platformpolicycontroller.Hooks(w.manager.GetScheme()) },

@@ -57,6 +57,8 @@ type Settings struct {
 	// DefaultPolicy makes the PlatformPolicy "default", once in the life of its definition. It needs the
 	// kind to be on.
 	DefaultPolicy bool
+	// Clock tells the controllers the time; nil means the true one.
+	Clock clock.PassiveClock
 	// SkipNameValidation lets tests run several managers in one process.
 	SkipNameValidation bool
 }
@@ -115,6 +117,9 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	rules, err := addPolicies(manager, restConfig, settings)
 	if err != nil {
 		return nil, err
+	}
+	if settings.Clock == nil {
+		settings.Clock = clock.RealClock{}
 	}
 	wired := wiring{manager: manager, settings: settings, kinds: on, rules: rules}
 	if err := wired.addControllers(ctx); err != nil {

@@ -126,12 +126,16 @@ func prepare(config *rest.Config) error {
 
 // newManager is the manager of production, but without an election and ports.
 func newManager(ctx context.Context, config *rest.Config) (manager.Manager, error) {
+	return setup.New(ctx, config, managerSettings())
+}
+
+func managerSettings() setup.Settings {
 	settings := setup.DefaultSettings()
 	settings.LeaderElection = false
 	settings.HealthAddress = "0"
 	settings.SkipNameValidation = true
 	settings.ShutdownTimeout = time.Second
-	return setup.New(ctx, config, settings)
+	return settings
 }
 
 // looked counts, by the managers' own metrics, how often one of them has looked at something in a namespace and

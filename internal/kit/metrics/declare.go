@@ -44,6 +44,22 @@ var denials = counter(Metric{
 	Labels: []Label{kindLabel, namespaceLabel, {"by", "`admission` (it was not stored) or `controller` (it is not carried out)"}},
 })
 
+var restarts = counter(Metric{
+	Name:   "mainstay_config_restarts_total",
+	Help:   "Workloads that were restarted because their configuration changed.",
+	Normal: "One per changed content and workload that uses it. A rate that goes on is two writers that undo each other's work.",
+	Labels: []Label{namespaceLabel},
+})
+
+var configRollout = histogram(Metric{
+	Name: "mainstay_config_rollout_duration_seconds",
+	Help: "Time from a change of configuration until all pods of a workload run it and are available. Changes are known to the second; " +
+		"restarts whose rollout goes on while Mainstay itself is restarted are not measured.",
+	Normal:  "What your pods take to be replaced; more where a window, an order or a cooldown holds them back.",
+	Labels:  []Label{namespaceLabel},
+	Buckets: []float64{1, 5, 10, 30, 60, 120, 300, 600, 1800},
+})
+
 var calls = counter(Metric{
 	Name:   "mainstay_api_requests_total",
 	Help:   "Requests that were sent to the API server.",

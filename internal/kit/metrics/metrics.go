@@ -125,3 +125,13 @@ func Denied(kind, namespace, by string) {
 		denials.WithLabelValues(kind, label, by).Inc()
 	})
 }
+
+// Restarted records that a workload was restarted because its configuration changed.
+func Restarted(namespace string) {
+	namespaces.with(namespace, func(label string) { restarts.WithLabelValues(label).Inc() })
+}
+
+// RolledOut records that all pods of a workload run a changed configuration, so long after it changed.
+func RolledOut(namespace string, after time.Duration) {
+	namespaces.with(namespace, func(label string) { configRollout.WithLabelValues(label).Observe(after.Seconds()) })
+}

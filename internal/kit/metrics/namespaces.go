@@ -18,7 +18,7 @@ const (
 )
 
 // namespaces are those that series have.
-var namespaces = &roster{most: mostNamespaces, vectors: []*prometheus.MetricVec{reconciles.MetricVec, readyDuration.MetricVec, denials.MetricVec}}
+var namespaces = &roster{most: mostNamespaces, vectors: []*prometheus.MetricVec{reconciles.MetricVec, readyDuration.MetricVec, denials.MetricVec, restarts.MetricVec, configRollout.MetricVec}}
 
 // roster bounds the values of the label namespace.
 type roster struct {

@@ -32,7 +32,7 @@ func Expose(sources Sources) {
 	if current.Swap(&sources) != nil {
 		return
 	}
-	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, calls, collector{})
+	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, restarts, configRollout, calls, collector{})
 }
 
 var current atomic.Pointer[Sources]

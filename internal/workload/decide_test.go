@@ -1,0 +1,300 @@
+package workload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// flags is a ConfigMap with one key per pair.
+func flags(pairs ...string) Source {
+	source := Source{Ref: Ref{ConfigMap, "flags"}, Standing: Present, Keys: map[string]string{}, Created: noon.Add(-time.Hour), Changed: noon.Add(-time.Minute)}
+	for i := 0; i < len(pairs); i += 2 {
+		source.Keys[pairs[i]] = HashKey([]byte(pairs[i+1]))
+	}
+	return source
+}
+
+// web is a Deployment, two hours old, that has been stamped with sources.
+func web(name string, stamped ...Source) Target {
+	target := Target{
+		Ref: TargetRef{"Deployment", name}, Created: noon.Add(-2 * time.Hour), Template: new(noon.Add(-2 * time.Hour)),
+		Labels: map[string]string{"app": "web"}, Rolled: Rolled{Complete: true, Pods: 2, Updated: 2, Ready: 2},
+	}
+	for _, source := range stamped {
+		target.Stamp.set(source.Ref.String(), Seen{All: source.All()})
+	}
+	return target
+}
+
+// watching is a demand for all that is labelled app=web.
+func watching(change ...func(*Demand)) Demand {
+	demand := Demand{Origin: "ConfigMonitor/flags", Source: Ref{ConfigMap, "flags"}, Scope: Scope{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, Cooldown: DefaultCooldown}
+	for _, c := range change {
+		c(&demand)
+	}
+	return demand
+}
+
+// told is a plan in short: what restarts, what is stamped only, and what is said of each target.
+type told struct {
+	Restarts, Stamps []string
+	Verdicts         map[string]string
+	Ask              int
+	Again            time.Duration
+}
+
+func tell(s Snapshot, p Plan) told {
+	got := told{Verdicts: map[string]string{}, Ask: len(p.Ask), Again: p.Again}
+	for _, patch := range p.Patches {
+		name := s.Targets[patch.Target].Ref.Name
+		if patch.RestartedFor != "" {
+			got.Restarts = append(got.Restarts, name)
+		} else {
+			got.Stamps = append(got.Stamps, name)
+		}
+	}
+	for _, verdict := range p.Verdicts {
+		got.Verdicts[s.Targets[verdict.Target].Ref.Name] = string(verdict.State) + " " + verdict.Reason
+	}
+	return got
+}
+
+func TestDecide(t *testing.T) {
+	before, after := flags("a", "1", "b", "1"), flags("a", "2", "b", "1")
+	changedWeb := func(change ...func(*Target)) Target {
+		target := web("web", before)
+		for _, c := range change {
+			c(&target)
+		}
+		return target
+	}
+	restarted := func(ago time.Duration, streak int) func(*Target) {
+		return func(target *Target) {
+			at := noon.Add(-ago)
+			target.Stamp.RestartedAt = &at
+			target.Stamp.set("ConfigMap/flags", Seen{All: before.All(), At: &at, Restarts: 1, Streak: streak})
+		}
+	}
+	unstamped := func(template time.Duration) Target {
+		target := web("web")
+		target.Template = new(noon.Add(template))
+		return target
+	}
+	with := func(source Source, change func(*Source)) Source {
+		change(&source)
+		return source
+	}
+	for name, test := range map[string]struct {
+		target Target
+		source Source
+		demand Demand
+		want   told
+	}{
+		"equal: nothing":                           {web("web", after), after, watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
+		"changed: one restart":                     {changedWeb(), after, watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"not selected: nothing":                    {changedWeb(func(w *Target) { w.Labels = nil }), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{}}},
+		"deleted: nothing, the stamp stays":        {changedWeb(), Source{Ref: after.Ref}, watching(), told{Verdicts: map[string]string{"web": "Left SourceMissing"}}},
+		"unreadable: nothing, the stamp stays":     {changedWeb(), with(after, func(s *Source) { s.Standing = NotGranted }), watching(), told{Verdicts: map[string]string{"web": "Left SecretAccessNotGranted"}}},
+		"edited by hand: it is put back":           {changedWeb(), with(after, func(s *Source) { s.Declared = before.All() }), watching(), told{Verdicts: map[string]string{"web": "Left EditedByHand"}}},
+		"as its AppConfig made it":                 {changedWeb(), with(after, func(s *Source) { s.Declared = after.All() }), watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"all was seen, and now only a key matters": {changedWeb(), after, watching(func(d *Demand) { d.Keys = []string{"b"} }), told{Ask: 0, Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"never seen, older than the workload":      {web("web"), with(after, func(s *Source) { s.Changed = noon.Add(-3 * time.Hour) }), watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"never seen, the template is not known":    {func() Target { w := web("web"); w.Template = nil; return w }(), after, watching(), told{Ask: 1, Verdicts: map[string]string{"web": "Waiting Baseline"}}},
+		"never seen, older than the template":      {unstamped(-30 * time.Second), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"never seen, in the same second":           {unstamped(-time.Minute), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"never seen, newer than the template":      {unstamped(-61 * time.Second), after, watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"never seen, and there were no pods":       {func() Target { w := web("web"); w.Template = &time.Time{}; return w }(), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"the pods waited for it":                   {unstarted(), with(after, func(s *Source) { s.Created = s.Changed }), watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"restarted a moment ago: it cools down":    {changedWeb(restarted(10*time.Second, 1)), after, watching(), told{Again: 20 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
+		"another key changed": {
+			func() Target {
+				w := web("web")
+				w.Stamp.set("ConfigMap/flags", Seen{Keys: map[string]string{"b": before.Key("b")}})
+				return w
+			}(), after, watching(func(d *Demand) { d.Keys = []string{"b"} }), told{Verdicts: map[string]string{"web": "UpToDate "}}},
+		"the key went away": {
+			func() Target {
+				w := web("web")
+				w.Stamp.set("ConfigMap/flags", Seen{Keys: map[string]string{"c": before.Key("b")}})
+				return w
+			}(), after, watching(func(d *Demand) { d.Keys = []string{"c"} }), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"restarted for long":                      {changedWeb(restarted(30*time.Second, 1)), after, watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"no cooldown is asked for":                {changedWeb(restarted(time.Second, 1)), after, watching(func(d *Demand) { d.Cooldown = 0 }), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"it flaps: it cools down all the same":    {changedWeb(restarted(time.Second, 4)), after, watching(func(d *Demand) { d.Cooldown = 0 }), told{Again: 29 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
+		"changes are collected":                   {changedWeb(restarted(time.Minute, 1)), after, watching(func(d *Demand) { d.Debounce = 2 * time.Minute }), told{Again: time.Minute, Verdicts: map[string]string{"web": "Waiting Debounce"}}},
+		"back to what it was while it cools down": {func() Target { w := web("web", before); restarted(time.Second, 1)(&w); return w }(), before, watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
+		"outside its window":                      {changedWeb(), after, watching(func(d *Demand) { d.Rollout.Window = &rolloutv1.Window{Start: "13:00", End: "14:00"} }), told{Again: time.Hour, Verdicts: map[string]string{"web": "Waiting OutsideWindow"}}},
+		"its own deadline has passed":             {func() Target { w := web("web", after); w.Rolled = Rolled{Failed: "no"}; return w }(), after, watching(), told{Verdicts: map[string]string{"web": "Failed RolloutFailed"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot := Snapshot{Targets: []Target{test.target}, Demands: []Demand{test.demand}, Sources: map[Ref]Source{test.source.Ref: test.source}}
+			if diff := cmp.Diff(test.want, tell(snapshot, Decide(snapshot, noon))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// unstarted is a workload none of whose pods is ready, for what they need was made after it.
+func unstarted() Target {
+	target := web("web")
+	target.Template, target.Rolled = nil, Rolled{Complete: true}
+	target.Uses = map[Ref]Use{{ConfigMap, "flags"}: {Required: true}}
+	return target
+}
+
+// carryOut does to a snapshot's targets what a plan says.
+func carryOut(s Snapshot, p Plan) {
+	for _, patch := range p.Patches {
+		target := &s.Targets[patch.Target]
+		target.Stamp = ParseStamp(patch.Observed)
+		if patch.RestartedFor != "" {
+			target.RestartedFor = patch.RestartedFor
+		}
+	}
+}
+
+func TestDecideSettles(t *testing.T) {
+	source := flags("a", "2")
+	snapshot := Snapshot{Targets: []Target{web("web", flags("a", "1"))}, Demands: []Demand{watching(), watching(func(d *Demand) { d.Origin, d.Keys = "ConfigMonitor/a", []string{"a"} })}, Sources: map[Ref]Source{source.Ref: source}}
+	first := Decide(snapshot, noon)
+	if len(first.Patches) != 1 || first.Patches[0].RestartedFor != "flags="+source.All() {
+		t.Fatalf("two demands give %+v", first.Patches)
+	}
+	if diff := cmp.Diff([]string{"ConfigMonitor/flags", "ConfigMonitor/a"}, first.Patches[0].For); diff != "" {
+		t.Error(diff)
+	}
+	carryOut(snapshot, first)
+	if again := Decide(snapshot, noon.Add(time.Hour)); len(again.Patches) > 0 {
+		t.Errorf("once more: %+v", again.Patches)
+	}
+	// The demands go: so does the trace.
+	snapshot.Demands = nil
+	last := Decide(snapshot, noon)
+	if len(last.Patches) != 1 || last.Patches[0].Observed != "" || last.Patches[0].RestartedFor != "" {
+		t.Errorf("without demands: %+v", last.Patches)
+	}
+}
+
+func TestTokenAlwaysDiffers(t *testing.T) {
+	source := flags("a", "1")
+	target := web("web", flags("a", "2"))
+	target.RestartedFor = "flags=" + source.All()
+	snapshot := Snapshot{Targets: []Target{target}, Demands: []Demand{watching()}, Sources: map[Ref]Source{source.Ref: source}}
+	plan := Decide(snapshot, noon)
+	if len(plan.Patches) != 1 || plan.Patches[0].RestartedFor != target.RestartedFor+"+" {
+		t.Errorf("got %+v", plan.Patches)
+	}
+}
+
+func TestMaxParallel(t *testing.T) {
+	before, after := flags("a", "1"), flags("a", "2")
+	snapshot := Snapshot{
+		Targets: []Target{web("a", before), web("b", before), web("c", before)},
+		Demands: []Demand{watching(func(d *Demand) { d.Rollout.MaxParallel = new(int32(1)) })},
+		Sources: map[Ref]Source{after.Ref: after},
+	}
+	now := noon
+	for i, name := range []string{"a", "b", "c"} {
+		plan := Decide(snapshot, now)
+		if got := tell(snapshot, plan); len(got.Restarts) != 1 || got.Restarts[0] != name {
+			t.Fatalf("round %d: %+v", i, got)
+		}
+		carryOut(snapshot, plan)
+		snapshot.Targets[i].Rolled = Rolled{Pods: 2, Updated: 1}
+		if got := tell(snapshot, Decide(snapshot, now.Add(time.Minute))); len(got.Restarts) > 0 {
+			t.Fatalf("round %d, while it rolls: %+v", i, got)
+		}
+		if got := tell(snapshot, Decide(snapshot, now.Add(time.Hour))); len(got.Restarts) > 0 || got.Verdicts[name] != "Failed RolloutFailed" {
+			t.Fatalf("round %d, after its time: %+v", i, got)
+		}
+		snapshot.Targets[i].Rolled = Rolled{Complete: true, Pods: 2, Updated: 2}
+		now = now.Add(time.Minute)
+	}
+}
+
+func TestFlappingIsTold(t *testing.T) {
+	snapshot := Snapshot{Targets: []Target{web("web", flags("a", "0"))}, Demands: []Demand{watching()}}
+	now := noon
+	for round := range 5 {
+		source := flags("a", string(rune('1'+round)))
+		snapshot.Sources = map[Ref]Source{source.Ref: source}
+		plan := Decide(snapshot, now)
+		if len(plan.Patches) != 1 {
+			t.Fatalf("round %d: %+v", round, plan)
+		}
+		if told := plan.Verdicts[0].Flapping; told != (round >= 4) {
+			t.Errorf("round %d: told %t", round, told)
+		}
+		carryOut(snapshot, plan)
+		now = now.Add(DefaultCooldown)
+	}
+	if calm := Decide(snapshot, now.Add(time.Hour)); calm.Verdicts[0].Flapping {
+		t.Error("it is told of what has long been calm")
+	}
+}
+
+func TestOfWorkload(t *testing.T) {
+	uses := map[Ref]Use{{ConfigMap, "flags"}: {Keys: []string{"a"}}, {Secret, "db"}: {}}
+	names := func(demands []Demand) []string {
+		var found []string
+		for _, d := range demands {
+			text := d.Source.String()
+			for _, key := range d.Keys {
+				text += "#" + key
+			}
+			found = append(found, text)
+		}
+		return found
+	}
+	for name, test := range map[string]struct {
+		value   string
+		want    []string
+		problem bool
+	}{
+		"nothing": {"", nil, false},
+		"off":     {"false", nil, false},
+		"auto":    {"auto", []string{"ConfigMap/flags#a", "Secret/db"}, false},
+		"a list":  {"flags, secret/db,configMap/other", []string{"ConfigMap/flags", "Secret/db", "ConfigMap/other"}, false},
+		"wrong":   {"flags, job/x", []string{"ConfigMap/flags"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := web("web")
+			target.Uses, target.Annotations = uses, map[string]string{configv1.AnnotationReload: test.value}
+			got, err := OfWorkload(&target)
+			if diff := cmp.Diff(test.want, names(got)); diff != "" || (err != nil) != test.problem {
+				t.Errorf("%v %s", err, diff)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		marks       map[Ref]map[string]string
+		want        []string
+	}{
+		"auto":                {map[string]string{"reloader.stakater.com/auto": "true"}, nil, []string{"ConfigMap/flags#a", "Secret/db"}},
+		"auto of one kind":    {map[string]string{"secret.reloader.stakater.com/auto": "true"}, nil, []string{"Secret/db"}},
+		"named":               {map[string]string{"configmap.reloader.stakater.com/reload": "flags,other"}, nil, []string{"ConfigMap/flags#a", "ConfigMap/other"}},
+		"an expression":       {map[string]string{"configmap.reloader.stakater.com/reload": "fl.*"}, nil, []string{"ConfigMap/flags#a"}},
+		"search and match":    {map[string]string{"reloader.stakater.com/search": "true"}, map[Ref]map[string]string{{Secret, "db"}: {"reloader.stakater.com/match": "true"}}, []string{"Secret/db"}},
+		"ignored":             {map[string]string{"reloader.stakater.com/auto": "true"}, map[Ref]map[string]string{{Secret, "db"}: {"reloader.stakater.com/ignore": "true"}}, []string{"ConfigMap/flags#a"}},
+		"excluded":            {map[string]string{"reloader.stakater.com/auto": "true", "secrets.exclude.reloader.stakater.com/reload": "db"}, nil, []string{"ConfigMap/flags#a"}},
+		"nothing of the kind": {map[string]string{"a": "true"}, nil, nil},
+	} {
+		t.Run("Stakater: "+name, func(t *testing.T) {
+			target := web("web")
+			target.Uses, target.Annotations = uses, test.annotations
+			if diff := cmp.Diff(test.want, names(OfStakater(&target, test.marks))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

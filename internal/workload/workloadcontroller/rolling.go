@@ -1,0 +1,62 @@
+package workloadcontroller
+
+import (
+	"sync"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// rolling measures how long a change takes to reach the last pod of a workload. It decides nothing: what it knows is lost with the
+// process, and then so many restarts are not measured.
+type rolling struct {
+	mutex sync.Mutex
+	// since is when the source changed for which a workload was restarted, by namespace.
+	since map[string]map[workload.TargetRef]time.Time
+}
+
+func newRolling() *rolling {
+	return &rolling{since: map[string]map[workload.TargetRef]time.Time{}}
+}
+
+// restarted notes a restart for a change. Of several before the pods are up the first counts.
+func (r *rolling) restarted(namespace string, target workload.TargetRef, changed time.Time) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.since[namespace] == nil {
+		r.since[namespace] = map[workload.TargetRef]time.Time{}
+	}
+	if _, rolls := r.since[namespace][target]; !rolls {
+		r.since[namespace][target] = changed
+	}
+}
+
+// observe records those that have come up since, and forgets those that are no more.
+func (r *rolling) observe(namespace string, snapshot workload.Snapshot, plan workload.Plan, now time.Time) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	of := r.since[namespace]
+	if len(of) == 0 {
+		return
+	}
+	states := map[workload.TargetRef]workload.State{}
+	for _, verdict := range plan.Verdicts {
+		ref := snapshot.Targets[verdict.Target].Ref
+		if worse := states[ref]; worse == "" || worse == workload.UpToDate {
+			states[ref] = verdict.State
+		}
+	}
+	for target, changed := range of {
+		switch states[target] {
+		case workload.UpToDate:
+			metrics.RolledOut(namespace, now.Sub(changed))
+			delete(of, target)
+		case "":
+			delete(of, target)
+		}
+	}
+	if len(of) == 0 {
+		delete(r.since, namespace)
+	}
+}

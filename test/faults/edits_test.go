@@ -1,0 +1,307 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/test/faults/proxy"
+)
+
+const (
+	// fewEdits and fewKills are what `make test` runs; `make faults` runs manyEdits and manyKills.
+	fewEdits, fewKills   = 200, 10
+	manyEdits, manyKills = 10_000, 100
+	// unreliable is the share of the manager's requests for workloads that fail.
+	unreliable = 0.01
+	// editLimit is how long one edit may take to reach all workloads. It bounds failures only.
+	editLimit = 30 * time.Second
+)
+
+// leapingClock goes on by an hour with each edit, so that each finds workloads that were restarted long ago: what
+// cooldowns do is tested elsewhere.
+type leapingClock struct {
+	clock.PassiveClock
+	hours atomic.Int64
+}
+
+// Now is the true time, some hours later.
+func (c *leapingClock) Now() time.Time {
+	return c.PassiveClock.Now().Add(time.Duration(c.hours.Load()) * time.Hour)
+}
+
+// Since is the time between then and now.
+func (c *leapingClock) Since(then time.Time) time.Duration { return c.Now().Sub(then) }
+
+// TestEdits: ConfigMaps are edited, deleted and made again, by chance, while the manager is killed now and then, sometimes away for a
+// while, and while some of its requests fail. Each workload is restarted as often as the content that its pods run changed:
+// none is missed, and there is none too many.
+func TestEdits(t *testing.T) {
+	edits, kills := fewEdits, fewKills
+	if *whole {
+		edits, kills = manyEdits, manyKills
+	}
+	e := newEditing(t, uint64(20261121)) //nolint:gosec // any number
+	e.start()
+	for i := range edits {
+		kill := i%(edits/kills) == edits/kills-1
+		switch {
+		case kill && e.random.IntN(2) == 0: // what happens while no manager runs
+			e.kill()
+			for range 1 + e.random.IntN(3) {
+				e.edit()
+			}
+			e.start()
+		case kill: // in the middle of what the manager does for an edit
+			e.edit()
+			time.Sleep(time.Duration(e.random.IntN(20)) * time.Millisecond) // chooses the moment; nothing waits for it
+			e.kill()
+			e.start()
+		default:
+			e.edit()
+		}
+		e.settle(i)
+	}
+	t.Attr("faults", fmt.Sprintf("%s: %d edits, %d kills, %d restarts of %d workloads, %d requests failed", t.Name(), edits, kills, e.total(), len(e.reads), len(e.proxy.Fired())))
+}
+
+// editing is a namespace with ConfigMaps and Deployments, and what is expected of them.
+type editing struct {
+	t         *testing.T
+	random    *rand.Rand
+	namespace string
+	proxy     *proxy.Proxy
+	clock     *leapingClock
+	stop      func()
+	// contents are the values of the ConfigMaps that there are.
+	contents map[string]string
+	// reads names the ConfigMaps that each Deployment's monitors watch.
+	reads map[string][]string
+	// runs has for each Deployment the contents that its pods were started with, and restarts how often.
+	runs     map[string]map[string]string
+	restarts map[string]int
+
+	mutex sync.Mutex
+	// seen is what the API server tells of the Deployments.
+	seen map[string]*seenDeployment
+}
+
+// seenDeployment is the last state of a Deployment and how often its template changed.
+type seenDeployment struct {
+	token    string
+	restarts int
+	stamp    workload.Stamp
+}
+
+func newEditing(t *testing.T, seed uint64) *editing {
+	t.Helper()
+	e := &editing{
+		t: t, random: rand.New(rand.NewPCG(seed, 1)), clock: &leapingClock{PassiveClock: clock.RealClock{}}, //nolint:gosec // a test
+		contents: map[string]string{}, runs: map[string]map[string]string{}, restarts: map[string]int{}, seen: map[string]*seenDeployment{},
+		reads: map[string][]string{"a": {"one"}, "b": {"one", "two"}, "c": {"one", "two", "three"}, "d": {"three"}},
+	}
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "faults-edits-"}}
+	e.must(cluster.Client.Create(t.Context(), space))
+	e.namespace = space.Name
+	var err error
+	e.proxy, err = proxy.New(cluster.Config, proxy.Plan{Seed: seed, Rules: []proxy.Rule{
+		{Match: proxy.Match{Verb: "write", Group: "apps", Namespace: e.namespace}, Times: -1, Chance: unreliable, Fault: proxy.LoseAnswer},
+		{Match: proxy.Match{Verb: "write", Group: "apps", Namespace: e.namespace}, Times: -1, Chance: unreliable, Fault: proxy.InternalError},
+		{Match: proxy.Match{Verb: "write", Group: "apps", Namespace: e.namespace}, Times: -1, Chance: unreliable, Fault: proxy.Conflict},
+		{Match: proxy.Match{Verb: "list", Group: "apps", Namespace: e.namespace}, Times: -1, Chance: unreliable, Fault: proxy.Drop},
+	}})
+	e.must(err)
+	t.Cleanup(e.proxy.Close)
+	for _, name := range []string{"one", "two", "three"} {
+		e.write(name, "begin")
+	}
+	for deployment, sources := range e.reads {
+		e.runs[deployment] = map[string]string{}
+		e.must(cluster.Client.Create(t.Context(), newDeployment(e.namespace, deployment)))
+		for _, source := range sources {
+			e.runs[deployment][source] = "begin"
+			e.must(cluster.Client.Create(t.Context(), &configv1.ConfigMonitor{
+				ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: deployment + "-" + source},
+				Spec:       configv1.ConfigMonitorSpec{ConfigMap: source, PodSelector: map[string]string{"app": deployment}, Cooldown: &metav1.Duration{}},
+			}))
+		}
+	}
+	e.watch()
+	return e
+}
+
+func (e *editing) must(err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// newDeployment is one whose pods bear its name as the label app.
+func newDeployment(namespace, name string) *k8sappsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: k8sappsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+			},
+		},
+	}
+}
+
+// watch notes each change of a Deployment, as the API server tells it.
+func (e *editing) watch() {
+	e.t.Helper()
+	watcher, err := cluster.Client.Watch(e.t.Context(), &k8sappsv1.DeploymentList{}, client.InNamespace(e.namespace))
+	e.must(err)
+	e.t.Cleanup(watcher.Stop)
+	go func() {
+		for event := range watcher.ResultChan() {
+			if deployment, ok := event.Object.(*k8sappsv1.Deployment); ok && event.Type != watch.Deleted {
+				e.note(deployment)
+			}
+		}
+	}()
+}
+
+func (e *editing) note(deployment *k8sappsv1.Deployment) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	seen := e.seen[deployment.Name]
+	if seen == nil {
+		seen = &seenDeployment{}
+		e.seen[deployment.Name] = seen
+	}
+	if token := deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor]; token != seen.token {
+		seen.token = token
+		seen.restarts++
+	}
+	seen.stamp = workload.ParseStamp(deployment.Annotations[configv1.AnnotationObserved])
+}
+
+// start runs a manager.
+func (e *editing) start() {
+	e.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	settings := managerSettings()
+	settings.Clock = e.clock
+	manager, err := setup.New(ctx, e.proxy.Connect(), settings)
+	e.must(err)
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Start(ctx) }()
+	e.stop = func() {
+		cancel()
+		<-ended
+	}
+	e.t.Cleanup(e.stop)
+}
+
+// kill ends the manager in the middle of what it does.
+func (e *editing) kill() {
+	e.proxy.Kill()
+	<-e.proxy.Deaths()
+	stop := e.stop
+	stop()
+}
+
+// edit changes one ConfigMap: to another content or the same, by deleting it, or by making it again.
+func (e *editing) edit() {
+	e.t.Helper()
+	e.clock.hours.Add(1)
+	names := slices.Sorted(maps.Keys(e.reads))
+	source := e.reads[names[e.random.IntN(len(names))]][0]
+	_, there := e.contents[source]
+	if there && e.random.IntN(5) == 0 {
+		e.must(cluster.Client.Delete(e.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: source}}))
+		delete(e.contents, source)
+		return
+	}
+	e.write(source, strconv.Itoa(e.random.IntN(4)))
+}
+
+func (e *editing) write(name, value string) {
+	e.t.Helper()
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}, Data: map[string]string{"value": value}}
+	err := cluster.Client.Update(e.t.Context(), configMap)
+	if apierrors.IsNotFound(err) {
+		configMap.ResourceVersion = ""
+		err = cluster.Client.Create(e.t.Context(), configMap)
+	}
+	e.must(err)
+	e.contents[name] = value
+}
+
+// settle waits until each Deployment was restarted for what there is now, and compares how often.
+func (e *editing) settle(round int) {
+	e.t.Helper()
+	for deployment, runs := range e.runs {
+		changed := false
+		for source, ran := range runs {
+			if now, there := e.contents[source]; there && now != ran {
+				runs[source], changed = now, true
+			}
+		}
+		if changed {
+			e.restarts[deployment]++
+		}
+	}
+	var wrong string
+	for end := time.Now().Add(editLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if wrong = e.difference(); wrong == "" {
+			return
+		}
+	}
+	e.t.Fatalf("edit %d: %s", round, wrong)
+}
+
+// difference is what is not as expected; empty if nothing.
+func (e *editing) difference() string {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	for deployment, runs := range e.runs {
+		seen := e.seen[deployment]
+		if seen == nil {
+			return deployment + " was not seen"
+		}
+		if seen.restarts != e.restarts[deployment] {
+			return fmt.Sprintf("%s was restarted %d times, for %d contents", deployment, seen.restarts, e.restarts[deployment])
+		}
+		for source, value := range runs {
+			wanted := workload.HashAll(map[string]string{"value": workload.HashKey([]byte(value))})
+			if got := seen.stamp.Sources["ConfigMap/"+source].All; got != wanted {
+				return fmt.Sprintf("%s: the stamp for %s is %q, for the content %q it is %q", deployment, source, got, value, wanted)
+			}
+		}
+	}
+	return ""
+}
+
+// total is how many restarts there were.
+func (e *editing) total() int {
+	sum := 0
+	for _, count := range e.restarts {
+		sum += count
+	}
+	return sum
+}
