@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -67,37 +68,48 @@ func tell(s Snapshot, p Plan) told {
 	return got
 }
 
-func TestDecide(t *testing.T) {
-	before, after := flags("a", "1", "b", "1"), flags("a", "2", "b", "1")
-	changedWeb := func(change ...func(*Target)) Target {
-		target := web("web", before)
-		for _, c := range change {
-			c(&target)
-		}
-		return target
+// decideCase is one target, one source and one demand, and what is decided.
+type decideCase struct {
+	target Target
+	source Source
+	demand Demand
+	want   told
+}
+
+var before, after = flags("a", "1", "b", "1"), flags("a", "2", "b", "1")
+
+// changedWeb was started with what was before.
+func changedWeb(change ...func(*Target)) Target {
+	target := web("web", before)
+	for _, c := range change {
+		c(&target)
 	}
-	restarted := func(ago time.Duration, streak int) func(*Target) {
-		return func(target *Target) {
-			at := noon.Add(-ago)
-			target.Stamp.RestartedAt = &at
-			target.Stamp.set("ConfigMap/flags", Seen{All: before.All(), At: &at, Restarts: 1, Streak: streak})
-		}
+	return target
+}
+
+func restarted(ago time.Duration, streak int) func(*Target) {
+	return func(target *Target) {
+		at := noon.Add(-ago)
+		target.Stamp.RestartedAt = &at
+		target.Stamp.set("ConfigMap/flags", Seen{All: before.All(), At: &at, Restarts: 1, Streak: streak})
 	}
-	unstamped := func(template time.Duration) Target {
-		target := web("web")
-		target.Template = new(noon.Add(template))
-		return target
-	}
-	with := func(source Source, change func(*Source)) Source {
-		change(&source)
-		return source
-	}
-	for name, test := range map[string]struct {
-		target Target
-		source Source
-		demand Demand
-		want   told
-	}{
+}
+
+// unstamped was never looked at; its template was made then.
+func unstamped(template time.Duration) Target {
+	target := web("web")
+	target.Template = new(noon.Add(template))
+	return target
+}
+
+func with(source Source, change func(*Source)) Source {
+	change(&source)
+	return source
+}
+
+// whatIsCompared are the cases of Decide's table.
+func whatIsCompared() map[string]decideCase {
+	return map[string]decideCase{
 		"equal: nothing":                           {web("web", after), after, watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
 		"changed: one restart":                     {changedWeb(), after, watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
 		"not selected: nothing":                    {changedWeb(func(w *Target) { w.Labels = nil }), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{}}},
@@ -113,7 +125,13 @@ func TestDecide(t *testing.T) {
 		"never seen, newer than the template":      {unstamped(-61 * time.Second), after, watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
 		"never seen, and there were no pods":       {func() Target { w := web("web"); w.Template = &time.Time{}; return w }(), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
 		"the pods waited for it":                   {unstarted(), with(after, func(s *Source) { s.Created = s.Changed }), watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
-		"restarted a moment ago: it cools down":    {changedWeb(restarted(10*time.Second, 1)), after, watching(), told{Again: 20 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
+	}
+}
+
+// whenItGoes are cases of what differs, and what holds it back.
+func whenItGoes() map[string]decideCase {
+	return map[string]decideCase{
+		"restarted a moment ago: it cools down": {changedWeb(restarted(10*time.Second, 1)), after, watching(), told{Again: 20 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
 		"another key changed": {
 			func() Target {
 				w := web("web")
@@ -133,7 +151,13 @@ func TestDecide(t *testing.T) {
 		"back to what it was while it cools down": {func() Target { w := web("web", before); restarted(time.Second, 1)(&w); return w }(), before, watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
 		"outside its window":                      {changedWeb(), after, watching(func(d *Demand) { d.Rollout.Window = &rolloutv1.Window{Start: "13:00", End: "14:00"} }), told{Again: time.Hour, Verdicts: map[string]string{"web": "Waiting OutsideWindow"}}},
 		"its own deadline has passed":             {func() Target { w := web("web", after); w.Rolled = Rolled{Failed: "no"}; return w }(), after, watching(), told{Verdicts: map[string]string{"web": "Failed RolloutFailed"}}},
-	} {
+	}
+}
+
+func TestDecide(t *testing.T) {
+	cases := whatIsCompared()
+	maps.Copy(cases, whenItGoes())
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			snapshot := Snapshot{Targets: []Target{test.target}, Demands: []Demand{test.demand}, Sources: map[Ref]Source{test.source.Ref: test.source}}
 			if diff := cmp.Diff(test.want, tell(snapshot, Decide(snapshot, noon))); diff != "" {

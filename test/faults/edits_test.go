@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -210,10 +211,12 @@ func (e *editing) start() {
 	e.must(err)
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()
-	e.stop = func() {
+	e.stop = sync.OnceFunc(func() {
 		cancel()
-		<-ended
-	}
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			e.t.Logf("a manager ended: %v", err)
+		}
+	})
 	e.t.Cleanup(e.stop)
 }
 
@@ -221,8 +224,7 @@ func (e *editing) start() {
 func (e *editing) kill() {
 	e.proxy.Kill()
 	<-e.proxy.Deaths()
-	stop := e.stop
-	stop()
+	e.stop()
 }
 
 // edit changes one ConfigMap: to another content or the same, by deleting it, or by making it again.

@@ -57,6 +57,7 @@ var parts = []struct {
 	{"rest", (*bench).rest},
 	{"webhook", (*bench).webhook},
 	{"panic", (*bench).panicking},
+	{"config", (*bench).configuration},
 	{"many", (*bench).manyObjects},
 }
 

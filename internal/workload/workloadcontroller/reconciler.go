@@ -41,9 +41,9 @@ const atOnce = 16
 
 // Events on workloads.
 const (
-	// ReasonRestarted: its pods are being replaced, for the configuration that they use has changed.
+	// reasonRestarted: its pods are being replaced, for the configuration that they use has changed.
 	reasonRestarted = "ConfigurationChanged"
-	// ReasonRefused: the API server, or a policy, does not let the workload be restarted.
+	// reasonRefused: the API server, or a policy, does not let the workload be restarted.
 	reasonRefused = "RestartRefused"
 	// reasonAnnotation: an annotation can't be understood.
 	reasonAnnotation = "InvalidAnnotation"
@@ -220,4 +220,3 @@ func empty(ref workload.TargetRef, namespace string) client.Object {
 		return &appsv1.Deployment{ObjectMeta: meta}
 	}
 }
-

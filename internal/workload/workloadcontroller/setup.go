@@ -41,10 +41,11 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	if err := watch.Prefetch(ctx, manager.GetCache(), &appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &corev1.ConfigMap{}); err != nil {
 		return err
 	}
-	made := &reconciler{
-		client: manager.GetClient(), reader: options.Reader, clock: options.Clock, rolling: newRolling(),
-		recorder: manager.GetEventRecorder("mainstay-" + controllerName),
+	recorder := manager.GetEventRecorder("mainstay-" + controllerName)
+	options.Reader.Problem = func(_ context.Context, about client.Object, err error) {
+		recorder.Eventf(about, nil, corev1.EventTypeWarning, reasonAnnotation, "Read", "%s", outcome.Sentence(err))
 	}
+	made := &reconciler{client: manager.GetClient(), reader: options.Reader, clock: options.Clock, rolling: newRolling(), recorder: recorder}
 	namespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
 	restartable := builder.WithPredicates(predicate.Funcs{UpdateFunc: concernsWorkload})
 	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
