@@ -83,6 +83,10 @@ var rows = []row{
 		{"Time to Ready", "From creation to the first Ready; each object counts once.", "s", false, quantiles("mainstay_ready_duration_seconds", `{kind=~"$kind", namespace=~"$namespace"}`, "kind")},
 		{"Denied by policy", "Objects that a PlatformPolicy refused, per minute.", "", false, []query{{`60 * sum by (kind, namespace, by) (rate(mainstay_policy_denials_total{kind=~"$kind", namespace=~"$namespace"}[$__rate_interval]))`, "{{kind}} {{namespace}} by {{by}}"}}},
 	}},
+	{"Configuration", []panel{
+		{"Restarts for configuration", "Per minute.", "", false, []query{{`60 * sum by (namespace) (rate(mainstay_config_restarts_total{namespace=~"$namespace"}[$__rate_interval]))`, "{{namespace}}"}}},
+		{"From a change to the last pod", "Until all pods of a workload run it.", "s", false, quantiles("mainstay_config_rollout_duration_seconds", `{namespace=~"$namespace"}`, "namespace")},
+	}},
 	{"Work", []panel{
 		{"Reconciles per second", "By result.", "", false, []query{{`sum by (kind, result) (rate(mainstay_reconcile_total{kind=~"$kind", namespace=~"$namespace"}[$__rate_interval]))`, "{{kind}} {{result}}"}}},
 		{"Time of a reconcile", "Without the time in the queue.", "s", false, quantiles("mainstay_reconcile_duration_seconds", `{kind=~"$kind"}`, "kind")},
