@@ -90,6 +90,8 @@ func managerCommand(logs io.Writer) *cobra.Command {
 func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "kinds that are on; objects of the others stay as they are")
 	flags.StringSliceVar(&s.WatchNamespaces, "watch-namespaces", s.WatchNamespaces, "namespaces whose objects are watched, admitted and changed (default: all)")
+	flags.StringSliceVar(&s.SecretNamespaces, "secret-namespaces", s.SecretNamespaces, "namespaces whose Secrets may be read, to restart workloads when one changes; needs --namespace (default: none)")
+	flags.BoolVar(&s.StakaterAnnotations, "stakater-annotations", s.StakaterAnnotations, "the annotations of Stakater Reloader on workloads and their ConfigMaps and Secrets count")
 	flags.BoolVar(&s.LeaderElection, "leader-elect", s.LeaderElection, "elect one of several managers to work")
 	flags.StringVar(&s.LeaderElectionNamespace, "leader-elect-namespace", s.LeaderElectionNamespace, "namespace of the Lease (default: --namespace)")
 	flags.StringVar(&s.LeaderElectionIdentity, "leader-elect-identity", s.LeaderElectionIdentity, "who holds the Lease: a name that only one process has at a time, and has again when it is started anew (default: made up at each start)")

@@ -29,6 +29,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/optional"
 	"github.com/mainstay-platform/mainstay/internal/kit/policies"
 	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
 // kind is what one of our kinds brings to the manager. A new kind is an entry in kinds, and nothing else here.
@@ -51,6 +52,8 @@ type kind struct {
 	awaited string
 	// governed is how policies look at its objects; nil if they do not govern it.
 	governed *platformpolicycontroller.Governed
+	// usesWorkloads tells that it has workloads restarted, for which the kinds share a part: workloads.go.
+	usesWorkloads bool
 	// converter is given where it has several versions. Objects are converted also while the kind is off.
 	converter func(*runtime.Scheme) (conversion.Converter, error)
 }
@@ -63,6 +66,8 @@ type wiring struct {
 	kinds []kind
 	// rules is nil while policies are off.
 	rules policy.Source
+	// workloads reads what concerns workloads, for the kinds that have them restarted.
+	workloads observe.Reader
 }
 
 // kinds are all kinds that there are.
@@ -153,8 +158,11 @@ func governed(on []kind) []platformpolicycontroller.Governed {
 	return found
 }
 
-// addControllers adds the controllers of the kinds that are on.
+// addControllers adds the controllers of the kinds that are on, and what they share.
 func (w wiring) addControllers(ctx context.Context) error {
+	if err := w.addWorkloads(ctx); err != nil {
+		return fmt.Errorf("setting up what restarts workloads: %w", err)
+	}
 	for _, k := range w.kinds {
 		if err := k.setup(ctx, w); err != nil {
 			return fmt.Errorf("setting up %s: %w", k.name, err)
@@ -172,18 +180,29 @@ func (w wiring) hooks() []admission.Hook {
 	return hooks
 }
 
-// cacheOptions unite what each kind wants to be held, and the metadata of those definitions whose
-// arrival is waited for. Each may say something about objects that no other does.
-func cacheOptions(on []kind) (map[client.Object]cache.ByObject, error) {
+// cacheOptions unite what each kind wants to be held, what those share that have workloads restarted, and the metadata of those definitions
+// whose arrival is waited for. Each may say something about objects that no other does.
+func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]cache.ByObject, error) {
 	options := map[client.Object]cache.ByObject{}
 	said := map[string]string{}
+	say := func(name string, cached map[client.Object]cache.ByObject) error {
+		for object, option := range cached {
+			if other, twice := said[about(object)]; twice {
+				return fmt.Errorf("%s and %s both say how to cache %T: let one place do it", other, name, object)
+			}
+			said[about(object)], options[object] = name, option
+		}
+		return nil
+	}
+	if haveWorkloads(on) {
+		if err := say(workloadsName, observe.CacheOptions(secrets)); err != nil {
+			return nil, err
+		}
+	}
 	var awaited []string
 	for _, k := range on {
-		for object, option := range k.cached() {
-			if other, twice := said[about(object)]; twice {
-				return nil, fmt.Errorf("the kinds %s and %s both say how to cache %T: let one place do it", other, k.name, object)
-			}
-			said[about(object)], options[object] = k.name, option
+		if err := say(k.name, k.cached()); err != nil {
+			return nil, err
 		}
 		if k.awaited != "" && !slices.Contains(awaited, k.awaited) {
 			awaited = append(awaited, k.awaited)

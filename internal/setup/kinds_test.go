@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mainstay-platform/mainstay/charts"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
 // TestKindsFitEverywhere: each kind is a folder, a value of the chart, and has a definition; and the other way round.
@@ -91,7 +92,7 @@ func TestCacheOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		options, err := cacheOptions(on)
+		options, err := cacheOptions(on, observe.SecretAccess{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +112,7 @@ func TestCacheOptions(t *testing.T) {
 	says := func(name string) kind {
 		return kind{name: name, cached: func() map[client.Object]cache.ByObject { return map[client.Object]cache.ByObject{&corev1.Pod{}: {}} }}
 	}
-	if _, err := cacheOptions([]kind{says("a"), says("b")}); err == nil || !strings.Contains(err.Error(), "the kinds a and b both say how to cache") {
+	if _, err := cacheOptions([]kind{says("a"), says("b")}, observe.SecretAccess{}); err == nil || !strings.Contains(err.Error(), "a and b both say how to cache") {
 		t.Errorf("got %v", err)
 	}
 }

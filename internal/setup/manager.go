@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
 // Settings are what a manager is started with. Flags set them; tests do so directly.
@@ -31,6 +32,9 @@ type Settings struct {
 	Kinds []string
 	// WatchNamespaces are those whose objects are watched, admitted and changed; none means all.
 	WatchNamespaces []string
+	// SecretNamespaces are those whose Secrets may be read, by kinds that have workloads restarted when one changes; none means
+	// that no Secret is. They are among WatchNamespaces, if there are any.
+	SecretNamespaces []string
 	// Namespace is the manager's own, which no policy governs; empty outside a cluster.
 	Namespace string
 	// LeaderElection makes sure that one manager of several works. Off, there must be one only.
@@ -57,6 +61,8 @@ type Settings struct {
 	// DefaultPolicy makes the PlatformPolicy "default", once in the life of its definition. It needs the
 	// kind to be on.
 	DefaultPolicy bool
+	// StakaterAnnotations has the annotations of Stakater Reloader count, as our own do.
+	StakaterAnnotations bool
 	// Clock tells the controllers the time; nil means the true one.
 	Clock clock.PassiveClock
 	// SkipNameValidation lets tests run several managers in one process.
@@ -97,7 +103,11 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	options, err := managerOptions(settings, on, stored)
+	secrets, err := secretAccess(ctx, restConfig, settings, on)
+	if err != nil {
+		return nil, err
+	}
+	options, err := managerOptions(settings, on, secrets, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -121,17 +131,15 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if settings.Clock == nil {
 		settings.Clock = clock.RealClock{}
 	}
-	wired := wiring{manager: manager, settings: settings, kinds: on, rules: rules}
+	wired := wiring{manager: manager, settings: settings, kinds: on, rules: rules, workloads: workloadReader(manager, settings, on, secrets)}
 	if err := wired.addControllers(ctx); err != nil {
 		return nil, err
 	}
 	if err := stored.addTo(manager, settings.WatchNamespaces); err != nil {
 		return nil, err
 	}
-	if settings.Webhooks.Withdraw {
-		if err := manager.Add(withdrawal{restConfig, settings.Webhooks.Owner}); err != nil {
-			return nil, fmt.Errorf("adding the withdrawal of webhooks: %w", err)
-		}
+	if err := addWithdrawal(manager, restConfig, settings); err != nil {
+		return nil, err
 	}
 	operator := &Operator{Manager: manager}
 	var publisher *webhooks.Publisher
@@ -157,6 +165,9 @@ func (s Settings) validate() ([]kind, error) {
 		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 			return nil, fmt.Errorf("--watch-namespaces: %q is no name of a namespace: %s", namespace, problems[0])
 		}
+	}
+	if err := s.validateSecretNamespaces(); err != nil {
+		return nil, err
 	}
 	if s.DefaultPolicy && !s.hasPolicies() {
 		return nil, fmt.Errorf("--default-policy needs %s among --kinds", platformpolicy.Controller)
@@ -208,12 +219,12 @@ func fencedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Opti
 //
 // +kubebuilder:rbac:part=election,groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:part=election,groups="",namespace=mainstay-system,resources=events,verbs=create;patch
-func managerOptions(settings Settings, on []kind, stored *storage) (ctrl.Options, error) {
+func managerOptions(settings Settings, on []kind, secrets observe.SecretAccess, stored *storage) (ctrl.Options, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	cached, err := cacheOptions(on)
+	cached, err := cacheOptions(on, secrets)
 	return ctrl.Options{
 		Scheme:                        scheme,
 		NewCache:                      stored.newCache,

@@ -189,6 +189,17 @@ func installDefinitions(ctx context.Context, config *rest.Config) error {
 	return definitions.Install(ctx, direct)
 }
 
+// addWithdrawal adds, where that is asked for, the withdrawal of what webhooks left.
+func addWithdrawal(manager ctrl.Manager, config *rest.Config, settings Settings) error {
+	if !settings.Webhooks.Withdraw {
+		return nil
+	}
+	if err := manager.Add(withdrawal{config, settings.Webhooks.Owner}); err != nil {
+		return fmt.Errorf("adding the withdrawal of webhooks: %w", err)
+	}
+	return nil
+}
+
 // withdrawal removes what webhooks left until it stays removed: the last replicas that have webhooks write
 // them again for as long as they run, up to a minute.
 type withdrawal struct {

@@ -21,6 +21,11 @@ type SecretAccess struct {
 	Hasher workload.Hasher
 }
 
+// NewSecretAccess reads the Secrets of some namespaces, and hashes their values under a key.
+func NewSecretAccess(namespaces []string, key []byte) SecretAccess {
+	return SecretAccess{Namespaces: namespaces, Hasher: workload.NewHasher(key)}
+}
+
 // Granted tells whether the Secrets of a namespace may be read. Where they may not, the cache knows nothing of Secrets and must not be
 // asked for one: it would begin to watch them.
 func (a SecretAccess) Granted(namespace string) bool { return slices.Contains(a.Namespaces, namespace) }

@@ -1,0 +1,104 @@
+package setup
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
+)
+
+// restarting is a kind that has workloads restarted, and says something of the cache itself.
+func restarting(name string, cached ...client.Object) kind {
+	return kind{name: name, usesWorkloads: true, cached: func() map[client.Object]cache.ByObject {
+		options := map[client.Object]cache.ByObject{}
+		for _, object := range cached {
+			options[object] = cache.ByObject{}
+		}
+		return options
+	}}
+}
+
+// TestWorkloadsAreShared: what such kinds share is held once, beside what each of the others says, and not at all while they are off.
+func TestWorkloadsAreShared(t *testing.T) {
+	workloads := []string{"*v1.ConfigMap", "*v1.DaemonSet", "*v1.Deployment", "*v1.StatefulSet"}
+	heldBeside := func(secrets observe.SecretAccess, more ...kind) []string {
+		t.Helper()
+		all := slices.DeleteFunc(kinds(), func(k kind) bool { return k.usesWorkloads })
+		without, err := cacheOptions(all, secrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, err := cacheOptions(append(all, more...), secrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := map[string]bool{}
+		for object := range with {
+			held[about(object)] = true
+		}
+		for object := range without {
+			delete(held, about(object))
+		}
+		return slices.Sorted(maps.Keys(held))
+	}
+	opted := observe.NewSecretAccess([]string{"shop"}, []byte("key"))
+	if diff := cmp.Diff(workloads, heldBeside(observe.SecretAccess{}, restarting("a"), restarting("b"))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(append(slices.Clone(workloads[:3]), "*v1.Secret", "*v1.StatefulSet"), heldBeside(opted, restarting("a"))); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := cacheOptions([]kind{restarting("a", &corev1.ConfigMap{})}, opted); err == nil || !strings.Contains(err.Error(), "workload and a both say how to cache *v1.ConfigMap") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSecretAccess: the API server is asked for the key only where somebody needs it.
+func TestSecretAccess(t *testing.T) {
+	nowhere := &rest.Config{Host: "http://127.0.0.1:1"}
+	settings := DefaultSettings()
+	settings.Namespace = "mainstay-system"
+	if got, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err != nil || got.Granted("shop") {
+		t.Errorf("without namespaces: got %v, %v", got, err)
+	}
+	settings.SecretNamespaces = []string{"shop"}
+	if got, err := secretAccess(t.Context(), nowhere, settings, nil); err != nil || got.Granted("shop") {
+		t.Errorf("without such a kind: got %v, %v", got, err)
+	}
+	if _, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err == nil || !strings.Contains(err.Error(), "mainstay-system/mainstay-hash-key") {
+		t.Errorf("the key was not asked for: %v", err)
+	}
+}
+
+func TestSecretNamespaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		own              string
+		watched, secrets []string
+		want             string
+	}{
+		"none":                   {"", nil, nil, ""},
+		"without a key's place":  {"", nil, []string{"shop"}, "--secret-namespaces needs --namespace"},
+		"all are watched":        {"mainstay-system", nil, []string{"shop"}, ""},
+		"some are watched":       {"mainstay-system", []string{"web", "shop"}, []string{"shop"}, ""},
+		"not this one":           {"mainstay-system", []string{"web", "blog"}, []string{"web", "shop"}, `--secret-namespaces: "shop" is not watched, for --watch-namespaces is web,blog`},
+		"no name of a namespace": {"mainstay-system", nil, []string{"Shop"}, `--secret-namespaces: "Shop" is no name of a namespace`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := DefaultSettings()
+			settings.LeaderElection = false
+			settings.Namespace, settings.WatchNamespaces, settings.SecretNamespaces = test.own, test.watched, test.secrets
+			_, err := settings.validate()
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
