@@ -54,9 +54,13 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Watches(&appsv1.Deployment{}, namespace, restartable).
 		Watches(&appsv1.StatefulSet{}, namespace, restartable).
 		Watches(&appsv1.DaemonSet{}, namespace, restartable).
-		Watches(&corev1.ConfigMap{}, namespace, builder.WithPredicates(watch.ContentChanged())).
-		Watches(&configv1.AppConfig{}, namespace, written).
-		Watches(&configv1.ConfigMonitor{}, namespace, written)
+		Watches(&corev1.ConfigMap{}, namespace, builder.WithPredicates(watch.ContentChanged()))
+	if options.Reader.AppConfigs {
+		under = under.Watches(&configv1.AppConfig{}, namespace, written)
+	}
+	if options.Reader.ConfigMonitors {
+		under = under.Watches(&configv1.ConfigMonitor{}, namespace, written)
+	}
 	if len(options.Reader.Secrets.Namespaces) > 0 {
 		under = under.Watches(&corev1.Secret{}, namespace, builder.WithPredicates(watch.ContentChanged()))
 	}

@@ -1,0 +1,335 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// leaping is the true time, some while later: cooldowns end without waiting.
+type leaping struct {
+	clock.PassiveClock
+	by atomic.Int64
+}
+
+func newLeaping() *leaping                            { return &leaping{PassiveClock: clock.RealClock{}} }
+func (l *leaping) leap(by time.Duration)              { l.by.Add(int64(by)) }
+func (l *leaping) Now() time.Time                     { return l.PassiveClock.Now().Add(time.Duration(l.by.Load())) }
+func (l *leaping) Since(then time.Time) time.Duration { return l.Now().Sub(then) }
+
+// withClock has a manager's controllers ask another clock.
+func withClock(asked clock.PassiveClock) func(*setup.Settings) {
+	return func(settings *setup.Settings) { settings.Clock = asked }
+}
+
+// setData makes a ConfigMap hold these pairs, and makes it if there is none.
+func setData(t *testing.T, namespace, name string, pairs ...string) *corev1.ConfigMap {
+	t.Helper()
+	data := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		data[pairs[i]] = pairs[i+1]
+	}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(configMap), configMap)
+	configMap.Data = data
+	if apierrors.IsNotFound(err) {
+		err = cluster.client.Create(t.Context(), configMap)
+	} else if err == nil {
+		err = cluster.client.Update(t.Context(), configMap)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return configMap
+}
+
+// user is a Deployment whose pods take all keys of a ConfigMap as variables.
+func user(namespace, name, configMap string, annotations map[string]string) *k8sappsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
+		Spec: k8sappsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podUsing(configMap)},
+		},
+	}
+}
+
+func podUsing(configMap string) corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web", EnvFrom: []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}}},
+	}}}}
+}
+
+// auto asks for a restart whenever what the pods use changes.
+func auto() map[string]string { return map[string]string{configv1.AnnotationReload: "auto"} }
+
+// startedFor is what the pods of a workload are started for, and whether it was looked at: "not seen", "first", or the token.
+func startedFor(object client.Object) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		if err := cluster.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return "", err
+		}
+		var template corev1.PodTemplateSpec
+		switch object := object.(type) {
+		case *k8sappsv1.Deployment:
+			template = object.Spec.Template
+		case *k8sappsv1.StatefulSet:
+			template = object.Spec.Template
+		case *k8sappsv1.DaemonSet:
+			template = object.Spec.Template
+		}
+		token := template.Annotations[configv1.AnnotationRestartedFor]
+		switch {
+		case token != "":
+			return token, nil
+		case object.GetAnnotations()[configv1.AnnotationObserved] == "":
+			return "not seen", nil
+		default:
+			return "first", nil
+		}
+	}
+}
+
+// content is the token of pods that were started for a ConfigMap with these pairs.
+func content(name string, pairs ...string) string {
+	keys := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		keys[pairs[i]] = workload.HashKey([]byte(pairs[i+1]))
+	}
+	return name + "=" + workload.HashAll(keys)
+}
+
+// patchesOf are the writes to workloads of a namespace since n.
+func patchesOf(manager *running, n int, namespace string) []string {
+	var made []string
+	for _, call := range manager.calls.since(n, "/namespaces/"+namespace+"/") {
+		if strings.HasPrefix(call, "PATCH /apis/apps/") {
+			made = append(made, call)
+		}
+	}
+	return made
+}
+
+func TestReload(t *testing.T) {
+	g := gomega.NewWithT(t)
+	leaping := newLeaping()
+	manager := startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	ns := namespace(t)
+	setData(t, ns, "flags", "a", "1")
+	web := user(ns, "web", "flags", auto())
+	set := &k8sappsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "store", Annotations: map[string]string{configv1.AnnotationReload: "flags, secret/none"}}}
+	set.Spec.Selector, set.Spec.Template = web.Spec.Selector, *user(ns, "web", "other", nil).Spec.Template.DeepCopy()
+	daemon := &k8sappsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"}}
+	daemon.Spec.Selector, daemon.Spec.Template = web.Spec.Selector, *web.Spec.Template.DeepCopy()
+	daemon.Spec.Template.Annotations = auto()
+	bystander := user(ns, "bystander", "flags", nil)
+	watched := []client.Object{web, set, daemon}
+	for _, object := range append(watched, bystander) {
+		create(t, object)
+	}
+	for _, object := range watched {
+		g.Eventually(startedFor(object)).WithContext(t.Context()).Should(gomega.Equal("first"), object.GetName())
+	}
+	before := manager.calls.settled(t)
+	setData(t, ns, "flags", "a", "2")
+	for _, object := range watched {
+		g.Eventually(startedFor(object)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")), object.GetName())
+	}
+	manager.calls.settled(t)
+	g.Expect(patchesOf(manager, before, ns)).To(gomega.HaveLen(3), "one patch each")
+	g.Expect(startedFor(bystander)(t.Context())).To(gomega.Equal("not seen"))
+	g.Expect(manager.calls.since(before, "GET ")).To(gomega.BeEmpty(), "nothing is listed or read")
+
+	// Deleted, and made again with the same data: nothing.
+	leaping.leap(time.Hour)
+	before = manager.calls.settled(t)
+	g.Expect(cluster.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "flags"}})).To(gomega.Succeed())
+	setData(t, ns, "flags", "a", "2")
+	manager.calls.settled(t)
+	g.Expect(patchesOf(manager, before, ns)).To(gomega.BeEmpty())
+
+	// A new manager with nothing changed writes nothing; one after a change restarts each once.
+	manager.stop()
+	manager = startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	manager.calls.settled(t)
+	g.Expect(patchesOf(manager, 0, ns)).To(gomega.BeEmpty())
+	manager.stop()
+	setData(t, ns, "flags", "a", "3")
+	setData(t, ns, "flags", "a", "4")
+	leaping.leap(time.Hour)
+	manager = startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	for _, object := range watched {
+		g.Eventually(startedFor(object)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "4")), object.GetName())
+	}
+	manager.calls.settled(t)
+	g.Expect(patchesOf(manager, 0, ns)).To(gomega.HaveLen(3))
+
+	// Who asks no more leaves no trace but the pods that run.
+	change(t, web, func(d *k8sappsv1.Deployment) { delete(d.Annotations, configv1.AnnotationReload) })
+	g.Eventually(func() (string, error) {
+		err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(web), web)
+		return web.Annotations[configv1.AnnotationObserved], err
+	}).Should(gomega.BeEmpty())
+	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal(content("flags", "a", "4")), "and that restarts nothing")
+}
+
+// TestCooldown: at most one restart in each, and what changed last arrives.
+func TestCooldown(t *testing.T) {
+	g := gomega.NewWithT(t)
+	leaping := newLeaping()
+	manager := startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	ns := namespace(t)
+	setData(t, ns, "flags", "a", "1")
+	web := user(ns, "web", "flags", auto())
+	create(t, web)
+	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	setData(t, ns, "flags", "a", "2")
+	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
+	before := manager.calls.settled(t)
+	for i := range 5 {
+		setData(t, ns, "flags", "a", fmt.Sprint(i+3))
+	}
+	manager.calls.settled(t)
+	g.Expect(patchesOf(manager, before, ns)).To(gomega.BeEmpty())
+	manager.stop()
+	leaping.leap(workload.DefaultCooldown)
+	manager = startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "7")))
+	manager.calls.settled(t)
+	g.Expect(patchesOf(manager, 0, ns)).To(gomega.HaveLen(1))
+}
+
+// TestBaseline: a workload that nobody has looked at is restarted if its pods' template is older than what changed, and only then.
+func TestBaseline(t *testing.T) {
+	for name, test := range map[string]struct {
+		// changed is whether the ConfigMap is edited after the ReplicaSet was made.
+		changed, hasPods bool
+		want             string
+	}{
+		"the source is older":          {false, true, "first"},
+		"the source is newer":          {true, true, content("flags", "a", "2")},
+		"the source is newer, no pods": {true, false, "first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			ns := namespace(t)
+			setData(t, ns, "flags", "a", "1")
+			web := user(ns, "web", "flags", auto())
+			create(t, web)
+			if test.hasPods {
+				create(t, replicaSetOf(web))
+			}
+			g.Eventually(time.Now).Should(gomega.BeTemporally(">=", web.CreationTimestamp.Add(1100*time.Millisecond)), "times are known to the second")
+			if test.changed {
+				setData(t, ns, "flags", "a", "2")
+			}
+			startManager(t)
+			g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(test.want))
+		})
+	}
+}
+
+// replicaSetOf is what Kubernetes would make of a Deployment.
+func replicaSetOf(deployment *k8sappsv1.Deployment) *k8sappsv1.ReplicaSet {
+	return &k8sappsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: deployment.Namespace, Name: deployment.Name + "-1", Labels: deployment.Spec.Selector.MatchLabels,
+			Annotations:     map[string]string{"deployment.kubernetes.io/revision": "1"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, k8sappsv1.SchemeGroupVersion.WithKind("Deployment"))},
+		},
+		Spec: k8sappsv1.ReplicaSetSpec{Selector: deployment.Spec.Selector, Template: deployment.Spec.Template},
+	}
+}
+
+// TestPodSelectorAnnotation: a ConfigMap restarts those whom its own annotation selects, whether or not they use it.
+func TestPodSelectorAnnotation(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	ns := namespace(t)
+	annotated := setData(t, ns, "flags", "a", "1")
+	change(t, annotated, func(c *corev1.ConfigMap) {
+		c.Annotations = map[string]string{configv1.AnnotationPodSelector: "app=frontend"}
+	})
+	frontend, backend := user(ns, "frontend", "none", nil), user(ns, "backend", "none", nil)
+	create(t, frontend)
+	create(t, backend)
+	g.Eventually(startedFor(frontend)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	change(t, annotated, func(c *corev1.ConfigMap) { c.Data = map[string]string{"a": "2"} })
+	g.Eventually(startedFor(frontend)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
+	g.Expect(startedFor(backend)(t.Context())).To(gomega.Equal("not seen"))
+
+	change(t, annotated, func(c *corev1.ConfigMap) { c.Annotations[configv1.AnnotationPodSelector] = "app=(" })
+	g.Eventually(notesOn(annotated)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(`"app=(" is given`)))
+}
+
+// notesOn are the notes of the events about an object.
+func notesOn(object client.Object) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		var all eventsv1.EventList
+		err := cluster.client.List(ctx, &all, client.InNamespace(object.GetNamespace()))
+		var notes []string
+		for _, event := range all.Items {
+			if event.Regarding.Name == object.GetName() {
+				notes = append(notes, event.Note)
+			}
+		}
+		return notes, err
+	}
+}
+
+// TestStakaterAnnotations count where that is asked for, and nowhere else.
+func TestStakaterAnnotations(t *testing.T) {
+	for name, isOn := range map[string]bool{"off": false, "on": true} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) { settings.StakaterAnnotations = isOn })
+			ns := namespace(t)
+			setData(t, ns, "flags", "a", "1")
+			web, ours := user(ns, "web", "flags", map[string]string{"reloader.stakater.com/auto": "true"}), user(ns, "ours", "flags", auto())
+			create(t, web)
+			create(t, ours)
+			g.Eventually(startedFor(ours)).WithContext(t.Context()).Should(gomega.Equal("first"))
+			setData(t, ns, "flags", "a", "2")
+			g.Eventually(startedFor(ours)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
+			if isOn {
+				g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
+			} else {
+				g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("not seen"))
+			}
+		})
+	}
+}
+
+// TestRestartRefused: what the API server refuses is told on the workload, and keeps no other from being restarted.
+func TestRestartRefused(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := namespace(t)
+	setData(t, ns, "flags", "a", "1")
+	web, other := user(ns, "web", "flags", auto()), user(ns, "other", "flags", auto())
+	create(t, web)
+	create(t, other)
+	recorded := &calls{writes: -1}
+	recorded.breakCalls("/deployments/web")
+	startManagerWith(t, recorded, nil)
+	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("not seen"))
+	recorded.breakCalls("")
+	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal("first"))
+}
