@@ -41,6 +41,8 @@ func TestMainstay(t *testing.T) {
 			"the default policy in production":           testPolicyInProduction,
 			"a policy made stricter":                     testPolicyMadeStricter,
 			"an old and a new client":                    testTwoVersions,
+			"a changed configuration":                    testChangedConfiguration,
+			"an AppConfig":                               testAppConfig,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -50,6 +52,7 @@ func TestMainstay(t *testing.T) {
 	})
 	t.Run("rolling update loses no request", testRollingUpdateLosesNoRequest)
 	t.Run("autoscaling on and off", testAutoscalingOnAndOff)
+	t.Run("configuration changed while nobody watches", testChangedWhileAway)
 	t.Run("an upgrade", testUpgrade)
 	t.Run("no admission is refused", testNoAdmissionIsRefused)
 	t.Run("webhooks down", testWebhooksDown)

@@ -45,7 +45,7 @@ func sideCars(t *testing.T) func() string {
 }
 
 // testUpgrade goes to a later release with other values: the API server is called through the ambassador, and
-// some namespaces only are watched. Then it goes back to all of them.
+// some namespaces only are watched, the Secrets of one too. Configuration that changes then reaches its pods. Then it goes back to all of them.
 func testUpgrade(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns, elsewhere := namespace(t, "upgrade"), namespace(t, "elsewhere")
@@ -58,7 +58,7 @@ func testUpgrade(t *testing.T) {
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("another installation of Mainstay (release mainstay in namespace " + system)))
 
 	begun := time.Now()
-	upgrade(t, "{ambassador: {enabled: true, image: "+ambassadorImage+"}, watchNamespaces: ["+ns+"], concurrency: 3, resources: {limits: {cpu: 400m}}}")
+	upgrade(t, "{ambassador: {enabled: true, image: "+ambassadorImage+"}, watchNamespaces: ["+ns+"], secrets: {namespaces: ["+ns+"]}, concurrency: 3, resources: {limits: {cpu: 400m}}}")
 	g.Eventually(sideCars(t)).Should(gomega.Equal("[ambassador][ambassador]"), "the former ones, whose rights went before them, have ended")
 	rightsTaken = append(rightsTaken, interval{begun, time.Now()})
 	g.Expect(versions(t, ns)).To(gomega.Equal(before), "nothing of an application is changed by an upgrade")
@@ -73,6 +73,8 @@ func testUpgrade(t *testing.T) {
 	kubectl(t, "-n", ns, "patch", "webapp", "more", "--type=merge", "-p", `{"spec":{"replicas":2}}`)
 	kubectl(t, "-n", ns, "wait", "--for=jsonpath={.status.readyReplicas}=2", "webapp/more", "--timeout=60s")
 	g.Expect(jsonpath(t, elsewhere, "webapp/many", "{.status}")).To(gomega.BeEmpty(), "it is not watched")
+	changedConfiguration(t, ns)
+	changedSecret(t, ns)
 	testNothingDenied(t)
 
 	upgrade(t, "{}")
