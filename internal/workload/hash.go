@@ -54,6 +54,14 @@ func NewHasher(key []byte) Hasher {
 	return Hasher{id: HashKey(key)[:idLength], key: key}
 }
 
+// For hashes under a key of one Secret's own. Who may write a Secret somewhere and look at hashes somewhere else could otherwise try out
+// what another Secret holds.
+func (h Hasher) For(namespace, name string) Hasher {
+	derived := hmac.New(sha256.New, h.key)
+	_, _ = derived.Write([]byte(namespace + "/" + name)) // neither may have a slash
+	return Hasher{id: h.id, key: derived.Sum(nil)}
+}
+
 // HashKey is the hash of one value of a Secret: "aB3x:" and 16 characters.
 func (h Hasher) HashKey(value []byte) string {
 	sum := hmac.New(sha256.New, h.key)

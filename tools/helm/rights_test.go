@@ -153,6 +153,48 @@ func TestWatchNamespaces(t *testing.T) {
 	}
 }
 
+// TestSecrets: Secrets are read in the namespaces that are named, and in no other, and the key that they are hashed with is there then only.
+func TestSecrets(t *testing.T) {
+	read := []right{{"", "secrets", "", "get"}, {"", "secrets", "", "list"}, {"", "secrets", "", "watch"}}
+	key := []right{{"", "secrets", "mainstay-hash-key", "get"}, {"", "secrets", "", "create"}}
+	const others = "webhook: {enabled: false}" // whose certificate is a Secret too
+	onSecrets := func(values, kind, namespace, name string) (found []right) {
+		for _, r := range roleRights(t, mustRender(t, values, target{}).Manifest, kind, namespace, name) {
+			if r.Resource == "secrets" {
+				found = append(found, r)
+			}
+		}
+		return found
+	}
+	for values, want := range map[string]struct{ shop, blog, own []right }{
+		"{" + others + "}": {nil, nil, nil},
+		"{" + others + ", secrets: {namespaces: [shop, web]}}":                                                                   {read, nil, key},
+		"{" + others + ", secrets: {namespaces: [shop]}, watchNamespaces: [shop, blog]}":                                         {read, nil, key},
+		"{" + others + ", secrets: {namespaces: [shop]}, kinds: {appconfig: {enabled: false}}}":                                  {read, nil, key},
+		"{" + others + ", secrets: {namespaces: [shop]}, kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}}": {nil, nil, nil},
+	} {
+		for namespace, want := range map[string][]right{"shop": want.shop, "blog": want.blog} {
+			if diff := cmp.Diff(want, onSecrets(values, "Role", namespace, "mainstay-manager-secrets")); diff != "" {
+				t.Errorf("%s: in %s: %s", values, namespace, diff)
+			}
+			if kinds := onSecrets(values, "Role", namespace, "mainstay-manager-kinds"); len(kinds) != 0 {
+				t.Errorf("%s: in %s as everywhere that is watched: %v", values, namespace, kinds)
+			}
+		}
+		own := onSecrets(values, "Role", "mainstay-system", "mainstay-manager")
+		slices.SortFunc(own, func(a, b right) int { return strings.Compare(b.Name, a.Name) })
+		if diff := cmp.Diff(want.own, own); diff != "" {
+			t.Errorf("%s: in its own namespace: %s", values, diff)
+		}
+		if everywhere := onSecrets(values, "ClusterRole", "", "mainstay-manager"); len(everywhere) != 0 {
+			t.Errorf("%s: everywhere: %v", values, everywhere)
+		}
+		if granted := strings.Contains(mustRender(t, values, target{}).Manifest, "--secret-namespaces="); granted != (want.shop != nil) {
+			t.Errorf("%s: the manager is told of them: %t", values, granted)
+		}
+	}
+}
+
 // TestUsersMayEveryKind: each definition is in the roles for users, who may write no status; and policies are
 // not changed by those whom they govern.
 func TestUsersMayEveryKind(t *testing.T) {
@@ -224,6 +266,8 @@ func TestRightsOfParts(t *testing.T) {
 		"withdrawal":     {"webhook: {enabled: false}", "{}", "ClusterRole", "mutatingwebhookconfigurations", "delete"},
 		"webapp":         {"{}", "kinds: {webapp: {enabled: false}}", "ClusterRole", "webapps", "watch"},
 		"platformpolicy": {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
+		"workload":       {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "statefulsets", "watch"},
+		"secrets":        {"secrets: {namespaces: [shop]}", "{}", "Role", "secrets", "get"},
 		"shared":         {"{}", "", "ClusterRole", "customresourcedefinitions", "get"},
 	} {
 		granted := func(values string) bool {
@@ -251,7 +295,7 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"certificates", "defaultpolicy", "election", "platformpolicy", "shared", "uninstall", "webapp", "webhooks", "withdrawal"}, parts); diff != "" {
+	if diff := cmp.Diff([]string{"certificates", "defaultpolicy", "election", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }

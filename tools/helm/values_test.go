@@ -72,6 +72,7 @@ var effects = map[string]struct{ values, want string }{
 	"extraArgs":                       {"extraArgs: [--api-qps=50]", "- --api-qps=50"},
 	"extraEnv":                        {"extraEnv: [{name: TZ, value: UTC}]", "- name: TZ\n              value: UTC"},
 	"watchNamespaces":                 {"watchNamespaces: [shop, web]", "--watch-namespaces=shop,web"},
+	"secrets.namespaces":              {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
 }
 
 // removals has for every value that takes something away one setting and what it removes.
@@ -181,9 +182,13 @@ func TestValuesRefused(t *testing.T) {
 		"watchNamespaces: [Shop]":                            "does not match pattern",
 		"watchNamespaces: [shop, shop]":                      "items at 0 and 1 are equal",
 		"watchNamespaces: shop":                              "got string, want array",
-		"extraArgs: [manager]":                               "does not match pattern",
-		"extraEnv: [TZ]":                                     "got string, want object",
-		"kinds: {shop: {enabled: true}}":                     "additional properties 'shop' not allowed",
+		"secrets: {namespaces: [Shop]}":                      "does not match pattern",
+		"secrets: {namespaces: [shop, shop]}":                "items at 0 and 1 are equal",
+		"secrets: {namespace: shop}":                         "additional properties 'namespace' not allowed",
+		"{watchNamespaces: [web, blog], secrets: {namespaces: [web, shop]}}": "secrets.namespaces: shop is not watched, for watchNamespaces is web, blog",
+		"extraArgs: [manager]":           "does not match pattern",
+		"extraEnv: [TZ]":                 "got string, want object",
+		"kinds: {shop: {enabled: true}}": "additional properties 'shop' not allowed",
 		"kinds: {webapp: {enabled: false}, platformpolicy: {enabled: false}}": "at least one must be enabled",
 	} {
 		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {

@@ -192,6 +192,8 @@ tolerations:
 {{/* The parts of this installation, each of which has its rights in files/rbac, as a YAML list. */}}
 {{- define "mainstay.parts" -}}
 {{- $parts := concat (list "shared") (include "mainstay.kinds" . | fromYamlArray) -}}
+{{- /* What the kinds share that have workloads restarted: usesWorkloads in internal/setup/kinds.go. */ -}}
+{{- if or (has "appconfig" $parts) (has "configmonitor" $parts) -}}{{- $parts = append $parts "workload" -}}{{- end -}}
 {{- if .Values.leaderElection.enabled -}}{{- $parts = append $parts "election" -}}{{- end -}}
 {{- if eq (include "mainstay.defaultPolicy" .) "true" -}}{{- $parts = append $parts "defaultpolicy" -}}{{- end -}}
 {{- if .Values.webhook.enabled -}}
@@ -201,6 +203,20 @@ tolerations:
 {{- $parts = append $parts "withdrawal" -}}
 {{- end -}}
 {{- toYaml $parts -}}
+{{- end -}}
+
+{{/* The namespaces whose Secrets the manager may read, as a YAML list; empty while no kind that is on has a use for them. */}}
+{{- define "mainstay.secretNamespaces" -}}
+{{- $granted := list -}}
+{{- if has "workload" (include "mainstay.parts" . | fromYamlArray) -}}
+{{- range $namespace := .Values.secrets.namespaces -}}
+{{- if and $.Values.watchNamespaces (not (has $namespace $.Values.watchNamespaces)) -}}
+{{- fail (printf "secrets.namespaces: %s is not watched, for watchNamespaces is %s: name it there too, or not here" $namespace (join ", " $.Values.watchNamespaces)) -}}
+{{- end -}}
+{{- $granted = append $granted $namespace -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $granted -}}
 {{- end -}}
 
 {{/* Whether the manager makes the default policy. */}}
@@ -236,7 +252,7 @@ need them, in Go, and nowhere else.
 {{- and $root.Values.metrics.enabled (or (eq $value "true") (and (eq $value "auto") ($root.Capabilities.APIVersions.Has (index . 2)))) -}}
 {{- end -}}
 
-{{/* A Role with the rules of one scope and its binding: (dict "root" $ "namespace" x "name" y "scope" z). */}}
+{{/* A Role with the rules of one scope and its binding: (dict "root" $ "namespace" x "name" y "scope" z), and "parts" for others than those that are on. */}}
 {{- define "mainstay.role" }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -247,7 +263,7 @@ metadata:
   labels:
     {{- include "mainstay.labels" .root | nindent 4 }}
 rules:
-  {{- include "mainstay.rules" (dict "root" .root "scopes" (list .scope)) | nindent 2 }}
+  {{- include "mainstay.rules" (dict "root" .root "scopes" (list .scope) "parts" .parts) | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

@@ -51,9 +51,9 @@ func hashSecret(hasher workload.Hasher) func(any) (any, error) {
 		if !ok || source.Kind == hashedKind {
 			return cached, nil
 		}
-		hashes := newHashes(len(source.Data))
+		hashes, own := newHashes(len(source.Data)), hasher.For(source.Namespace, source.Name)
 		for key, value := range source.Data {
-			hashes[key] = hasher.HashKey(value)
+			hashes[key] = own.HashKey(value)
 		}
 		source.Kind = hashedKind
 		source.StringData, source.Data, source.Type = hashes, nil, ""

@@ -98,8 +98,14 @@ func TestHashSecret(t *testing.T) {
 		t.Errorf("got %v and %v", got.Data, got.StringData)
 	}
 	for key, value := range map[string]string{"password": "hunter2", "user": "shop"} {
-		if hash := got.StringData[key]; hash != hasher.HashKey([]byte(value)) || hash == workload.HashKey([]byte(value)) {
+		if hash := got.StringData[key]; hash != hasher.For("shop", "database").HashKey([]byte(value)) || hash == workload.HashKey([]byte(value)) {
 			t.Errorf("%s: got %s", key, hash)
+		}
+	}
+	for _, other := range []metav1.ObjectMeta{{Namespace: "web", Name: "database"}, {Namespace: "shop", Name: "other"}} {
+		guess := transformed(t, hashSecret(hasher), &corev1.Secret{ObjectMeta: other, Data: map[string][]byte{"password": []byte("hunter2")}})
+		if guess.StringData["password"] == got.StringData["password"] {
+			t.Errorf("Secret %s/%s tells that its value is the same", other.Namespace, other.Name)
 		}
 	}
 	whole, err := json.Marshal(got)

@@ -249,7 +249,7 @@ func TestSources(t *testing.T) {
 	want := map[workload.Ref]workload.Source{
 		ref("flags"): present(ref("flags"), "hello"), ref("forged"): present(ref("forged"), "x"), ref("shop-config"): present(ref("shop-config"), "hello"),
 		database: {
-			Ref: database, Standing: workload.Present, Keys: map[string]string{"password": hasher.HashKey([]byte("hunter2"))}, KeyID: hasher.ID(),
+			Ref: database, Standing: workload.Present, Keys: map[string]string{"password": hasher.For("shop", "database").HashKey([]byte("hunter2"))}, KeyID: hasher.ID(),
 			Created: at(1).Time, Changed: at(1).Time,
 		},
 	}
