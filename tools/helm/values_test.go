@@ -72,6 +72,7 @@ var effects = map[string]struct{ values, want string }{
 	"extraArgs":                       {"extraArgs: [--api-qps=50]", "- --api-qps=50"},
 	"extraEnv":                        {"extraEnv: [{name: TZ, value: UTC}]", "- name: TZ\n              value: UTC"},
 	"watchNamespaces":                 {"watchNamespaces: [shop, web]", "--watch-namespaces=shop,web"},
+	"stakaterAnnotations.enabled":     {"stakaterAnnotations: {enabled: true}", "--stakater-annotations"},
 	"secrets.namespaces":              {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
 }
 
