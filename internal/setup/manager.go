@@ -128,9 +128,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	if settings.Clock == nil {
-		settings.Clock = clock.RealClock{}
-	}
+	settings = settings.withClock()
 	wired := wiring{manager: manager, settings: settings, kinds: on, rules: rules, workloads: workloadReader(manager, settings, on, secrets)}
 	if err := wired.addControllers(ctx); err != nil {
 		return nil, err
@@ -154,6 +152,14 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		return nil, err
 	}
 	return operator, nil
+}
+
+// withClock has the true time where no other is given.
+func (s Settings) withClock() Settings {
+	if s.Clock == nil {
+		s.Clock = clock.RealClock{}
+	}
+	return s
 }
 
 // validate checks what flags can get wrong, and returns the kinds that are on.

@@ -23,6 +23,8 @@ type childOptions struct {
 	Elect bool
 	// WebhookPort is where webhooks are served; 0 means none.
 	WebhookPort int
+	// SecretNamespaces are those whose Secrets it may read.
+	SecretNamespaces []string
 	// Record is a file to which each write is added before it is sent; empty records none.
 	Record string
 	// Poison makes each call panic whose path ends with it; empty none.

@@ -58,6 +58,7 @@ var parts = []struct {
 	{"webhook", (*bench).webhook},
 	{"panic", (*bench).panicking},
 	{"config", (*bench).configuration},
+	{"sources", (*bench).sources},
 	{"many", (*bench).manyObjects},
 }
 

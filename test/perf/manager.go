@@ -76,6 +76,7 @@ func runManager(encoded string) error {
 func (o childOptions) settings() setup.Settings {
 	settings := setup.DefaultSettings()
 	settings.Namespace = systemNamespace
+	settings.SecretNamespaces = o.SecretNamespaces
 	settings.LeaderElection = o.Elect
 	settings.LeaderElectionNamespace = systemNamespace
 	settings.HealthAddress = "0"

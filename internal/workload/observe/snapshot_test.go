@@ -110,10 +110,8 @@ func configMap(name, message string, annotations ...string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: meta(name, annotations...), Data: map[string]string{"MESSAGE": message}}
 }
 
-func secret(namespace, name string, annotations ...string) *corev1.Secret {
-	object := &corev1.Secret{ObjectMeta: meta(name, annotations...), Data: map[string][]byte{"password": []byte("hunter2")}}
-	object.Namespace = namespace
-	return object
+func secret(name string, annotations ...string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: meta(name, annotations...), Data: map[string][]byte{"password": []byte("hunter2")}}
 }
 
 func monitor(name string, change func(*configv1.ConfigMonitorSpec)) *configv1.ConfigMonitor {
@@ -181,12 +179,12 @@ func TestTargets(t *testing.T) {
 
 func TestDemands(t *testing.T) {
 	objects := []client.Object{
-		configMap("flags", "hello"), secret("shop", "database"),
+		configMap("flags", "hello"), secret("database"),
 		monitor("b", func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"MESSAGE"} }),
 		monitor("a", func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" }),
 		monitor("evicting", func(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }),
 		appConfig("second", "shop", at(2)), appConfig("first", "shop", at(1)), appConfig("of-one-age", "web", at(3)), appConfig("another-of-it", "web", at(3)),
-		configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop"), secret("shop", "telling", configv1.AnnotationPodSelector, "app in (shop)"),
+		configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop"), secret("telling", configv1.AnnotationPodSelector, "app in (shop)"),
 	}
 	for name, test := range map[string]struct {
 		change func(*Reader)
@@ -230,7 +228,7 @@ func TestSources(t *testing.T) {
 	rendered := configMap("shop-config", "hello", configv1.AnnotationHash, "declared")
 	rendered.Labels = map[string]string{configv1.LabelAppConfig: "shop"}
 	objects := []client.Object{
-		flags, rendered, configMap("unused", "x"), configMap("forged", "x", configv1.AnnotationHash, "declared"), secret("shop", "database"), appConfig("shop", "shop", at(1)),
+		flags, rendered, configMap("unused", "x"), configMap("forged", "x", configv1.AnnotationHash, "declared"), secret("database"), appConfig("shop", "shop", at(1)),
 		deployment("web", configv1.AnnotationReload, "flags, forged, secret/database, missing, secret/missing"),
 	}
 	r := reader(t, objects...)
@@ -270,7 +268,7 @@ func TestSources(t *testing.T) {
 
 // TestSecretsAreNotAskedFor: a cache that is asked for a Secret would begin to watch Secrets, for which there may be no right.
 func TestSecretsAreNotAskedFor(t *testing.T) {
-	under := cached(t, secret("shop", "database", configv1.AnnotationPodSelector, "app=shop"), deployment("web", configv1.AnnotationReload, "secret/database"))
+	under := cached(t, secret("database", configv1.AnnotationPodSelector, "app=shop"), deployment("web", configv1.AnnotationReload, "secret/database"))
 	refuse := func(object any) error {
 		switch object.(type) {
 		case *corev1.Secret, *corev1.SecretList:

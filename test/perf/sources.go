@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+const (
+	// manySecrets and manyConfigMaps are those of a large cluster, together sourceBytes. All of the Secrets may be read.
+	manySecrets    = 20_000
+	manyConfigMaps = 15_000
+	sourceBytes    = 800_000_000
+	sourceSize     = sourceBytes / (manySecrets + manyConfigMaps)
+	// users use a Secret and a ConfigMap each.
+	users = 50
+	// sourceLimit is in MiB.
+	sourceLimit = 80.0
+	mebibyte    = 1 << 20
+)
+
+// sourceNamespaces are where they are.
+var sourceNamespaces = []string{"sources-0", "sources-1", "sources-2", "sources-3"}
+
+// sources measures what a manager holds of the ConfigMaps and Secrets of a large cluster, while they are made and when it starts with them.
+func (b *bench) sources(ctx context.Context) error {
+	p, err := b.plane(ctx, "sources")
+	if err != nil {
+		return err
+	}
+	defer b.end(p)
+	for _, namespace := range sourceNamespaces {
+		if err := makeNamespace(ctx, p.client, namespace); err != nil {
+			return err
+		}
+	}
+	kubeconfig, _, err := p.user(managerUser)
+	if err != nil {
+		return err
+	}
+	options := childOptions{Kubeconfig: kubeconfig, SecretNamespaces: sourceNamespaces}
+	running, err := startChild(p.directory, options)
+	if err != nil {
+		return err
+	}
+	empty, full, err := b.fillSources(ctx, p, running)
+	if err := errors.Join(err, running.stop()); err != nil {
+		return err
+	}
+	again, peak, err := b.startWithSources(ctx, p, options)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%d Secrets and %d ConfigMaps of %d MB together", manySecrets, manyConfigMaps, sourceBytes/1_000_000)
+	grown := func(heap uint64) float64 { return max(0, (float64(heap)-float64(empty.Heap))/mebibyte) }
+	b.add(
+		Figure{Name: "sources: heap for " + what, Kind: Info, Unit: "MiB", Limit: new(sourceLimit), Value: grown(full.Heap),
+			Note: fmt.Sprintf("%d of each are used; %.1f MiB without any", users, float64(empty.Heap)/mebibyte)},
+		Figure{Name: "sources: heap after a start with them", Kind: Info, Unit: "MiB", Limit: new(sourceLimit), Value: grown(again.Heap),
+			Note: fmt.Sprintf("at its most the process had %.0f MiB, garbage and program among them", float64(peak)/mebibyte)},
+	)
+	return nil
+}
+
+// fillSources makes them all, and asks how much the manager holds before and after.
+func (b *bench) fillSources(ctx context.Context, p *plane, running *child) (empty, full state, err error) {
+	if err := b.awaitManager(ctx, p, running); err != nil {
+		return empty, full, err
+	}
+	if empty, err = running.state(true); err != nil {
+		return empty, full, err
+	}
+	start := time.Now()
+	unused := max(manySecrets, manyConfigMaps) - users
+	err = each(ctx, unused, clients, func(ctx context.Context, i int) error {
+		name, content := sourceMeta(i), randomBytes(i)
+		var failed error
+		if i < manySecrets-users {
+			failed = p.client.Create(ctx, &corev1.Secret{ObjectMeta: name, Data: map[string][]byte{"value": content}})
+		}
+		if i < manyConfigMaps-users {
+			failed = errors.Join(failed, p.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: name, Data: map[string]string{"value": base64.RawStdEncoding.EncodeToString(content)[:sourceSize]}}))
+		}
+		return failed
+	})
+	if err != nil {
+		return empty, full, err
+	}
+	b.say("made them in %s", time.Since(start).Round(time.Second))
+	// Those that are used come last: who has seen them has seen all.
+	seen := p.until(ctx, &k8sappsv1.DeploymentList{}, users, func(object client.Object) bool {
+		return len(workload.ParseStamp(object.GetAnnotations()[configv1.AnnotationObserved]).Sources) == 2
+	})
+	err = each(ctx, users, clients, func(ctx context.Context, i int) error {
+		name, content := sourceMeta(unused+i), randomBytes(unused+i)
+		return errors.Join(
+			p.client.Create(ctx, &corev1.Secret{ObjectMeta: name, Data: map[string][]byte{"value": content}}),
+			p.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: name, Data: map[string]string{"value": "0"}}),
+			p.client.Create(ctx, userOf(name)),
+		)
+	})
+	if err := errors.Join(err, <-seen); err != nil {
+		return empty, full, err
+	}
+	full, err = running.state(true)
+	return empty, full, err
+}
+
+// startWithSources starts a manager where all of them are, and asks what it holds, and held at its most.
+func (b *bench) startWithSources(ctx context.Context, p *plane, options childOptions) (state, uint64, error) {
+	running, err := startChild(p.directory, options)
+	if err != nil {
+		return state{}, 0, err
+	}
+	defer b.endChild(running)
+	// What has been restarted for a change was compared with all of the namespace's Secrets and ConfigMaps known.
+	restarted := p.until(ctx, &k8sappsv1.DeploymentList{}, users, func(object client.Object) bool {
+		deployment, ok := object.(*k8sappsv1.Deployment)
+		return ok && deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor] != ""
+	})
+	first := max(manySecrets, manyConfigMaps) - users
+	err = each(ctx, users, clients, func(ctx context.Context, i int) error {
+		return p.client.Update(ctx, &corev1.Secret{ObjectMeta: sourceMeta(first + i), Data: map[string][]byte{"value": []byte("another")}})
+	})
+	if err := errors.Join(err, <-restarted); err != nil {
+		return state{}, 0, err
+	}
+	peak, err := running.peak()
+	if err != nil {
+		return state{}, 0, err
+	}
+	held, err := running.state(true)
+	return held, peak, err
+}
+
+// peak is the most memory that the process has ever had, in bytes.
+//
+// Source: proc_pid_status(5), VmHWM.
+func (c *child) peak() (uint64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.process.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(status) {
+		var kilobytes uint64
+		if n, _ := fmt.Sscanf(string(line), "VmHWM: %d kB", &kilobytes); n == 1 {
+			return kilobytes << 10, nil
+		}
+	}
+	return 0, errors.New("/proc does not tell how much memory the process has had")
+}
+
+func sourceMeta(i int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: sourceNamespaces[i%len(sourceNamespaces)], Name: fmt.Sprintf("configuration-%05d", i),
+		Labels: map[string]string{"app.kubernetes.io/name": fmt.Sprintf("app-%d", i), "app.kubernetes.io/managed-by": "Helm"},
+	}
+}
+
+// randomBytes can't be compressed, and are the same in each run.
+func randomBytes(seed int) []byte {
+	content := make([]byte, sourceSize)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(content) // it never fails
+	return content
+}
+
+// userOf is a Deployment that uses the Secret and the ConfigMap of its name.
+func userOf(name metav1.ObjectMeta) *k8sappsv1.Deployment {
+	deployment := scaledToZero(name.Namespace, name.Name, name.Name, "auto")
+	pod := &deployment.Spec.Template.Spec
+	pod.Volumes = []corev1.Volume{{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name.Name}}}}
+	pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "secret", MountPath: "/secret"}}
+	return deployment
+}
