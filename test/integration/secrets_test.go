@@ -1,0 +1,104 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/hashkey"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// database is a Secret.
+func database(namespace, password string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "database"}, StringData: map[string]string{"password": password}}
+}
+
+// reloading is a Deployment that asks to be restarted when a source changes.
+func reloading(namespace, sources string) *k8sappsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", Annotations: map[string]string{configv1.AnnotationReload: sources}},
+		Spec: k8sappsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+			},
+		},
+	}
+}
+
+// seenOf is what a Deployment's pods were started with, of one source.
+func seenOf(deployment *k8sappsv1.Deployment, source string) workload.Seen {
+	return workload.ParseStamp(deployment.Annotations[configv1.AnnotationObserved]).Sources[source]
+}
+
+// now is a Deployment as it is.
+func now(t *testing.T, deployment *k8sappsv1.Deployment) *k8sappsv1.Deployment {
+	t.Helper()
+	seen := &k8sappsv1.Deployment{}
+	if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), seen); err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// TestSecretNamespaces: Secrets are read in the namespaces that are opted in, and in no other; what they hold stands nowhere; a manager that comes
+// back changes nothing, and one that has lost its key restarts nothing.
+func TestSecretNamespaces(t *testing.T) {
+	g := gomega.NewWithT(t)
+	own, opted, other := namespace(t), namespace(t), namespace(t)
+	within := func(settings *setup.Settings) {
+		settings.Namespace, settings.SecretNamespaces = own, []string{opted}
+	}
+	served, unserved := reloading(opted, "secret/database, flags"), reloading(other, "secret/database, flags")
+	for _, object := range []client.Object{
+		database(opted, "hunter2"), database(other, "hunter2"), served, unserved,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "flags"}, Data: map[string]string{"a": "b"}},
+	} {
+		create(t, object)
+	}
+	manager := startManagerWith(t, &calls{writes: -1}, within)
+	first := func() workload.Seen { return seenOf(now(t, served), "Secret/database") }
+	g.Eventually(func() string { return first().All }).ShouldNot(gomega.BeEmpty())
+	g.Expect(cluster.client.Update(t.Context(), database(opted, "hunter3"))).To(gomega.Succeed())
+	g.Eventually(func() int64 { return first().Restarts }).Should(gomega.BeEquivalentTo(1))
+	g.Eventually(func() string {
+		seen := now(t, unserved)
+		g.Expect(seenOf(seen, "Secret/database")).To(gomega.BeZero())
+		return seenOf(seen, "ConfigMap/flags").All
+	}).ShouldNot(gomega.BeEmpty(), "it is looked at, but for Secrets")
+	manager.calls.settled(t)
+	manager.stop()
+	for _, call := range append(manager.calls.since(0, "/secrets"), manager.calls.watched...) {
+		if strings.Contains(call, "/secrets") && !strings.Contains(call, "/namespaces/"+opted+"/secrets") && !strings.Contains(call, "/namespaces/"+own+"/secrets") {
+			t.Errorf("it asked for %s", call)
+		}
+	}
+	after := now(t, served)
+	for _, value := range []string{"hunter2", "hunter3"} {
+		plain := workload.HashKey([]byte(value))
+		stamp := after.Annotations[configv1.AnnotationObserved] + after.Spec.Template.Annotations[configv1.AnnotationRestartedFor]
+		g.Expect(stamp).NotTo(gomega.Or(gomega.ContainSubstring(value), gomega.ContainSubstring(plain), gomega.ContainSubstring(workload.HashAll(map[string]string{"password": plain}))))
+	}
+
+	manager = startManagerWith(t, &calls{writes: -1}, within)
+	manager.calls.settled(t)
+	manager.stop()
+	again := now(t, served)
+	g.Expect(again.ResourceVersion).To(gomega.Equal(after.ResourceVersion), "it came back with the same key")
+
+	g.Expect(cluster.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: hashkey.Name}})).To(gomega.Succeed())
+	startManagerWith(t, &calls{writes: -1}, within)
+	g.Eventually(func() string { return first().All }).ShouldNot(gomega.Equal(seenOf(again, "Secret/database").All))
+	lost := now(t, served)
+	g.Expect(lost.Spec.Template.Annotations).To(gomega.Equal(again.Spec.Template.Annotations), "what can't be compared restarts nothing")
+}
