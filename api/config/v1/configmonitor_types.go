@@ -53,7 +53,8 @@ const (
 
 // ConfigMonitorSpec is what is watched, and what is restarted. One of configMap and secret is required, and podSelector.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.configmap), has(self.secret)].filter(given, given).size() == 1",message="give one of spec.configMap and spec.secret: the name of what is watched"
+// +kubebuilder:validation:XValidation:rule="!(has(self.configMap) && has(self.configmap))",message="spec.configMap and spec.configmap are two spellings of one field: give one of them"
+// +kubebuilder:validation:XValidation:rule="(has(self.configMap) || has(self.configmap)) != has(self.secret)",message="give one of spec.configMap and spec.secret: the name of what is watched"
 type ConfigMonitorSpec struct {
 	// ConfigMap is the name of the ConfigMap, of the same namespace, that is watched.
 	// +optional
