@@ -20,7 +20,10 @@ import (
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
@@ -107,6 +110,20 @@ func kinds() []kind {
 			},
 			hooks:  func(w wiring) []admission.Hook { return platformpolicycontroller.Hooks(w.manager.GetScheme()) },
 			cached: policies.CacheOptions,
+		},
+		{
+			name:      configmonitor.Controller,
+			groupKind: configv1.GroupVersion.WithKind(configmonitor.Kind).GroupKind(),
+			plural:    "configmonitors",
+			object:    &configv1.ConfigMonitor{},
+			setup: func(ctx context.Context, w wiring) error {
+				return configmonitorcontroller.Setup(ctx, w.manager, configmonitorcontroller.Options{
+					Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Reader: w.workloads,
+				})
+			},
+			hooks:         func(w wiring) []admission.Hook { return configmonitorcontroller.Hooks(w.manager.GetScheme()) },
+			cached:        configmonitorcontroller.CacheOptions,
+			usesWorkloads: true,
 		},
 	}
 }

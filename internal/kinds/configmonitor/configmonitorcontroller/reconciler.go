@@ -1,0 +1,58 @@
+// Package configmonitorcontroller reads and writes for the kind ConfigMonitor; package configmonitor decides. Workloads are
+// restarted by package workloadcontroller; here they are only reported on. Pods are evicted here.
+package configmonitorcontroller
+
+import (
+	"time"
+
+	"k8s.io/utils/clock"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/internal/kit/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
+)
+
+// kind brings ConfigMonitor to the loop. It has no children.
+type kind struct {
+	reader observe.Reader
+	clock  clock.PassiveClock
+}
+
+var _ loop.Kind[*configv1.ConfigMonitor, configmonitor.Observed] = kind{}
+
+// New is an empty ConfigMonitor.
+func (kind) New() *configv1.ConfigMonitor { return &configv1.ConfigMonitor{} }
+
+// Admit fills in defaults and validates.
+func (kind) Admit(monitor *configv1.ConfigMonitor) error {
+	configmonitor.Default(monitor)
+	if problems := configmonitor.Validate(monitor); len(problems) > 0 {
+		return outcome.InvalidSpecError{Err: problems.ToAggregate()}
+	}
+	return nil
+}
+
+// Children are none.
+func (kind) Children(configmonitor.Observed) plan.Children { return nil }
+
+// Desired is nothing.
+func (kind) Desired(*configv1.ConfigMonitor, configmonitor.Observed) plan.Plan { return plan.Plan{} }
+
+// Report sets the status.
+func (kind) Report(into, monitor *configv1.ConfigMonitor, observed configmonitor.Observed, result plan.Result) time.Duration {
+	status, lookAgain := configmonitor.Status(monitor, observed, result)
+	status.FirstReadyTime = into.Status.FirstReadyTime
+	into.Status = status
+	return lookAgain
+}
+
+// Trouble names the conditions that are bad news when True.
+func (kind) Trouble() []string {
+	return []string{
+		configv1.ConditionDegraded, configv1.ConditionStalled,
+		configv1.ConditionFlapping, configv1.ConditionSecretAccessNotGranted,
+	}
+}

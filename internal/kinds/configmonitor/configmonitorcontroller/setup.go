@@ -1,0 +1,162 @@
+package configmonitorcontroller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
+)
+
+// sourceIndex finds ConfigMonitors by what they watch, "ConfigMap/flags".
+const sourceIndex = "configmonitor.source"
+
+// gather is for how long changes of sources and workloads are gathered before they are reported: a rollout of hundreds of pods
+// changes its workload's status as often.
+const gather = time.Second
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is how many ConfigMonitors are reconciled at once.
+	Concurrency int
+	Clock       clock.PassiveClock
+	Reader      observe.Reader
+}
+
+// CacheOptions say what the cache holds for this controller, beside what package observe asks for.
+func CacheOptions() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&configv1.ConfigMonitor{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
+	}
+}
+
+// Setup adds the controller to the manager.
+//
+// +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
+	if err := manager.GetFieldIndexer().IndexField(ctx, &configv1.ConfigMonitor{}, sourceIndex, watchedBy); err != nil {
+		return fmt.Errorf("adding the index %s: %w", sourceIndex, err)
+	}
+	cached, live := manager.GetClient(), manager.GetAPIReader()
+	reporter := &loop.Reconciler[*configv1.ConfigMonitor, configmonitor.Observed]{
+		Name:     configmonitor.Controller,
+		Kind:     kind{reader: options.Reader, clock: options.Clock},
+		Client:   cached,
+		Applier:  apply.New(cached, children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()}),
+		Recorder: manager.GetEventRecorder("mainstay-" + configmonitor.Controller),
+		Clock:    options.Clock,
+	}
+	reconciler := &evicting{report: reporter, client: cached, live: live, reader: options.Reader, clock: options.Clock}
+	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
+	under := ctrl.NewControllerManagedBy(manager).
+		Named(configmonitor.Controller).
+		For(&configv1.ConfigMonitor{}, builder.WithPredicates(watch.SpecChanged())).
+		Watches(&corev1.ConfigMap{}, later(watchers(cached, workload.ConfigMap)), changed)
+	for _, object := range []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}} {
+		under = under.Watches(object, later(selectors(cached)), changed)
+	}
+	if len(options.Reader.Secrets.Namespaces) > 0 {
+		under = under.Watches(&corev1.Secret{}, later(watchers(cached, workload.Secret)), changed)
+	}
+	return under.WithOptions(controller.Options{
+		MaxConcurrentReconciles: options.Concurrency,
+		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
+	}).Complete(reconciler)
+}
+
+// watchedBy is the value of sourceIndex.
+func watchedBy(object client.Object) []string {
+	return []string{workload.SourceOfMonitor(&object.(*configv1.ConfigMonitor).Spec).String()}
+}
+
+// watchers are the monitors that watch a source.
+func watchers(cached client.Reader, kind workload.SourceKind) handler.MapFunc {
+	return func(ctx context.Context, source client.Object) []reconcile.Request {
+		return find(ctx, cached, func(*configv1.ConfigMonitor) bool { return true }, client.InNamespace(source.GetNamespace()),
+			client.MatchingFields{sourceIndex: workload.Ref{Kind: kind, Name: source.GetName()}.String()})
+	}
+}
+
+// selectors are the monitors that select the pods of a workload.
+func selectors(cached client.Reader) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
+		pods := labels.Set(podLabels(object))
+		return find(ctx, cached, func(monitor *configv1.ConfigMonitor) bool {
+			return labels.SelectorFromSet(monitor.Spec.PodSelector).Matches(pods)
+		}, client.InNamespace(object.GetNamespace()))
+	}
+}
+
+func podLabels(object client.Object) map[string]string {
+	switch object := object.(type) {
+	case *appsv1.Deployment:
+		return object.Spec.Template.Labels
+	case *appsv1.StatefulSet:
+		return object.Spec.Template.Labels
+	case *appsv1.DaemonSet:
+		return object.Spec.Template.Labels
+	}
+	return nil
+}
+
+// find lists monitors in the cache.
+func find(ctx context.Context, cached client.Reader, wanted func(*configv1.ConfigMonitor) bool, options ...client.ListOption) []reconcile.Request {
+	var monitors configv1.ConfigMonitorList
+	if err := cached.List(ctx, &monitors, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ConfigMonitors")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range monitors.Items {
+		if wanted(&monitors.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&monitors.Items[i])})
+		}
+	}
+	return requests
+}
+
+// later brings back what a change concerns, some time after it.
+func later(concerned handler.MapFunc) handler.EventHandler {
+	enqueue := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request], objects ...client.Object) {
+		for _, object := range objects {
+			for _, request := range concerned(ctx, object) {
+				queue.AddAfter(request, gather)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(ctx, queue, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(ctx, queue, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(ctx, queue, e.Object)
+		},
+	}
+}
