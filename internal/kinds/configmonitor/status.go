@@ -20,6 +20,8 @@ type Observed struct {
 	Source workload.Source
 	// Snapshot is the namespace, with the strategy Rollout.
 	Snapshot workload.Snapshot
+	// Unasked tells that nobody has asked yet when the pods were made of workloads for which it matters.
+	Unasked bool
 	// Evictions is what became of the pods, with the strategy Evict; nil with Rollout.
 	Evictions *Evictions
 	// Failure is what kept pods from being evicted; nil if nothing did.
@@ -28,6 +30,10 @@ type Observed struct {
 
 // maxSkipped is how many are named in the status; the schema's text says so.
 const maxSkipped = 20
+
+// lookUnasked is how soon to ask when pods were made. The controller of the workloads asks too, and then writes it down, but for those
+// workloads that are held back: only these need be asked for.
+const lookUnasked = 2 * time.Second
 
 // soonest is the least time after which the status is computed anew without an event.
 const soonest = time.Second
@@ -101,7 +107,8 @@ func add(monitor *configv1.ConfigMonitor, observed Observed) sum {
 	return addVerdicts(monitor, observed)
 }
 
-// addVerdicts sums up what becomes of the workloads because of the monitor's demand.
+// addVerdicts sums up what becomes of the workloads because of the monitor's demand. A workload counts as up to date once that is written
+// down on it: from then on no change is missed, however soon it comes.
 func addVerdicts(monitor *configv1.ConfigMonitor, observed Observed) sum {
 	s := sum{unit: unitWorkload}
 	origin, source := workload.OriginOf(Kind, monitor.Name), workload.SourceOfMonitor(&monitor.Spec)
@@ -119,10 +126,24 @@ func addVerdicts(monitor *configv1.ConfigMonitor, observed Observed) sum {
 			s.lastRestart = *seen.At
 		}
 		s.flapping = s.flapping || verdict.Flapping
+		if _, stamped := target.Stamp.Sources[source.String()]; verdict.State == workload.UpToDate && !stamped {
+			verdict.State, verdict.Reason = workload.Waiting, configv1.SkippedBaseline
+			verdict.Message = "it is being written down with which content its pods were started"
+		}
 		s.note(target.Ref.String(), verdict)
+	}
+	if observed.Unasked {
+		s.look(lookUnasked)
 	}
 	slices.SortStableFunc(s.skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
 	return s
+}
+
+// look asks for another look in some time, unless one comes sooner.
+func (s *sum) look(in time.Duration) {
+	if s.again == 0 || in < s.again {
+		s.again = in
+	}
 }
 
 // note sorts one workload in.

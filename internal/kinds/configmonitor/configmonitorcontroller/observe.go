@@ -34,14 +34,13 @@ func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (con
 	if observed.Snapshot, err = k.reader.Snapshot(ctx, monitor.Namespace); err != nil {
 		return observed, fmt.Errorf("reading the workloads: %w", err)
 	}
-	if len(monitor.Status.Conditions) == 0 {
-		return observed, nil // the controller of the workloads asks now, and those few that it leaves are asked for next time
-	}
-	return observed, k.askTemplates(ctx, monitor, observed)
+	err = k.askTemplates(ctx, monitor, &observed)
+	return observed, err
 }
 
-// askTemplates asks when the pods were made of those workloads that the monitor's verdicts depend on.
-func (k kind) askTemplates(ctx context.Context, monitor *configv1.ConfigMonitor, observed configmonitor.Observed) error {
+// askTemplates asks when the pods were made of those workloads that the monitor's verdicts depend on. It leaves it to the controller of
+// the workloads the first time: that asks now, too, and few are left then.
+func (k kind) askTemplates(ctx context.Context, monitor *configv1.ConfigMonitor, observed *configmonitor.Observed) error {
 	snapshot, origin := &observed.Snapshot, workload.OriginOf(configmonitor.Kind, monitor.Name)
 	decided := workload.Decide(*snapshot, observed.Now)
 	if len(decided.Ask) == 0 {
@@ -50,6 +49,10 @@ func (k kind) askTemplates(ctx context.Context, monitor *configv1.ConfigMonitor,
 	for _, verdict := range decided.Verdicts {
 		if snapshot.Demands[verdict.Demand].Origin != origin || !slices.Contains(decided.Ask, verdict.Target) {
 			continue
+		}
+		if len(monitor.Status.Conditions) == 0 {
+			observed.Unasked = true
+			return nil
 		}
 		made, err := k.reader.TemplateTime(ctx, monitor.Namespace, &snapshot.Targets[verdict.Target])
 		if err != nil {

@@ -1,0 +1,531 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	kubepolicyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+)
+
+// newMonitor is a ConfigMonitor that has pods with app=web restarted when the ConfigMap flags changes.
+func newMonitor(namespace string, change ...func(*configv1.ConfigMonitorSpec)) *configv1.ConfigMonitor {
+	monitor := &configv1.ConfigMonitor{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "flags"},
+		Spec: configv1.ConfigMonitorSpec{
+			ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}, Cooldown: &metav1.Duration{},
+		},
+	}
+	for _, apply := range change {
+		apply(&monitor.Spec)
+	}
+	return monitor
+}
+
+func newFlags(namespace string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "flags"}, Data: data}
+}
+
+// setFlag changes one key of the ConfigMap flags.
+func setFlag(t *testing.T, namespace, key, value string) {
+	t.Helper()
+	change(t, newFlags(namespace, nil), func(c *corev1.ConfigMap) {
+		if c.Data == nil {
+			c.Data = map[string]string{}
+		}
+		c.Data[key] = value
+	})
+}
+
+// newDeployment is one whose pods have app=web, and use no configuration.
+func newDeployment(namespace, name string) *k8sappsv1.Deployment {
+	labels := map[string]string{"app": "web", "deployment": name}
+	return &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: k8sappsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "mainstay/demo-web:1.0"}}},
+			},
+		},
+	}
+}
+
+// rollOut does what the Deployment controller would, once all pods of the present template run.
+func rollOut(t *testing.T, deployment *k8sappsv1.Deployment) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() error {
+		if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
+			return err
+		}
+		wanted := *deployment.Spec.Replicas
+		deployment.Status = k8sappsv1.DeploymentStatus{
+			ObservedGeneration: deployment.Generation,
+			Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
+		}
+		return cluster.client.Status().Update(t.Context(), deployment)
+	}).Should(gomega.Succeed())
+}
+
+// watched are the deployments that a monitor selects.
+type watched []*k8sappsv1.Deployment
+
+// by creates a monitor, and waits until it is known what the pods of these deployments were started with. That is noted on the deployments,
+// which their controller has to take note of.
+func (w watched) by(t *testing.T, monitor *configv1.ConfigMonitor) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	create(t, monitor)
+	for _, deployment := range w {
+		g.Eventually(func(ctx context.Context) (string, error) {
+			err := cluster.client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)
+			return deployment.Annotations[configv1.AnnotationObserved], err
+		}).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
+		rollOut(t, deployment)
+	}
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+}
+
+// restartedFor is what the deployment's pods were started for; empty if Mainstay never restarted them.
+func restartedFor(deployment *k8sappsv1.Deployment) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		var seen k8sappsv1.Deployment
+		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(deployment), &seen)
+		return seen.Spec.Template.Annotations[configv1.AnnotationRestartedFor], err
+	}
+}
+
+// monitored is the status of a monitor, if it describes the present spec.
+func monitored(monitor *configv1.ConfigMonitor) func(context.Context) (configv1.ConfigMonitorStatus, error) {
+	return func(ctx context.Context) (configv1.ConfigMonitorStatus, error) {
+		var seen configv1.ConfigMonitor
+		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(monitor), &seen)
+		if seen.Status.ObservedGeneration != seen.Generation {
+			return configv1.ConfigMonitorStatus{}, err
+		}
+		return seen.Status, err
+	}
+}
+
+// monitorReady is status and reason of the condition Ready.
+func monitorReady(monitor *configv1.ConfigMonitor) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		return conditionOf(ctx, monitor, configv1.ConditionReady)
+	}
+}
+
+// conditionOf is status and reason of a condition; empty if there is none.
+func conditionOf(ctx context.Context, monitor *configv1.ConfigMonitor, kind string) (string, error) {
+	status, err := monitored(monitor)(ctx)
+	for _, condition := range status.Conditions {
+		if condition.Type == kind {
+			return string(condition.Status) + " " + condition.Reason, err
+		}
+	}
+	return "", err
+}
+
+// nextSecond waits until what is created from now on is younger than object: the API server notes whole seconds.
+func nextSecond(t *testing.T, object client.Object) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() bool {
+		return time.Now().Truncate(time.Second).After(object.GetCreationTimestamp().Time)
+	}).Should(gomega.BeTrue())
+}
+
+// TestConfigMonitorRefused: by the API server itself, in words that help.
+func TestConfigMonitorRefused(t *testing.T) {
+	namespace := namespace(t)
+	for name, test := range map[string]struct{ spec, want string }{
+		"neither":            {`{"podSelector":{"app":"web"}}`, "give one of spec.configMap and spec.secret: the name of what is watched"},
+		"both kinds":         {`{"configMap":"a","secret":"b","podSelector":{"app":"web"}}`, "give one of spec.configMap and spec.secret: the name of what is watched"},
+		"both spellings":     {`{"configMap":"a","configmap":"a","podSelector":{"app":"web"}}`, "spec.configMap and spec.configmap are two spellings of one field: give one of them"},
+		"no selector":        {`{"configMap":"a"}`, "spec.podSelector: Required value"},
+		"an empty selector":  {`{"configMap":"a","podSelector":{}}`, "spec.podSelector"},
+		"another strategy":   {`{"configMap":"a","podSelector":{"app":"web"},"strategy":"Kill"}`, `supported values: "Rollout", "Evict"`},
+		"no time":            {`{"configMap":"a","podSelector":{"app":"web"},"cooldown":5}`, "spec.cooldown"},
+		"none in parallel":   {`{"configMap":"a","podSelector":{"app":"web"},"maxParallel":0}`, "should be greater than or equal to 1"},
+		"no time of the day": {`{"configMap":"a","podSelector":{"app":"web"},"window":{"start":"25:00","end":"04:00"}}`, "spec.window.start"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &unstructured.Unstructured{}
+			text := fmt.Sprintf(`{"apiVersion":"config.mainstay.dev/v1","kind":"ConfigMonitor","metadata":{"namespace":%q,"name":"flags"},"spec":%s}`, namespace, test.spec)
+			if err := object.UnmarshalJSON([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			err := cluster.client.Create(t.Context(), object, client.DryRunAll)
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestConfigMonitorRestartsOnce: a change restarts what is selected, once, and nothing else; and the second pass writes nothing.
+func TestConfigMonitorRestartsOnce(t *testing.T) {
+	g := gomega.NewWithT(t)
+	manager := startManager(t)
+	in := namespace(t)
+	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+	web, other := newDeployment(in, "web"), newDeployment(in, "other")
+	other.Spec.Template.Labels["app"] = "other"
+	other.Spec.Selector.MatchLabels["app"] = "other"
+	for _, deployment := range []*k8sappsv1.Deployment{web, other} {
+		create(t, deployment)
+		rollOut(t, deployment)
+	}
+	monitor := newMonitor(in)
+	watched{web}.by(t, monitor)
+	g.Expect(restartedFor(web)(t.Context())).To(gomega.BeEmpty(), "the first look restarts nothing")
+
+	setFlag(t, in, "COLOUR", "blue")
+	g.Eventually(restartedFor(web)).WithContext(t.Context()).Should(gomega.HavePrefix("flags="))
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False Restarting"))
+	rollOut(t, web)
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+	status, err := monitored(monitor)(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(status.Source).To(gomega.Equal("ConfigMap/flags"))
+	g.Expect(status.Matched).To(gomega.BeNumerically("==", 1))
+	g.Expect(status.UpToDate).To(gomega.BeNumerically("==", 1))
+	g.Expect(status.Restarts).To(gomega.BeNumerically("==", 1))
+	g.Expect(status.LastRestart).NotTo(gomega.BeNil())
+	g.Expect(status.LastChange).NotTo(gomega.BeNil())
+	g.Expect(status.Skipped).To(gomega.BeEmpty())
+	g.Expect(restartedFor(other)(t.Context())).To(gomega.BeEmpty(), "it is not selected")
+
+	before := manager.calls.settled(t)
+	change(t, web, func(d *k8sappsv1.Deployment) { d.Labels = map[string]string{"example.com/note": "1"} })
+	manager.calls.settled(t)
+	g.Expect(manager.calls.since(before, in)).To(gomega.BeEmpty(), "nothing that matters has changed")
+	manager.stop()
+	restarted := startManager(t)
+	restarted.calls.settled(t)
+	g.Expect(restarted.calls.since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
+}
+
+// TestConfigMonitorSources: the other spelling, keys, and what is deleted and made again.
+func TestConfigMonitorSources(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	in := namespace(t)
+	flags := newFlags(in, map[string]string{"COLOUR": "red", "NOISE": "1"})
+	create(t, flags)
+	web := newDeployment(in, "web")
+	create(t, web)
+	rollOut(t, web)
+	monitor := newMonitor(in, func(s *configv1.ConfigMonitorSpec) {
+		s.ConfigMap, s.LowerConfigMap, s.Keys = "", "flags", []string{"COLOUR"}
+	})
+	watched{web}.by(t, monitor)
+
+	setFlag(t, in, "NOISE", "2")
+	setFlag(t, in, "COLOUR", "blue")
+	g.Eventually(restartedFor(web)).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
+	first, err := restartedFor(web)(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	rollOut(t, web)
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+
+	g.Expect(cluster.client.Delete(t.Context(), flags)).To(gomega.Succeed())
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False SourceMissing"))
+	create(t, newFlags(in, map[string]string{"COLOUR": "blue", "NOISE": "3"}))
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+	g.Expect(restartedFor(web)(t.Context())).To(gomega.Equal(first), "neither another key nor the deletion restarts anything")
+
+	change(t, monitor, func(m *configv1.ConfigMonitor) { m.Spec.PodSelector = map[string]string{"app": "nobody"} })
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False NothingMatched"))
+	change(t, monitor, func(m *configv1.ConfigMonitor) {
+		m.Spec.LowerConfigMap, m.Spec.Keys, m.Spec.Secret = "", nil, "database"
+	})
+	g.Eventually(func(ctx context.Context) (string, error) {
+		return conditionOf(ctx, monitor, configv1.ConditionSecretAccessNotGranted)
+	}).WithContext(t.Context()).Should(gomega.Equal("True SecretAccessNotGranted"))
+	g.Expect(conditionOf(t.Context(), monitor, configv1.ConditionStalled)).To(gomega.Equal("True SecretAccessNotGranted"))
+}
+
+// TestConfigMonitorsTogether: two monitors for one ConfigMap, and one change, restart a workload once.
+func TestConfigMonitorsTogether(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	in := namespace(t)
+	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+	web := newDeployment(in, "web")
+	create(t, web)
+	rollOut(t, web)
+	one, two := newMonitor(in), newMonitor(in, func(s *configv1.ConfigMonitorSpec) { s.PodSelector = map[string]string{"deployment": "web"} })
+	two.Name = "web"
+	watched{web}.by(t, one)
+	watched{web}.by(t, two)
+	before := generationOf(t, web)
+	setFlag(t, in, "COLOUR", "blue")
+	g.Eventually(restartedFor(web)).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
+	rollOut(t, web)
+	for _, monitor := range []*configv1.ConfigMonitor{one, two} {
+		g.Eventually(func(ctx context.Context) (int64, error) {
+			status, err := monitored(monitor)(ctx)
+			return status.Restarts, err
+		}).WithContext(t.Context()).Should(gomega.BeNumerically("==", 1))
+		g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+	}
+	g.Expect(templateChanges(t, web, before)).To(gomega.BeNumerically("==", 1))
+}
+
+// generationOf is how often a deployment's spec or annotations have changed.
+func generationOf(t *testing.T, deployment *k8sappsv1.Deployment) int64 {
+	t.Helper()
+	var seen k8sappsv1.Deployment
+	if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), &seen); err != nil {
+		t.Fatal(err)
+	}
+	return seen.Generation
+}
+
+// templateChanges is how often it was patched since: stamp and restart are one write.
+func templateChanges(t *testing.T, deployment *k8sappsv1.Deployment, since int64) int64 {
+	t.Helper()
+	return generationOf(t, deployment) - since
+}
+
+// TestConfigMonitorHeldBack: what cooldown, window and maxParallel hold back is told, with the reason.
+func TestConfigMonitorHeldBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*configv1.ConfigMonitorSpec)
+		reason string
+		// held is how many of the two deployments are held back at the second change.
+		held int
+	}{
+		"cooldown": {func(s *configv1.ConfigMonitorSpec) { s.Cooldown = &metav1.Duration{Duration: time.Hour} }, configv1.SkippedCooldown, 2},
+		"debounce": {func(s *configv1.ConfigMonitorSpec) { s.Debounce = &metav1.Duration{Duration: time.Hour} }, configv1.SkippedDebounce, 2},
+		"parallel": {func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = ptr.To[int32](1) }, "WaitingForOthers", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			startManager(t)
+			in := namespace(t)
+			create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+			deployments := []*k8sappsv1.Deployment{newDeployment(in, "one"), newDeployment(in, "two")}
+			for _, deployment := range deployments {
+				create(t, deployment)
+				rollOut(t, deployment)
+			}
+			monitor := newMonitor(in, test.change)
+			watched(deployments).by(t, monitor)
+			setFlag(t, in, "COLOUR", "blue")
+			for _, deployment := range deployments {
+				g.Eventually(restartedFor(deployment)).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
+				rollOut(t, deployment)
+			}
+			g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+			setFlag(t, in, "COLOUR", "green")
+			g.Eventually(func(ctx context.Context) ([]string, error) {
+				status, err := monitored(monitor)(ctx)
+				var reasons []string
+				for _, skipped := range status.Skipped {
+					reasons = append(reasons, skipped.Reason)
+				}
+				return reasons, err
+			}).WithContext(t.Context()).Should(gomega.Equal(slices.Repeat([]string{test.reason}, test.held)))
+
+			setFlag(t, in, "COLOUR", "blue")
+			for _, deployment := range deployments {
+				rollOut(t, deployment)
+			}
+			g.Eventually(func(ctx context.Context) ([]configv1.Skipped, error) {
+				status, err := monitored(monitor)(ctx)
+				return status.Skipped, err
+			}).WithContext(t.Context()).Should(gomega.BeEmpty(), "what is taken back in time never happened")
+		})
+	}
+}
+
+// TestConfigMonitorOutsideItsWindow: nothing restarts, not even by the baseline, and the reason is told.
+func TestConfigMonitorOutsideItsWindow(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	in := namespace(t)
+	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+	web := newDeployment(in, "web")
+	create(t, web)
+	rollOut(t, web)
+	soon := time.Now().UTC().Add(12 * time.Hour)
+	monitor := newMonitor(in, func(s *configv1.ConfigMonitorSpec) {
+		s.Window = &rolloutv1.Window{Start: soon.Format("15:04"), End: soon.Add(time.Minute).Format("15:04")}
+	})
+	watched{web}.by(t, monitor)
+	setFlag(t, in, "COLOUR", "blue")
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False Waiting"))
+	status, err := monitored(monitor)(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(status.Skipped).To(gomega.ConsistOf(gomega.HaveField("Reason", "OutsideWindow")))
+	g.Expect(restartedFor(web)(t.Context())).To(gomega.BeEmpty())
+}
+
+// TestConfigMonitorBaseline: a workload that was never seen restarts if its pods were started before the source changed.
+func TestConfigMonitorBaseline(t *testing.T) {
+	g := gomega.NewWithT(t)
+	in := namespace(t)
+	flags := newFlags(in, map[string]string{"COLOUR": "red"})
+	create(t, flags)
+	older, younger := newDeployment(in, "older"), newDeployment(in, "younger")
+	for _, deployment := range []*k8sappsv1.Deployment{older, younger} {
+		create(t, deployment)
+		rollOut(t, deployment)
+	}
+	create(t, replicaSetOf(older))
+	nextSecond(t, older)
+	setFlag(t, in, "COLOUR", "blue")
+	create(t, replicaSetOf(younger))
+	startManager(t)
+	watched{older, younger}.by(t, newMonitor(in))
+	g.Expect(restartedFor(older)(t.Context())).NotTo(gomega.BeEmpty())
+	g.Expect(restartedFor(younger)(t.Context())).To(gomega.BeEmpty())
+}
+
+// replicaSetOf is what the Deployment controller would make of its template.
+func replicaSetOf(deployment *k8sappsv1.Deployment) *k8sappsv1.ReplicaSet {
+	return &k8sappsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: deployment.Namespace, Name: deployment.Name + "-1", Labels: deployment.Spec.Template.Labels,
+			Annotations:     map[string]string{"deployment.kubernetes.io/revision": "1"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, k8sappsv1.SchemeGroupVersion.WithKind("Deployment"))},
+		},
+		Spec: k8sappsv1.ReplicaSetSpec{Selector: deployment.Spec.Selector, Template: deployment.Spec.Template},
+	}
+}
+
+// newPod is one with app=web; owner is the kind of its controller, or empty.
+func newPod(namespace, name, owner string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "mainstay/demo-web:1.0"}}},
+	}
+	if owner != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: owner, Name: "web", UID: "1", Controller: ptr.To(true)}}
+	}
+	return pod
+}
+
+// run makes a pod and does what the kubelet would.
+func runPod(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	create(t, pod)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if err := cluster.client.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// podsIn are the names of the pods of a namespace.
+func podsIn(namespace string) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		var pods corev1.PodList
+		err := cluster.client.List(ctx, &pods, client.InNamespace(namespace))
+		var names []string
+		for i := range pods.Items {
+			names = append(names, pods.Items[i].Name)
+		}
+		return names, err
+	}
+}
+
+func evicting(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }
+
+// TestConfigMonitorEvicts: one at a time, only older pods, only those that come back; and not twice, also by another manager.
+func TestConfigMonitorEvicts(t *testing.T) {
+	g := gomega.NewWithT(t)
+	manager := startManager(t)
+	in := namespace(t)
+	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+	first, second := newPod(in, "web-0", "CloneSet"), newPod(in, "web-1", "CloneSet")
+	runPod(t, first)
+	runPod(t, second)
+	monitor := newMonitor(in, evicting, func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = ptr.To[int32](1) })
+	nextSecond(t, second)
+	setFlag(t, in, "OTHER", "1")
+	create(t, monitor)
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("web-1"), "they are older than the change")
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False Restarting"))
+	runPod(t, newPod(in, "web-0", "CloneSet"))
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("web-0"), "the next goes once the first has come back")
+	again := newPod(in, "web-1", "CloneSet")
+	runPod(t, again)
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+	status, err := monitored(monitor)(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(status.Restarts).To(gomega.BeNumerically("==", 2))
+	g.Expect(status.Matched).To(gomega.BeNumerically("==", 2))
+	g.Expect(status.UpToDate).To(gomega.BeNumerically("==", 2))
+	g.Expect(status.LastRestart).NotTo(gomega.BeNil())
+
+	before := manager.calls.settled(t)
+	g.Expect(manager.calls.since(before, in)).To(gomega.BeEmpty())
+	manager.stop()
+	restarted := startManager(t)
+	restarted.calls.settled(t)
+	g.Expect(restarted.calls.since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restart writes, lists and evicts nothing")
+
+	// Away during a change: once it is back.
+	restarted.stop()
+	nextSecond(t, again)
+	setFlag(t, in, "COLOUR", "blue")
+	startManager(t)
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.HaveLen(1))
+}
+
+// TestConfigMonitorEvictsNotEverything: budgets, pods without an owner and static pods.
+func TestConfigMonitorEvictsNotEverything(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	in := namespace(t)
+	guarded := newPod(in, "guarded", "CloneSet")
+	guarded.Labels["guarded"] = "true"
+	budget := &kubepolicyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "guarded"},
+		Spec:       kubepolicyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "true"}}},
+	}
+	create(t, budget)
+	budget.Status = kubepolicyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
+	g.Expect(cluster.client.Status().Update(t.Context(), budget)).To(gomega.Succeed())
+	unowned := newPod(in, "unowned", "")
+	for _, pod := range []*corev1.Pod{guarded, unowned, newPod(in, "job", "Job")} {
+		runPod(t, pod)
+	}
+	nextSecond(t, unowned)
+	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+	monitor := newMonitor(in, evicting)
+	create(t, monitor)
+	skipped := func(ctx context.Context) ([]string, error) {
+		status, err := monitored(monitor)(ctx)
+		var found []string
+		for _, one := range status.Skipped {
+			found = append(found, one.Name+" "+one.Reason)
+		}
+		return found, err
+	}
+	g.Eventually(skipped).WithContext(t.Context()).Should(gomega.Equal([]string{"Pod/guarded DisruptionBudget", "Pod/job Unowned", "Pod/unowned Unowned"}))
+	g.Expect(monitorReady(monitor)(t.Context())).To(gomega.Equal("False Waiting"))
+
+	change(t, monitor, func(m *configv1.ConfigMonitor) { m.Spec.AllowUnowned = true })
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("guarded"))
+	g.Expect(cluster.client.Delete(t.Context(), budget)).To(gomega.Succeed())
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.BeEmpty(), "it is asked again")
+}
