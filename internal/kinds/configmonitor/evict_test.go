@@ -1,0 +1,274 @@
+package configmonitor_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+func evicting(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }
+
+// recorded is the record of a content for which all pods have been seen to, long ago.
+func recorded(source workload.Source, change ...func(*configmonitor.Record)) configmonitor.Record {
+	made := configmonitor.DecideEvictions(&monitor(evicting).Spec, source, configmonitor.Record{}, []corev1.Pod{pod("old", noon)}, noon).Record
+	for _, apply := range change {
+		apply(&made)
+	}
+	return made
+}
+
+func beganAt(at time.Time) func(*configmonitor.Record) {
+	return func(r *configmonitor.Record) { r.Began, r.Streak, r.Done = &at, 1, false }
+}
+
+// summary is what a decision comes to, in a few words: who goes, who is skipped and why, and after how long to look again.
+func summary(e configmonitor.Evictions) string {
+	var parts []string
+	for _, victim := range e.Evict {
+		parts = append(parts, "evict "+victim.Name)
+	}
+	for _, skipped := range e.Skipped {
+		parts = append(parts, skipped.Name+" "+skipped.Reason)
+	}
+	if e.Record.Done {
+		parts = append(parts, "done")
+	}
+	if e.Again > 0 {
+		parts = append(parts, e.Again.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+func TestDecideEvictions(t *testing.T) {
+	red, blue := flags("red", ago(time.Hour)), flags("blue", ago(time.Minute))
+	before, after := ago(10*time.Minute), ago(10*time.Second)
+	for name, test := range map[string]struct {
+		change func(*configv1.ConfigMonitorSpec)
+		source workload.Source
+		record configmonitor.Record
+		pods   []corev1.Pod
+		want   string
+	}{
+		"first, all are younger": {source: blue, pods: []corev1.Pod{pod("a", after)}, want: "done"},
+		"first, one is older":    {source: blue, pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, 2s"},
+		"first, in one second":   {source: blue, pods: []corev1.Pod{pod("a", ago(time.Minute))}, want: "evict a, 2s"},
+		"first, the window is closed": {
+			change: func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "22:00", End: "23:00"} },
+			source: blue, pods: []corev1.Pod{pod("a", before)}, want: "Pod/a OutsideWindow, 10h0m0s",
+		},
+		"nobody is selected": {source: blue, want: "1m0s"},
+
+		"changed":                       {source: blue, record: recorded(red), pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, 2s"},
+		"changed, all are younger":      {source: blue, record: recorded(red), pods: []corev1.Pod{pod("b", after)}, want: "done"},
+		"changed without a later time":  {source: flags("blue", ago(time.Hour)), record: recorded(red), pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, evict b, 2s"},
+		"changed within the cooldown":   {source: blue, record: recorded(red, beganAt(ago(10*time.Second))), pods: []corev1.Pod{pod("a", before)}, want: "Pod/a Cooldown, 20s"},
+		"changed after the cooldown":    {source: blue, record: recorded(red, beganAt(ago(31*time.Second))), pods: []corev1.Pod{pod("a", before)}, want: "evict a, 2s"},
+		"changed in vain":               {source: blue, record: recorded(red, beganAt(ago(10*time.Second))), pods: []corev1.Pod{pod("a", after)}, want: "done"},
+		"changed and changed back":      {source: flags("red", ago(time.Second)), record: recorded(red), pods: []corev1.Pod{pod("a", before)}, want: "done"},
+		"a Secret's key was lost":       {source: keyed(blue, "new"), record: recorded(keyed(red, "old")), pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, 2s"},
+		"something else is watched now": {change: func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} }, source: red, record: recorded(red), pods: []corev1.Pod{pod("a", before)}, want: "done"},
+		"changed within the debounce": {
+			change: func(s *configv1.ConfigMonitorSpec) { s.Debounce = seconds(60) },
+			source: blue, record: recorded(red, beganAt(ago(45*time.Second))), pods: []corev1.Pod{pod("a", before)}, want: "Pod/a Debounce, 15s",
+		},
+
+		"a key that does not matter changed": {
+			change: func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} },
+			source: with(red, "NOISE", "2"), record: keysRecorded(with(red, "NOISE", "1")), pods: []corev1.Pod{pod("a", before)}, want: "done",
+		},
+		"a key that matters came": {
+			change: func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} },
+			source: blue, record: keysRecorded(workload.Source{Ref: red.Ref, Standing: workload.Present, Changed: ago(time.Hour)}), pods: []corev1.Pod{pod("a", before)}, want: "evict a, 2s",
+		},
+
+		"one at a time":                {change: limited(1), source: blue, pods: []corev1.Pod{pod("a", before), pod("b", before), pod("c", before, unready)}, want: "evict c, Pod/a WaitingForOthers, Pod/b WaitingForOthers, 2s"},
+		"one that terminates counts":   {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"its replacement counts once":  {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("d", after, unready), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"one that is missing counts":   {change: limited(1), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 2s"},
+		"but not for ever":             {change: limited(1), source: blue, record: under(blue, 3, func(r *configmonitor.Record) { r.At = new(ago(30 * time.Second)) }), pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"the next after it has come":   {change: limited(1), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("d", after), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"the last is not ready":        {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after, unready)}, want: "2s"},
+		"the last is ready":            {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after)}, want: "done"},
+		"the window closes on the way": {change: func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "11:00", End: "11:59"} }, source: blue, record: under(blue, 2), pods: []corev1.Pod{pod("b", before), pod("d", after)}, want: "Pod/b OutsideWindow, 23h0m0s"},
+		"not twice in one second":      {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("again", ago(time.Minute))}, want: "done"},
+
+		"nobody's":           {source: blue, pods: []corev1.Pod{pod("a", before, unowned)}, want: "Pod/a Unowned, 1m0s"},
+		"nobody's, allowed":  {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue, pods: []corev1.Pod{pod("a", before, unowned)}, want: "evict a, 2s"},
+		"a Job's":            {source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("Job"))}, want: "Pod/a Unowned, 1m0s"},
+		"a Job's, allowed":   {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("Job"))}, want: "evict a, 2s"},
+		"a Deployment's":     {source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("ReplicaSet"))}, want: "evict a, 2s"},
+		"a node's":           {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("Node"))}, want: "Pod/a StaticPod, 1m0s"},
+		"a mirror":           {source: blue, pods: []corev1.Pod{pod("a", before, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })}, want: "Pod/a StaticPod, 1m0s"},
+		"nobody's, younger":  {source: blue, pods: []corev1.Pod{pod("a", after, unowned)}, want: "done"},
+		"finished":           {source: blue, pods: []corev1.Pod{pod("a", before, finished), pod("b", after)}, want: "done"},
+		"going by itself":    {source: blue, pods: []corev1.Pod{pod("a", before, terminating), pod("b", after)}, want: "done"},
+		"nobody's, and some": {source: blue, pods: []corev1.Pod{pod("a", before, unowned), pod("b", before)}, want: "evict b, Pod/a Unowned, 2s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changes := []func(*configv1.ConfigMonitorSpec){evicting}
+			if test.change != nil {
+				changes = append(changes, test.change)
+			}
+			got := configmonitor.DecideEvictions(&monitor(changes...).Spec, test.source, test.record, test.pods, noon)
+			if summary(got) != test.want {
+				t.Errorf("got %q, want %q", summary(got), test.want)
+			}
+		})
+	}
+}
+
+func limited(n int32) func(*configv1.ConfigMonitorSpec) {
+	return func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = &n }
+}
+
+// with adds a key to a source.
+func with(source workload.Source, key, value string) workload.Source {
+	keys := map[string]string{key: workload.HashKey([]byte(value))}
+	for k, v := range source.Keys {
+		keys[k] = v
+	}
+	source.Keys = keys
+	return source
+}
+
+// keyed is a source whose hashes are under a key.
+func keyed(source workload.Source, id string) workload.Source {
+	source.KeyID = id
+	return source
+}
+
+// keysRecorded is recorded of a monitor for which one key matters.
+func keysRecorded(source workload.Source) configmonitor.Record {
+	spec := monitor(evicting, func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} }).Spec
+	return configmonitor.DecideEvictions(&spec, source, configmonitor.Record{}, []corev1.Pod{pod("old", noon)}, noon).Record
+}
+
+// under is the record of a content for which pods are being evicted, of so many; the last one a moment ago.
+func under(source workload.Source, pods int, change ...func(*configmonitor.Record)) configmonitor.Record {
+	return recorded(source, append([]func(*configmonitor.Record){beganAt(ago(20 * time.Second)), func(r *configmonitor.Record) {
+		r.Pods, r.At, r.Evicted = pods, new(ago(5*time.Second)), 1
+	}}, change...)...)
+}
+
+// TestEvictionsToTheEnd: a content, from its first look to rest, with a manager that forgets everything in between.
+func TestEvictionsToTheEnd(t *testing.T) {
+	spec := monitor(evicting, limited(1)).Spec
+	source := flags("blue", ago(time.Minute))
+	pods := []corev1.Pod{pod("a", ago(time.Hour)), pod("b", ago(time.Hour)), pod("c", ago(time.Hour))}
+	annotation := ""
+	evicted := 0
+	for step := range 20 {
+		now := noon.Add(time.Duration(step) * 2 * time.Second)
+		record := configmonitor.ParseRecord(annotation)
+		if rest, rests := configmonitor.Rest(&spec, source, record, now); rests {
+			if evicted != 3 || rest.UpToDate != 3 || rest.Record.Evicted != 3 {
+				t.Fatalf("it rests after %d evictions: %+v", evicted, rest)
+			}
+			return
+		}
+		e := configmonitor.DecideEvictions(&spec, source, record, pods, now)
+		if len(e.Evict) > 1 {
+			t.Fatalf("step %d: %d go at once", step, len(e.Evict))
+		}
+		for _, victim := range e.Evict {
+			for i := range pods {
+				if pods[i].Name == victim.Name {
+					pods[i] = pod(victim.Name, now)
+					pods[i].UID = types.UID(victim.Name + "-again")
+					evicted++
+				}
+			}
+		}
+		annotation = e.Record.AfterEvicting(len(e.Evict), now).String()
+	}
+	t.Fatalf("it never rests; %d were evicted: %s", evicted, annotation)
+}
+
+func TestRest(t *testing.T) {
+	blue := flags("blue", ago(time.Minute))
+	absent, denied, edited := blue, blue, blue
+	absent.Standing, denied.Standing, edited.Declared = workload.Absent, workload.NotGranted, "another"
+	for name, test := range map[string]struct {
+		source workload.Source
+		record configmonitor.Record
+		want   bool
+	}{
+		"done":                {blue, recorded(blue), true},
+		"done for another":    {blue, recorded(flags("red", ago(time.Hour))), false},
+		"under way":           {blue, under(blue, 1), false},
+		"never looked at":     {blue, configmonitor.Record{}, false},
+		"absent":              {absent, recorded(flags("red", ago(time.Hour))), true},
+		"not granted":         {denied, configmonitor.Record{}, true},
+		"is being put back":   {edited, recorded(flags("red", ago(time.Hour))), true},
+		"done, under its key": {keyed(blue, "a"), recorded(keyed(blue, "a")), true},
+		"done, another key":   {keyed(blue, "b"), recorded(keyed(blue, "a")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, rests := configmonitor.Rest(&monitor(evicting).Spec, test.source, test.record, noon); rests != test.want {
+				t.Errorf("rests: %t", rests)
+			}
+		})
+	}
+	if _, rests := configmonitor.Rest(&monitor(evicting, func(s *configv1.ConfigMonitorSpec) { s.PodSelector["tier"] = "front" }).Spec, blue, recorded(blue), noon); rests {
+		t.Error("other pods are selected, and nobody looks at them")
+	}
+}
+
+// TestEvictionsFlap: a source that changes without end is told, and slowed down even where there is no cooldown.
+func TestEvictionsFlap(t *testing.T) {
+	spec := monitor(evicting, func(s *configv1.ConfigMonitorSpec) { s.Cooldown = seconds(0) }).Spec
+	record, evictions := configmonitor.Record{}, 0
+	var last configmonitor.Evictions
+	for second := range 120 {
+		now := noon.Add(time.Duration(second) * time.Second)
+		source := flags(now.String(), now)
+		last = configmonitor.DecideEvictions(&spec, source, record, []corev1.Pod{pod("a", now.Add(-time.Second))}, now)
+		evictions += len(last.Evict)
+		record = last.Record.AfterEvicting(len(last.Evict), now)
+	}
+	// Four at once, and then one each half minute.
+	if evictions != 4+3 || !last.Flapping {
+		t.Errorf("%d evictions, flapping: %t", evictions, last.Flapping)
+	}
+	quiet := noon.Add(10 * time.Minute)
+	if got := configmonitor.DecideEvictions(&spec, flags("last", quiet), record, []corev1.Pod{pod("a", quiet.Add(-time.Second))}, quiet); got.Flapping {
+		t.Error("it still flaps after minutes of quiet")
+	}
+}
+
+func TestHeldByBudget(t *testing.T) {
+	blue := flags("blue", ago(time.Minute))
+	e := configmonitor.DecideEvictions(&monitor(evicting).Spec, blue, configmonitor.Record{}, []corev1.Pod{pod("b", ago(time.Hour)), pod("a", ago(time.Hour), unowned)}, noon)
+	e.HeldByBudget(e.Evict[0], "later")
+	want := []configv1.Skipped{
+		{Name: "Pod/a", Reason: "Unowned", Message: "nobody would bring it back: spec.allowUnowned lets it be evicted all the same"},
+		{Name: "Pod/b", Reason: "DisruptionBudget", Message: "later"},
+	}
+	if diff := cmp.Diff(want, e.Skipped); diff != "" || e.Again != 10*time.Second || len(e.Restarting) != 0 {
+		t.Errorf("%s, again after %s, restarting %v", diff, e.Again, e.Restarting)
+	}
+}
+
+// FuzzParseRecord: whatever stands in the annotation, it is read or counts for nothing, and what was read is written in the same way.
+func FuzzParseRecord(f *testing.F) {
+	for _, seed := range []string{"", "{}", "null", `{"of":"x","hash":"a:b","changed":"2026-01-01T00:00:00Z","same":["1"],"streak":3}`, `{"of":1}`, `[]`, recorded(flags("red", noon)).String()} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		record := configmonitor.ParseRecord(text)
+		again := configmonitor.ParseRecord(record.String())
+		if record.Of != "" && again.String() != record.String() {
+			t.Errorf("%q is read as %+v and then as %+v", text, record, again)
+		}
+		configmonitor.DecideEvictions(&monitor(evicting).Spec, flags("blue", ago(time.Minute)), record, []corev1.Pod{pod("a", ago(time.Hour))}, noon)
+	})
+}

@@ -1,0 +1,263 @@
+package configmonitor_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// deployment is one with app=web whose pods were all started with a content.
+func deployment(name, content string, change ...func(*workload.Target)) workload.Target {
+	source := flags(content, noon)
+	made := workload.Target{
+		Ref: workload.TargetRef{Kind: "Deployment", Name: name}, Labels: map[string]string{"app": "web"}, Created: ago(time.Hour),
+		Stamp:  workload.Stamp{Sources: map[string]workload.Seen{"ConfigMap/flags": {All: source.All()}}},
+		Rolled: workload.Rolled{Complete: true, Pods: 2, Updated: 2, Ready: 2},
+	}
+	for _, apply := range change {
+		apply(&made)
+	}
+	return made
+}
+
+func seen(change func(*workload.Seen)) func(*workload.Target) {
+	return func(target *workload.Target) {
+		entry := target.Stamp.Sources["ConfigMap/flags"]
+		change(&entry)
+		target.Stamp.Sources["ConfigMap/flags"] = entry
+	}
+}
+
+func restarted(times int64, last time.Time) func(*workload.Target) {
+	return func(target *workload.Target) {
+		target.Stamp.RestartedAt = &last
+		seen(func(s *workload.Seen) { s.Restarts, s.At = times, &last })(target)
+	}
+}
+
+func rolling(target *workload.Target) { target.Rolled = workload.Rolled{Pods: 2, Updated: 1, Ready: 2} }
+func stuck(target *workload.Target) {
+	target.Rolled = workload.Rolled{Pods: 2, Updated: 1, Failed: "its deadline has passed"}
+}
+func paused(target *workload.Target) {
+	target.Rolled = workload.Rolled{Pods: 2, Blocked: "it is paused"}
+}
+func unstamped(target *workload.Target) { target.Stamp = workload.Stamp{} }
+
+// conditionsOf are those that are not as they are when all is well, in a few words.
+func conditionsOf(status configv1.ConfigMonitorStatus) string {
+	var parts []string
+	for _, condition := range status.Conditions {
+		switch {
+		case condition.Type != configv1.ConditionReady && condition.Status == metav1.ConditionFalse:
+		default:
+			parts = append(parts, fmt.Sprintf("%s=%s %s", condition.Type, condition.Status, condition.Reason))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func TestStatus(t *testing.T) {
+	absent, denied := flags("", noon), workload.Source{Ref: workload.Ref{Kind: workload.Secret, Name: "database"}, Standing: workload.NotGranted}
+	absent.Standing = workload.Absent
+	edited := flags("blue", ago(time.Minute))
+	edited.Declared = "another"
+	blue := flags("blue", ago(time.Minute))
+	for name, test := range map[string]struct {
+		change  func(*configv1.ConfigMonitorSpec)
+		source  workload.Source
+		targets []workload.Target
+		failure *plan.Failure
+		want    string
+		// message is part of that of Ready, numbers are matched, upToDate and restarts.
+		message, numbers string
+		skipped          []string
+	}{
+		"all is well": {
+			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(2, ago(time.Hour))), deployment("b", "blue", restarted(1, ago(time.Minute)))},
+			want: "Ready=True UpToDate", message: "2 of 2 workloads run the present content of ConfigMap/flags", numbers: "2 2 3",
+		},
+		"one is not written down yet": {
+			source: flags("blue", ago(2*time.Hour)), targets: []workload.Target{deployment("a", "blue", unstamped)},
+			want: "Ready=False Waiting", message: "Baseline (Deployment/a: it is being written down", numbers: "1 0 0", skipped: []string{"Deployment/a Baseline"},
+		},
+		"one restarts": {
+			source: blue, targets: []workload.Target{deployment("a", "blue"), deployment("b", "blue", restarted(1, ago(time.Second)), rolling)},
+			want: "Ready=False Restarting, Progressing=True Restarting", message: "1 of 2 workloads run the present content of ConfigMap/flags; being restarted: Deployment/b", numbers: "2 1 1",
+		},
+		"one is about to": {
+			source: blue, targets: []workload.Target{deployment("a", "red")},
+			want: "Ready=False Restarting, Progressing=True Restarting", message: "being restarted: Deployment/a", numbers: "1 0 0",
+		},
+		"many restart": {
+			source: blue, targets: []workload.Target{deployment("a", "red"), deployment("b", "red"), deployment("c", "red"), deployment("d", "red"), deployment("e", "red")},
+			want: "Ready=False Restarting, Progressing=True Restarting", message: "being restarted: Deployment/a, Deployment/b, Deployment/c and 2 more", numbers: "5 0 0",
+		},
+		"one cools down": {
+			source: blue, targets: []workload.Target{deployment("a", "red", restarted(1, ago(10*time.Second))), deployment("b", "blue")},
+			want: "Ready=False Waiting", message: "waiting: Cooldown (Deployment/a: it was restarted a moment ago: cooling down until 2026-01-01T12:00:20Z)", numbers: "2 1 1", skipped: []string{"Deployment/a Cooldown"},
+		},
+		"one is paused": {
+			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(1, ago(time.Hour)), paused)},
+			want: "Ready=False Blocked", message: "Deployment/a: it is paused", numbers: "1 0 1", skipped: []string{"Deployment/a Blocked"},
+		},
+		"one failed": {
+			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(1, ago(time.Minute)), stuck), deployment("b", "blue")},
+			want: "Ready=False RolloutFailed, Degraded=True RolloutFailed", message: "Deployment/a: its deadline has passed", numbers: "2 1 1",
+		},
+		"it flaps": {
+			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(9, ago(time.Second)), seen(func(s *workload.Seen) { s.Streak = 4 }))},
+			want:    "Ready=False Flapping, Degraded=True Flapping, Flapping=True Flapping",
+			message: "ConfigMap/flags changes again and again, by argocd, kubectl-edit: each workload is restarted at most once per cooldown", numbers: "1 1 9",
+		},
+		"nothing is selected": {
+			source: blue, targets: []workload.Target{deployment("a", "red", func(target *workload.Target) { target.Labels = nil })},
+			want: "Ready=False NothingMatched", message: "spec.podSelector selects nothing: no Deployment, StatefulSet or DaemonSet of this namespace makes pods with app=web", numbers: "0 0 0",
+		},
+		"the source is missing": {
+			source: absent, targets: []workload.Target{deployment("a", "red")},
+			want: "Ready=False SourceMissing, Degraded=True SourceMissing", message: "there is no ConfigMap/flags", numbers: "1 0 0",
+		},
+		"the source is being put back": {
+			source: edited, targets: []workload.Target{deployment("a", "red")},
+			want: "Ready=False EditedByHand", message: "is being put back", numbers: "1 0 0",
+		},
+		"the Secret may not be read": {
+			change: func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" },
+			source: denied, targets: []workload.Target{deployment("a", "red")},
+			want:    "Ready=False SecretAccessNotGranted, Degraded=True SecretAccessNotGranted, Stalled=True SecretAccessNotGranted, SecretAccessNotGranted=True SecretAccessNotGranted",
+			message: "add shop to secrets.namespaces in the values of its Helm release", numbers: "1 0 0",
+		},
+		"the spec can't be carried out": {
+			source: blue, failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.window", Stalled: true},
+			want: "Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec", message: "spec.window", numbers: "0 0 0",
+		},
+		"a call failed": {
+			source: blue, targets: []workload.Target{deployment("a", "blue")}, failure: &plan.Failure{Reason: "ReconcileFailed", Transient: true},
+			want: "Ready=Unknown ReconcileFailed", numbers: "1 1 0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := monitor()
+			if test.change != nil {
+				made = monitor(test.change)
+			}
+			snapshot := workload.Snapshot{Targets: test.targets, Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.Ref]workload.Source{}}
+			if test.source.Standing != workload.Absent {
+				snapshot.Sources[test.source.Ref] = test.source
+			}
+			status, _ := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: test.source, Snapshot: snapshot}, plan.Result{Failure: test.failure})
+			if got := conditionsOf(status); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+			if got := status.Conditions[0].Message; !strings.Contains(got, test.message) {
+				t.Errorf("got %q, want %q in it", got, test.message)
+			}
+			if got := fmt.Sprint(status.Matched, status.UpToDate, status.Restarts); got != test.numbers {
+				t.Errorf("got %s, want %s", got, test.numbers)
+			}
+			var skipped []string
+			for _, one := range status.Skipped {
+				skipped = append(skipped, one.Name+" "+one.Reason)
+			}
+			if diff := cmp.Diff(test.skipped, skipped); diff != "" {
+				t.Error(diff)
+			}
+			if status.ObservedGeneration != 3 || status.Source != workload.SourceOfMonitor(&made.Spec).String() {
+				t.Errorf("it is about generation %d and %s", status.ObservedGeneration, status.Source)
+			}
+		})
+	}
+}
+
+// TestStatusIsOfItsOwnDemand: what others ask of the same workloads is theirs to tell.
+func TestStatusIsOfItsOwnDemand(t *testing.T) {
+	mine, others := monitor(), monitor(func(s *configv1.ConfigMonitorSpec) {
+		s.ConfigMap, s.PodSelector = "other", map[string]string{"app": "other"}
+	})
+	others.Name = "other"
+	snapshot := workload.Snapshot{
+		Targets: []workload.Target{deployment("a", "blue"), deployment("b", "red", func(target *workload.Target) { target.Labels = map[string]string{"app": "other"} })},
+		Demands: []workload.Demand{workload.OfMonitor(others), workload.OfMonitor(mine)},
+		Sources: map[workload.Ref]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
+	}
+	status, _ := configmonitor.Status(mine, configmonitor.Observed{Now: noon, Source: flags("blue", noon), Snapshot: snapshot}, plan.Result{})
+	if got := conditionsOf(status); got != "Ready=True UpToDate" || status.Matched != 1 {
+		t.Errorf("got %s, %d matched", got, status.Matched)
+	}
+}
+
+func TestStatusTimes(t *testing.T) {
+	made, changed := monitor(), ago(time.Minute)
+	snapshot := workload.Snapshot{
+		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.Ref]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", changed)},
+		Targets: []workload.Target{deployment("a", "blue", restarted(1, ago(90*time.Second))), deployment("b", "red", restarted(1, ago(10*time.Second+300*time.Millisecond)))},
+	}
+	status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: flags("blue", changed), Snapshot: snapshot}, plan.Result{})
+	if !status.LastChange.Time.Equal(changed) || !status.LastRestart.Time.Equal(ago(11*time.Second)) {
+		t.Errorf("changed %s, restarted %s", status.LastChange, status.LastRestart)
+	}
+	if again != 20*time.Second-300*time.Millisecond {
+		t.Errorf("it is looked at again after %s", again)
+	}
+	_, again = configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: flags("blue", changed), Unasked: true}, plan.Result{})
+	if again != 2*time.Second {
+		t.Errorf("what nobody has asked is asked after %s", again)
+	}
+}
+
+func TestStatusNamesTwenty(t *testing.T) {
+	made := monitor(func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(1)) })
+	snapshot := workload.Snapshot{
+		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.Ref]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
+	}
+	for i := range 30 {
+		snapshot.Targets = append(snapshot.Targets, deployment(fmt.Sprintf("d%02d", i), "red"))
+	}
+	status, _ := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: flags("blue", noon), Snapshot: snapshot}, plan.Result{})
+	if len(status.Skipped) != 20 || status.Skipped[0].Name != "Deployment/d01" || status.Matched != 30 {
+		t.Errorf("%d are skipped, %+v; %d matched", len(status.Skipped), status.Skipped, status.Matched)
+	}
+}
+
+func TestStatusOfEvictions(t *testing.T) {
+	blue := flags("blue", ago(time.Minute))
+	for name, test := range map[string]struct {
+		evictions configmonitor.Evictions
+		failure   *plan.Failure
+		want      string
+		message   string
+	}{
+		"all is well":         {configmonitor.Evictions{Matched: 3, UpToDate: 3}, nil, "Ready=True UpToDate", "3 of 3 pods run the present content of ConfigMap/flags"},
+		"some go":             {configmonitor.Evictions{Matched: 3, UpToDate: 1, Restarting: []string{"Pod/a"}, Waiting: 1}, nil, "Ready=False Restarting, Progressing=True Restarting", "being restarted: Pod/a"},
+		"a budget holds":      {configmonitor.Evictions{Matched: 1, Waiting: 1, Skipped: []configv1.Skipped{{Name: "Pod/a", Reason: "DisruptionBudget", Message: "later"}}}, nil, "Ready=False Waiting", "waiting: DisruptionBudget (Pod/a: later)"},
+		"some are left alone": {configmonitor.Evictions{Matched: 1, Left: 1, Skipped: []configv1.Skipped{{Name: "Pod/a", Reason: "Unowned", Message: "no"}}}, nil, "Ready=False Skipped", "left alone: Unowned (Pod/a: no)"},
+		"nothing is selected": {configmonitor.Evictions{}, nil, "Ready=False NothingMatched", "no running pod of this namespace has app=web"},
+		"some do not come up": {configmonitor.Evictions{Matched: 1, UpToDate: 1, Restarting: []string{"Pod/a"}, Failed: []string{"Pod/a: not ready"}}, nil, "Ready=False RolloutFailed, Progressing=True Restarting, Degraded=True RolloutFailed", "Pod/a: not ready"},
+		"it flaps":            {configmonitor.Evictions{Matched: 1, UpToDate: 1, Flapping: true}, nil, "Ready=False Flapping, Degraded=True Flapping, Flapping=True Flapping", "each pod is restarted at most once per cooldown"},
+		"it is put back":      {configmonitor.Evictions{Matched: 1, UpToDate: 1, PutBack: true}, nil, "Ready=False EditedByHand", "is being put back"},
+		"it is refused":       {configmonitor.Evictions{Matched: 1}, &plan.Failure{Reason: "Refused", Message: "forbidden"}, "Ready=False Refused, Degraded=True Refused", "forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := monitor(evicting)
+			test.evictions.Record = configmonitor.Record{Evicted: 7, At: new(ago(time.Minute))}
+			test.evictions.Again = 3 * time.Second
+			status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: blue, Evictions: &test.evictions, Failure: test.failure}, plan.Result{})
+			if got := conditionsOf(status); got != test.want || !strings.Contains(status.Conditions[0].Message, test.message) {
+				t.Errorf("got %s: %s; want %s: %s", got, status.Conditions[0].Message, test.want, test.message)
+			}
+			if status.Restarts != 7 || !status.LastRestart.Time.Equal(ago(time.Minute)) || again != 3*time.Second {
+				t.Errorf("%d restarts, the last at %s, again after %s", status.Restarts, status.LastRestart, again)
+			}
+		})
+	}
+}
