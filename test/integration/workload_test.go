@@ -246,18 +246,6 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// replicaSetOf is what Kubernetes would make of a Deployment.
-func replicaSetOf(deployment *k8sappsv1.Deployment) *k8sappsv1.ReplicaSet {
-	return &k8sappsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: deployment.Namespace, Name: deployment.Name + "-1", Labels: deployment.Spec.Selector.MatchLabels,
-			Annotations:     map[string]string{"deployment.kubernetes.io/revision": "1"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, k8sappsv1.SchemeGroupVersion.WithKind("Deployment"))},
-		},
-		Spec: k8sappsv1.ReplicaSetSpec{Selector: deployment.Spec.Selector, Template: deployment.Spec.Template},
-	}
-}
-
 // TestPodSelectorAnnotation: a ConfigMap restarts those whom its own annotation selects, whether or not they use it.
 func TestPodSelectorAnnotation(t *testing.T) {
 	g := gomega.NewWithT(t)
