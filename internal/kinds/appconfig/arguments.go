@@ -1,0 +1,212 @@
+package appconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// functionError is a problem that a function of templates tells.
+type functionError struct{ error }
+
+func (e functionError) Unwrap() error { return e.error }
+
+// arguments are what a function of templates is given. The first problem stays; values that are asked for after it do
+// not matter.
+type arguments struct {
+	name    string
+	values  []any
+	meter   *meter
+	problem error
+}
+
+func (a *arguments) fail(format string, details ...any) {
+	if a.problem == nil {
+		a.problem = fmt.Errorf("%s: "+format, append([]any{a.name}, details...)...)
+	}
+}
+
+// pay pays for what the function is about to make. A function makes nothing after a problem.
+func (a *arguments) pay(size int) bool {
+	if a.problem != nil {
+		return false
+	}
+	if size < 0 || size > maxContent {
+		a.fail("makes %w", errTooLong)
+		return false
+	}
+	if err := a.meter.work(size); err != nil {
+		a.problem = err
+		return false
+	}
+	return true
+}
+
+// text is an argument as text; numbers and truth values are written out.
+func (a *arguments) text(at int) string {
+	switch value := a.values[at].(type) {
+	case []any, map[string]any, nil:
+		a.fail("argument %d is %s; accepted is text", at+1, kindOf(value))
+		return ""
+	default:
+		return written(value)
+	}
+}
+
+// written is any value as templates write it.
+func written(value any) string {
+	switch value := value.(type) {
+	case string:
+		return value
+	case nil:
+		return ""
+	case float64:
+		return strconv.FormatFloat(value, 'f', -1, 64)
+	default:
+		return fmt.Sprint(value)
+	}
+}
+
+func kindOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		return "text"
+	case bool:
+		return "true or false"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a map"
+	default:
+		return "a number"
+	}
+}
+
+// number is an argument as a whole number.
+func (a *arguments) number(at int) int64 {
+	switch value := a.values[at].(type) {
+	case int:
+		return int64(value)
+	case int32:
+		return int64(value)
+	case int64:
+		return value
+	case float64:
+		if value == math.Trunc(value) && math.Abs(value) < 1<<53 {
+			return int64(value)
+		}
+	case string:
+		if number, err := strconv.ParseInt(value, 10, 64); err == nil {
+			return number
+		}
+	}
+	a.fail("%s is given; accepted is a whole number", shown(a.values[at]))
+	return 0
+}
+
+// shown is a value within a message.
+func shown(value any) string {
+	switch value := value.(type) {
+	case string:
+		return strconv.Quote(short(value))
+	case []any, map[string]any, nil:
+		return kindOf(value)
+	default:
+		return written(value)
+	}
+}
+
+// maxShown is how much of a value a message repeats, in bytes.
+const maxShown = 60
+
+func short(text string) string {
+	if len(text) > maxShown {
+		return text[:maxShown] + "..."
+	}
+	return text
+}
+
+// truth is an argument that is true or false.
+func (a *arguments) truth(at int) bool {
+	value, ok := a.values[at].(bool)
+	if !ok {
+		a.fail("argument %d is %s; accepted is true or false", at+1, kindOf(a.values[at]))
+	}
+	return value
+}
+
+// list is an argument that is a list.
+func (a *arguments) list(at int) []any {
+	value, ok := a.values[at].([]any)
+	if !ok {
+		a.fail("argument %d is %s; accepted is a list", at+1, kindOf(a.values[at]))
+	}
+	return value
+}
+
+// scalars are all arguments from one on, none of which is a list or a map: or lists of lists could grow without bound.
+func (a *arguments) scalars(from int) []any {
+	for at, value := range a.values[from:] {
+		switch value.(type) {
+		case []any, map[string]any:
+			a.fail("argument %d is %s; accepted are texts and numbers", from+at+1, kindOf(value))
+		}
+	}
+	return a.values[from:]
+}
+
+func isEmpty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case string:
+		return value == ""
+	case bool:
+		return !value
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		return len(value) == 0
+	case float64:
+		return value == 0
+	default:
+		return written(value) == "0"
+	}
+}
+
+// encoded is a value as JSON, without the escapes that only HTML needs.
+func (a *arguments) encoded(value any) string {
+	// At worst each byte becomes six.
+	if err := a.meter.work(6 * sizeOf(value)); err != nil {
+		a.fail("%w", err)
+	}
+	if a.problem != nil {
+		return ""
+	}
+	var into strings.Builder
+	encoder := json.NewEncoder(&into)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		a.fail("%s can't be written as JSON", kindOf(value))
+	}
+	return strings.TrimSuffix(into.String(), "\n")
+}
+
+// decoded is what JSON means.
+func (a *arguments) decoded(text string) any {
+	if err := a.meter.work(elementWork * len(text)); err != nil {
+		a.fail("%w", err)
+	}
+	if a.problem != nil {
+		return nil
+	}
+	var value any
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		a.fail("%s is given, which is no JSON: %v", shown(text), err)
+	}
+	return value
+}

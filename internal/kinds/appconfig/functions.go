@@ -1,0 +1,267 @@
+package appconfig
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"net/url"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"text/template"
+	"unicode"
+	"unicode/utf8"
+)
+
+// function is one that templates may call. Names and the order of arguments are those of Sprig, which people know from
+// Helm; unlike Sprig's they refuse what they can't do, and none knows time, chance, environment or network.
+type function struct {
+	// least and most are how many arguments it takes; most below 0 is any number.
+	least, most int
+	run         func(a *arguments) any
+}
+
+const anyNumber = -1
+
+// builtins are those of Go's templates that need no bound.
+var builtins = []string{"and", "or", "not", "len"}
+
+// functions are all others. It is filled in once and never changed.
+var functions = join(textFunctions, listFunctions, numberFunctions, choiceFunctions)
+
+func join(parts ...map[string]function) map[string]function {
+	all := map[string]function{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	return all
+}
+
+func isFunction(name string) bool {
+	_, own := functions[name]
+	return own || slices.Contains(builtins, name)
+}
+
+// FunctionNames are the functions that templates may call, in order.
+func FunctionNames() []string {
+	return slices.Sorted(slices.Values(slices.Concat(builtins, slices.Collect(maps.Keys(functions)))))
+}
+
+// bound are the functions as text/template calls them, each paying for what it is given and what it makes.
+func bound(meter *meter) template.FuncMap {
+	all := template.FuncMap{guard: countLoop(meter), scribe: writeOut}
+	for name, function := range functions {
+		all[name] = func(values ...any) (any, error) {
+			a := &arguments{name: name, values: values, meter: meter}
+			return a.call(function)
+		}
+	}
+	return all
+}
+
+func (a *arguments) call(function function) (any, error) {
+	if len(a.values) < function.least || function.most >= 0 && len(a.values) > function.most {
+		a.fail("%d arguments are given; accepted are %s", len(a.values), function.count())
+	}
+	given := len(a.values)
+	for _, value := range a.values {
+		given += sizeOf(value)
+	}
+	if err := a.meter.work(given); err != nil {
+		return nil, functionError{err}
+	}
+	if a.problem != nil {
+		return nil, functionError{a.problem}
+	}
+	made := function.run(a)
+	if a.problem == nil && sizeOf(made) > maxContent {
+		a.fail("makes %w", errTooLong)
+	}
+	if a.problem != nil {
+		return nil, functionError{a.problem}
+	}
+	if err := a.meter.work(sizeOf(made)); err != nil {
+		return nil, functionError{err}
+	}
+	return made, nil
+}
+
+func (f function) count() string {
+	switch {
+	case f.most < 0:
+		return written(f.least) + " or more"
+	case f.least == f.most:
+		return written(f.least)
+	default:
+		return written(f.least) + " to " + written(f.most)
+	}
+}
+
+// of makes a function out of one that turns a text into another of about the same length.
+func of(change func(string) string) function {
+	return function{1, 1, func(a *arguments) any { return change(a.text(0)) }}
+}
+
+var textFunctions = map[string]function{
+	"upper":      of(strings.ToUpper),
+	"lower":      of(strings.ToLower),
+	"title":      of(title),
+	"trim":       of(strings.TrimSpace),
+	"urlquery":   of(url.QueryEscape),
+	"toString":   of(func(text string) string { return text }),
+	"b64enc":     of(func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }),
+	"sha256sum":  of(func(text string) string { sum := sha256.Sum256([]byte(text)); return hex.EncodeToString(sum[:]) }),
+	"trimAll":    {2, 2, func(a *arguments) any { return trimAll(a) }},
+	"trimPrefix": {2, 2, func(a *arguments) any { return strings.TrimPrefix(a.text(1), a.text(0)) }},
+	"trimSuffix": {2, 2, func(a *arguments) any { return strings.TrimSuffix(a.text(1), a.text(0)) }},
+	"contains":   {2, 2, func(a *arguments) any { return strings.Contains(a.text(1), a.text(0)) }},
+	"hasPrefix":  {2, 2, func(a *arguments) any { return strings.HasPrefix(a.text(1), a.text(0)) }},
+	"hasSuffix":  {2, 2, func(a *arguments) any { return strings.HasSuffix(a.text(1), a.text(0)) }},
+	"replace":    {3, 3, func(a *arguments) any { return replace(a, a.text(0), a.text(1), a.text(2)) }},
+	"trunc":      {2, 2, func(a *arguments) any { return trunc(int(a.number(0)), a.text(1)) }},
+	"repeat":     {2, 2, func(a *arguments) any { return repeat(a, a.number(0), a.text(1)) }},
+	"indent":     {2, 2, func(a *arguments) any { return indent(a, a.number(0), a.text(1)) }},
+	"nindent":    {2, 2, func(a *arguments) any { return "\n" + indent(a, a.number(0), a.text(1)) }},
+	"quote":      {1, 1, func(a *arguments) any { return a.encoded(a.text(0)) }},
+	"squote":     {1, 1, func(a *arguments) any { return "'" + a.text(0) + "'" }},
+	"b64dec":     {1, 1, decodeBase64},
+	"regexMatch": {2, 2, func(a *arguments) any {
+		pattern := pattern(a, a.text(0), a.text(1))
+		return pattern != nil && pattern.MatchString(a.text(1))
+	}},
+	"print":    {0, anyNumber, func(a *arguments) any { return printed(a) }},
+	"printf":   {1, anyNumber, printFormatted},
+	"toJson":   {1, 1, func(a *arguments) any { return a.encoded(a.values[0]) }},
+	"fromJson": {1, 1, func(a *arguments) any { return a.decoded(a.text(0)) }},
+}
+
+// title makes the first letter of each word upper case.
+func title(text string) string {
+	start := true
+	return strings.Map(func(letter rune) rune {
+		first := start
+		start = unicode.IsSpace(letter)
+		if first {
+			return unicode.ToTitle(letter)
+		}
+		return letter
+	}, text)
+}
+
+// trimAll takes some letters off both ends. It costs their number for each letter looked at.
+func trimAll(a *arguments) any {
+	letters, text := a.text(0), a.text(1)
+	if len(letters) > maxShown {
+		a.fail("%d letters are given to trim; accepted are %d", len(letters), maxShown)
+		return ""
+	}
+	return strings.Trim(text, letters)
+}
+
+func replace(a *arguments, old, by, text string) any {
+	if !a.pay(len(text) + strings.Count(text, old)*(len(by)-len(old))) {
+		return ""
+	}
+	return strings.ReplaceAll(text, old, by)
+}
+
+// trunc is the first so many letters of a text; below 0 the last.
+func trunc(count int, text string) any {
+	letters := utf8.RuneCountInString(text)
+	switch {
+	case count >= letters || -count >= letters && count < 0:
+		return text
+	case count >= 0:
+		return string([]rune(text)[:count])
+	default:
+		return string([]rune(text)[letters+count:])
+	}
+}
+
+func repeat(a *arguments, count int64, text string) any {
+	if count < 0 || count > maxContent {
+		a.fail("%d is given; accepted are 0 to %d times", count, maxContent)
+	}
+	if a.problem != nil || !a.pay(int(count)*len(text)) {
+		return ""
+	}
+	return strings.Repeat(text, int(count))
+}
+
+// maxIndent is how far text may be indented.
+const maxIndent = 100
+
+func indent(a *arguments, spaces int64, text string) string {
+	if spaces < 0 || spaces > maxIndent {
+		a.fail("%d is given; accepted are 0 to %d spaces", spaces, maxIndent)
+	}
+	if a.problem != nil || !a.pay(len(text)+(1+strings.Count(text, "\n"))*int(spaces)) {
+		return ""
+	}
+	space := strings.Repeat(" ", int(spaces))
+	return space + strings.ReplaceAll(text, "\n", "\n"+space)
+}
+
+func decodeBase64(a *arguments) any {
+	text := a.text(0)
+	decoded, err := base64.StdEncoding.DecodeString(text)
+	switch {
+	case a.problem != nil:
+	case err != nil:
+		a.fail("%s is given, which is no base64", shown(text))
+	case !utf8.Valid(decoded):
+		a.fail("what %s means is no text", shown(text))
+	}
+	return string(decoded)
+}
+
+const (
+	// maxPattern is how long a regular expression may be.
+	maxPattern = 1000
+	// stepWork is what it costs to look at one letter with one instruction of a regular expression. The matcher keeps a
+	// set of instructions: at worst it does look with each.
+	stepWork = 4
+)
+
+// pattern is a regular expression (RE2: its time is linear) that is about to be matched against a text; nil if it is
+// none, or if that would cost too much.
+func pattern(a *arguments, expression, text string) *regexp.Regexp {
+	if len(expression) > maxPattern {
+		a.fail("a regular expression of %d bytes is given; accepted are %d", len(expression), maxPattern)
+		return nil
+	}
+	steps, err := instructions(expression)
+	if err != nil {
+		a.fail("%s is given, which is no regular expression: %v", shown(expression), err)
+		return nil
+	}
+	if err := a.meter.work(steps * stepWork * (1 + len(text))); err != nil {
+		a.problem = err
+		return nil
+	}
+	compiled, err := regexp.Compile(expression)
+	if err != nil {
+		a.fail("%s is given, which is no regular expression", shown(expression))
+	}
+	return compiled
+}
+
+// instructions is how many a regular expression becomes.
+func instructions(expression string) (int, error) {
+	parsed, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
+		var problem *syntax.Error
+		if errors.As(err, &problem) {
+			return 0, errors.New(string(problem.Code))
+		}
+		return 0, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 0, err
+	}
+	return len(program.Inst), nil
+}

@@ -1,0 +1,234 @@
+package appconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxContent is how much a content may be, keys and values together, in bytes: Kubernetes takes no more in a ConfigMap.
+const maxContent = 1 << 20
+
+// maxProblems is how many problems are told at once.
+const maxProblems = 10
+
+// Source is one value as it is written.
+type Source struct {
+	// Text is the value: a template, if it has "{{".
+	Text string
+	// Path is where users find it.
+	Path *field.Path
+}
+
+// Input is what a content is made of: sources by key, those of the environment already in place of the others.
+type Input struct {
+	Application, Environment, Namespace string
+	Config, Files                       map[string]Source
+	// Secrets are the names of secretRefs, which templates can't use.
+	Secrets []string
+}
+
+// Content is what an Input renders. Config and Files have no key in common.
+type Content struct {
+	Config, Files map[string]string
+}
+
+// Data are the keys of the ConfigMap.
+func (c Content) Data() map[string]string {
+	data := make(map[string]string, len(c.Config)+len(c.Files))
+	maps.Copy(data, c.Config)
+	maps.Copy(data, c.Files)
+	return data
+}
+
+// Render makes the content. It needs a bounded time and memory, whatever the templates are: see meter. Each error
+// names the field and the line, and what is accepted there. One that follows from another is not told.
+func Render(input Input) (Content, field.ErrorList) {
+	rendering := renderer{input: input, meter: newMeter(), parsed: map[string]*parsed{}, values: map[string]string{}}
+	for _, key := range slices.Sorted(maps.Keys(input.Config)) {
+		rendering.parse(key, input.Config[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(input.Config)) {
+		rendering.config(key, nil)
+	}
+	content := Content{Config: rendering.values, Files: map[string]string{}}
+	for _, name := range slices.Sorted(maps.Keys(input.Files)) {
+		if text, ok := rendering.file(input.Files[name]); ok {
+			content.Files[name] = text
+		}
+	}
+	if problems := rendering.problems; len(problems) > 0 {
+		return Content{}, problems[:min(len(problems), maxProblems)]
+	}
+	if size := sizeOfContent(content); size > maxContent {
+		return Content{}, field.ErrorList{invalid(field.NewPath("spec"),
+			fmt.Sprintf("config and files render %d bytes, keys included: a ConfigMap holds at most %d", size, maxContent))}
+	}
+	return content, nil
+}
+
+func sizeOfContent(content Content) int {
+	size := 0
+	for key, value := range content.Data() {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
+// renderer is the state of one Render.
+type renderer struct {
+	input Input
+	meter *meter
+	// parsed are the templates of config; one that could not be parsed is nil.
+	parsed map[string]*parsed
+	// values are what of config has been rendered.
+	values   map[string]string
+	problems field.ErrorList
+}
+
+// invalid is an error about a field whose value is too long to be repeated.
+func invalid(path *field.Path, what string) *field.Error {
+	return field.Invalid(path, field.OmitValueType{}, what)
+}
+
+func (r *renderer) fail(source Source, err error) {
+	r.problems = append(r.problems, invalid(source.Path, err.Error()))
+}
+
+// parse reads the template of one key.
+func (r *renderer) parse(key string, source Source) {
+	found, err := read(source.Text)
+	if err == nil {
+		err = r.checkReferences(found)
+	}
+	if err != nil {
+		r.fail(source, err)
+	}
+	r.parsed[key] = found
+}
+
+// config renders one key of config, and before it those that it needs. way are the keys that led here. It reports
+// whether there is a value.
+func (r *renderer) config(key string, way []string) bool {
+	if _, done := r.values[key]; done {
+		return true
+	}
+	template := r.parsed[key]
+	if template == nil {
+		return false
+	}
+	source := r.input.Config[key]
+	if at := slices.Index(way, key); at >= 0 {
+		r.fail(source, fmt.Errorf("it needs itself: %s", shortWay(append(way[at:], key))))
+		r.parsed[key] = nil // told once
+		return false
+	}
+	for _, needed := range r.needs(template, key) {
+		if !r.config(needed, append(way, key)) {
+			r.parsed[key] = nil
+			return false
+		}
+	}
+	text, err := r.execute(template, key)
+	if err != nil {
+		r.fail(source, err)
+		r.parsed[key] = nil
+		return false
+	}
+	r.values[key] = text
+	return true
+}
+
+// maxWay is how many keys of a loop are named.
+const maxWay = 8
+
+func shortWay(way []string) string {
+	if len(way) > maxWay {
+		way = slices.Concat(way[:maxWay-1], []string{"..."}, way[len(way)-1:])
+	}
+	return strings.Join(way, " -> ")
+}
+
+// file renders one file, which may use every key of config.
+func (r *renderer) file(source Source) (string, bool) {
+	template, err := read(source.Text)
+	if err == nil {
+		err = r.checkReferences(template)
+	}
+	if err != nil {
+		r.fail(source, err)
+		return "", false
+	}
+	for _, needed := range r.needs(template, "") {
+		if _, there := r.values[needed]; !there {
+			return "", false // told where that key is
+		}
+	}
+	text, err := r.execute(template, "")
+	if err != nil {
+		r.fail(source, err)
+		return "", false
+	}
+	return text, true
+}
+
+// needs are the keys whose values a template uses: those that it names, or, where it goes through them, all but its own.
+func (r *renderer) needs(template *parsed, own string) []string {
+	if !template.usesAll {
+		return slices.Sorted(maps.Keys(template.uses))
+	}
+	others := slices.Sorted(maps.Keys(r.input.Config))
+	return slices.DeleteFunc(others, func(key string) bool { return key == own && !template.hasUse(own) })
+}
+
+// maxNamed is how many keys a message lists.
+const maxNamed = 10
+
+// checkReferences refuses keys that there are not.
+func (r *renderer) checkReferences(template *parsed) error {
+	for _, key := range slices.Sorted(maps.Keys(template.uses)) {
+		line := template.uses[key]
+		if _, there := r.input.Config[key]; there {
+			continue
+		}
+		if slices.Contains(r.input.Secrets, key) {
+			return lineError{line, fmt.Sprintf(".Values.%s is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference", key)}
+		}
+		if _, isFile := r.input.Files[key]; isFile {
+			return lineError{line, fmt.Sprintf(".Values.%s is a file: templates can use the keys of config only", key)}
+		}
+		return lineError{line, fmt.Sprintf("there is no key %s in config: %s", key, listed(slices.Sorted(maps.Keys(r.input.Config))))}
+	}
+	return nil
+}
+
+func listed(keys []string) string {
+	switch more := len(keys) - maxNamed; {
+	case len(keys) == 0:
+		return "it has none"
+	case more > 0:
+		return fmt.Sprintf("it has %s and %d more", strings.Join(keys[:maxNamed], ", "), more)
+	default:
+		return "it has " + strings.Join(keys, ", ")
+	}
+}
+
+// execute runs a template over the values that it needs.
+func (r *renderer) execute(template *parsed, own string) (string, error) {
+	if template.tree == nil {
+		if err := r.meter.work(len(template.text)); err != nil {
+			return "", err
+		}
+		return template.text, nil
+	}
+	values := map[string]any{}
+	for _, key := range r.needs(template, own) {
+		values[key] = r.values[key]
+	}
+	return template.run(map[string]any{
+		"Application": r.input.Application, "Environment": r.input.Environment, "Namespace": r.input.Namespace, "Values": values,
+	}, r.meter)
+}

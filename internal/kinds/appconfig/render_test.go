@@ -1,0 +1,195 @@
+package appconfig_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+)
+
+// input is one of an application "shop" in production, with these keys of config and files.
+func input(config, files map[string]string) appconfig.Input {
+	sources := func(name string, texts map[string]string) map[string]appconfig.Source {
+		all := map[string]appconfig.Source{}
+		for key, text := range texts {
+			all[key] = appconfig.Source{Text: text, Path: field.NewPath("spec", name).Child(key)}
+		}
+		return all
+	}
+	return appconfig.Input{
+		Application: "shop", Environment: "production", Namespace: "shop-prod",
+		Config: sources("config", config), Files: sources("files", files), Secrets: []string{"PASSWORD"},
+	}
+}
+
+func TestRender(t *testing.T) {
+	tests := map[string]struct {
+		text, want string
+	}{
+		"text":                   {"a { b } }}", "a { b } }}"},
+		"the application":        {"{{ .Application }}/{{ .Environment }}/{{ .Namespace }}", "shop/production/shop-prod"},
+		"another key":            {"http://{{ .Values.HOST }}:{{ .Values.PORT }}/", "http://db.example:5432/"},
+		"a key by its name":      {`{{ index .Values "log.level" }}`, "info"},
+		"from within a range":    {`{{ range list 1 2 }}{{ $.Values.HOST }}{{ . }} {{ end }}`, "db.example1 db.example2 "},
+		"all keys":               {`{{ range $key, $value := .Values }}{{ $key }} {{ end }}`, "EMPTY HOST PORT log.level "},
+		"with":                   {`{{ with .Values }}{{ .HOST }}{{ end }}`, "db.example"},
+		"the dot as a variable":  {`{{ $root := . }}{{ range list "x" }}{{ $root.Values.HOST }}{{ end }}`, "db.example"},
+		"if":                     {`{{ if eq .Environment "production" }}a{{ else }}b{{ end }}`, "a"},
+		"if, false":              {`{{ if and (gt (int .Values.PORT) 6000) (ne .Application "x") }}a{{ else }}b{{ end }}`, "b"},
+		"a comment":              {`{{/* why */}}x`, "x"},
+		"space":                  {"a {{- /* */ -}} b", "ab"},
+		"a loop over a number":   {`{{ range $i := 3 }}{{ $i }}{{ end }}`, "012"},
+		"a loop that ends early": {`{{ range $i := 9 }}{{ if eq $i 2 }}{{ break }}{{ end }}{{ $i }}{{ end }}`, "01"},
+		"a loop over nothing":    {`{{ range fromJson "null" }}x{{ else }}none{{ end }}`, "none"},
+		"numbers":                {`{{ 1 }} {{ 1.5 }} {{ true }}`, "1 1.5 true"},
+	}
+	config := map[string]string{"HOST": "db.example", "PORT": "5432", "log.level": "info", "EMPTY": ""}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			whole := map[string]string{"KEY": test.text}
+			for key, value := range config {
+				whole[key] = value
+			}
+			content, problems := appconfig.Render(input(whole, nil))
+			if len(problems) > 0 {
+				t.Fatal(problems.ToAggregate())
+			}
+			if diff := cmp.Diff(test.want, content.Config["KEY"]); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRenderOrder(t *testing.T) {
+	content, problems := appconfig.Render(input(
+		map[string]string{"A": "{{ .Values.B }}a", "B": "{{ .Values.C }}b", "C": "c"},
+		map[string]string{"app.conf": "a = {{ .Values.A }}\nall = {{ toJson .Values }}\n"}))
+	if len(problems) > 0 {
+		t.Fatal(problems.ToAggregate())
+	}
+	want := map[string]string{"A": "cba", "B": "cb", "C": "c", "app.conf": "a = cba\nall = {\"A\":\"cba\",\"B\":\"cb\",\"C\":\"c\"}\n"}
+	if diff := cmp.Diff(want, content.Data()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRenderRefuses(t *testing.T) {
+	nested := strings.Repeat("{{ if true }}", 6000) + strings.Repeat("{{ end }}", 6000)
+	tests := map[string]struct {
+		config, files map[string]string
+		want          string
+	}{
+		"an unknown key":          {config: map[string]string{"URL": "x\n{{ .Values.HOTS }}", "HOST": "h"}, want: "spec.config.URL: Invalid value: line 2: there is no key HOTS in config: it has HOST, URL"},
+		"an unknown key by index": {config: map[string]string{"URL": `{{ index .Values "log.lvl" }}`}, want: "spec.config.URL: Invalid value: line 1: there is no key log.lvl in config: it has URL"},
+		"an unknown key, later":   {config: map[string]string{"URL": `{{ $k := "no" }}{{ index .Values $k }}`}, want: `spec.config.URL: Invalid value: line 1: index: there is no key "no"`},
+		"an unknown key, by with": {config: map[string]string{"URL": "{{ with .Values }}\n{{ .NO }}{{ end }}", "HOST": "h"}, want: `spec.config.URL: Invalid value: line 2: .NO: map has no entry for key "NO"`},
+		"a secret":                {config: map[string]string{"URL": "{{ .Values.PASSWORD }}"}, want: "spec.config.URL: Invalid value: line 1: .Values.PASSWORD is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference"},
+		"a file":                  {config: map[string]string{"URL": "{{ index .Values \"a\" }}"}, files: map[string]string{"a": ""}, want: "spec.config.URL: Invalid value: line 1: .Values.a is a file: templates can use the keys of config only"},
+		"an unknown field":        {config: map[string]string{"URL": "{{ .Release.Name }}"}, want: "spec.config.URL: Invalid value: line 1: .Release is not there: accepted are .Application, .Environment, .Namespace and .Values.KEY"},
+		"itself":                  {config: map[string]string{"A": "{{ .Values.A }}"}, want: "spec.config.A: Invalid value: it needs itself: A -> A"},
+		"a loop":                  {config: map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.C }}", "C": "{{ .Values.A }}"}, want: "spec.config.A: Invalid value: it needs itself: A -> B -> C -> A"},
+		"a loop through all":      {config: map[string]string{"A": "{{ toJson .Values }}", "B": "{{ .Values.A }}"}, want: "spec.config.A: Invalid value: it needs itself: A -> B -> A"},
+		"no template":             {config: map[string]string{"URL": "a\nb {{ .Values.HOST "}, want: "spec.config.URL: Invalid value: line 2: unclosed action"},
+		"no end":                  {config: map[string]string{"URL": "{{ if true }}"}, want: "spec.config.URL: Invalid value: line 1: unexpected EOF"},
+		"env":                     {config: map[string]string{"URL": `{{ env "HOME" }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function env: accepted are " + strings.Join(appconfig.FunctionNames(), ", ")},
+		"call":                    {config: map[string]string{"URL": `{{ call .Values }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function call: accepted are " + strings.Join(appconfig.FunctionNames(), ", ")},
+		"our own guard":           {config: map[string]string{"URL": `{{ countLoop 1 2 }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function countLoop: accepted are " + strings.Join(appconfig.FunctionNames(), ", ")},
+		"define":                  {config: map[string]string{"URL": "\n{{ define \"x\" }}y{{ end }}"}, want: "spec.config.URL: Invalid value: line 2: {{define}} and {{block}} are not accepted: write the text where it belongs"},
+		"define itself":           {config: map[string]string{"URL": `{{ define "value" }}{{ env "x" }}{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: {{define}} and {{block}} are not accepted: write the text where it belongs"},
+		"block":                   {config: map[string]string{"URL": `a{{ block "x" . }}y{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: {{define}} and {{block}} are not accepted: write the text where it belongs"},
+		"template":                {config: map[string]string{"URL": `{{ template "value" }}`}, want: "spec.config.URL: Invalid value: line 1: {{template}} is not accepted: write the text where it belongs"},
+		"a function's problem":    {config: map[string]string{"URL": "\n\n{{ atoi \"x\" }}"}, want: `spec.config.URL: Invalid value: line 3: atoi: "x" is given; accepted is a whole number`},
+		"a list":                  {config: map[string]string{"URL": `{{ list 1 2 }}`}, want: "spec.config.URL: Invalid value: line 1: a list can't be written: use join or toJson"},
+		"nothing":                 {config: map[string]string{"URL": `{{ fromJson "null" }}`}, want: "spec.config.URL: Invalid value: line 1: there is nothing to write: use default"},
+		"a loop without end":      {config: map[string]string{"URL": `{{ range 9999999999 }}x{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: loops go round more than 10000 times: that is all that the templates of one object may"},
+		"loops in loops":          {config: map[string]string{"URL": `{{ range 200 }}{{ range 200 }}x{{ end }}{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: loops go round more than 10000 times: that is all that the templates of one object may"},
+		"a loop over text":        {config: map[string]string{"URL": `{{ range "abc" }}x{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: range goes over lists, maps and whole numbers only"},
+		"deep nesting":            {config: map[string]string{"URL": nested}, want: "spec.config.URL: Invalid value: it has 12000 times {{; accepted are 5000"},
+		"a value too long":        {config: map[string]string{"URL": `{{ repeat 1048577 "x" }}`}, want: "spec.config.URL: Invalid value: line 1: repeat: 1048577 is given; accepted are 0 to 1048576 times"},
+		"output too long":         {config: map[string]string{"URL": `{{ range 3 }}{{ repeat 400000 "x" }}{{ end }}`}, want: "spec.config.URL: Invalid value: a value of more than 1048576 bytes: a ConfigMap holds no more"},
+		"all too long":            {config: map[string]string{"A": strings.Repeat("x", 600_000), "B": strings.Repeat("x", 500_000)}, want: "spec: Invalid value: config and files render 1100002 bytes, keys included: a ConfigMap holds at most 1048576"},
+		"fail":                    {config: map[string]string{"URL": `{{ fail "say which" }}`}, want: "spec.config.URL: Invalid value: line 1: say which"},
+		"in a file":               {files: map[string]string{"app.conf": "\n{{ .Values.A }}"}, want: "spec.files.app.conf: Invalid value: line 2: there is no key A in config: it has none"},
+		"only the first cause":    {config: map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.NO }}"}, files: map[string]string{"f": "{{ .Values.A }}"}, want: "spec.config.B: Invalid value: line 1: there is no key NO in config: it has A, B"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, problems := appconfig.Render(input(test.config, test.files))
+			got := ""
+			if len(problems) > 0 {
+				got = problems.ToAggregate().Error()
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// worst are templates made to take long; each ends within renderTime.
+var worst = map[string]string{
+	"regular expressions": `{{ $t := repeat 100000 "a" }}{{ range 9000 }}{{ if regexMatch "(a?){200}b" $t }}{{ end }}{{ end }}`,
+	"replace":             `{{ $t := repeat 1000 "a" }}{{ range 9000 }}{{ $x := replace "a" (repeat 1000 "b") $t }}{{ end }}`,
+	"comparisons":         `{{ $s := repeat 1048576 "a" }}{{ $t := repeat 524288 "aa" }}{{ range 9000 }}{{ if eq $s $t }}{{ end }}{{ end }}`,
+	"formats":             `{{ $t := repeat 1000 "%999d" }}{{ range 9000 }}{{ $x := printf "%999d %999s" 1 $t }}{{ end }}`,
+	"many small steps":    `{{ range 9990 }}` + strings.Repeat(`{{ if eq 1 2 }}{{ end }}`, 12) + `{{ end }}`,
+	"many variables":      strings.Repeat(`{{ $x := repeat 1000000 "x" }}`, 4000),
+	"lists":               `{{ range 9000 }}{{ $x := splitList "," (repeat 30000 ",") }}{{ $y := sortAlpha $x }}{{ end }}`,
+	"JSON":                `{{ $j := print (repeat 9000 "[") (repeat 9000 "]") }}{{ range 9000 }}{{ $x := fromJson $j }}{{ end }}`,
+	"parentheses":         `{{ ` + strings.Repeat("(", 9999) + "1" + strings.Repeat(")", 9999) + `}}`,
+	"nesting":             strings.Repeat("{{ if true }}", 2400) + strings.Repeat("{{ end }}", 2400),
+	"doubling":            strings.Repeat(`{{ $x := "ab" }}{{ range 9 }}{{ $x = print $x $x }}{{ end }}`, 1000),
+}
+
+// renderTime is far above what the worst takes (0.7 s on a machine of 2 cores that had other work), and far below
+// the API server's patience with a webhook (10 s).
+const renderTime = 5 * time.Second
+
+func TestRenderIsBounded(t *testing.T) {
+	for name, text := range worst {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, problems := appconfig.Render(input(map[string]string{"URL": text}, nil))
+			took := time.Since(start)
+			t.Logf("%s: %v", took, short(problems.ToAggregate()))
+			if took > renderTime {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+func short(err error) string {
+	if err == nil {
+		return "no problem"
+	}
+	return err.Error()[:min(200, len(err.Error()))]
+}
+
+// FuzzRender renders anything: it ends in bounded time and without a panic, and what it accepts fits into a ConfigMap.
+func FuzzRender(f *testing.F) {
+	for _, text := range worst {
+		f.Add(text, "{{ .Values.A }}", "{{ toJson .Values }}")
+	}
+	f.Add(`{{ define "value" }}{{ end }}`, `{{ range $i, $e := .Values }}{{ . }}{{ end }}`, `{{ with $x := . }}{{ $x.Values.A }}{{ end }}`)
+	f.Add(`{{ index .Values "B" | quote | indent 3 }}`, `{{ printf "%5.2f|%-3s" 1.5 "a" }}`, `{{ (fromJson "[1,{\"a\":2}]") | toJson }}`)
+	f.Fuzz(func(t *testing.T, a, b, file string) {
+		start := time.Now()
+		content, problems := appconfig.Render(input(map[string]string{"A": a, "B": b}, map[string]string{"f": file}))
+		if took := time.Since(start); took > renderTime {
+			t.Fatalf("it took %s", took)
+		}
+		size := 0
+		for key, value := range content.Data() {
+			size += len(key) + len(value)
+		}
+		if len(problems) == 0 && size > 1<<20 {
+			t.Fatalf("%d bytes are accepted", size)
+		}
+	})
+}

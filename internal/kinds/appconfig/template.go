@@ -1,0 +1,315 @@
+package appconfig
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// lineError is a problem within a value.
+type lineError struct {
+	line int
+	text string
+}
+
+func (e lineError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.text) }
+
+// treeName is what Go calls our templates in its errors.
+const treeName = "value"
+
+// parsed is a template that has been read.
+type parsed struct {
+	text string
+	// tree is nil for a text that is no template.
+	tree *parse.Tree
+	// uses are the keys of .Values that it names, and the line of the first use.
+	uses map[string]int
+	// usesAll tells that it uses .Values in ways that do not tell the keys.
+	usesAll bool
+}
+
+func (p *parsed) hasUse(key string) bool { _, uses := p.uses[key]; return uses }
+
+// read parses a template and refuses what none may have.
+func read(text string) (*parsed, error) {
+	found := &parsed{text: text, uses: map[string]int{}}
+	if !strings.Contains(text, "{{") {
+		return found, nil
+	}
+	if actions := strings.Count(text, "{{"); actions > maxActions {
+		return nil, fmt.Errorf("it has %d times {{; accepted are %d", actions, maxActions)
+	}
+	tree := parse.New(treeName)
+	tree.Mode = parse.SkipFuncCheck // inspection says it better
+	all := map[string]*parse.Tree{}
+	tree, err := tree.Parse(text, "", "", all)
+	if err != nil {
+		return nil, plain(err)
+	}
+	if len(all) > 1 || all[treeName] != nil && all[treeName] != tree {
+		return nil, lineError{lineOfDefine(text), "{{define}} and {{block}} are not accepted: write the text where it belongs"}
+	}
+	inspecting := inspection{template: found, text: text}
+	inspecting.list(tree.Root, true)
+	if inspecting.problem != nil {
+		return nil, inspecting.problem
+	}
+	found.tree = tree
+	return found, nil
+}
+
+var define = regexp.MustCompile(`\{\{-?\s*(define|block)\b`)
+
+func lineOfDefine(text string) int {
+	at := define.FindStringIndex(text)
+	if at == nil {
+		return 1
+	}
+	return 1 + strings.Count(text[:at[0]], "\n")
+}
+
+// noise matches what Go writes before the point of an error: the name of the template, the line, the column, what
+// was executed and, of a function's error, its name.
+var noise = regexp.MustCompile(`^template: ` + treeName + `:(\d+)(?::\d+)?: (?:executing "` + treeName + `" at <([^\n]*?)>: )?(?s:(.*))$`)
+
+// plain is an error of text/template as users should read it.
+func plain(err error) error {
+	match := noise.FindStringSubmatch(err.Error())
+	if match == nil {
+		return err
+	}
+	line, _ := strconv.Atoi(match[1])
+	text := match[3]
+	var own functionError
+	if errors.As(err, &own) {
+		text = own.Error()
+	} else if match[2] != "" {
+		text = match[2] + ": " + text
+	}
+	return lineError{line, text}
+}
+
+// run executes a template.
+func (p *parsed) run(data map[string]any, meter *meter) (string, error) {
+	if err := meter.work(len(p.text)); err != nil {
+		return "", err
+	}
+	ready, err := template.New(treeName).Option("missingkey=error").Funcs(bound(meter)).AddParseTree(treeName, p.tree)
+	if err != nil {
+		return "", plain(err)
+	}
+	into := &limited{meter: meter}
+	if err := ready.Execute(into, data); err != nil {
+		return "", plain(err)
+	}
+	return into.text.String(), nil
+}
+
+// limited is text that can't become too long.
+type limited struct {
+	text  strings.Builder
+	meter *meter
+}
+
+var _ io.Writer = (*limited)(nil)
+
+// Write adds to the text.
+func (l *limited) Write(more []byte) (int, error) {
+	if l.text.Len()+len(more) > maxContent {
+		return 0, errTooLong
+	}
+	if err := l.meter.work(len(more)); err != nil {
+		return 0, err
+	}
+	return l.text.Write(more)
+}
+
+// guard is the function that inspection puts behind each range. A template that names it is refused, as it is none of
+// the functions.
+const guard = "countLoop"
+
+// scribe is the function that inspection puts behind what is written: Go would write a list as [a b], and nothing as <no value>.
+const scribe = "writeOut"
+
+// inspection walks a template: it notes which values are used, refuses what is not accepted, and puts a guard behind
+// each range.
+type inspection struct {
+	template *parsed
+	text     string
+	problem  error
+}
+
+// refuse notes the first problem.
+func (i *inspection) refuse(at parse.Pos, format string, arguments ...any) {
+	if i.problem == nil {
+		i.problem = lineError{1 + strings.Count(i.text[:min(int(at), len(i.text))], "\n"), fmt.Sprintf(format, arguments...)}
+	}
+}
+
+// list inspects what an action or the template holds. isRoot tells that the dot is the template's data. It returns the
+// number of nodes.
+func (i *inspection) list(list *parse.ListNode, isRoot bool) int {
+	if list == nil {
+		return 0
+	}
+	nodes := 1
+	for _, node := range list.Nodes {
+		nodes += i.node(node, isRoot)
+	}
+	return nodes
+}
+
+func (i *inspection) node(node parse.Node, isRoot bool) int {
+	switch node := node.(type) {
+	case *parse.ActionNode:
+		nodes := i.pipe(node.Pipe, isRoot)
+		if len(node.Pipe.Decl) == 0 {
+			node.Pipe.Cmds = append(node.Pipe.Cmds, calling(scribe, node.Pos))
+		}
+		return nodes + 1
+	case *parse.IfNode:
+		return i.pipe(node.Pipe, isRoot) + i.list(node.List, isRoot) + i.list(node.ElseList, isRoot)
+	case *parse.WithNode:
+		return i.pipe(node.Pipe, isRoot) + i.list(node.List, false) + i.list(node.ElseList, isRoot)
+	case *parse.RangeNode:
+		nodes := i.pipe(node.Pipe, isRoot)
+		body := i.list(node.List, false)
+		count := &parse.NumberNode{NodeType: parse.NodeNumber, Pos: node.Pos, IsInt: true, Int64: int64(1 + body), Text: strconv.Itoa(1 + body)}
+		node.Pipe.Cmds = append(node.Pipe.Cmds, calling(guard, node.Pos, count))
+		return nodes + body + i.list(node.ElseList, isRoot)
+	case *parse.TemplateNode:
+		i.refuse(node.Pos, "{{template}} is not accepted: write the text where it belongs")
+	}
+	return 1
+}
+
+// calling is a command that calls a function.
+func calling(name string, at parse.Pos, arguments ...parse.Node) *parse.CommandNode {
+	called := parse.NewIdentifier(name).SetPos(at)
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: at, Args: append([]parse.Node{called}, arguments...)}
+}
+
+func (i *inspection) pipe(pipe *parse.PipeNode, isRoot bool) int {
+	if pipe == nil {
+		return 0
+	}
+	nodes := 1
+	for _, command := range pipe.Cmds {
+		nodes += 1 + i.command(command, isRoot)
+	}
+	return nodes
+}
+
+func (i *inspection) command(command *parse.CommandNode, isRoot bool) int {
+	arguments, nodes := command.Args, 0
+	if key, at, ok := indexedKey(arguments, isRoot); ok {
+		i.use(key, at)
+		arguments, nodes = arguments[3:], 3
+	}
+	for _, argument := range arguments {
+		nodes += i.argument(argument, isRoot)
+	}
+	return nodes
+}
+
+// indexedKey is the key of: index .Values "some.key".
+func indexedKey(arguments []parse.Node, isRoot bool) (string, parse.Pos, bool) {
+	if len(arguments) < 3 {
+		return "", 0, false
+	}
+	name, isName := arguments[0].(*parse.IdentifierNode)
+	key, isText := arguments[2].(*parse.StringNode)
+	path := fromRoot(arguments[1], isRoot)
+	if !isName || name.Ident != "index" || !isText || !slices.Equal(path, []string{"Values"}) {
+		return "", 0, false
+	}
+	return key.Text, key.Pos, true
+}
+
+// fromRoot are the fields that a node takes of the template's data: .Values.HOST or $.Values.HOST; nil if it takes none.
+func fromRoot(node parse.Node, isRoot bool) []string {
+	switch node := node.(type) {
+	case *parse.FieldNode:
+		if isRoot {
+			return node.Ident
+		}
+	case *parse.VariableNode:
+		if node.Ident[0] == "$" {
+			return node.Ident[1:]
+		}
+	}
+	return nil
+}
+
+// fields are what templates have.
+var fields = []string{"Application", "Environment", "Namespace", "Values"}
+
+// argument inspects an operand and returns the number of its nodes.
+func (i *inspection) argument(node parse.Node, isRoot bool) int {
+	path := fromRoot(node, isRoot)
+	switch {
+	case len(path) > 1 && path[0] == "Values":
+		i.use(path[1], node.Position())
+		return 1
+	case len(path) == 1 && path[0] == "Values":
+		i.template.usesAll = true
+		return 1
+	case len(path) > 0 && !slices.Contains(fields, path[0]):
+		i.refuse(node.Position(), ".%s is not there: accepted are .Application, .Environment, .Namespace and .Values.KEY", path[0])
+		return 1
+	}
+	switch node := node.(type) {
+	case *parse.IdentifierNode:
+		if !isFunction(node.Ident) {
+			i.refuse(node.Pos, "there is no function %s: accepted are %s", node.Ident, strings.Join(FunctionNames(), ", "))
+		}
+	case *parse.DotNode:
+		i.template.usesAll = i.template.usesAll || isRoot
+	case *parse.VariableNode:
+		i.template.usesAll = i.template.usesAll || len(node.Ident) == 1 && node.Ident[0] == "$"
+	case *parse.NumberNode:
+		if !node.IsFloat && !node.IsInt && !node.IsUint {
+			i.refuse(node.Pos, "%s is no number that is accepted", node.Text)
+		}
+	case *parse.PipeNode:
+		return i.pipe(node, isRoot)
+	case *parse.ChainNode:
+		return 1 + i.argument(node.Node, isRoot)
+	}
+	return 1
+}
+
+func (i *inspection) use(key string, at parse.Pos) {
+	if _, known := i.template.uses[key]; !known {
+		i.template.uses[key] = 1 + strings.Count(i.text[:min(int(at), len(i.text))], "\n")
+	}
+}
+
+// countLoop is the guard as a function of templates.
+func countLoop(meter *meter) func(nodes int, collection reflect.Value) (reflect.Value, error) {
+	return func(nodes int, collection reflect.Value) (reflect.Value, error) {
+		if err := meter.loop(nodes, collection); err != nil {
+			return reflect.Value{}, functionError{err}
+		}
+		return collection, nil
+	}
+}
+
+// writeOut is the scribe as a function of templates.
+func writeOut(value any) (string, error) {
+	switch value.(type) {
+	case []any, map[string]any:
+		return "", functionError{fmt.Errorf("%s can't be written: use join or toJson", kindOf(value))}
+	case nil:
+		return "", functionError{errors.New("there is nothing to write: use default")}
+	default:
+		return written(value), nil
+	}
+}
