@@ -1,0 +1,102 @@
+package appconfig_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+)
+
+// checked is what a schema says of a config.
+func checked(schema string, config map[string]string) string {
+	spec := field.NewPath("spec")
+	read, problem := appconfig.ReadSchema([]byte(schema), spec.Child("schema"))
+	if problem != nil {
+		return problem.Error()
+	}
+	at := func(key string) *field.Path { return spec.Child("config", key) }
+	if problems := read.Check(config, at, spec.Child("config"), spec.Child("schema")); len(problems) > 0 {
+		return problems.ToAggregate().Error()
+	}
+	return ""
+}
+
+func TestSchema(t *testing.T) {
+	port := map[string]string{"PORT": "abc"}
+	tests := map[string]struct {
+		schema string
+		config map[string]string
+		want   string
+	}{
+		"empty":                {schema: `{}`, config: port},
+		"satisfied":            {schema: `{"properties":{"PORT":{"pattern":"^[a-c]+$"}},"required":["PORT"]}`, config: port},
+		"a pattern":            {schema: `{"properties":{"PORT":{"pattern":"^[0-9]+$"}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": does not match pattern ^[0-9]+$`},
+		"a pattern of keys":    {schema: `{"patternProperties":{"^P":{"minLength":4}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": minLength: got 3, want 4`},
+		"required":             {schema: `{"required":["HOST"]}`, config: port, want: `spec.config.HOST: Required value: spec.schema requires it`},
+		"no other":             {schema: `{"properties":{"HOST":{}},"additionalProperties":false}`, config: port, want: `spec.config.PORT: Forbidden: spec.schema does not accept this key`},
+		"one of":               {schema: `{"properties":{"PORT":{"enum":["a","b"]}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": value must be one of 'a', 'b'`},
+		"a type":               {schema: `{"properties":{"PORT":{"type":"integer"}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": spec.schema wants integer, and rendered values are strings: say which with a pattern`},
+		"a format":             {schema: `{"properties":{"PORT":{"format":"ipv4"}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": 'abc' is not valid ipv4: expected four decimals`},
+		"a definition":         {schema: `{"$defs":{"n":{"pattern":"^[0-9]+$"}},"properties":{"PORT":{"$ref":"#/$defs/n"}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": does not match pattern ^[0-9]+$`},
+		"too few":              {schema: `{"minProperties":2}`, config: port, want: `spec.config: Invalid value: spec.schema: minProperties: got 1, want 2`},
+		"the draft":            {schema: `{"$schema":"https://json-schema.org/draft/2020-12/schema"}`, config: port},
+		"another draft":        {schema: `{"$schema":"http://json-schema.org/draft-07/schema#"}`, want: `spec.schema: Invalid value: $schema is "http://json-schema.org/draft-07/schema#"; accepted is https://json-schema.org/draft/2020-12/schema`},
+		"a keyword of no kind": {schema: `{"properties":{"PORT":{"minLength":"3"}}}`, want: `spec.schema: Invalid value: at /properties/PORT/minLength: got string, want integer`},
+		"a bad pattern":        {schema: `{"properties":{"PORT":{"pattern":"("}}}`, want: `spec.schema: Invalid value: at /properties/PORT/pattern: '(' is not valid regex: missing closing )`},
+		"a long pattern":       {schema: `{"properties":{"PORT":{"pattern":"` + strings.Repeat("a", 1001) + `"}}}`, want: `spec.schema: Invalid value: at /properties/PORT/pattern: '` + strings.Repeat("a", 1001) + `' is not valid regex: a regular expression of 1001 bytes is given; accepted are 1000`},
+		"a file":               {schema: `{"$ref":"file:///etc/passwd"}`, want: `spec.schema: Invalid value: $ref "file:///etc/passwd" is not accepted: it must be #/$defs/NAME, and NAME be there`},
+		"an address":           {schema: `{"$ref":"https://example.com/schema"}`, want: `spec.schema: Invalid value: $ref "https://example.com/schema" is not accepted: it must be #/$defs/NAME, and NAME be there`},
+		"another base":         {schema: `{"$id":"https://example.com/"}`, want: `spec.schema: Invalid value: $id is not accepted: use $defs, and $ref with #/$defs/NAME`},
+		"itself":               {schema: `{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}`, want: `spec.schema: Invalid value: $ref "#/$defs/b" refers to itself`},
+		"the whole":            {schema: `{"properties":{"A":{"$ref":"#"}}}`, want: `spec.schema: Invalid value: $ref "#" is not accepted: it must be #/$defs/NAME, and NAME be there`},
+		"no JSON":              {schema: `{`, want: `spec.schema: Invalid value: it is no JSON`},
+		"too long":             {schema: `{"title":"` + strings.Repeat("x", 64<<10) + `"}`, want: `spec.schema: Invalid value: it has 65548 bytes; accepted are 65536`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, checked(test.schema, test.config)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestSchemaIsBounded tries schemas that would keep a validator busy.
+func TestSchemaIsBounded(t *testing.T) {
+	var fan []string
+	for i := range 40 {
+		fan = append(fan, fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]}`, i, i+1, i+1))
+	}
+	tests := map[string]struct {
+		schema, value, want string
+	}{
+		"references that fan out": {
+			schema: `{"$defs":{` + strings.Join(fan, ",") + `,"d40":{}},"$ref":"#/$defs/d0"}`,
+			want:   "values, with each reference counted as what it refers to; accepted are 10000",
+		},
+		"patterns over a long value": {
+			schema: `{"properties":{"A":{"allOf":[` + strings.Repeat(`{"pattern":"(a?){200}b"},`, 500) + `{}]}}}`, value: strings.Repeat("a", 500_000),
+			want: "its patterns have too much to do for values of this length: make them simpler",
+		},
+		"a pattern that is given as a value": {
+			schema: `{"properties":{"A":{"format":"regex"}}}`, value: strings.Repeat("(a{1000})", 10_000), want: "is not valid regex",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			got := checked(test.schema, map[string]string{"A": test.value})
+			if took := time.Since(start); took > renderTime {
+				t.Errorf("it took %s", took)
+			}
+			if !strings.Contains(got, test.want) {
+				t.Errorf("it says %.300q, want %q", got, test.want)
+			}
+		})
+	}
+}
