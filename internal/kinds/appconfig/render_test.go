@@ -113,6 +113,7 @@ func TestRenderRefuses(t *testing.T) {
 		"a value too long":        {config: map[string]string{"URL": `{{ repeat 1048577 "x" }}`}, want: "spec.config.URL: Invalid value: line 1: repeat: 1048577 is given; accepted are 0 to 1048576 times"},
 		"output too long":         {config: map[string]string{"URL": `{{ range 3 }}{{ repeat 400000 "x" }}{{ end }}`}, want: "spec.config.URL: Invalid value: a value of more than 1048576 bytes: a ConfigMap holds no more"},
 		"all too long":            {config: map[string]string{"A": strings.Repeat("x", 600_000), "B": strings.Repeat("x", 500_000)}, want: "spec: Invalid value: config and files render 1100002 bytes, keys included: a ConfigMap holds at most 1048576"},
+		"no text":                 {config: map[string]string{"URL": `{{ "\xff" }}`}, want: "spec.config.URL: Invalid value: it renders bytes that are no text in UTF-8: a ConfigMap's data are text"},
 		"fail":                    {config: map[string]string{"URL": `{{ fail "say which" }}`}, want: "spec.config.URL: Invalid value: line 1: say which"},
 		"in a file":               {files: map[string]string{"app.conf": "\n{{ .Values.A }}"}, want: "spec.files.app.conf: Invalid value: line 2: there is no key A in config: it has none"},
 		"only the first cause":    {config: map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.NO }}"}, files: map[string]string{"f": "{{ .Values.A }}"}, want: "spec.config.B: Invalid value: line 1: there is no key NO in config: it has A, B"},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/template"
 	"text/template/parse"
+	"unicode/utf8"
 )
 
 // lineError is a problem within a value.
@@ -108,6 +109,9 @@ func (p *parsed) run(data map[string]any, meter *meter) (string, error) {
 	into := &limited{meter: meter}
 	if err := ready.Execute(into, data); err != nil {
 		return "", plain(err)
+	}
+	if !utf8.ValidString(into.text.String()) {
+		return "", errors.New("it renders bytes that are no text in UTF-8: a ConfigMap's data are text")
 	}
 	return into.text.String(), nil
 }

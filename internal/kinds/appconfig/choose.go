@@ -1,0 +1,197 @@
+package appconfig
+
+import (
+	"slices"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// Choice is which content the ConfigMap gets, and why not another.
+type Choice struct {
+	// Environment that the content is rendered for.
+	Environment policy.Environment
+	// Problem is why the spec renders nothing; then nothing is changed. Empty if it does.
+	Problem string
+	// Content and Hash are what the spec renders; Rendered is the number of its revision, kept or to be made.
+	Content  map[string]string
+	Hash     string
+	Rendered int64
+	// Chosen is the revision whose content the ConfigMap gets, and ChosenHash that content's hash.
+	Chosen     int64
+	ChosenHash string
+	// Pending is why Chosen is not Rendered; empty if it is.
+	Pending string
+	// IsMissing tells that spec.revision names a revision that is not kept.
+	IsMissing bool
+	// Marks are what the ConfigMap is to remember.
+	Marks Marks
+	// Read names the ConfigMap that has the content of Chosen, where it has to be written and is not what the spec
+	// renders; empty if it need not be read.
+	Read string
+}
+
+// Marks are what the ConfigMap remembers of its rollouts.
+type Marks struct {
+	// LastGood is the last revision that all pods have run; 0 if there is none.
+	LastGood int64
+	// Failed are those whose rollout failed, in the order in which they did.
+	Failed []int64
+}
+
+// Choose says which content the ConfigMap gets. The first row that applies counts:
+//
+//	what is the case                                               it gets         pending
+//	spec.revision names one that is kept                           that            Pinned, if the spec renders another
+//	spec.revision names none                                       what it has     Pinned
+//	there is no ConfigMap yet                                      the rendered    -
+//	the rendered one failed, onFailure is Rollback, and another
+//	  is the last good one                                         the last good   RolledBack
+//	it has the rendered one                                        the rendered    -
+//	the mode is Manual, and approved is another hash               what it has     AwaitingApproval
+//	the window is closed                                           what it has     OutsideWindow
+//	none of these                                                  the rendered    -
+//
+// Going back waits for no window: the content is put back at once, and the window holds the workloads that are to be rolled.
+func Choose(config *configv1.AppConfig, observed Observed) Choice {
+	environment, problem := EnvironmentIn(config, observed.Labels)
+	choice := Choice{Environment: environment}
+	if problem != nil {
+		choice.Problem = problem.Error()
+		return choice
+	}
+	content, problems := RenderIn(config, environment)
+	if len(problems) > 0 {
+		choice.Problem = problems.ToAggregate().Error()
+		return choice
+	}
+	choice.Content = content.Data()
+	choice.Hash = HashOf(choice.Content)
+	current, kept := observed.current(config), observed.revisions(config)
+	choice.Rendered = numberOf(choice.Hash, current, kept)
+	choice.Marks = mark(current, observed.users(config))
+	choice.pick(config, observed, current, kept)
+	choice.Read = choice.source(config, current, kept)
+	return choice
+}
+
+// HashOf is the hash of a content.
+func HashOf(content map[string]string) string {
+	hashes := make(map[string]string, len(content))
+	for key, value := range content {
+		hashes[key] = workload.HashKey([]byte(value))
+	}
+	return workload.HashAll(hashes)
+}
+
+// numberOf is the number of the revision with a hash, or of the one to be made: numbers are not used twice.
+func numberOf(hash string, current Current, kept []Revision) int64 {
+	highest := max(current.Revision, current.LastGood)
+	for _, failed := range current.Failed {
+		highest = max(highest, failed)
+	}
+	for _, revision := range kept {
+		if revision.Hash == hash {
+			return revision.Number
+		}
+		highest = max(highest, revision.Number)
+	}
+	if current.Hash == hash && current.Revision > 0 {
+		return current.Revision
+	}
+	return highest + 1
+}
+
+// mark is what there is to remember of the rollout of what the ConfigMap has: it went well once all pods that use it run
+// it, and it failed if a workload that was restarted for it does not come up. A revision that was good once does not fail
+// any more by what becomes of its pods later.
+func mark(current Current, users []User) Marks {
+	marks := Marks{LastGood: current.LastGood, Failed: slices.Clone(current.Failed)}
+	if !current.Exists || current.Holds != current.Hash || current.Revision == 0 {
+		return marks
+	}
+	isGood, hasFailed := len(users) > 0, false
+	for _, user := range users {
+		runs := user.Hash == current.Hash
+		isGood = isGood && runs && user.State == workload.UpToDate
+		hasFailed = hasFailed || runs && user.State == workload.Failed && user.Restarted
+	}
+	without := func(failed int64) bool { return failed == current.Revision }
+	switch {
+	case isGood:
+		marks.LastGood = current.Revision
+		marks.Failed = slices.DeleteFunc(marks.Failed, without)
+	case hasFailed && current.Revision != current.LastGood && !slices.ContainsFunc(marks.Failed, without):
+		marks.Failed = append(marks.Failed, current.Revision)
+	}
+	return marks
+}
+
+// pick is the table of Choose.
+func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Current, kept []Revision) {
+	rendered := func() { c.Chosen, c.ChosenHash = c.Rendered, c.Hash }
+	stay := func(reason string) { c.Chosen, c.ChosenHash, c.Pending = current.Revision, current.Hash, reason }
+	hasOne := current.Exists && current.Revision > 0
+	hashOf := func(number int64) string {
+		at := slices.IndexFunc(kept, func(r Revision) bool { return r.Number == number })
+		switch {
+		case at >= 0:
+			return kept[at].Hash
+		case hasOne && number == current.Revision:
+			return current.Hash
+		default:
+			return ""
+		}
+	}
+	spec := &config.Spec
+	switch {
+	case spec.Revision != nil && hashOf(*spec.Revision) != "":
+		c.Chosen, c.ChosenHash = *spec.Revision, hashOf(*spec.Revision)
+		if c.ChosenHash != c.Hash {
+			c.Pending = configv1.ReasonPinned
+		}
+	case spec.Revision != nil && hasOne:
+		c.IsMissing = true
+		stay(configv1.ReasonPinned)
+	case spec.Revision != nil:
+		c.IsMissing = true
+		rendered()
+	case !hasOne:
+		rendered()
+	case spec.Rollout.OnFailure == configv1.FailureRollback && slices.Contains(c.Marks.Failed, c.Rendered) &&
+		c.Marks.LastGood != c.Rendered && hashOf(c.Marks.LastGood) != "":
+		c.Chosen, c.ChosenHash, c.Pending = c.Marks.LastGood, hashOf(c.Marks.LastGood), configv1.ReasonRolledBack
+	case current.Hash == c.Hash:
+		rendered()
+	case spec.Rollout.Mode == configv1.RolloutManual && spec.Rollout.Approved != c.Hash:
+		stay(configv1.ReasonAwaitingApproval)
+	case !observed.IsOpen:
+		stay(configv1.ReasonOutsideWindow)
+	default:
+		rendered()
+	}
+}
+
+// source names the ConfigMap to read the chosen content from; empty where it is at hand, or nothing is to be written.
+func (c *Choice) source(config *configv1.AppConfig, current Current, kept []Revision) string {
+	isKept := slices.ContainsFunc(kept, func(r Revision) bool { return r.Number == c.Chosen })
+	switch {
+	case c.ChosenHash == c.Hash:
+		return ""
+	case isKept && c.isSettled(current):
+		return ""
+	case isKept:
+		return RevisionName(config, c.Chosen)
+	case current.Holds == c.ChosenHash:
+		return ConfigMapName(config)
+	default:
+		return "" // it is lost
+	}
+}
+
+// isSettled tells whether the ConfigMap is as it should be.
+func (c *Choice) isSettled(current Current) bool {
+	return current.Exists && current.Holds == c.ChosenHash && current.Hash == c.ChosenHash && current.Revision == c.Chosen &&
+		current.LastGood == c.Marks.LastGood && slices.Equal(current.Failed, c.Marks.Failed)
+}

@@ -1,0 +1,105 @@
+package appconfig
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// Desired is what should exist for a defaulted, valid AppConfig: the immutable ConfigMap that keeps the chosen content, and
+// then, in one write, the ConfigMap that pods use. Earlier revisions are kept as they are, or pruned.
+func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
+	choice := observed.Choice
+	if observed.Older != "" || choice.Problem != "" {
+		return plan.Plan{Hold: true}
+	}
+	var wanted plan.Plan
+	for _, revision := range keptRevisions(config, observed) {
+		wanted.Keep = append(wanted.Keep, ref(config, revision.ConfigMap))
+	}
+	main, own := ref(config, ConfigMapName(config)), ref(config, RevisionName(config, choice.Chosen))
+	content := choice.Content
+	if choice.ChosenHash != choice.Hash {
+		content = observed.Kept
+	}
+	if content == nil {
+		// It is as it should be, or what it should be is lost: it stays.
+		wanted.Keep = append(wanted.Keep, main)
+		return wanted
+	}
+	needs := []plan.Ref(nil)
+	if !slices.Contains(wanted.Keep, own) {
+		wanted.Children = append(wanted.Children, plan.Child{Object: desiredRevision(config, choice, content)})
+		needs = []plan.Ref{own}
+	}
+	wanted.Children = append(wanted.Children, plan.Child{Object: desiredConfigMap(config, choice, content, wanted.Keep), Needs: needs})
+	return wanted
+}
+
+// keptRevisions are those of the revisions that stay: the one that is chosen, that the ConfigMap has, that the spec
+// renders, the last good one, those that pods run, and of the others the newest, as many as the limit says.
+func keptRevisions(config *configv1.AppConfig, observed Observed) []Revision {
+	choice, current := observed.Choice, observed.current(config)
+	needed := []int64{choice.Chosen, current.Revision, choice.Rendered, choice.Marks.LastGood}
+	var run []string
+	for _, user := range observed.users(config) {
+		run = append(run, user.Hash, user.Was)
+	}
+	room := defaultHistory
+	if limit := config.Spec.RevisionHistoryLimit; limit != nil {
+		room = int(*limit)
+	}
+	var kept []Revision
+	for _, revision := range observed.revisions(config) {
+		isNeeded := slices.Contains(needed, revision.Number) || slices.Contains(run, revision.Hash)
+		if !isNeeded {
+			if room == 0 {
+				continue
+			}
+			room--
+		}
+		kept = append(kept, revision)
+	}
+	return kept
+}
+
+func meta(config *configv1.AppConfig, name string, choice Choice) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:   name,
+		Labels: naming.Merged(part(config).Labels(), map[string]string{configv1.LabelAppConfig: config.Name}),
+		Annotations: map[string]string{
+			configv1.AnnotationRevision: revisionText(choice.Chosen),
+			configv1.AnnotationHash:     choice.ChosenHash,
+		},
+	}
+}
+
+func desiredRevision(config *configv1.AppConfig, choice Choice, content map[string]string) *corev1.ConfigMap {
+	kept := &corev1.ConfigMap{ObjectMeta: meta(config, RevisionName(config, choice.Chosen), choice), Data: content, Immutable: new(true)}
+	kept.Labels[configv1.LabelRevision] = revisionText(choice.Chosen)
+	return kept
+}
+
+func desiredConfigMap(config *configv1.AppConfig, choice Choice, content map[string]string, kept []plan.Ref) *corev1.ConfigMap {
+	configMap := &corev1.ConfigMap{ObjectMeta: meta(config, ConfigMapName(config), choice), Data: content}
+	if choice.Marks.LastGood > 0 {
+		configMap.Annotations[configv1.AnnotationLastGood] = revisionText(choice.Marks.LastGood)
+	}
+	var failed []string
+	for _, revision := range choice.Marks.Failed {
+		// What is no longer kept can't be rendered as the same revision again.
+		if revision == choice.Chosen || slices.Contains(kept, ref(config, RevisionName(config, revision))) {
+			failed = append(failed, revisionText(revision))
+		}
+	}
+	if len(failed) > 0 {
+		configMap.Annotations[configv1.AnnotationFailed] = strings.Join(failed, ",")
+	}
+	return configMap
+}

@@ -1,0 +1,52 @@
+package appconfig
+
+import (
+	"fmt"
+	"strconv"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+const (
+	// Controller is the name of the kind's controller; its field manager is mainstay/appconfig.
+	Controller = "appconfig"
+	// Component is the value of app.kubernetes.io/component on everything of an AppConfig.
+	Component = "config"
+)
+
+// Origin is an AppConfig as one who has workloads restarted.
+func Origin(name string) string { return workload.OriginOf("AppConfig", name) }
+
+// ConfigMapName is the name of the ConfigMap that pods use.
+func ConfigMapName(config *configv1.AppConfig) string {
+	return workload.ConfigMapName(config.Spec.Application)
+}
+
+// RevisionName is the name of the immutable ConfigMap that keeps a revision.
+func RevisionName(config *configv1.AppConfig, revision int64) string {
+	return ConfigMapName(config) + "-" + strconv.FormatInt(revision, 10)
+}
+
+// part is the AppConfig as part of its application.
+func part(config *configv1.AppConfig) naming.Part {
+	return naming.Part{Name: config.Spec.Application, Component: Component}
+}
+
+// ref names a ConfigMap of the AppConfig.
+func ref(config *configv1.AppConfig, name string) plan.Ref {
+	return plan.Ref{Kind: "ConfigMap", Namespace: config.Namespace, Name: name}
+}
+
+// number is a revision as an annotation or label has it; 0 if that is none.
+func number(text string) int64 {
+	parsed, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || parsed < 1 {
+		return 0
+	}
+	return parsed
+}
+
+func revisionText(revision int64) string { return fmt.Sprint(revision) }

@@ -1,0 +1,147 @@
+package appconfig
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// Observed is everything that decisions about one AppConfig rest on, read once.
+type Observed struct {
+	// Children are the ConfigMaps found: the one that pods use, and all that keep revisions. Of their data there are
+	// hashes.
+	Children plan.Children
+	// Labels are those of the namespace.
+	Labels map[string]string
+	// Older is the name of an AppConfig for the same application that counts in place of this one; empty if this one does.
+	Older string
+	// Snapshot is what the namespace's workloads run, and Plan what is decided for them.
+	Snapshot workload.Snapshot
+	Plan     workload.Plan
+	// IsOpen tells whether the maintenance window is, and WindowChanges after how long that changes.
+	IsOpen        bool
+	WindowChanges time.Duration
+	// Choice is which content the ConfigMap gets: what Choose says of all of the above.
+	Choice Choice
+	// Kept is the content of Choice.Read; nil if it was not asked for, or is gone.
+	Kept map[string]string
+}
+
+// Revision is a content that is kept.
+type Revision struct {
+	Number int64
+	Hash   string
+	// ConfigMap that keeps it.
+	ConfigMap string
+}
+
+// Current is the ConfigMap that pods use, as its annotations tell.
+type Current struct {
+	// Exists tells whether there is one that is ours.
+	Exists bool
+	// Revision and Hash are of the content that it was given.
+	Revision int64
+	Hash     string
+	// Holds is the hash of the content that it has: another one after an edit by hand.
+	Holds string
+	// LastGood is the last revision that all pods have run; 0 if there is none. Failed are those whose rollout failed.
+	LastGood int64
+	Failed   []int64
+}
+
+// current reads the ConfigMap that pods use.
+func (o Observed) current(config *configv1.AppConfig) Current {
+	object, ok := o.Children.Get(ref(config, ConfigMapName(config)))
+	configMap, isConfigMap := object.(*corev1.ConfigMap)
+	if !ok || !isConfigMap {
+		return Current{}
+	}
+	marks := configMap.Annotations
+	current := Current{
+		Exists: true, Revision: number(marks[configv1.AnnotationRevision]), Hash: marks[configv1.AnnotationHash],
+		Holds: workload.HashAll(configMap.Data), LastGood: number(marks[configv1.AnnotationLastGood]),
+	}
+	for text := range strings.SplitSeq(marks[configv1.AnnotationFailed], ",") {
+		if failed := number(text); failed > 0 {
+			current.Failed = append(current.Failed, failed)
+		}
+	}
+	return current
+}
+
+// revisions are those that are kept, the newest first. One whose ConfigMap is not ours, or no longer has the content that
+// it was made with, is none.
+func (o Observed) revisions(config *configv1.AppConfig) []Revision {
+	var kept []Revision
+	for at, found := range o.Children {
+		configMap, isConfigMap := found.Object.(*corev1.ConfigMap)
+		if found.Standing != plan.Ours || !isConfigMap || configMap.DeletionTimestamp != nil {
+			continue
+		}
+		revision := Revision{Number: number(configMap.Labels[configv1.LabelRevision]), Hash: configMap.Annotations[configv1.AnnotationHash], ConfigMap: at.Name}
+		if revision.Number > 0 && at.Name == RevisionName(config, revision.Number) && workload.HashAll(configMap.Data) == revision.Hash {
+			kept = append(kept, revision)
+		}
+	}
+	slices.SortFunc(kept, func(a, b Revision) int { return cmp.Compare(b.Number, a.Number) })
+	return kept
+}
+
+// User is a workload that uses the ConfigMap.
+type User struct {
+	Ref   workload.TargetRef
+	State workload.State
+	// Message says why it is not up to date.
+	Message string
+	// Hash is of the content that its newest pods were started with; Was of the one before.
+	Hash, Was string
+	// Pods is the number of its pods, and Updated of those that are of its newest template.
+	Pods, Updated int32
+	// Restarted tells that it was restarted for the content that it has.
+	Restarted bool
+}
+
+// users are the workloads that use the ConfigMap.
+func (o Observed) users(config *configv1.AppConfig) []User {
+	source := workload.Ref{Kind: workload.ConfigMap, Name: ConfigMapName(config)}
+	var all []User
+	for _, verdict := range o.Plan.Verdicts {
+		demand := o.Snapshot.Demands[verdict.Demand]
+		if demand.Origin != Origin(config.Name) || demand.Source != source {
+			continue
+		}
+		target := o.Snapshot.Targets[verdict.Target]
+		seen := target.Stamp.Sources[source.String()]
+		user := User{
+			Ref: target.Ref, State: verdict.State, Message: verdict.Message, Hash: seen.All, Was: seen.Was,
+			Pods: target.Rolled.Pods, Updated: target.Rolled.Updated, Restarted: seen.At != nil,
+		}
+		if user.Hash == "" && verdict.State == workload.UpToDate {
+			user.Hash = o.current(config).Holds // it is about to be noted
+		}
+		all = append(all, user)
+	}
+	slices.SortFunc(all, func(a, b User) int {
+		return cmp.Or(cmp.Compare(a.Ref.Kind, b.Ref.Kind), cmp.Compare(a.Ref.Name, b.Ref.Name))
+	})
+	return all
+}
+
+// notGranted are the Secrets of spec.secretRefs that may not be read.
+func (o Observed) notGranted(config *configv1.AppConfig) []string {
+	var names []string
+	for _, secret := range config.Spec.SecretRefs {
+		found := o.Snapshot.Sources[workload.Ref{Kind: workload.Secret, Name: secret.Secret}]
+		if found.Standing == workload.NotGranted && !slices.Contains(names, secret.Secret) {
+			names = append(names, secret.Secret)
+		}
+	}
+	return names
+}

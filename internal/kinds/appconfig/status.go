@@ -1,0 +1,162 @@
+package appconfig
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// maxWorkloads is how many workloads a status lists.
+const maxWorkloads = 100
+
+// Status is what a defaulted AppConfig is, as seen by observed and done by result, and after how long to look again
+// without an event (0: not at all). It does not read the status that is there.
+func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (configv1.AppConfigStatus, time.Duration) {
+	has := after(config, observed, result)
+	choice := observed.Choice
+	status := configv1.AppConfigStatus{
+		ObservedGeneration: config.Generation,
+		Environment:        string(choice.Environment),
+		Revision:           has.Revision,
+		Hash:               has.Hash,
+	}
+	if has.Exists {
+		status.ConfigMap = ConfigMapName(config)
+	}
+	if choice.Pending != "" && choice.Hash != has.Hash && observed.Older == "" {
+		status.Pending = &configv1.PendingContent{Hash: choice.Hash, Reason: choice.Pending}
+	}
+	users := observed.users(config)
+	if observed.Older != "" {
+		users = nil // they are the other's
+	}
+	for _, user := range users {
+		status.Workloads = append(status.Workloads, workloadStatus(user, has, observed.revisions(config)))
+	}
+	for _, of := range status.Workloads {
+		status.Pods += of.Pods
+		status.UpdatedPods += of.UpdatedPods
+	}
+	status.PodSummary = fmt.Sprintf("%d/%d", status.UpdatedPods, status.Pods)
+	status.Workloads = status.Workloads[:min(len(status.Workloads), maxWorkloads)]
+	status.Revisions = revisionStatuses(config, observed, has, users)
+	status.Conditions = judge(config, observed, result, has).conditions(observed.notGranted(config), config.Namespace)
+	return status, lookAgain(observed)
+}
+
+// after is the ConfigMap as apply left it.
+func after(config *configv1.AppConfig, observed Observed, result plan.Result) stored {
+	has := stored{Current: observed.current(config)}
+	isWritten := slices.ContainsFunc(result.Changes, func(change plan.Change) bool {
+		return change.Ref == ref(config, ConfigMapName(config)) && change.Operation != plan.Deleted
+	})
+	if isWritten {
+		choice := observed.Choice
+		has.justChanged = choice.ChosenHash != has.Holds
+		has.Exists, has.Revision, has.Hash, has.Holds = true, choice.Chosen, choice.ChosenHash, choice.ChosenHash
+		has.LastGood, has.Failed = choice.Marks.LastGood, choice.Marks.Failed
+	}
+	return has
+}
+
+// stored is the ConfigMap after a pass.
+type stored struct {
+	Current
+	// justChanged tells that this pass gave it another content: what is known of workloads is older.
+	justChanged bool
+}
+
+// states are the words of status for those of package workload.
+var states = map[workload.State]string{
+	workload.UpToDate: configv1.WorkloadUpToDate, workload.Rolling: configv1.WorkloadRolling,
+	workload.Waiting: configv1.WorkloadWaiting, workload.Left: configv1.WorkloadWaiting, workload.Failed: configv1.WorkloadFailed,
+}
+
+func workloadStatus(user User, has stored, revisions []Revision) configv1.WorkloadStatus {
+	status := configv1.WorkloadStatus{
+		Kind: user.Ref.Kind, Name: user.Ref.Name, State: states[user.State], Pods: user.Pods, Message: user.Message,
+		Revision: revisionOf(user.Hash, has, revisions),
+	}
+	if has.justChanged && user.Hash != has.Hash {
+		status.State, status.Message = configv1.WorkloadWaiting, "the content was just written"
+	}
+	if user.Hash == has.Hash {
+		status.UpdatedPods = user.running()
+	}
+	return status
+}
+
+// running is how many pods run the content that the newest were started with. Nobody counts single pods: those of an earlier
+// template count for the content before.
+func (u User) running() int32 {
+	if u.State == workload.UpToDate || !u.Restarted {
+		return u.Pods
+	}
+	return min(u.Updated, u.Pods)
+}
+
+func revisionOf(hash string, has stored, revisions []Revision) int64 {
+	if hash == "" {
+		return 0
+	}
+	if hash == has.Hash {
+		return has.Revision
+	}
+	for _, revision := range revisions {
+		if revision.Hash == hash {
+			return revision.Number
+		}
+	}
+	return 0
+}
+
+// revisionStatuses are the revisions as the next look will find them: with the one that was just made, and without
+// those that were pruned.
+func revisionStatuses(config *configv1.AppConfig, observed Observed, has stored, users []User) []configv1.RevisionStatus {
+	if observed.Older != "" {
+		return nil
+	}
+	revisions := observed.revisions(config)
+	if observed.Choice.Problem == "" {
+		revisions = keptRevisions(config, observed)
+	}
+	if has.Exists && !slices.ContainsFunc(revisions, func(r Revision) bool { return r.Number == has.Revision }) && has.Revision > 0 {
+		revisions = append([]Revision{{Number: has.Revision, Hash: has.Hash, ConfigMap: RevisionName(config, has.Revision)}}, revisions...)
+		slices.SortStableFunc(revisions, func(a, b Revision) int { return int(b.Number - a.Number) })
+	}
+	var all []configv1.RevisionStatus
+	for _, revision := range revisions {
+		status := configv1.RevisionStatus{Revision: revision.Number, Hash: revision.Hash, ConfigMap: revision.ConfigMap, State: configv1.RevisionOld}
+		switch {
+		case revision.Number == has.Revision:
+			status.State = configv1.RevisionCurrent
+		case slices.Contains(has.Failed, revision.Number):
+			status.State = configv1.RevisionFailed
+		case revision.Number == has.LastGood:
+			status.State = configv1.RevisionGood
+		}
+		for _, user := range users {
+			if user.Hash == revision.Hash {
+				status.Pods += user.running()
+			}
+			if user.Was == revision.Hash && user.Was != user.Hash {
+				status.Pods += user.Pods - user.running()
+			}
+		}
+		all = append(all, status)
+	}
+	return all
+}
+
+// lookAgain is after how long time alone changes what there is to do or to tell.
+func lookAgain(observed Observed) time.Duration {
+	again := observed.Plan.Again
+	if waits := observed.WindowChanges; observed.Choice.Pending == configv1.ReasonOutsideWindow && waits > 0 && (again == 0 || waits < again) {
+		again = waits
+	}
+	return again
+}

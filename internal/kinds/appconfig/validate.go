@@ -1,0 +1,124 @@
+package appconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// Validate checks, on a defaulted AppConfig, what the schema can't, and what a client gets around, as far as the namespace
+// does not matter. What the templates render is checked by ValidateIn.
+func Validate(config *configv1.AppConfig) field.ErrorList {
+	spec := field.NewPath("spec")
+	problems := validateNames(config)
+	problems = append(problems, validateEnvironments(config, spec.Child("environments"))...)
+	problems = append(problems, rollout.Validate(config.Spec.Rollout.Policy, spec.Child("rollout"))...)
+	problems = append(problems, validateRollout(config.Spec.Rollout, spec.Child("rollout"))...)
+	if limit := config.Spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
+		problems = append(problems, field.Invalid(spec.Child("revisionHistoryLimit"), *limit, "must be 0 or more"))
+	}
+	if revision := config.Spec.Revision; revision != nil && *revision < 1 {
+		problems = append(problems, field.Invalid(spec.Child("revision"), *revision, "must be 1 or more: status.revisions lists them"))
+	}
+	return problems
+}
+
+// ValidateIn checks what an AppConfig renders in a namespace with these labels. What it has for other environments is
+// checked where it is used.
+func ValidateIn(config *configv1.AppConfig, labels map[string]string) field.ErrorList {
+	environment, problem := EnvironmentIn(config, labels)
+	if problem != nil {
+		return field.ErrorList{problem}
+	}
+	_, problems := RenderIn(config, environment)
+	return problems
+}
+
+// maxLabel is how long a label's value can be: the AppConfig's name is one.
+const maxLabel = 63
+
+func validateNames(config *configv1.AppConfig) field.ErrorList {
+	var problems field.ErrorList
+	if len(config.Name) > maxLabel {
+		problems = append(problems, field.TooLong(field.NewPath("metadata", "name"), config.Name, maxLabel))
+	}
+	application := field.NewPath("spec", "application")
+	for _, problem := range validation.IsDNS1123Label(config.Spec.Application) {
+		problems = append(problems, field.Invalid(application, config.Spec.Application, problem))
+	}
+	if len(config.Spec.Application) > maxApplication {
+		problems = append(problems, field.TooLong(application, config.Spec.Application, maxApplication))
+	}
+	spec := field.NewPath("spec")
+	problems = append(problems, validateKeys(config.Spec.Config, spec.Child("config"))...)
+	problems = append(problems, validateKeys(config.Spec.Files, spec.Child("files"))...)
+	for _, word := range slices.Sorted(maps.Keys(config.Spec.Environments)) {
+		override, path := config.Spec.Environments[word], spec.Child("environments", word)
+		problems = append(problems, validateKeys(override.Config, path.Child("config"))...)
+		problems = append(problems, validateKeys(override.Files, path.Child("files"))...)
+	}
+	seen := map[string]bool{}
+	for i, secret := range config.Spec.SecretRefs {
+		if seen[secret.Name] {
+			problems = append(problems, field.Duplicate(spec.Child("secretRefs").Index(i).Child("name"), secret.Name))
+		}
+		seen[secret.Name] = true
+	}
+	return problems
+}
+
+// maxApplication leaves room for "-config" in a DNS label.
+const maxApplication = 56
+
+func validateKeys(of map[string]string, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		for _, problem := range validation.IsConfigMapKey(key) {
+			problems = append(problems, field.Invalid(path.Child(short(key)), short(key), problem))
+		}
+	}
+	return problems
+}
+
+// validateEnvironments refuses what is no environment, and one that is given by two names.
+func validateEnvironments(config *configv1.AppConfig, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	given := map[policy.Environment]string{}
+	for _, word := range slices.Sorted(maps.Keys(config.Spec.Environments)) {
+		environment, known := policy.ParseEnvironment(word)
+		switch first, twice := given[environment]; {
+		case !known:
+			problems = append(problems, field.Invalid(path.Child(short(word)), short(word), acceptedEnvironments))
+		case twice:
+			problems = append(problems, field.Invalid(path.Child(word), word, fmt.Sprintf("%s is given too, and means the same: put them together", first)))
+		default:
+			given[environment] = word
+		}
+	}
+	if word := config.Spec.Environment; word != "" {
+		if _, known := policy.ParseEnvironment(word); !known {
+			problems = append(problems, field.Invalid(field.NewPath("spec", "environment"), word, acceptedEnvironments))
+		}
+	}
+	return problems
+}
+
+func validateRollout(wanted configv1.Rollout, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	modes := []configv1.RolloutMode{configv1.RolloutAutomatic, configv1.RolloutManual}
+	if !slices.Contains(modes, wanted.Mode) {
+		problems = append(problems, field.NotSupported(path.Child("mode"), wanted.Mode, modes))
+	}
+	actions := []configv1.FailureAction{configv1.FailureStop, configv1.FailureRollback}
+	if !slices.Contains(actions, wanted.OnFailure) {
+		problems = append(problems, field.NotSupported(path.Child("onFailure"), wanted.OnFailure, actions))
+	}
+	return problems
+}
