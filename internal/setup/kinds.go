@@ -22,6 +22,8 @@ import (
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
@@ -125,7 +127,31 @@ func kinds() []kind {
 			cached:        configmonitorcontroller.CacheOptions,
 			usesWorkloads: true,
 		},
+		{
+			name:      appconfig.Controller,
+			groupKind: configv1.GroupVersion.WithKind("AppConfig").GroupKind(),
+			plural:    "appconfigs",
+			object:    &configv1.AppConfig{},
+			setup: func(ctx context.Context, w wiring) error {
+				return appconfigcontroller.Setup(ctx, w.manager, appconfigcontroller.Options{
+					Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Workloads: w.workloads, HasNamespaces: w.settings.hasPolicies(),
+				})
+			},
+			hooks: func(w wiring) []admission.Hook {
+				return appconfigcontroller.Hooks(w.manager.GetScheme(), w.namespaceCache(), w.manager.GetAPIReader())
+			},
+			cached:        appconfigcontroller.CacheOptions,
+			usesWorkloads: true,
+		},
 	}
+}
+
+// namespaceCache has the metadata of all namespaces; nil where nobody has them cached.
+func (w wiring) namespaceCache() client.Reader {
+	if !w.settings.hasPolicies() {
+		return nil
+	}
+	return w.manager.GetClient()
 }
 
 // AllKinds names the kinds that can be switched on and off.

@@ -35,7 +35,7 @@ type Hook struct {
 	Handler    http.Handler
 }
 
-// Kind is what a kind brings to admission. All functions but Rules are pure. A kind that policies do
+// Kind is what a kind brings to admission. All functions but Rules and ValidateWithin are pure. A kind that policies do
 // not govern leaves out Govern, Subject and Rules; where there are no policies Rules alone is nil; Warn may be
 // nil; all else is needed.
 type Kind[T client.Object] struct {
@@ -50,6 +50,9 @@ type Kind[T client.Object] struct {
 	Default func(object T)
 	// Validate checks a defaulted object.
 	Validate func(object T) field.ErrorList
+	// ValidateWithin checks a defaulted object that Validate accepts, by what is around it: it may read. The error says that it
+	// could not. It may be nil.
+	ValidateWithin func(ctx context.Context, object T) (field.ErrorList, error)
 	// Warn tells what in a defaulted object is legal and unwise.
 	Warn func(object T) []string
 	// IsSameSpec reports whether two objects have the same spec.
@@ -126,7 +129,10 @@ func (k Kind[T]) check(ctx context.Context, object T, before *T) (admission.Warn
 	var problems field.ErrorList
 	var warnings admission.Warnings
 	if !isSame {
-		problems = k.Validate(object)
+		var err error
+		if problems, err = k.validate(ctx, object); err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
 		if k.Warn != nil {
 			warnings = k.Warn(object)
 		}
@@ -148,6 +154,15 @@ func (k Kind[T]) check(ctx context.Context, object T, before *T) (admission.Warn
 		violations = policy.Worse(violations, rules.Check(k.Subject(former)))
 	}
 	return warnings, k.refusal(object, violations)
+}
+
+// validate checks a defaulted object, first by itself and then by what is around it.
+func (k Kind[T]) validate(ctx context.Context, object T) (field.ErrorList, error) {
+	problems := k.Validate(object)
+	if len(problems) > 0 || k.ValidateWithin == nil {
+		return problems, nil
+	}
+	return k.ValidateWithin(ctx, object)
 }
 
 // refusal is the error for violations; nil for none.

@@ -1,0 +1,36 @@
+package appconfigcontroller
+
+import (
+	"context"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+)
+
+// Hooks are the webhooks of AppConfigs. cached has the metadata of namespaces; it is nil where the cache has none.
+func Hooks(scheme *runtime.Scheme, cached, live client.Reader) []admission.Hook {
+	within := namespaces{cached, live}
+	return admission.Kind[*configv1.AppConfig]{
+		Kind:     configv1.GroupVersion.WithKind("AppConfig"),
+		Resource: "appconfigs",
+		Scope:    admissionregistrationv1.NamespacedScope,
+		New:      func() *configv1.AppConfig { return &configv1.AppConfig{} },
+		Default:  appconfig.Default,
+		Validate: appconfig.Validate,
+		ValidateWithin: func(ctx context.Context, config *configv1.AppConfig) (field.ErrorList, error) {
+			labels, err := within.labels(ctx, config.Namespace)
+			if err != nil {
+				return nil, err
+			}
+			return appconfig.ValidateIn(config, labels), nil
+		},
+		IsSameSpec: func(a, b *configv1.AppConfig) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+	}.Hooks(scheme)
+}

@@ -1,0 +1,130 @@
+package appconfigcontroller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// Observe reads everything that decisions about config rest on, from the cache. Asked of the API server are only a content that
+// has to be written and is not what the spec renders, for the cache has hashes, and, where the cache has no namespaces, the
+// labels of this one.
+//
+// +kubebuilder:rbac:groups=config.mainstay.dev,resources=appconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
+func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfig.Observed, error) {
+	var observed appconfig.Observed
+	var err error
+	if observed.Labels, err = k.namespaces.labels(ctx, config.Namespace); err != nil {
+		return observed, err
+	}
+	if observed.Older, err = k.observeOlder(ctx, config); err != nil {
+		return observed, err
+	}
+	if observed.Children, err = k.observeConfigMaps(ctx, config); err != nil {
+		return observed, err
+	}
+	if observed.Snapshot, err = k.workloads.Snapshot(ctx, config.Namespace); err != nil {
+		return observed, err
+	}
+	now := k.clock.Now()
+	observed.Plan = workload.Decide(observed.Snapshot, now)
+	if observed.IsOpen, observed.WindowChanges, err = rollout.Open(config.Spec.Rollout.Window, now); err != nil {
+		observed.IsOpen = false // the spec is invalid, and that is told
+	}
+	observed.Choice = appconfig.Choose(config, observed)
+	observed.Kept, err = k.observeKept(ctx, config, observed.Choice)
+	return observed, err
+}
+
+// observeOlder is the AppConfig that counts for the same application in place of this one; empty if this one does.
+func (k kind) observeOlder(ctx context.Context, config *configv1.AppConfig) (string, error) {
+	var all configv1.AppConfigList
+	err := k.cached.List(ctx, &all, client.InNamespace(config.Namespace), client.MatchingFields{configMapIndex: appconfig.ConfigMapName(config)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return "", fmt.Errorf("listing the AppConfigs of namespace %s: %w", config.Namespace, err)
+	}
+	for _, counts := range workload.Counting(all.Items) {
+		if counts.Name != config.Name && counts.Spec.Application == config.Spec.Application {
+			return counts.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// observeConfigMaps finds the ConfigMap that pods use, and all that bear the AppConfig's label: what of those is its own and is
+// not wanted will be deleted.
+func (k kind) observeConfigMaps(ctx context.Context, config *configv1.AppConfig) (plan.Children, error) {
+	var labelled corev1.ConfigMapList
+	err := k.cached.List(ctx, &labelled, client.InNamespace(config.Namespace), client.MatchingFields{labelIndex: config.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the ConfigMaps of AppConfig %s/%s: %w", config.Namespace, config.Name, err)
+	}
+	main := appconfig.ConfigMapName(config)
+	possible := []plan.Object{named(main)}
+	for i := range labelled.Items {
+		if name := labelled.Items[i].Name; name != main {
+			possible = append(possible, named(name))
+		}
+	}
+	return k.children.Look(ctx, config, possible...)
+}
+
+func named(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// observeKept reads the chosen content, if it has to be. What it is not, because somebody was faster, is not taken for it.
+func (k kind) observeKept(ctx context.Context, config *configv1.AppConfig, choice appconfig.Choice) (map[string]string, error) {
+	if choice.Read == "" {
+		return nil, nil
+	}
+	var kept corev1.ConfigMap
+	err := k.live.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: choice.Read}, &kept)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", config.Namespace, choice.Read, err)
+	}
+	if len(kept.BinaryData) > 0 || appconfig.HashOf(kept.Data) != choice.ChosenHash {
+		return nil, nil
+	}
+	return kept.Data, nil
+}
+
+// namespaces reads labels of namespaces.
+type namespaces struct {
+	// cached has the metadata of all namespaces; nil where the cache has none.
+	cached client.Reader
+	live   client.Reader
+}
+
+// labels are those of a namespace.
+//
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+func (n namespaces) labels(ctx context.Context, name string) (map[string]string, error) {
+	found := policies.Namespace()
+	var err error = apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+	if n.cached != nil {
+		err = n.cached.Get(ctx, client.ObjectKey{Name: name}, found)
+	}
+	if apierrors.IsNotFound(err) {
+		err = n.live.Get(ctx, client.ObjectKey{Name: name}, found)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %s, whose environment decides what an AppConfig renders: %w", name, err)
+	}
+	return found.Labels, nil
+}

@@ -1,0 +1,179 @@
+package appconfigcontroller
+
+import (
+	"context"
+	"fmt"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
+)
+
+// Field indexes of the cache.
+const (
+	// configMapIndex finds AppConfigs by the name of their ConfigMap.
+	configMapIndex = "appconfig.configMap"
+	// labelIndex finds ConfigMaps by the AppConfig that their label names.
+	labelIndex = "appconfig.label"
+)
+
+// CacheOptions say what the cache holds for this controller beside what package observe says: all AppConfigs.
+func CacheOptions() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&configv1.AppConfig{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
+	}
+}
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is how many AppConfigs are reconciled at once.
+	Concurrency int
+	Clock       clock.PassiveClock
+	// Workloads reads what workloads run.
+	Workloads observe.Reader
+	// HasNamespaces tells that the cache has the metadata of all namespaces.
+	HasNamespaces bool
+}
+
+// Setup adds the controller to the manager.
+//
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=config.mainstay.dev,resources=appconfigs/status,verbs=patch
+// +kubebuilder:rbac:groups=config.mainstay.dev,resources=appconfigs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
+	if err := addIndexes(ctx, manager.GetFieldIndexer()); err != nil {
+		return err
+	}
+	cached, live := manager.GetClient(), manager.GetAPIReader()
+	within := namespaces{live: live}
+	if options.HasNamespaces {
+		within.cached = cached
+		if err := watch.Prefetch(ctx, manager.GetCache(), policies.Namespace()); err != nil {
+			return err
+		}
+	}
+	reader := children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()}
+	reconciler := &loop.Reconciler[*configv1.AppConfig, appconfig.Observed]{
+		Name: appconfig.Controller,
+		Kind: kind{
+			cached: cached, live: live, namespaces: within, children: reader, workloads: options.Workloads, clock: options.Clock,
+		},
+		Client:   cached,
+		Applier:  apply.New(cached, reader),
+		Recorder: manager.GetEventRecorder("mainstay-" + appconfig.Controller),
+		Clock:    options.Clock,
+	}
+	changed := builder.WithPredicates(watch.ContentChanged())
+	under := ctrl.NewControllerManagedBy(manager).
+		Named(appconfig.Controller).
+		For(&configv1.AppConfig{}, builder.WithPredicates(watch.SpecChanged())).
+		Owns(&corev1.ConfigMap{}, changed).
+		// Another of the same application may count from now on, or no longer.
+		Watches(&configv1.AppConfig{}, handler.EnqueueRequestsFromMapFunc(siblings(cached)), builder.WithPredicates(watch.SpecChanged()))
+	for _, object := range []client.Object{&k8sappsv1.Deployment{}, &k8sappsv1.StatefulSet{}, &k8sappsv1.DaemonSet{}} {
+		under = under.Watches(object, handler.EnqueueRequestsFromMapFunc(usedBy(cached)), changed)
+	}
+	if options.HasNamespaces {
+		under = under.Watches(policies.Namespace(), handler.EnqueueRequestsFromMapFunc(residents(cached)), builder.WithPredicates(watch.LabelsChanged()))
+	}
+	err := under.WithOptions(controller.Options{
+		MaxConcurrentReconciles: options.Concurrency,
+		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
+	}).Complete(reconciler)
+	if err != nil {
+		return fmt.Errorf("building the controller: %w", err)
+	}
+	return nil
+}
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &configv1.AppConfig{}, configMapIndex, func(object client.Object) []string {
+		return []string{appconfig.ConfigMapName(object.(*configv1.AppConfig))}
+	})
+	if err != nil {
+		return fmt.Errorf("adding the index %s: %w", configMapIndex, err)
+	}
+	err = indexer.IndexField(ctx, &corev1.ConfigMap{}, labelIndex, func(object client.Object) []string {
+		if name, labelled := object.GetLabels()[configv1.LabelAppConfig]; labelled {
+			return []string{name}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("adding the index %s: %w", labelIndex, err)
+	}
+	return nil
+}
+
+// siblings are the AppConfigs of the same application.
+func siblings(cached client.Reader) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
+		config := object.(*configv1.AppConfig)
+		return configsOf(ctx, cached, config.Namespace, client.MatchingFields{configMapIndex: appconfig.ConfigMapName(config)})
+	}
+}
+
+// usedBy are the AppConfigs whose ConfigMap a workload uses.
+func usedBy(cached client.Reader) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
+		var pod *corev1.PodSpec
+		switch object := object.(type) {
+		case *k8sappsv1.Deployment:
+			pod = &object.Spec.Template.Spec
+		case *k8sappsv1.StatefulSet:
+			pod = &object.Spec.Template.Spec
+		case *k8sappsv1.DaemonSet:
+			pod = &object.Spec.Template.Spec
+		default:
+			return nil
+		}
+		var requests []reconcile.Request
+		for used := range workload.Uses(pod) {
+			if used.Kind == workload.ConfigMap {
+				requests = append(requests, configsOf(ctx, cached, object.GetNamespace(), client.MatchingFields{configMapIndex: used.Name})...)
+			}
+		}
+		return requests
+	}
+}
+
+// residents are the AppConfigs of a namespace.
+func residents(cached client.Reader) handler.MapFunc {
+	return func(ctx context.Context, namespace client.Object) []reconcile.Request {
+		return configsOf(ctx, cached, namespace.GetName())
+	}
+}
+
+// configsOf are AppConfigs of a namespace, as requests.
+func configsOf(ctx context.Context, cached client.Reader, namespace string, options ...client.ListOption) []reconcile.Request {
+	var configs configv1.AppConfigList
+	if err := cached.List(ctx, &configs, append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing AppConfigs", "namespace", namespace)
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range configs.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&configs.Items[i])})
+	}
+	return requests
+}

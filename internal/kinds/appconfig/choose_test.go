@@ -1,0 +1,113 @@
+package appconfig
+
+import (
+	"fmt"
+	"testing"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+func manual(approved string) func(*configv1.AppConfigSpec) {
+	return func(spec *configv1.AppConfigSpec) {
+		spec.Rollout.Mode, spec.Rollout.Approved = configv1.RolloutManual, approved
+	}
+}
+
+func rollback(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback }
+
+func pinned(revision int64) func(*configv1.AppConfigSpec) {
+	return func(spec *configv1.AppConfigSpec) { spec.Revision = &revision }
+}
+
+func TestChoose(t *testing.T) {
+	closed := func(w *world) *world { w.IsOpen = false; return w }
+	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
+	type changes = []func(*configv1.AppConfigSpec)
+	for name, test := range map[string]struct {
+		changes changes
+		world   *world
+		// want is: the chosen revision, the rendered one, why they differ, what is read.
+		want string
+	}{
+		"the first content":                     {world: newWorld(), want: "1 1"},
+		"the first content, unapproved":         {changes: changes{manual("")}, world: newWorld(), want: "1 1"},
+		"the first content, outside the window": {world: closed(newWorld()), want: "1 1"},
+		"it has it":                             {world: newWorld().keeps("hello").has(1, "hello"), want: "1 1"},
+		"it has it, but its revision was lost":  {world: newWorld().has(4, "hello"), want: "4 4"},
+		"a new content":                         {changes: changes{says("bye")}, world: newWorld().keeps("hello").has(1, "hello"), want: "2 2"},
+		"numbers are not used twice":            {changes: changes{says("bye")}, world: newWorld().has(3, "hello", failed, "7", good, "2"), want: "8 8"},
+		"an earlier content again":              {changes: changes{says("a")}, world: newWorld().keeps("a", "b").has(2, "b"), want: "1 1"},
+		"edited by hand":                        {world: newWorld().keeps("hello").has(1, "hello").edited("oops"), want: "1 1"},
+		"its marks were removed":                {world: newWorld().keeps("hello").has(0, "hello"), want: "1 1"},
+
+		"manual":                        {changes: changes{says("b"), manual("")}, world: newWorld().keeps("a").has(1, "a"), want: "1 2 AwaitingApproval"},
+		"manual, another approved":      {changes: changes{says("b"), manual(hash("x"))}, world: newWorld().keeps("a").has(1, "a"), want: "1 2 AwaitingApproval"},
+		"manual, approved":              {changes: changes{says("b"), manual(hash("b"))}, world: newWorld().keeps("a").has(1, "a"), want: "2 2"},
+		"manual, edited by hand":        {changes: changes{says("b"), manual("")}, world: newWorld().keeps("a").has(1, "a").edited("x"), want: "1 2 AwaitingApproval shop-config-1"},
+		"manual, its revision was lost": {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a"), want: "1 2 AwaitingApproval shop-config"},
+		"manual, all was lost":          {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a").edited("x"), want: "1 2 AwaitingApproval"},
+		"outside the window":            {changes: changes{says("b")}, world: closed(newWorld().keeps("a").has(1, "a")), want: "1 2 OutsideWindow"},
+		"manual comes first":            {changes: changes{says("b"), manual("")}, world: closed(newWorld().keeps("a").has(1, "a")), want: "1 2 AwaitingApproval"},
+
+		"pinned":                             {changes: changes{says("c"), pinned(1)}, world: newWorld().keeps("a", "b").has(2, "b"), want: "1 3 Pinned shop-config-1"},
+		"pinned, it has it":                  {changes: changes{says("c"), pinned(1)}, world: newWorld().keeps("a", "b").has(1, "a"), want: "1 3 Pinned"},
+		"pinned to what is rendered":         {changes: changes{says("b"), pinned(2)}, world: newWorld().keeps("a", "b").has(1, "a"), want: "2 2"},
+		"pinned, unapproved, at any time":    {changes: changes{says("c"), pinned(1), manual("")}, world: closed(newWorld().keeps("a", "b").has(2, "b")), want: "1 3 Pinned shop-config-1"},
+		"pinned to none":                     {changes: changes{says("c"), pinned(9)}, world: newWorld().keeps("a", "b").has(2, "b"), want: "2 3 Pinned missing"},
+		"pinned to none, and there is none":  {changes: changes{pinned(9)}, world: newWorld(), want: "1 1 missing"},
+		"pinned to one whose content is not": {changes: changes{says("c"), pinned(1)}, world: newWorld().has(2, "b"), want: "2 3 Pinned missing shop-config"},
+
+		"failed, stop":                     {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2"), want: "2 2"},
+		"failed, rollback":                 {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2"), want: "1 2 RolledBack shop-config-1"},
+		"failing now, rollback":            {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(2, "b", good, "1").runs("web", "b", "a", workload.Failed, 1), want: "1 2 RolledBack shop-config-1"},
+		"rolled back":                      {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2"), want: "1 2 RolledBack"},
+		"failed, at any time":              {changes: changes{says("b"), rollback}, world: closed(newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2")), want: "1 2 RolledBack shop-config-1"},
+		"failed, none was good":            {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(2, "b", failed, "2"), want: "2 2"},
+		"failed, the good one was lost":    {changes: changes{says("b"), rollback}, world: newWorld().has(2, "b", good, "1", failed, "2"), want: "2 2"},
+		"rolled back, and another content": {changes: changes{says("c"), rollback}, world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2"), want: "3 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			choice := Choose(newConfig(test.changes...), test.world.Observed)
+			got := fmt.Sprint(choice.Chosen, " ", choice.Rendered)
+			if choice.Pending != "" {
+				got += " " + choice.Pending
+			}
+			if choice.IsMissing {
+				got += " missing"
+			}
+			if choice.Read != "" {
+				got += " " + choice.Read
+			}
+			equal(t, test.want, got)
+			equal(t, "", choice.Problem)
+		})
+	}
+}
+
+func TestMark(t *testing.T) {
+	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
+	for name, test := range map[string]struct {
+		world *world
+		want  Marks
+	}{
+		"nothing":                          {newWorld(), Marks{}},
+		"no users":                         {newWorld().has(2, "b", good, "1"), Marks{LastGood: 1}},
+		"all run it":                       {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).runs("y", "b", "", workload.UpToDate, 3), Marks{LastGood: 2}},
+		"one rolls":                        {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).runs("y", "b", "a", workload.Rolling, 3), Marks{LastGood: 1}},
+		"one waits":                        {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).runs("y", "a", "", workload.Waiting, 3), Marks{LastGood: 1}},
+		"one failed":                       {newWorld().has(2, "b", good, "1", failed, "9").runs("x", "b", "a", workload.Failed, 1), Marks{LastGood: 1, Failed: []int64{9, 2}}},
+		"it is known to have failed":       {newWorld().has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.Failed, 1), Marks{LastGood: 1, Failed: []int64{2}}},
+		"it came up late":                  {newWorld().has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.UpToDate, 3), Marks{LastGood: 2, Failed: []int64{}}},
+		"one fails by itself":              {newWorld().has(2, "b", good, "1").runs("x", "b", "", workload.Failed, 1), Marks{LastGood: 1}},
+		"one fails with an earlier one":    {newWorld().has(2, "b", good, "1").runs("x", "a", "z", workload.Failed, 1), Marks{LastGood: 1}},
+		"one fails with a good one, later": {newWorld().has(2, "b", good, "2").runs("x", "b", "a", workload.Failed, 1), Marks{LastGood: 2}},
+		"edited by hand":                   {newWorld().has(2, "b", good, "1").edited("x").runs("x", "b", "a", workload.UpToDate, 3), Marks{LastGood: 1}},
+		"annotations that are none":        {newWorld().has(2, "b", good, "x", failed, "1,,-4,x"), Marks{Failed: []int64{1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := newConfig()
+			equal(t, test.want, mark(test.world.current(config), test.world.users(config)))
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package appconfig
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+var update = flag.Bool("update", false, "write testdata instead of comparing with it")
+
+// situation is one input of Desired.
+type situation struct {
+	changes []func(*configv1.AppConfigSpec)
+	world   *world
+	kept    map[string]string
+}
+
+func history(revisions int32) func(*configv1.AppConfigSpec) {
+	return func(spec *configv1.AppConfigSpec) { spec.RevisionHistoryLimit = &revisions }
+}
+
+// situations are all that testdata has a file for, by the file's name.
+func situations() map[string]situation {
+	type changes = []func(*configv1.AppConfigSpec)
+	conflicting := newWorld()
+	conflicting.Older = "shop-old"
+	return map[string]situation{
+		"first": {world: newWorld(), changes: changes{func(spec *configv1.AppConfigSpec) {
+			spec.Environment = "prod"
+			spec.Config = map[string]string{"HOST": "db", "URL": "http://{{ .Values.HOST }}/{{ .Environment }}"}
+			spec.Files = map[string]string{"app.conf": "url = {{ .Values.URL }}\n"}
+			spec.Environments = map[string]configv1.ConfigOverride{"production": {Config: map[string]string{"HOST": "db.prod"}}, "dev": {Config: map[string]string{"HOST": "no"}}}
+		}}},
+		"settled":        {world: newWorld().keeps("hello").has(1, "hello")},
+		"next":           {world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), changes: changes{says("b")}},
+		"waiting":        {world: newWorld().keeps("a").has(1, "a"), changes: changes{says("b"), manual("")}},
+		"waiting-healed": {world: newWorld().keeps("a").has(1, "a").edited("x"), changes: changes{says("b"), manual("")}, kept: content("a")},
+		"rolled-back": {
+			world: newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1").runs("x", "b", "a", workload.Failed, 1), changes: changes{says("b"), rollback},
+			kept: content("a"),
+		},
+		"pruned": {
+			// 7 is new, 6 is run, 5 was run, 4 and 3 are kept by the limit, 2 goes, 1 is good.
+			world:   newWorld().keeps("a", "b", "c", "d", "e", "f").has(6, "f", configv1.AnnotationLastGood, "1", configv1.AnnotationFailed, "2,3").runs("x", "f", "e", workload.Rolling, 1),
+			changes: changes{says("g"), history(2)},
+		},
+		"no-history": {world: newWorld().keeps("a", "b", "c").has(3, "c"), changes: changes{says("d"), history(0)}},
+		"conflict":   {world: conflicting},
+		"bad":        {world: newWorld().keeps("a").has(1, "a"), changes: changes{says("{{ .Values.NO }}")}},
+	}
+}
+
+func (s situation) desired() plan.Plan {
+	config := newConfig(s.changes...)
+	observed := s.world.chosen(config)
+	observed.Kept = s.kept
+	return Desired(config, observed)
+}
+
+func TestDesired(t *testing.T) {
+	seen := map[string]bool{"fuzz": true}
+	for name, test := range situations() {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join("testdata", name+".yaml")
+			got := planText(t, test.desired())
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, string(want), got)
+			for range 10 { // the order of Go's maps differs from run to run
+				equal(t, got, planText(t, test.desired()))
+			}
+		})
+		seen[name+".yaml"] = true
+	}
+	files, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !seen[file.Name()] {
+			t.Errorf("testdata/%s belongs to no case", file.Name())
+		}
+	}
+}
+
+// planText is a plan as text, its children in their order.
+func planText(t *testing.T, wanted plan.Plan) string {
+	t.Helper()
+	var text strings.Builder
+	fmt.Fprintf(&text, "# hold: %t, keep: %s\n", wanted.Hold, plan.Join(wanted.Keep))
+	for _, child := range wanted.Children {
+		content, err := yaml.Marshal(child.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&text, "---\n# %s, needs %s\n%s", reflect.TypeOf(child.Object).Elem().Name(), plan.Join(child.Needs), content)
+	}
+	return text.String()
+}

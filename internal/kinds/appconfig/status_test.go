@@ -1,0 +1,118 @@
+package appconfig
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// summary is a status in one line: the revision, the pods, what waits, and each condition that is not as usual.
+func summary(status configv1.AppConfigStatus) string {
+	parts := []string{fmt.Sprintf("%d %s", status.Revision, status.PodSummary)}
+	if status.Pending != nil {
+		parts = append(parts, "pending "+status.Pending.Reason)
+	}
+	for _, condition := range status.Conditions {
+		isUsual := condition.Status == metav1.ConditionFalse && condition.Type != configv1.ConditionReady
+		if !isUsual {
+			parts = append(parts, fmt.Sprintf("%s=%s %s", condition.Type, condition.Status, condition.Reason))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func TestStatus(t *testing.T) {
+	main := plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop-config"}
+	wrote := plan.Result{Changes: []plan.Change{{Ref: main, Operation: plan.Updated}}}
+	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
+	closed := func(w *world) *world { w.IsOpen = false; return w }
+	older := newWorld().runs("x", "a", "", workload.UpToDate, 3)
+	older.Older = "first"
+	type changes = []func(*configv1.AppConfigSpec)
+	for name, test := range map[string]struct {
+		changes changes
+		world   *world
+		result  plan.Result
+		want    string
+	}{
+		"just made":                     {world: newWorld(), result: wrote, want: "1 0/0, Ready=True NoUsers"},
+		"no users":                      {world: newWorld().keeps("hello").has(1, "hello"), want: "1 0/0, Ready=True NoUsers"},
+		"all run it":                    {world: newWorld().keeps("hello").has(1, "hello").runs("x", "hello", "a", workload.UpToDate, 3), want: "1 3/3, Ready=True UpToDate"},
+		"just changed":                  {changes: changes{says("b")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), result: wrote, want: "2 0/3, Ready=False RollingOut, Progressing=True RollingOut"},
+		"only marked":                   {changes: changes{says("a")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), result: wrote, want: "1 3/3, Ready=True UpToDate"},
+		"one rolls":                     {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "b", "a", workload.Rolling, 1).runs("y", "b", "a", workload.UpToDate, 3), want: "2 4/6, Ready=False RollingOut, Progressing=True RollingOut"},
+		"one waits":                     {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "a", "", workload.Waiting, 3), want: "2 0/3, Ready=False Waiting"},
+		"one fails":                     {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.Failed, 1), want: "2 1/3, Ready=False RolloutFailed, Degraded=True RolloutFailed"},
+		"rolled back":                   {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2").runs("x", "a", "b", workload.UpToDate, 3), want: "1 3/3, pending RolledBack, Ready=False RolledBack, Degraded=True RolledBack"},
+		"manual":                        {changes: changes{says("b"), manual("")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, pending AwaitingApproval, Ready=False AwaitingApproval"},
+		"outside the window":            {changes: changes{says("b")}, world: closed(newWorld().keeps("a").has(1, "a")), want: "1 0/0, pending OutsideWindow, Ready=False OutsideWindow"},
+		"pinned":                        {changes: changes{says("b"), pinned(1)}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, pending Pinned, Ready=True Pinned"},
+		"pinned to none":                {changes: changes{says("b"), pinned(7)}, world: newWorld().keeps("a").has(1, "a"), want: "1 0/0, pending Pinned, Ready=False RevisionNotFound, Degraded=True RevisionNotFound, Stalled=True RevisionNotFound"},
+		"another counts":                {world: older, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
+		"it renders nothing":            {changes: changes{says("{{ .Values.NO }}")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
+		"a foreign ConfigMap":           {world: newWorld(), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
+		"a ConfigMap that goes":         {world: newWorld(), result: plan.Result{Terminating: []plan.Ref{main}}, want: "0 0/0, Ready=False Terminating"},
+		"refused":                       {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonRefused, Retry: true}}, want: "0 0/0, Ready=False Refused, Degraded=True Refused"},
+		"a write failed":                {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonReconcileFailed, Transient: true}}, want: "0 0/0, Ready=Unknown ReconcileFailed"},
+		"a Secret that may not be read": {changes: changes{secret}, world: newWorld().ungranted("db"), result: wrote, want: "1 0/0, Ready=True NoUsers, SecretAccessNotGranted=True SecretAccessNotGranted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := newConfig(test.changes...)
+			status, _ := Status(config, test.world.chosen(config), test.result)
+			equal(t, test.want, summary(status))
+		})
+	}
+}
+
+func secret(spec *configv1.AppConfigSpec) {
+	spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "db", Key: "password"}}
+}
+
+func (w *world) ungranted(name string) *world {
+	ref := workload.Ref{Kind: workload.Secret, Name: name}
+	w.Snapshot.Sources[ref] = workload.Source{Ref: ref, Standing: workload.NotGranted}
+	return w
+}
+
+func TestStatusOfRevisions(t *testing.T) {
+	config := newConfig(says("d"))
+	observed := newWorld().keeps("a", "b", "c", "d").
+		has(4, "d", configv1.AnnotationLastGood, "2", configv1.AnnotationFailed, "3").
+		runs("x", "d", "b", workload.Rolling, 1).runs("y", "b", "", workload.Waiting, 3).chosen(config)
+	status, _ := Status(config, observed, plan.Result{})
+	var got []string
+	for _, revision := range status.Revisions {
+		got = append(got, fmt.Sprint(revision.Revision, " ", revision.State, " ", revision.Pods, " ", revision.ConfigMap))
+	}
+	equal(t, []string{"4 Current 1 shop-config-4", "3 Failed 0 shop-config-3", "2 Good 5 shop-config-2", "1 Old 0 shop-config-1"}, got)
+	equal(t, []configv1.WorkloadStatus{
+		{Kind: "Deployment", Name: "x", State: "Rolling", Revision: 4, UpdatedPods: 1, Pods: 3, Message: "it is Rolling"},
+		{Kind: "Deployment", Name: "y", State: "Waiting", Revision: 2, Pods: 3, Message: "it is Waiting"},
+	}, status.Workloads)
+}
+
+func TestLookAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		pending       string
+		again, window time.Duration
+		want          time.Duration
+	}{
+		"never":                        {want: 0},
+		"as workloads ask":             {again: time.Minute, window: time.Second, want: time.Minute},
+		"when the window opens":        {pending: configv1.ReasonOutsideWindow, window: time.Hour, want: time.Hour},
+		"what comes first":             {pending: configv1.ReasonOutsideWindow, again: time.Minute, window: time.Hour, want: time.Minute},
+		"the window, if that is first": {pending: configv1.ReasonOutsideWindow, again: time.Hour, window: time.Minute, want: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			equal(t, test.want, lookAgain(Observed{Plan: workload.Plan{Again: test.again}, WindowChanges: test.window, Choice: Choice{Pending: test.pending}}))
+		})
+	}
+}

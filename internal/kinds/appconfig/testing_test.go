@@ -1,0 +1,130 @@
+package appconfig
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// newConfig is an AppConfig as a user writes it, with changes, after admission.
+func newConfig(changes ...func(*configv1.AppConfigSpec)) *configv1.AppConfig {
+	config := &configv1.AppConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1", Generation: 3},
+		Spec:       configv1.AppConfigSpec{Application: "shop", Config: map[string]string{"MESSAGE": "hello"}},
+	}
+	for _, change := range changes {
+		change(&config.Spec)
+	}
+	Default(config)
+	return config
+}
+
+// says is a spec that renders another content.
+func says(text string) func(*configv1.AppConfigSpec) {
+	return func(spec *configv1.AppConfigSpec) { spec.Config = map[string]string{"MESSAGE": text} }
+}
+
+// content is what says renders, and hash its hash.
+func content(text string) map[string]string { return map[string]string{"MESSAGE": text} }
+func hash(text string) string               { return HashOf(content(text)) }
+
+// hashes are a content as the cache has it.
+func hashes(of map[string]string) map[string]string {
+	all := map[string]string{}
+	for key, value := range of {
+		all[key] = workload.HashKey([]byte(value))
+	}
+	return all
+}
+
+// world is what is observed, with what tests say.
+type world struct{ Observed }
+
+func newWorld() *world {
+	return &world{Observed{Children: plan.Children{}, IsOpen: true, Snapshot: workload.Snapshot{
+		Demands: []workload.Demand{{Origin: Origin("shop"), Source: workload.Ref{Kind: workload.ConfigMap, Name: "shop-config"}, Scope: workload.Scope{Users: true}}},
+		Sources: map[workload.Ref]workload.Source{},
+	}}}
+}
+
+// keeps has immutable ConfigMaps for contents, numbered from 1.
+func (w *world) keeps(texts ...string) *world {
+	for i, text := range texts {
+		w.keep(int64(i+1), text)
+	}
+	return w
+}
+
+func (w *world) keep(number int64, text string) {
+	name := "shop-config-" + revisionText(number)
+	w.Children[plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: name}] = plan.Found{Standing: plan.Ours, Object: &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: name, Labels: map[string]string{configv1.LabelRevision: revisionText(number)},
+			Annotations: map[string]string{configv1.AnnotationHash: hash(text)},
+		},
+		Data: hashes(content(text)),
+	}}
+}
+
+// has has the ConfigMap that pods use hold a revision, with further annotations in pairs.
+func (w *world) has(number int64, text string, marks ...string) *world {
+	configMap := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "shop-config",
+			Annotations: map[string]string{configv1.AnnotationRevision: revisionText(number), configv1.AnnotationHash: hash(text)},
+		},
+		Data: hashes(content(text)),
+	}
+	for i := 0; i < len(marks); i += 2 {
+		configMap.Annotations[marks[i]] = marks[i+1]
+	}
+	w.Children[plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop-config"}] = plan.Found{Standing: plan.Ours, Object: configMap}
+	return w
+}
+
+// edited gives the ConfigMap another content by hand.
+func (w *world) edited(text string) *world {
+	found := w.Children[plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop-config"}]
+	found.Object.(*corev1.ConfigMap).Data = hashes(content(text))
+	return w
+}
+
+// runs has a workload with three pods, of which so many are new, run a content that it was restarted for.
+func (w *world) runs(name, text, was string, state workload.State, updated int32) *world {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	seen := workload.Seen{All: hash(text)}
+	if was != "" {
+		seen.Was, seen.At = hash(was), &at
+	}
+	w.Snapshot.Targets = append(w.Snapshot.Targets, workload.Target{
+		Ref:    workload.TargetRef{Kind: "Deployment", Name: name},
+		Stamp:  workload.Stamp{Sources: map[string]workload.Seen{"ConfigMap/shop-config": seen}},
+		Rolled: workload.Rolled{Pods: 3, Updated: updated},
+	})
+	verdict := workload.Verdict{Target: len(w.Snapshot.Targets) - 1, State: state}
+	if state != workload.UpToDate {
+		verdict.Message = "it is " + string(state)
+	}
+	w.Plan.Verdicts = append(w.Plan.Verdicts, verdict)
+	return w
+}
+
+// chosen is the world with the choice made.
+func (w *world) chosen(config *configv1.AppConfig) Observed {
+	w.Choice = Choose(config, w.Observed)
+	return w.Observed
+}
+
+func equal[T any](t *testing.T, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
