@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -177,7 +179,7 @@ func testAppConfig(t *testing.T) {
 	g.Expect(replicaSets(t, ns, "shop")).To(gomega.Equal("2"))
 
 	_, err := tryApply(t, ns, appConfig("config:", "  MESSAGE: |", "    fine", "    {{ .Nothing }}"))
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.config.MESSAGE: line 2")))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.config.MESSAGE: Invalid value: line 2: .Nothing is not there")))
 	g.Expect(jsonpath(t, ns, "configmap/shop-config", "{.data.MESSAGE}")).To(gomega.Equal("second"))
 
 	apply(t, ns, appConfig(`config: {MESSAGE: third, CRASH_AFTER: 1ms, START_DELAY: "0s"}`, rollback))
@@ -188,4 +190,65 @@ func testAppConfig(t *testing.T) {
 	waitReady(t, ns, "shop")
 	g.Eventually(answers(t, ns, "shop")).Should(gomega.ContainSubstring("second"))
 	g.Expect(kubectl(t, "-n", ns, "describe", "appconfig", "shop")).To(gomega.ContainSubstring("Deployment/shop"), "it says which workload failed")
+}
+
+// testOtherWorkloads: a StatefulSet, a DaemonSet and a Deployment that nobody has looked at run pods from before the last change of their
+// ConfigMap: as soon as they ask for it they are restarted, once. Pods of a ReplicaSet, which does not roll, are evicted one at a time.
+func testOtherWorkloads(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := namespace(t, "config-kinds")
+	const kinds = `
+apiVersion: apps/v1
+kind: %[1]s
+metadata: {name: %[2]s}
+spec:
+  %[3]s
+  selector: {matchLabels: {app: %[2]s}}
+  template:
+    metadata: {labels: {app: %[2]s}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: web, image: "%[4]s", envFrom: [{configMapRef: {name: message}}], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}}]
+---
+`
+	var all strings.Builder
+	for kind, more := range map[string]string{"StatefulSet": "serviceName: none", "DaemonSet": "", "Deployment": "", "ReplicaSet": "replicas: 2"} {
+		fmt.Fprintf(&all, kinds, kind, strings.ToLower(kind), more, demo)
+	}
+	apply(t, ns, configMap("message", "before")+all.String()+monitor("evict", "configMap: message", "podSelector: {app: replicaset}", "strategy: Evict", "maxParallel: 1"))
+	for _, kind := range []string{"statefulset", "daemonset", "deployment"} {
+		kubectl(t, "-n", ns, "rollout", "status", kind+"/"+kind, "--timeout=90s")
+	}
+	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "pods", "--all", "--timeout=60s")
+	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "configmonitor/evict", "--timeout=60s")
+	uids := func(app string) []string {
+		return strings.Fields(kubectl(t, "-n", ns, "get", "pods", "-l", "app="+app, "-o", "jsonpath={.items[*].metadata.uid}"))
+	}
+	before := map[string][]string{}
+	for _, app := range []string{"statefulset", "daemonset", "deployment", "replicaset"} {
+		before[app] = uids(app)
+	}
+	// Times are known to the second: this one is later than any pod's.
+	g.Eventually(func() bool {
+		newest := jsonpath(t, ns, "pods", "{.items[*].metadata.creationTimestamp}")
+		return !strings.Contains(newest, time.Now().UTC().Format(time.RFC3339))
+	}).Should(gomega.BeTrue())
+	apply(t, ns, configMap("message", "after"))
+	for _, kind := range []string{"statefulset", "daemonset", "deployment"} {
+		kubectl(t, "-n", ns, "annotate", kind+"/"+kind, "config.mainstay.dev/reload=auto")
+	}
+	replaced := func(app string) func() (bool, error) {
+		return func() (bool, error) {
+			now := uids(app)
+			return len(now) == len(before[app]) && !slices.ContainsFunc(now, func(uid string) bool { return slices.Contains(before[app], uid) }), nil
+		}
+	}
+	for app := range before {
+		g.Eventually(replaced(app)).Should(gomega.BeTrue(), app)
+	}
+	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "configmonitor/evict", "--timeout=90s")
+	for _, kind := range []string{"statefulset", "daemonset", "deployment"} {
+		kubectl(t, "-n", ns, "rollout", "status", kind+"/"+kind, "--timeout=90s")
+		g.Expect(jsonpath(t, ns, kind+"/"+kind, "{.metadata.generation}")).To(gomega.Equal("2"), kind+": one restart")
+	}
 }

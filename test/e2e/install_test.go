@@ -43,6 +43,7 @@ func TestMainstay(t *testing.T) {
 			"an old and a new client":                    testTwoVersions,
 			"a changed configuration":                    testChangedConfiguration,
 			"an AppConfig":                               testAppConfig,
+			"workloads of other kinds":                   testOtherWorkloads,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

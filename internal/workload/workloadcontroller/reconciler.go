@@ -151,8 +151,8 @@ func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *work
 	written := metadataOf(namespace, target)
 	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(naming.Manager(controllerName)))
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return nil // it has gone, or another has its name now: the watch tells
+	case apierrors.IsNotFound(err):
+		return nil // it has gone, and the watch tells
 	case err != nil:
 		return err
 	}
