@@ -25,6 +25,7 @@ func RolledOfDeployment(deployment *appsv1.Deployment) Rolled {
 	rolled := Rolled{Pods: status.Replicas, Updated: status.UpdatedReplicas, Ready: status.ReadyReplicas}
 	replaced := status.ObservedGeneration >= deployment.Generation && status.UpdatedReplicas == wanted && status.Replicas == wanted
 	rolled.Complete = replaced && status.AvailableReplicas == wanted
+	rolled.countNone(status.ObservedGeneration < deployment.Generation)
 	for _, condition := range status.Conditions {
 		if condition.Type != appsv1.DeploymentProgressing {
 			continue
@@ -56,6 +57,7 @@ func RolledOfStatefulSet(set *appsv1.StatefulSet) Rolled {
 		rolled.Updated = status.CurrentReplicas
 	}
 	rolled.Complete = status.ObservedGeneration >= set.Generation && status.CurrentRevision == status.UpdateRevision && status.Replicas == orOne(spec.Replicas)
+	rolled.countNone(status.ObservedGeneration < set.Generation)
 	if spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		rolled.Blocked = blockedByOnDelete
 	}
@@ -68,10 +70,18 @@ func RolledOfDaemonSet(set *appsv1.DaemonSet) Rolled {
 	rolled := Rolled{Pods: status.CurrentNumberScheduled, Updated: status.UpdatedNumberScheduled, Ready: status.NumberReady}
 	rolled.Complete = status.ObservedGeneration >= set.Generation &&
 		status.UpdatedNumberScheduled == status.DesiredNumberScheduled && status.NumberAvailable == status.DesiredNumberScheduled
+	rolled.countNone(status.ObservedGeneration < set.Generation)
 	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
 		rolled.Blocked = blockedByOnDelete
 	}
 	return rolled
+}
+
+// countNone takes back the number of updated pods where the status is of an earlier template.
+func (r *Rolled) countNone(isEarlier bool) {
+	if isEarlier {
+		r.Updated = 0
+	}
 }
 
 // orOne is a number of replicas, for which none given means one.

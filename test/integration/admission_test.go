@@ -176,6 +176,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("a policy made stricter", s.testStricter)
 	t.Run("v1beta1", s.testOlderVersion)
 	t.Run("fields owned through v1beta1", s.testOwnership)
+	t.Run("configuration", s.testAppConfig)
 	t.Run("policies are checked too", s.testPolicies)
 	t.Run("what nobody is asked about", s.testUngoverned)
 	t.Run("configurations come back", s.testConfigurations)

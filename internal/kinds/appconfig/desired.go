@@ -38,7 +38,10 @@ func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
 		wanted.Children = append(wanted.Children, plan.Child{Object: desiredRevision(config, choice, content)})
 		needs = []plan.Ref{own}
 	}
-	wanted.Children = append(wanted.Children, plan.Child{Object: desiredConfigMap(config, choice, content, wanted.Keep), Needs: needs})
+	current := observed.current(config)
+	wanted.Children = append(wanted.Children, plan.Child{
+		Object: desiredConfigMap(config, choice, content, wanted.Keep), Needs: needs, Retake: current.Exists && current.Holds != current.Hash,
+	})
 	return wanted
 }
 

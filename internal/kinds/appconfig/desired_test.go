@@ -110,7 +110,7 @@ func planText(t *testing.T, wanted plan.Plan) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&text, "---\n# %s, needs %s\n%s", reflect.TypeOf(child.Object).Elem().Name(), plan.Join(child.Needs), content)
+		fmt.Fprintf(&text, "---\n# %s, needs %s, retaken: %t\n%s", reflect.TypeOf(child.Object).Elem().Name(), plan.Join(child.Needs), child.Retake, content)
 	}
 	return text.String()
 }

@@ -232,6 +232,12 @@ func (p *pass) apply(ctx context.Context, task task) error {
 		}
 		return p.overwrite(ctx, task, existing)
 	}
+	if task.Retake {
+		if err := p.retake(ctx, task); err != nil {
+			return err
+		}
+		return p.overwrite(ctx, task, existing)
+	}
 	same, err := p.render.same(task.rendered, existing.Object, p.manager)
 	if err != nil || same {
 		return err

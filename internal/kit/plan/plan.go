@@ -58,6 +58,9 @@ type Child struct {
 	// would take this child. It is asked only while the child does not exist, so
 	// that a spec that can't be carried out leaves nothing half made.
 	Proof bool
+	// Retake takes the data of a ConfigMap from everybody else who has written into it, so that what they added goes with
+	// this write, too: server-side apply alone removes nothing of others. It costs a read and a write more.
+	Retake bool
 }
 
 // Standing tells whose an object of a child's name is.

@@ -1,0 +1,348 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+)
+
+// newConfig is an AppConfig for the application shop, whose ConfigMap has one message.
+func newConfig(namespace string, change ...func(*configv1.AppConfigSpec)) *configv1.AppConfig {
+	config := &configv1.AppConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
+		Spec:       configv1.AppConfigSpec{Application: "shop", Config: map[string]string{"MESSAGE": "hello"}},
+	}
+	for _, apply := range change {
+		apply(&config.Spec)
+	}
+	return config
+}
+
+// says changes the message.
+func says(text string) func(*configv1.AppConfig) {
+	return func(config *configv1.AppConfig) { config.Spec.Config = map[string]string{"MESSAGE": text} }
+}
+
+// told is what the status of an AppConfig says: Ready with its reason, the revision, the pods, and what waits.
+func told(config *configv1.AppConfig) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		var seen configv1.AppConfig
+		if err := cluster.client.Get(ctx, client.ObjectKeyFromObject(config), &seen); err != nil {
+			return "", err
+		}
+		if seen.Status.ObservedGeneration != seen.Generation {
+			return "stale", nil
+		}
+		text := ""
+		for _, condition := range seen.Status.Conditions {
+			if condition.Type == configv1.ConditionReady {
+				text = fmt.Sprintf("%s %s, revision %d, %s", condition.Status, condition.Reason, seen.Status.Revision, seen.Status.PodSummary)
+			}
+		}
+		if seen.Status.Pending != nil {
+			text += ", pending " + seen.Status.Pending.Reason
+		}
+		return text, nil
+	}
+}
+
+// data is the content of a ConfigMap as key=value, with nothing if there is no such ConfigMap.
+func data(namespace, name string) func(context.Context) (map[string]string, error) {
+	return func(ctx context.Context) (map[string]string, error) {
+		var configMap corev1.ConfigMap
+		err := cluster.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &configMap)
+		return configMap.Data, client.IgnoreNotFound(err)
+	}
+}
+
+// hello is the content with one message.
+func hello(text string) map[string]string { return map[string]string{"MESSAGE": text} }
+
+// rollOut does what the Deployment controller would: it brings so many pods of the present template up, out of one.
+func rollOut(t *testing.T, deployment *k8sappsv1.Deployment, available bool) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() error {
+		if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
+			return err
+		}
+		status := k8sappsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+		progressing := k8sappsv1.DeploymentCondition{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}
+		if !available {
+			status.Replicas, status.UnavailableReplicas = 2, 1
+			progressing.Status, progressing.Reason, progressing.Message = corev1.ConditionFalse, "ProgressDeadlineExceeded", "it has timed out progressing"
+		}
+		status.Conditions = []k8sappsv1.DeploymentCondition{progressing}
+		deployment.Status = status
+		return cluster.client.Status().Update(t.Context(), deployment)
+	}).Should(gomega.Succeed())
+}
+
+// shop is an AppConfig with one Deployment that uses its ConfigMap, rolled out.
+func shop(t *testing.T, space string, change ...func(*configv1.AppConfigSpec)) (*configv1.AppConfig, *k8sappsv1.Deployment) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	config, deployment := newConfig(space, change...), user(space, "web", "shop-config", nil)
+	create(t, config)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	create(t, deployment)
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	rollOut(t, deployment, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
+	return config, deployment
+}
+
+func TestAppConfigRolls(t *testing.T) {
+	manager, space, g := startManager(t), namespace(t), gomega.NewWithT(t)
+	config, deployment := shop(t, space)
+	manager.calls.settled(t)
+	before := manager.calls.count()
+	change(t, config, says("bye"))
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bye")))
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bye")))
+	g.Expect(data(space, "shop-config-1")(t.Context())).To(gomega.Equal(hello("hello")))
+	g.Expect(data(space, "shop-config-2")(t.Context())).To(gomega.Equal(hello("bye")))
+	rollOut(t, deployment, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
+	manager.calls.settled(t)
+	main := "PATCH /api/v1/namespaces/" + space + "/configmaps/shop-config"
+	var writes []string
+	for _, call := range manager.calls.since(before, main) {
+		if call == main {
+			writes = append(writes, call)
+		}
+	}
+	// One for the content, and one that notes that all pods have run it.
+	g.Expect(writes).To(gomega.HaveLen(2))
+	g.Expect(manager.calls.since(before, "PATCH /apis/apps/v1/namespaces/"+space)).To(gomega.HaveLen(1))
+	g.Expect(manager.calls.since(before, "GET /api/v1/namespaces/"+space+"/configmaps?")).To(gomega.BeEmpty())
+
+	settled := manager.calls.settled(t)
+	change(t, config, func(config *configv1.AppConfig) { config.Labels = map[string]string{"touched": "yes"} })
+	manager.calls.settled(t)
+	g.Expect(manager.calls.since(settled, space)).To(gomega.BeEmpty(), "a second pass writes nothing, and asks nothing")
+
+	var kept corev1.ConfigMap
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-config-1"}, &kept)).To(gomega.Succeed())
+	g.Expect(*kept.Immutable).To(gomega.BeTrue())
+	g.Expect(metav1.IsControlledBy(&kept, config)).To(gomega.BeTrue(), "what it owns goes with it")
+	kept.Data["MESSAGE"] = "other"
+	g.Expect(apierrors.IsInvalid(cluster.client.Update(t.Context(), &kept))).To(gomega.BeTrue(), "a revision can't be edited")
+}
+
+func TestAppConfigHealsHandEdits(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config, deployment := shop(t, space)
+	change(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}}, func(edited *corev1.ConfigMap) {
+		edited.Annotations["example.com/note"] = "theirs"
+		edited.Data = map[string]string{"MESSAGE": "oops", "MORE": "x"}
+		edited.BinaryData = map[string][]byte{"LOGO": {0xff}}
+	})
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
+	var healed corev1.ConfigMap
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-config"}, &healed)).To(gomega.Succeed())
+	g.Expect(healed.Annotations).To(gomega.HaveKeyWithValue("example.com/note", "theirs"), "what others noted on it stays")
+	g.Expect(cluster.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config-1"}})).To(gomega.Succeed())
+	g.Eventually(data(space, "shop-config-1")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
+	g.Expect(cluster.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}})).To(gomega.Succeed())
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
+	g.Expect(startedFor(deployment)(t.Context())).To(gomega.Equal("first"), "nothing restarts for what is put back")
+}
+
+func TestAppConfigThatRendersNothingKeepsWhatWasThere(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config, _ := shop(t, space)
+	change(t, config, says("a\n{{ .Values.NO }}"))
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec, revision 1, 1/1"))
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(gomega.Succeed())
+	g.Expect(config.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
+		"spec.config.MESSAGE: Invalid value: line 2: there is no key NO in config: it has MESSAGE")))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+	change(t, config, says("back"))
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("back")))
+}
+
+func TestAppConfigOfItsEnvironment(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config := newConfig(space, func(spec *configv1.AppConfigSpec) {
+		spec.Config["MESSAGE"] = "{{ .Environment }} {{ .Values.HOST }}"
+		spec.Config["HOST"] = "db"
+		spec.Environments = map[string]configv1.ConfigOverride{"prod": {Config: map[string]string{"HOST": "db.prod"}}}
+	})
+	create(t, config)
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(map[string]string{"HOST": "db", "MESSAGE": " db"}))
+	label(t, space, "production")
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(map[string]string{"HOST": "db.prod", "MESSAGE": "production db.prod"}))
+	change(t, config, func(config *configv1.AppConfig) { config.Spec.Environment = "dev" })
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.HavePrefix("False InvalidSpec"))
+}
+
+func TestAppConfigConflict(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	first, second := newConfig(space), newConfig(space)
+	second.Name, second.Spec.Config = "zweite", hello("second")
+	create(t, first)
+	create(t, second)
+	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	g.Eventually(told(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
+	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message", gomega.ContainSubstring("AppConfig shop is for application shop too"))))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+
+	// There is no garbage collector here: what it would do.
+	g.Expect(cluster.client.Delete(t.Context(), first)).To(gomega.Succeed())
+	g.Expect(cluster.client.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(space), client.MatchingLabels{configv1.LabelAppConfig: "shop"})).To(gomega.Succeed())
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("second")))
+}
+
+func TestAppConfigPin(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config, deployment := shop(t, space)
+	change(t, config, says("bye"))
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
+	rollOut(t, deployment, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
+	change(t, config, func(config *configv1.AppConfig) { config.Spec.Revision = new(int64(1)) })
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+	rollOut(t, deployment, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True Pinned, revision 1, 1/1, pending Pinned"))
+	change(t, config, func(config *configv1.AppConfig) { config.Spec.Revision = new(int64(9)) })
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RevisionNotFound, revision 1, 1/1, pending Pinned"))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+}
+
+func TestAppConfigManual(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config, _ := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Mode = configv1.RolloutManual })
+	change(t, config, says("bye"))
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False AwaitingApproval, revision 1, 1/1, pending AwaitingApproval"))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+	setData(t, space, "shop-config", "MESSAGE", "oops")
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")), "what waits does not keep the rest from being healed")
+	change(t, config, func(config *configv1.AppConfig) { config.Spec.Rollout.Approved = config.Status.Pending.Hash })
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("bye")))
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
+}
+
+func TestAppConfigWindow(t *testing.T) {
+	late := newLeaping()
+	startManagerWith(t, &calls{writes: -1}, withClock(late))
+	space, g := namespace(t), gomega.NewWithT(t)
+	// It opens in three hours, and closes in five.
+	now := time.Now().UTC()
+	window := &rolloutv1.Window{Start: now.Add(3 * time.Hour).Format("15:04"), End: now.Add(5 * time.Hour).Format("15:04")}
+	config := newConfig(space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Window = window })
+	create(t, config)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"), "the first content does not wait")
+	change(t, config, says("bye"))
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False OutsideWindow, revision 1, 0/0, pending OutsideWindow"))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+	late.leap(4 * time.Hour)
+	change(t, config, func(config *configv1.AppConfig) { config.Labels = map[string]string{"touched": "yes"} })
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("bye")))
+}
+
+func TestAppConfigRollsBack(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback })
+	change(t, config, says("bad"))
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
+	rollOut(t, deployment, false)
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+	rollOut(t, deployment, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
+	change(t, config, says("good"))
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "good")))
+	rollOut(t, deployment, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 3, 1/1"))
+}
+
+func TestAppConfigStopsWhereItFails(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.MaxParallel = new(int32(1)) })
+	other := user(space, "worker", "shop-config", nil)
+	create(t, other)
+	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	rollOut(t, other, true)
+	change(t, config, says("bad"))
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
+	rollOut(t, deployment, false)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolloutFailed, revision 2, 1/3"))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bad")))
+	g.Expect(startedFor(other)(t.Context())).To(gomega.Equal("first"), "no further workload begins")
+}
+
+func TestAppConfigPrunesRevisions(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config := newConfig(space, func(spec *configv1.AppConfigSpec) { spec.RevisionHistoryLimit = new(int32(1)) })
+	create(t, config)
+	for revision := 1; revision <= 4; revision++ {
+		g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal(fmt.Sprintf("True NoUsers, revision %d, 0/0", revision)))
+		change(t, config, says(strings.Repeat("x", revision)))
+	}
+	g.Eventually(func(ctx context.Context) ([]string, error) {
+		var all corev1.ConfigMapList
+		err := cluster.client.List(ctx, &all, client.InNamespace(space), client.MatchingLabels{configv1.LabelAppConfig: "shop"})
+		var names []string
+		for i := range all.Items {
+			names = append(names, all.Items[i].Name)
+		}
+		return names, err
+	}).WithContext(t.Context()).Should(gomega.ConsistOf("shop-config", "shop-config-4", "shop-config-5"))
+}
+
+// testAppConfig: what renders nothing in its namespace is refused, and what was there stays.
+func (s *governed) testAppConfig(t *testing.T) {
+	g := gomega.NewWithT(t)
+	refused := func(change func(*configv1.AppConfigSpec), why ...string) {
+		t.Helper()
+		err := s.client.Create(t.Context(), newConfig("shop-prod", change))
+		g.Expect(apierrors.IsInvalid(err)).To(gomega.BeTrue(), "%v", err)
+		for _, part := range why {
+			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(part)))
+		}
+	}
+	refused(func(spec *configv1.AppConfigSpec) { spec.Config["URL"] = "a\n{{ .Values.NO }}" }, "spec.config.URL: ", "line 2: there is no key NO in config: it has MESSAGE, URL")
+	refused(func(spec *configv1.AppConfigSpec) {
+		spec.Config = map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.A }}"}
+	}, "it needs itself: A -> B -> A")
+	refused(func(spec *configv1.AppConfigSpec) {
+		spec.Files = map[string]string{"big": `{{ range 3 }}{{ repeat 500000 "x" }}{{ end }}`}
+	}, "spec.files.big: ", "more than 1048576 bytes")
+	refused(func(spec *configv1.AppConfigSpec) { spec.Environment = "dev" }, "spec.environment: ", "namespace shop-prod is for production")
+	refused(func(spec *configv1.AppConfigSpec) {
+		spec.Environments = map[string]configv1.ConfigOverride{"prod": {}, "production": {}}
+	}, "prod is given too, and means the same")
+	config := newConfig("shop-prod", func(spec *configv1.AppConfigSpec) {
+		// This would be refused where it is used, and it is not used here.
+		spec.Environments = map[string]configv1.ConfigOverride{"dev": {Config: map[string]string{"MESSAGE": "{{ .Values.NO }}"}}}
+	})
+	s.create(t, config)
+	config.Spec.Config = hello("{{ env \"HOME\" }}")
+	err := s.client.Update(t.Context(), config)
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.config.MESSAGE: Invalid value: line 1: there is no function env")))
+}
