@@ -67,11 +67,18 @@ func TestKindsOff(t *testing.T) {
 	}
 	webapp := append([]string{"webapps.apps.mainstay.dev", "webapps/status.apps.mainstay.dev", "webapps/finalizers.apps.mainstay.dev"}, children...)
 	policies := []string{"platformpolicies.policy.mainstay.dev", "platformpolicies/status.policy.mainstay.dev", "namespaces"}
-	for off, wanted := range map[string]struct{ none, all []string }{
-		"webapp":         {webapp, policies},
-		"platformpolicy": {policies, webapp},
+	appconfig := []string{"appconfigs.config.mainstay.dev", "appconfigs/status.config.mainstay.dev", "appconfigs/finalizers.config.mainstay.dev"}
+	// The kinds of configuration need Deployments and Namespaces, too.
+	const noConfiguration = ", appconfig: {enabled: false}, configmonitor: {enabled: false}"
+	for off, wanted := range map[string]struct {
+		none, all []string
+		too       string
+	}{
+		"webapp":         {webapp, policies, noConfiguration},
+		"platformpolicy": {policies, webapp, noConfiguration},
+		"appconfig":      {appconfig, slices.Concat(webapp, policies, []string{"configmaps"}), ""},
 	} {
-		manifest := mustRender(t, "kinds: {"+off+": {enabled: false}}", target{}).Manifest
+		manifest := mustRender(t, "kinds: {"+off+": {enabled: false}"+wanted.too+"}", target{}).Manifest
 		granted := resourcesOf(t, manifest, "ClusterRole", "mainstay-manager")
 		for _, resource := range wanted.none {
 			if slices.Contains(granted, resource) {
