@@ -155,7 +155,7 @@ func TestWatchNamespaces(t *testing.T) {
 	if bound != 4 {
 		t.Errorf("%d roles are bound", bound)
 	}
-	if without := mustRender(t, "{watchNamespaces: [shop], kinds: {platformpolicy: {enabled: false}}}", target{}).Manifest; strings.Contains(without, "mainstay-manager-events") || strings.Contains(without, "namespaces\n") {
+	if without := mustRender(t, "{watchNamespaces: [shop], kinds: {platformpolicy: {enabled: false}, appconfig: {enabled: false}}}", target{}).Manifest; strings.Contains(without, "mainstay-manager-events") || strings.Contains(without, "namespaces\n") {
 		t.Error("without policies there are rights that only they need")
 	}
 }
@@ -272,6 +272,8 @@ func TestRightsOfParts(t *testing.T) {
 		"certificates":   {"{}", "certManager: {enabled: true}", "Role", "secrets", "create"},
 		"withdrawal":     {"webhook: {enabled: false}", "{}", "ClusterRole", "mutatingwebhookconfigurations", "delete"},
 		"webapp":         {"{}", "kinds: {webapp: {enabled: false}}", "ClusterRole", "webapps", "watch"},
+		"appconfig":      {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
+		"configmonitor":  {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
 		"platformpolicy": {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
 		"workload":       {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "statefulsets", "watch"},
 		"secrets":        {"secrets: {namespaces: [shop]}", "{}", "Role", "secrets", "get"},
@@ -302,7 +304,7 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"certificates", "defaultpolicy", "election", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
+	if diff := cmp.Diff([]string{"appconfig", "certificates", "configmonitor", "defaultpolicy", "election", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }

@@ -79,7 +79,9 @@ var effects = map[string]struct{ values, want string }{
 // removals has for every value that takes something away one setting and what it removes.
 var removals = map[string]struct{ values, gone string }{
 	"crds.manage":                 {"crds: {manage: false}", "--install-crds"},
-	"kinds.platformpolicy":        {"kinds: {platformpolicy: {enabled: false}}", "--kinds=platformpolicy,"},
+	"kinds.appconfig":             {"kinds: {appconfig: {enabled: false}}", "--kinds=appconfig,"},
+	"kinds.configmonitor":         {"kinds: {configmonitor: {enabled: false}}", ",configmonitor,"},
+	"kinds.platformpolicy":        {"kinds: {platformpolicy: {enabled: false}}", ",platformpolicy,"},
 	"kinds.webapp":                {"kinds: {webapp: {enabled: false}}", "horizontalpodautoscalers"},
 	"defaultPolicy.create":        {"defaultPolicy: {create: false}", "--default-policy"},
 	"webhook.enabled":             {"webhook: {enabled: false}", "name: mainstay-webhook"},
@@ -190,7 +192,7 @@ func TestValuesRefused(t *testing.T) {
 		"extraArgs: [manager]":           "does not match pattern",
 		"extraEnv: [TZ]":                 "got string, want object",
 		"kinds: {shop: {enabled: true}}": "additional properties 'shop' not allowed",
-		"kinds: {webapp: {enabled: false}, platformpolicy: {enabled: false}}": "at least one must be enabled",
+		"kinds: {webapp: {enabled: false}, platformpolicy: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}}": "at least one must be enabled",
 	} {
 		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", values, err, want)
