@@ -77,7 +77,7 @@ type wiring struct {
 
 // kinds are all kinds that there are.
 func kinds() []kind {
-	return []kind{
+	return append([]kind{
 		{
 			name:      webapp.Controller,
 			groupKind: appsv1.GroupVersion.WithKind("WebApp").GroupKind(),
@@ -113,6 +113,12 @@ func kinds() []kind {
 			hooks:  func(w wiring) []admission.Hook { return platformpolicycontroller.Hooks(w.manager.GetScheme()) },
 			cached: policies.CacheOptions,
 		},
+	}, configurationKinds()...)
+}
+
+// configurationKinds are those that have workloads restarted when configuration changes.
+func configurationKinds() []kind {
+	return []kind{
 		{
 			name:      configmonitor.Controller,
 			groupKind: configv1.GroupVersion.WithKind(configmonitor.Kind).GroupKind(),

@@ -3,6 +3,8 @@ package integration
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"github.com/mainstay-platform/mainstay/api"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 )
 
 // newConfig is an AppConfig for the application shop, whose ConfigMap has one message.
@@ -101,6 +106,31 @@ func shop(t *testing.T, space string, change ...func(*configv1.AppConfigSpec)) (
 	rollOut(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
 	return config, deployment
+}
+
+// TestAppConfigSample: the sample is accepted by the API server, as strictly as kubectl asks, and by the manager, in each environment.
+func TestAppConfigSample(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", "appconfig.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := &configv1.AppConfig{}
+	if err := yaml.UnmarshalStrict(text, sample); err != nil {
+		t.Fatal(err)
+	}
+	sample.Namespace = namespace(t)
+	if err := cluster.client.Create(t.Context(), sample, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		t.Fatal(err)
+	}
+	for _, environment := range []string{"", "development", "staging", "production"} {
+		problems := append(appconfig.Validate(sample), appconfig.ValidateIn(sample, map[string]string{api.LabelEnvironment: environment})...)
+		if environment == "" {
+			problems = appconfig.ValidateIn(sample, nil)
+		}
+		if len(problems) > 0 {
+			t.Error(problems.ToAggregate())
+		}
+	}
 }
 
 func TestAppConfigRolls(t *testing.T) {

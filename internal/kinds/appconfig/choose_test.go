@@ -20,16 +20,20 @@ func pinned(revision int64) func(*configv1.AppConfigSpec) {
 	return func(spec *configv1.AppConfigSpec) { spec.Revision = &revision }
 }
 
+// chooseCase is one of Choose. want is: the chosen revision, the rendered one, why they differ, what is read.
+type chooseCase struct {
+	changes []func(*configv1.AppConfigSpec)
+	world   *world
+	want    string
+}
+
+// closed shuts the maintenance window.
+func closed(w *world) *world { w.IsOpen = false; return w }
+
 func TestChoose(t *testing.T) {
-	closed := func(w *world) *world { w.IsOpen = false; return w }
 	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
 	type changes = []func(*configv1.AppConfigSpec)
-	for name, test := range map[string]struct {
-		changes changes
-		world   *world
-		// want is: the chosen revision, the rendered one, why they differ, what is read.
-		want string
-	}{
+	testChoose(t, map[string]chooseCase{
 		"the first content":                     {world: newWorld(), want: "1 1"},
 		"the first content, unapproved":         {changes: changes{manual("")}, world: newWorld(), want: "1 1"},
 		"the first content, outside the window": {world: closed(newWorld()), want: "1 1"},
@@ -66,7 +70,12 @@ func TestChoose(t *testing.T) {
 		"failed, none was good":            {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(2, "b", failed, "2"), want: "2 2"},
 		"failed, the good one was lost":    {changes: changes{says("b"), rollback}, world: newWorld().has(2, "b", good, "1", failed, "2"), want: "2 2"},
 		"rolled back, and another content": {changes: changes{says("c"), rollback}, world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2"), want: "3 3"},
-	} {
+	})
+}
+
+func testChoose(t *testing.T, tests map[string]chooseCase) {
+	t.Helper()
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			choice := Choose(newConfig(test.changes...), test.world.Observed)
 			got := fmt.Sprint(choice.Chosen, " ", choice.Rendered)

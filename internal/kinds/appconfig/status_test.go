@@ -33,7 +33,6 @@ func TestStatus(t *testing.T) {
 	main := plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop-config"}
 	wrote := plan.Result{Changes: []plan.Change{{Ref: main, Operation: plan.Updated}}}
 	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
-	closed := func(w *world) *world { w.IsOpen = false; return w }
 	older := newWorld().runs("x", "a", "", workload.UpToDate, 3)
 	older.Older = "first"
 	type changes = []func(*configv1.AppConfigSpec)
