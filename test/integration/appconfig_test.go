@@ -75,8 +75,8 @@ func data(namespace, name string) func(context.Context) (map[string]string, erro
 // hello is the content with one message.
 func hello(text string) map[string]string { return map[string]string{"MESSAGE": text} }
 
-// rollOut does what the Deployment controller would: it brings so many pods of the present template up, out of one.
-func rollOut(t *testing.T, deployment *k8sappsv1.Deployment, available bool) {
+// bringUp does what the Deployment controller would: it brings so many pods of the present template up, out of one.
+func bringUp(t *testing.T, deployment *k8sappsv1.Deployment, available bool) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
 		if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
@@ -103,7 +103,7 @@ func shop(t *testing.T, space string, change ...func(*configv1.AppConfigSpec)) (
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	create(t, deployment)
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal("first"))
-	rollOut(t, deployment, true)
+	bringUp(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
 	return config, deployment
 }
@@ -144,7 +144,7 @@ func TestAppConfigRolls(t *testing.T) {
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bye")))
 	g.Expect(data(space, "shop-config-1")(t.Context())).To(gomega.Equal(hello("hello")))
 	g.Expect(data(space, "shop-config-2")(t.Context())).To(gomega.Equal(hello("bye")))
-	rollOut(t, deployment, true)
+	bringUp(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
 	manager.calls.settled(t)
 	main := "PATCH /api/v1/namespaces/" + space + "/configmaps/shop-config"
@@ -248,12 +248,12 @@ func TestAppConfigPin(t *testing.T) {
 	config, deployment := shop(t, space)
 	change(t, config, says("bye"))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
-	rollOut(t, deployment, true)
+	bringUp(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Revision = new(int64(1)) })
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
-	rollOut(t, deployment, true)
+	bringUp(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True Pinned, revision 1, 1/1, pending Pinned"))
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Revision = new(int64(9)) })
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RevisionNotFound, revision 1, 1/1, pending Pinned"))
@@ -298,14 +298,14 @@ func TestAppConfigRollsBack(t *testing.T) {
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback })
 	change(t, config, says("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
-	rollOut(t, deployment, false)
+	bringUp(t, deployment, false)
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
-	rollOut(t, deployment, true)
+	bringUp(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
 	change(t, config, says("good"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "good")))
-	rollOut(t, deployment, true)
+	bringUp(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 3, 1/1"))
 }
 
@@ -316,10 +316,10 @@ func TestAppConfigStopsWhereItFails(t *testing.T) {
 	other := user(space, "worker", "shop-config", nil)
 	create(t, other)
 	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal("first"))
-	rollOut(t, other, true)
+	bringUp(t, other, true)
 	change(t, config, says("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
-	rollOut(t, deployment, false)
+	bringUp(t, deployment, false)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolloutFailed, revision 2, 1/3"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bad")))
 	g.Expect(startedFor(other)(t.Context())).To(gomega.Equal("first"), "no further workload begins")
