@@ -253,8 +253,7 @@ func pattern(a *arguments, expression, text string) *regexp.Regexp {
 func instructions(expression string) (int, error) {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		var problem *syntax.Error
-		if errors.As(err, &problem) {
+		if problem, ok := errors.AsType[*syntax.Error](err); ok {
 			return 0, errors.New(string(problem.Code))
 		}
 		return 0, err

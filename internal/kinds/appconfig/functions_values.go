@@ -181,17 +181,17 @@ var choiceFunctions = map[string]function{
 	"fail":     {1, 1, func(a *arguments) any { a.problem = errors.New(short(a.text(0))); return nil }},
 	"eq": {2, anyNumber, func(a *arguments) any {
 		for at := range a.values[1:] {
-			if a.compare(0, at+1, true) == 0 {
+			if a.compare(at+1, true) == 0 {
 				return true
 			}
 		}
 		return false
 	}},
-	"ne": {2, 2, func(a *arguments) any { return a.compare(0, 1, true) != 0 }},
-	"lt": {2, 2, func(a *arguments) any { return a.compare(0, 1, false) < 0 }},
-	"le": {2, 2, func(a *arguments) any { return a.compare(0, 1, false) <= 0 }},
-	"gt": {2, 2, func(a *arguments) any { return a.compare(0, 1, false) > 0 }},
-	"ge": {2, 2, func(a *arguments) any { return a.compare(0, 1, false) >= 0 }},
+	"ne": {2, 2, func(a *arguments) any { return a.compare(1, true) != 0 }},
+	"lt": {2, 2, func(a *arguments) any { return a.compare(1, false) < 0 }},
+	"le": {2, 2, func(a *arguments) any { return a.compare(1, false) <= 0 }},
+	"gt": {2, 2, func(a *arguments) any { return a.compare(1, false) > 0 }},
+	"ge": {2, 2, func(a *arguments) any { return a.compare(1, false) >= 0 }},
 }
 
 func choose(first bool, one, other any) any {
@@ -217,9 +217,9 @@ func required(a *arguments) any {
 	return a.values[1]
 }
 
-// compare compares two texts, or two numbers; with equality also two truth values.
-func (a *arguments) compare(one, other int, equality bool) int {
-	x, y := a.values[one], a.values[other]
+// compare compares the first argument with another: two texts, or two numbers; with equality also two truth values.
+func (a *arguments) compare(other int, equality bool) int {
+	x, y := a.values[0], a.values[other]
 	if kindOf(x) != kindOf(y) {
 		a.fail("%s and %s are given; accepted are two texts or two numbers", kindOf(x), kindOf(y))
 		return 0

@@ -1,6 +1,7 @@
 package appconfig_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -51,9 +52,7 @@ func TestRender(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			whole := map[string]string{"KEY": test.text}
-			for key, value := range config {
-				whole[key] = value
-			}
+			maps.Copy(whole, config)
 			content, problems := appconfig.Render(input(whole, nil))
 			if len(problems) > 0 {
 				t.Fatal(problems.ToAggregate())

@@ -88,8 +88,7 @@ func plain(err error) error {
 	}
 	line, _ := strconv.Atoi(match[1])
 	text := match[3]
-	var own functionError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[functionError](err); ok {
 		text = own.Error()
 	} else if match[2] != "" {
 		text = match[2] + ": " + text
