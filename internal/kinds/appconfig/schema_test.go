@@ -100,3 +100,19 @@ func TestSchemaIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// FuzzSchema reads anything as a schema and checks any value against it: it ends in bounded time and without a panic.
+func FuzzSchema(f *testing.F) {
+	f.Add(`{"properties":{"A":{"pattern":"^[0-9]+$","format":"uri"}},"required":["B"],"additionalProperties":false}`, "1")
+	f.Add(`{"$defs":{"n":{"enum":["a",1,null]}},"allOf":[{"$ref":"#/$defs/n"},{"not":{"$ref":"#/$defs/n"}}]}`, "a")
+	f.Add(`{"if":{"minProperties":1},"then":{"propertyNames":{"maxLength":3}},"else":false}`, "")
+	f.Add(`{"properties":{"A":{"format":"regex","contentMediaType":"application/json","contentEncoding":"base64"}}}`, "(a{1000}){1000}")
+	f.Add(`{"unevaluatedProperties":{"type":"integer"},"dependentRequired":{"A":["B"]},"$schema":"https://json-schema.org/draft/2020-12/schema"}`, "x")
+	f.Fuzz(func(t *testing.T, schema, value string) {
+		start := time.Now()
+		checked(schema, map[string]string{"A": value, "B": "b"})
+		if took := time.Since(start); took > renderTime {
+			t.Fatalf("it took %s", took)
+		}
+	})
+}
