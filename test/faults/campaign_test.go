@@ -16,7 +16,7 @@ import (
 )
 
 // scenarios has at least one of each kind.
-var scenarios = []campaign.Scenario{webApp()}
+var scenarios = []campaign.Scenario{webApp(), appConfig()}
 
 // longer are further ones, for `make faults`.
 var longer = []campaign.Scenario{adoptingWebApp()}
