@@ -11,7 +11,7 @@ import (
 	"github.com/onsi/gomega"
 	k8sappsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	kubepolicyv1 "k8s.io/api/policy/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -418,7 +418,7 @@ func newPod(namespace, name, owner string) *corev1.Pod {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "mainstay/demo-web:1.0"}}},
 	}
 	if owner != "" {
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: owner, Name: "web", UID: "1", Controller: ptr.To(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: owner, Name: "web", UID: "1", Controller: new(true)}}
 	}
 	return pod
 }
@@ -498,12 +498,12 @@ func TestConfigMonitorEvictsNotEverything(t *testing.T) {
 	in := namespace(t)
 	guarded := newPod(in, "guarded", "CloneSet")
 	guarded.Labels["guarded"] = "true"
-	budget := &kubepolicyv1.PodDisruptionBudget{
+	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "guarded"},
-		Spec:       kubepolicyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "true"}}},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "true"}}},
 	}
 	create(t, budget)
-	budget.Status = kubepolicyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
 	g.Expect(cluster.client.Status().Update(t.Context(), budget)).To(gomega.Succeed())
 	unowned := newPod(in, "unowned", "")
 	for _, pod := range []*corev1.Pod{guarded, unowned, newPod(in, "job", "Job")} {

@@ -6,7 +6,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 func (c *ConfigMonitor) GetConditions() []metav1.Condition { return c.Status.Conditions }
 
 // SetConditions replaces the conditions.
-func (c *ConfigMonitor) SetConditions(conditions []metav1.Condition) { c.Status.Conditions = conditions }
+func (c *ConfigMonitor) SetConditions(conditions []metav1.Condition) {
+	c.Status.Conditions = conditions
+}
 
 // GetFirstReadyTime returns when Ready was True for the first time; nil if it never was.
 func (c *ConfigMonitor) GetFirstReadyTime() *metav1.Time { return c.Status.FirstReadyTime }

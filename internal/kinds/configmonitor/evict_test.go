@@ -1,6 +1,7 @@
 package configmonitor_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -48,16 +49,36 @@ func summary(e configmonitor.Evictions) string {
 	return strings.Join(parts, ", ")
 }
 
-func TestDecideEvictions(t *testing.T) {
-	red, blue := flags("red", ago(time.Hour)), flags("blue", ago(time.Minute))
-	before, after := ago(10*time.Minute), ago(10*time.Second)
-	for name, test := range map[string]struct {
-		change func(*configv1.ConfigMonitorSpec)
-		source workload.Source
-		record configmonitor.Record
-		pods   []corev1.Pod
-		want   string
-	}{
+// evictionCase is one decision, at noon.
+type evictionCase struct {
+	change func(*configv1.ConfigMonitorSpec)
+	source workload.Source
+	record configmonitor.Record
+	pods   []corev1.Pod
+	want   string
+}
+
+// What the source holds before and after a change, and pods from before and after it.
+var (
+	red, blue     = flags("red", ago(time.Hour)), flags("blue", ago(time.Minute))
+	before, after = ago(10 * time.Minute), ago(10 * time.Second)
+)
+
+func (c evictionCase) check(t *testing.T) {
+	t.Helper()
+	changes := []func(*configv1.ConfigMonitorSpec){evicting}
+	if c.change != nil {
+		changes = append(changes, c.change)
+	}
+	got := configmonitor.DecideEvictions(&monitor(changes...).Spec, c.source, c.record, c.pods, noon)
+	if summary(got) != c.want {
+		t.Errorf("got %q, want %q", summary(got), c.want)
+	}
+}
+
+// TestEvictionsBegun: which content counts.
+func TestEvictionsBegun(t *testing.T) {
+	for name, test := range map[string]evictionCase{
 		"first, all are younger": {source: blue, pods: []corev1.Pod{pod("a", after)}, want: "done"},
 		"first, one is older":    {source: blue, pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, 2s"},
 		"first, in one second":   {source: blue, pods: []corev1.Pod{pod("a", ago(time.Minute))}, want: "evict a, 2s"},
@@ -89,7 +110,14 @@ func TestDecideEvictions(t *testing.T) {
 			change: func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} },
 			source: blue, record: keysRecorded(workload.Source{Ref: red.Ref, Standing: workload.Present, Changed: ago(time.Hour)}), pods: []corev1.Pod{pod("a", before)}, want: "evict a, 2s",
 		},
+	} {
+		t.Run(name, test.check)
+	}
+}
 
+// TestEvictionsLimited: how many go at a time.
+func TestEvictionsLimited(t *testing.T) {
+	for name, test := range map[string]evictionCase{
 		"one at a time":                {change: limited(1), source: blue, pods: []corev1.Pod{pod("a", before), pod("b", before), pod("c", before, unready)}, want: "evict c, Pod/a WaitingForOthers, Pod/b WaitingForOthers, 2s"},
 		"one that terminates counts":   {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
 		"its replacement counts once":  {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("d", after, unready), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
@@ -100,7 +128,14 @@ func TestDecideEvictions(t *testing.T) {
 		"the last is ready":            {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after)}, want: "done"},
 		"the window closes on the way": {change: func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "11:00", End: "11:59"} }, source: blue, record: under(blue, 2), pods: []corev1.Pod{pod("b", before), pod("d", after)}, want: "Pod/b OutsideWindow, 23h0m0s"},
 		"not twice in one second":      {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("again", ago(time.Minute))}, want: "done"},
+	} {
+		t.Run(name, test.check)
+	}
+}
 
+// TestEvictionsChosen: which pods ever go.
+func TestEvictionsChosen(t *testing.T) {
+	for name, test := range map[string]evictionCase{
 		"nobody's":           {source: blue, pods: []corev1.Pod{pod("a", before, unowned)}, want: "Pod/a Unowned, 1m0s"},
 		"nobody's, allowed":  {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue, pods: []corev1.Pod{pod("a", before, unowned)}, want: "evict a, 2s"},
 		"a Job's":            {source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("Job"))}, want: "Pod/a Unowned, 1m0s"},
@@ -113,16 +148,7 @@ func TestDecideEvictions(t *testing.T) {
 		"going by itself":    {source: blue, pods: []corev1.Pod{pod("a", before, terminating), pod("b", after)}, want: "done"},
 		"nobody's, and some": {source: blue, pods: []corev1.Pod{pod("a", before, unowned), pod("b", before)}, want: "evict b, Pod/a Unowned, 2s"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			changes := []func(*configv1.ConfigMonitorSpec){evicting}
-			if test.change != nil {
-				changes = append(changes, test.change)
-			}
-			got := configmonitor.DecideEvictions(&monitor(changes...).Spec, test.source, test.record, test.pods, noon)
-			if summary(got) != test.want {
-				t.Errorf("got %q, want %q", summary(got), test.want)
-			}
-		})
+		t.Run(name, test.check)
 	}
 }
 
@@ -133,9 +159,7 @@ func limited(n int32) func(*configv1.ConfigMonitorSpec) {
 // with adds a key to a source.
 func with(source workload.Source, key, value string) workload.Source {
 	keys := map[string]string{key: workload.HashKey([]byte(value))}
-	for k, v := range source.Keys {
-		keys[k] = v
-	}
+	maps.Copy(keys, source.Keys)
 	source.Keys = keys
 	return source
 }

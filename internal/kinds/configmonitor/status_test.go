@@ -66,22 +66,52 @@ func conditionsOf(status configv1.ConfigMonitorStatus) string {
 	return strings.Join(parts, ", ")
 }
 
+// statusCase is one status, at noon.
+type statusCase struct {
+	change  func(*configv1.ConfigMonitorSpec)
+	source  workload.Source
+	targets []workload.Target
+	failure *plan.Failure
+	want    string
+	// message is part of that of Ready, numbers are matched, upToDate and restarts.
+	message, numbers string
+	skipped          []string
+}
+
+func (c statusCase) check(t *testing.T) {
+	t.Helper()
+	made := monitor()
+	if c.change != nil {
+		made = monitor(c.change)
+	}
+	snapshot := workload.Snapshot{Targets: c.targets, Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.Ref]workload.Source{}}
+	if c.source.Standing != workload.Absent {
+		snapshot.Sources[c.source.Ref] = c.source
+	}
+	status, _ := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: c.source, Snapshot: snapshot}, plan.Result{Failure: c.failure})
+	if got := conditionsOf(status); got != c.want {
+		t.Errorf("got %s, want %s", got, c.want)
+	}
+	if got := status.Conditions[0].Message; !strings.Contains(got, c.message) {
+		t.Errorf("got %q, want %q in it", got, c.message)
+	}
+	if got := fmt.Sprint(status.Matched, status.UpToDate, status.Restarts); got != c.numbers {
+		t.Errorf("got %s, want %s", got, c.numbers)
+	}
+	var skipped []string
+	for _, one := range status.Skipped {
+		skipped = append(skipped, one.Name+" "+one.Reason)
+	}
+	if diff := cmp.Diff(c.skipped, skipped); diff != "" {
+		t.Error(diff)
+	}
+	if status.ObservedGeneration != 3 || status.Source != workload.SourceOfMonitor(&made.Spec).String() {
+		t.Errorf("it is about generation %d and %s", status.ObservedGeneration, status.Source)
+	}
+}
+
 func TestStatus(t *testing.T) {
-	absent, denied := flags("", noon), workload.Source{Ref: workload.Ref{Kind: workload.Secret, Name: "database"}, Standing: workload.NotGranted}
-	absent.Standing = workload.Absent
-	edited := flags("blue", ago(time.Minute))
-	edited.Declared = "another"
-	blue := flags("blue", ago(time.Minute))
-	for name, test := range map[string]struct {
-		change  func(*configv1.ConfigMonitorSpec)
-		source  workload.Source
-		targets []workload.Target
-		failure *plan.Failure
-		want    string
-		// message is part of that of Ready, numbers are matched, upToDate and restarts.
-		message, numbers string
-		skipped          []string
-	}{
+	for name, test := range map[string]statusCase{
 		"all is well": {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(2, ago(time.Hour))), deployment("b", "blue", restarted(1, ago(time.Minute)))},
 			want: "Ready=True UpToDate", message: "2 of 2 workloads run the present content of ConfigMap/flags", numbers: "2 2 3",
@@ -110,6 +140,17 @@ func TestStatus(t *testing.T) {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(1, ago(time.Hour)), paused)},
 			want: "Ready=False Blocked", message: "Deployment/a: it is paused", numbers: "1 0 1", skipped: []string{"Deployment/a Blocked"},
 		},
+	} {
+		t.Run(name, test.check)
+	}
+}
+
+func TestStatusOfTrouble(t *testing.T) {
+	absent, denied := flags("", noon), workload.Source{Ref: workload.Ref{Kind: workload.Secret, Name: "database"}, Standing: workload.NotGranted}
+	absent.Standing = workload.Absent
+	edited := flags("blue", ago(time.Minute))
+	edited.Declared = "another"
+	for name, test := range map[string]statusCase{
 		"one failed": {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(1, ago(time.Minute)), stuck), deployment("b", "blue")},
 			want: "Ready=False RolloutFailed, Degraded=True RolloutFailed", message: "Deployment/a: its deadline has passed", numbers: "2 1 1",
@@ -146,36 +187,7 @@ func TestStatus(t *testing.T) {
 			want: "Ready=Unknown ReconcileFailed", numbers: "1 1 0",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			made := monitor()
-			if test.change != nil {
-				made = monitor(test.change)
-			}
-			snapshot := workload.Snapshot{Targets: test.targets, Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.Ref]workload.Source{}}
-			if test.source.Standing != workload.Absent {
-				snapshot.Sources[test.source.Ref] = test.source
-			}
-			status, _ := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: test.source, Snapshot: snapshot}, plan.Result{Failure: test.failure})
-			if got := conditionsOf(status); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
-			}
-			if got := status.Conditions[0].Message; !strings.Contains(got, test.message) {
-				t.Errorf("got %q, want %q in it", got, test.message)
-			}
-			if got := fmt.Sprint(status.Matched, status.UpToDate, status.Restarts); got != test.numbers {
-				t.Errorf("got %s, want %s", got, test.numbers)
-			}
-			var skipped []string
-			for _, one := range status.Skipped {
-				skipped = append(skipped, one.Name+" "+one.Reason)
-			}
-			if diff := cmp.Diff(test.skipped, skipped); diff != "" {
-				t.Error(diff)
-			}
-			if status.ObservedGeneration != 3 || status.Source != workload.SourceOfMonitor(&made.Spec).String() {
-				t.Errorf("it is about generation %d and %s", status.ObservedGeneration, status.Source)
-			}
-		})
+		t.Run(name, test.check)
 	}
 }
 
