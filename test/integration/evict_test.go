@@ -1,0 +1,135 @@
+package integration
+
+import (
+	"context"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+)
+
+// newPod is one with app=web; owner is the kind of its controller, or empty.
+func newPod(namespace, name, owner string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "mainstay/demo-web:1.0"}}},
+	}
+	if owner != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: owner, Name: "web", UID: "1", Controller: new(true)}}
+	}
+	return pod
+}
+
+// run makes a pod and does what the kubelet would.
+func runPod(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	create(t, pod)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if err := cluster.client.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// podsIn are the names of the pods of a namespace.
+func podsIn(namespace string) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		var pods corev1.PodList
+		err := cluster.client.List(ctx, &pods, client.InNamespace(namespace))
+		var names []string
+		for i := range pods.Items {
+			names = append(names, pods.Items[i].Name)
+		}
+		return names, err
+	}
+}
+
+func evicting(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }
+
+// TestConfigMonitorEvicts: one at a time, only older pods, only those that come back; and not twice, also by another manager.
+func TestConfigMonitorEvicts(t *testing.T) {
+	g := gomega.NewWithT(t)
+	manager := startManager(t)
+	in := namespace(t)
+	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+	first, second := newPod(in, "web-0", "CloneSet"), newPod(in, "web-1", "CloneSet")
+	runPod(t, first)
+	runPod(t, second)
+	monitor := newMonitor(in, evicting, func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = ptr.To[int32](1) })
+	nextSecond(t, second)
+	setFlag(t, in, "OTHER", "1")
+	create(t, monitor)
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("web-1"), "they are older than the change")
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False Restarting"))
+	runPod(t, newPod(in, "web-0", "CloneSet"))
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("web-0"), "the next goes once the first has come back")
+	again := newPod(in, "web-1", "CloneSet")
+	runPod(t, again)
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+	status, err := monitored(monitor)(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(status.Restarts).To(gomega.BeNumerically("==", 2))
+	g.Expect(status.Matched).To(gomega.BeNumerically("==", 2))
+	g.Expect(status.UpToDate).To(gomega.BeNumerically("==", 2))
+	g.Expect(status.LastRestart).NotTo(gomega.BeNil())
+
+	before := manager.calls.settled(t)
+	g.Expect(manager.calls.since(before, in)).To(gomega.BeEmpty())
+	manager.stop()
+	restarted := startManager(t)
+	restarted.calls.settled(t)
+	g.Expect(restarted.calls.since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restart writes, lists and evicts nothing")
+
+	// Away during a change: once it is back.
+	restarted.stop()
+	nextSecond(t, again)
+	setFlag(t, in, "COLOUR", "blue")
+	startManager(t)
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.HaveLen(1))
+}
+
+// TestConfigMonitorEvictsNotEverything: budgets, pods without an owner and static pods.
+func TestConfigMonitorEvictsNotEverything(t *testing.T) {
+	g := gomega.NewWithT(t)
+	startManager(t)
+	in := namespace(t)
+	guarded := newPod(in, "guarded", "CloneSet")
+	guarded.Labels["guarded"] = "true"
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "guarded"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "true"}}},
+	}
+	create(t, budget)
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
+	g.Expect(cluster.client.Status().Update(t.Context(), budget)).To(gomega.Succeed())
+	unowned := newPod(in, "unowned", "")
+	for _, pod := range []*corev1.Pod{guarded, unowned, newPod(in, "job", "Job")} {
+		runPod(t, pod)
+	}
+	nextSecond(t, unowned)
+	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+	monitor := newMonitor(in, evicting)
+	create(t, monitor)
+	skipped := func(ctx context.Context) ([]string, error) {
+		status, err := monitored(monitor)(ctx)
+		var found []string
+		for _, one := range status.Skipped {
+			found = append(found, one.Name+" "+one.Reason)
+		}
+		return found, err
+	}
+	g.Eventually(skipped).WithContext(t.Context()).Should(gomega.Equal([]string{"Pod/guarded DisruptionBudget", "Pod/job Unowned", "Pod/unowned Unowned"}))
+	g.Expect(monitorReady(monitor)(t.Context())).To(gomega.Equal("False Waiting"))
+
+	change(t, monitor, func(m *configv1.ConfigMonitor) { m.Spec.AllowUnowned = true })
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("guarded"))
+	g.Expect(cluster.client.Delete(t.Context(), budget)).To(gomega.Succeed())
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.BeEmpty(), "it is asked again")
+}
