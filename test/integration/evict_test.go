@@ -2,11 +2,13 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -132,4 +134,41 @@ func TestConfigMonitorEvictsNotEverything(t *testing.T) {
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("guarded"))
 	g.Expect(cluster.client.Delete(t.Context(), budget)).To(gomega.Succeed())
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.BeEmpty(), "it is asked again")
+}
+
+// TestACrashEvictsNobodyTwice lets a manager make one, two, three ... writes of an eviction and ends it. The next one goes on: what
+// has been replaced stays.
+func TestACrashEvictsNobodyTwice(t *testing.T) {
+	// The record, two evictions, the record again, the status; and once the pods are back, the record's end and the status.
+	for writes := 1; writes <= 6; writes++ {
+		t.Run(fmt.Sprintf("after %d writes", writes), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			in := namespace(t)
+			last := newPod(in, "web-1", "CloneSet")
+			runPod(t, newPod(in, "web-0", "CloneSet"))
+			runPod(t, last)
+			nextSecond(t, last)
+			create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+			monitor := newMonitor(in, evicting)
+			create(t, monitor)
+			crashing := startManagerFor(t, in, writes)
+			replaced := map[string]string{}
+			replace := func() {
+				for _, name := range []string{"web-0", "web-1"} {
+					pod := newPod(in, name, "CloneSet")
+					err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)
+					if apierrors.IsNotFound(err) {
+						g.Expect(replaced).NotTo(gomega.HaveKey(name), "it is evicted a second time")
+						runPod(t, pod)
+						replaced[name] = string(pod.UID)
+					}
+				}
+			}
+			g.Eventually(func() bool { replace(); return crashing.calls.isSpent() }).Should(gomega.BeTrue())
+			crashing.stop()
+			startManager(t)
+			g.Eventually(func(ctx context.Context) (string, error) { replace(); return monitorReady(monitor)(ctx) }).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+			g.Expect(replaced).To(gomega.HaveLen(2), "each is evicted once")
+		})
+	}
 }
