@@ -237,8 +237,9 @@ func TestRest(t *testing.T) {
 		"done, another key":   {keyed(blue, "b"), recorded(keyed(blue, "a")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, rests := configmonitor.Rest(&monitor(evicting).Spec, test.source, test.record, noon); rests != test.want {
-				t.Errorf("rests: %t", rests)
+			rest, rests := configmonitor.Rest(&monitor(evicting).Spec, test.source, test.record, noon)
+			if rests != test.want || rest.PutBack != (test.source.Declared != "") {
+				t.Errorf("rests: %t, is being put back: %t", rests, rest.PutBack)
 			}
 		})
 	}
