@@ -141,19 +141,27 @@ func (e *evicting) writeRecord(ctx context.Context, monitor *configv1.ConfigMoni
 // the client would, each time.
 const evictionLimit = 5 * time.Second
 
+// heldByBudget is what is told of a pod that a PodDisruptionBudget keeps. The API server's own words name it only sometimes.
+const heldByBudget = "a PodDisruptionBudget does not allow it now: it is asked again"
+
 // evictPods asks for the evictions, and returns how many there were. What a PodDisruptionBudget does not allow is noted; the
-// first other error ends it.
+// first other error ends it, and so does an answer that does not come: to wait as long for each would keep others waiting.
 func (e *evicting) evictPods(ctx context.Context, monitor *configv1.ConfigMonitor, evictions *configmonitor.Evictions) (int, error) {
 	gone := 0
-	for _, victim := range evictions.Evict {
+	for i, victim := range evictions.Evict {
 		switch err := e.evictPod(ctx, monitor.Namespace, victim); {
 		case err == nil:
 			gone++
 			log.FromContext(ctx).Info("Evicted a pod", "pod", victim.Name)
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			// It has gone by itself, or another has its name now.
-		case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), isOverdue(ctx, err):
-			evictions.HeldByBudget(victim, "a PodDisruptionBudget does not allow it now: it is asked again")
+		case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
+			evictions.HeldByBudget(victim, heldByBudget)
+		case isOverdue(ctx, err):
+			for _, later := range evictions.Evict[i:] {
+				evictions.HeldByBudget(later, heldByBudget)
+			}
+			return gone, nil
 		default:
 			return gone, fmt.Errorf("evicting Pod %s: %w", victim.Name, err)
 		}
