@@ -68,6 +68,8 @@ func TestKindsOff(t *testing.T) {
 	webapp := append([]string{"webapps.apps.mainstay.dev", "webapps/status.apps.mainstay.dev", "webapps/finalizers.apps.mainstay.dev"}, children...)
 	policies := []string{"platformpolicies.policy.mainstay.dev", "platformpolicies/status.policy.mainstay.dev", "namespaces"}
 	appconfig := []string{"appconfigs.config.mainstay.dev", "appconfigs/status.config.mainstay.dev", "appconfigs/finalizers.config.mainstay.dev"}
+	monitors := []string{"configmonitors.config.mainstay.dev", "configmonitors/status.config.mainstay.dev", "pods/eviction"}
+	restarts := []string{"configmaps", "deployments.apps", "statefulsets.apps", "daemonsets.apps"}
 	// The kinds of configuration need Deployments and Namespaces, too.
 	const noConfiguration = ", appconfig: {enabled: false}, configmonitor: {enabled: false}"
 	for off, wanted := range map[string]struct {
@@ -76,7 +78,8 @@ func TestKindsOff(t *testing.T) {
 	}{
 		"webapp":         {webapp, policies, noConfiguration},
 		"platformpolicy": {policies, webapp, noConfiguration},
-		"appconfig":      {appconfig, slices.Concat(webapp, policies, []string{"configmaps"}), ""},
+		"appconfig":      {appconfig, slices.Concat(webapp, policies, monitors, restarts), ""},
+		"configmonitor":  {monitors, slices.Concat(webapp, policies, appconfig, restarts), ""},
 	} {
 		manifest := mustRender(t, "kinds: {"+off+": {enabled: false}"+wanted.too+"}", target{}).Manifest
 		granted := resourcesOf(t, manifest, "ClusterRole", "mainstay-manager")
@@ -94,8 +97,26 @@ func TestKindsOff(t *testing.T) {
 			t.Errorf("without %s the default policy is wrong", off)
 		}
 		// People must be able to see and delete what is there.
-		if people := resourcesOf(t, manifest, "ClusterRole", "mainstay-edit"); !slices.Contains(people, "webapps.apps.mainstay.dev") {
-			t.Errorf("without %s people may not change WebApps", off)
+		people := resourcesOf(t, manifest, "ClusterRole", "mainstay-edit")
+		for _, resource := range []string{"webapps.apps.mainstay.dev", "appconfigs.config.mainstay.dev", "configmonitors.config.mainstay.dev"} {
+			if !slices.Contains(people, resource) {
+				t.Errorf("without %s people may not change %s", off, resource)
+			}
+		}
+	}
+}
+
+// TestSharedRights: what a kind that is off shared with one that is on is still granted, as far as that one needs it.
+func TestSharedRights(t *testing.T) {
+	for off, wanted := range map[string]struct{ kept, gone right }{
+		"webapp":         {right{"apps", "deployments", "", "patch"}, right{"apps", "deployments", "", "create"}},
+		"platformpolicy": {right{"", "namespaces", "", "get"}, right{"", "namespaces", "", "watch"}},
+		"appconfig":      {right{"", "configmaps", "", "watch"}, right{"", "configmaps", "", "patch"}},
+		"configmonitor":  {right{"", "pods", "", "list"}, right{"", "pods/eviction", "", "create"}},
+	} {
+		granted := roleRights(t, mustRender(t, "kinds: {"+off+": {enabled: false}}", target{}).Manifest, "ClusterRole", "", "mainstay-manager")
+		if !slices.Contains(granted, wanted.kept) || slices.Contains(granted, wanted.gone) {
+			t.Errorf("without %s: %v is there: %t, %v is there: %t", off, wanted.kept, slices.Contains(granted, wanted.kept), wanted.gone, slices.Contains(granted, wanted.gone))
 		}
 	}
 }
