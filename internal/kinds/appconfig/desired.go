@@ -10,6 +10,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // Desired is what should exist for a defaulted, valid AppConfig: the immutable ConfigMap that keeps the chosen content, and
@@ -52,7 +53,10 @@ func keptRevisions(config *configv1.AppConfig, observed Observed) []Revision {
 	needed := []int64{choice.Chosen, current.Revision, choice.Rendered, choice.Marks.LastGood}
 	var run []string
 	for _, user := range observed.users(config) {
-		run = append(run, user.Hash, user.Was)
+		run = append(run, user.Hash)
+		if user.State != workload.UpToDate {
+			run = append(run, user.Was) // pods that have not been replaced yet
+		}
 	}
 	room := defaultHistory
 	if limit := config.Spec.RevisionHistoryLimit; limit != nil {

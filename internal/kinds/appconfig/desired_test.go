@@ -55,8 +55,13 @@ func situations() map[string]situation {
 			changes: changes{says("g"), history(2)},
 		},
 		"no-history": {world: newWorld().keeps("a", "b", "c").has(3, "c"), changes: changes{says("d"), history(0)}},
-		"conflict":   {world: conflicting},
-		"bad":        {world: newWorld().keeps("a").has(1, "a"), changes: changes{says("{{ .Values.NO }}")}},
+		"replaced": {
+			// All pods run 2: those of 1 are no more.
+			world:   newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1").runs("x", "b", "a", workload.UpToDate, 3),
+			changes: changes{says("b"), history(0)},
+		},
+		"conflict": {world: conflicting},
+		"bad":      {world: newWorld().keeps("a").has(1, "a"), changes: changes{says("{{ .Values.NO }}")}},
 	}
 }
 
