@@ -138,8 +138,9 @@ func managerSettings() setup.Settings {
 	return settings
 }
 
-// looked counts, by the managers' own metrics, how often one of them has looked at something in a namespace and
-// could do all that was to do. They share the metrics, as they share the process.
+// looked counts, by the managers' own metrics, how often one of them has looked at an object of ours in a namespace and
+// could do all that was to do. They share the metrics, as they share the process. Looks at workloads are not counted: what is
+// to be done with those stands in the steps.
 func looked(namespace string) (int, error) {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -155,7 +156,7 @@ func looked(namespace string) (int, error) {
 			for _, label := range metric.GetLabel() {
 				labels[label.GetName()] = label.GetValue()
 			}
-			if labels["namespace"] == namespace && (labels["result"] == "changed" || labels["result"] == "unchanged") {
+			if labels["namespace"] == namespace && labels["kind"] != "Workload" && (labels["result"] == "changed" || labels["result"] == "unchanged") {
 				count += int(metric.GetCounter().GetValue())
 			}
 		}

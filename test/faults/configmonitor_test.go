@@ -1,0 +1,98 @@
+package faults
+
+import (
+	"context"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/test/faults/campaign"
+)
+
+// configMonitor watches a ConfigMap for a Deployment that does not mention it, has it restarted when the ConfigMap changes, rolls that
+// out, and deletes the monitor: nothing is restarted for that.
+func configMonitor() campaign.Scenario {
+	return campaign.Scenario{
+		Name:  "configmonitor",
+		Owner: configv1.GroupVersion.WithKind("ConfigMonitor"),
+		Children: []schema.GroupVersionKind{
+			corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+			k8sappsv1.SchemeGroupVersion.WithKind("Deployment"),
+		},
+		Steps: []campaign.Step{
+			{Name: "create", Do: createMonitor, Settled: monitorIs("False Restarting", "red", false)},
+			{Name: "roll out", Do: makeAvailable, Settled: monitorIs("True UpToDate", "red", false)},
+			{Name: "change", Do: changeFlags, Settled: monitorIs("False Restarting", "blue", true)},
+			{Name: "roll out the change", Do: makeAvailable, Settled: monitorIs("True UpToDate", "blue", true)},
+			{Name: "delete", Do: deleteMonitor, Settled: campaign.IsEmpty},
+		},
+		IsReady: monitorIsReady,
+		Mask:    hideRestartTimes,
+	}
+}
+
+const flagsName = "flags"
+
+func createMonitor(ctx context.Context, c client.Client, namespace string) error {
+	for _, object := range []client.Object{
+		flags(namespace, "red"), newDeployment(namespace, appName), namedMonitor(namespace),
+	} {
+		if err := c.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func flags(namespace, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: flagsName}, Data: map[string]string{colour: value}}
+}
+
+func namedMonitor(namespace string) *configv1.ConfigMonitor {
+	return &configv1.ConfigMonitor{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
+		Spec:       configv1.ConfigMonitorSpec{ConfigMap: flagsName, PodSelector: map[string]string{"app": appName}, Cooldown: &metav1.Duration{}},
+	}
+}
+
+func changeFlags(ctx context.Context, c client.Client, namespace string) error {
+	return c.Update(ctx, flags(namespace, "blue"))
+}
+
+func deleteMonitor(ctx context.Context, c client.Client, namespace string) error {
+	for _, object := range []client.Object{namedMonitor(namespace), flags(namespace, ""), newDeployment(namespace, appName)} {
+		if err := c.Delete(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// monitorIs tells what is missing until the monitor is ready or not, and the Deployment runs a colour.
+func monitorIs(ready, value string, restarted bool) func(campaign.World) error {
+	return func(world campaign.World) error {
+		var monitor configv1.ConfigMonitor
+		if err := world.Read("ConfigMonitor", appName, &monitor); err != nil {
+			return err
+		}
+		if err := conditionIs(monitor.Status.Conditions, monitor.Generation, monitor.Status.ObservedGeneration, ready); err != nil {
+			return err
+		}
+		return runs(world, flagsName, value, restarted)
+	}
+}
+
+func monitorIsReady(owner *unstructured.Unstructured) bool {
+	var monitor configv1.ConfigMonitor
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &monitor); err != nil {
+		return false
+	}
+	return monitor.Status.ObservedGeneration == monitor.Generation && meta.IsStatusConditionTrue(monitor.Status.Conditions, configv1.ConditionReady)
+}
