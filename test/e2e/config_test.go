@@ -189,7 +189,7 @@ func testAppConfig(t *testing.T) {
 	g.Expect(jsonpath(t, ns, "configmap/shop-config", "{.data.MESSAGE}")).To(gomega.Equal("second"))
 	waitReady(t, ns, "shop")
 	g.Eventually(answers(t, ns, "shop")).Should(gomega.ContainSubstring("second"))
-	g.Expect(kubectl(t, "-n", ns, "describe", "appconfig", "shop")).To(gomega.ContainSubstring("Deployment/shop"), "it says which workload failed")
+	g.Expect(kubectl(t, "-n", ns, "describe", "appconfig", "shop")).To(gomega.ContainSubstring("Deployment/shop: "), "it says which workload failed")
 }
 
 // testOtherWorkloads: a StatefulSet, a DaemonSet and a Deployment that nobody has looked at run pods from before the last change of their

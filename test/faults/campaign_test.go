@@ -19,7 +19,7 @@ import (
 var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor()}
 
 // longer are further ones, for `make faults`.
-var longer = []campaign.Scenario{adoptingWebApp()}
+var longer = []campaign.Scenario{adoptingWebApp(), appConfig()}
 
 // known are the undisturbed runs, by the scenario's name.
 var known struct {

@@ -38,6 +38,8 @@ const (
 	AnnotationLastGood = domain + "/last-good"
 	// AnnotationFailed stands beside it: revisions whose rollout failed, separated by commas, newest last.
 	AnnotationFailed = domain + "/failed"
+	// AnnotationFailure stands beside it: which workloads did not come up with the newest of them, for people.
+	AnnotationFailure = domain + "/failure"
 
 	// LabelAppConfig names, on the ConfigMaps of an AppConfig, that AppConfig.
 	LabelAppConfig = domain + "/appconfig"

@@ -1,6 +1,7 @@
 package appconfig
 
 import (
+	"fmt"
 	"slices"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
@@ -38,6 +39,8 @@ type Marks struct {
 	LastGood int64
 	// Failed are those whose rollout failed, in the order in which they did.
 	Failed []int64
+	// Failure says which workloads did not come up with the last of them; empty if none failed.
+	Failure string
 }
 
 // Choose says which content the ConfigMap gets. The first row that applies counts:
@@ -107,23 +110,30 @@ func numberOf(hash string, current Current, kept []Revision) int64 {
 // it, and it failed if a workload that was restarted for it does not come up. A revision that was good once does not fail
 // any more by what becomes of its pods later.
 func mark(current Current, users []User) Marks {
-	marks := Marks{LastGood: current.LastGood, Failed: slices.Clone(current.Failed)}
+	marks := Marks{LastGood: current.LastGood, Failed: slices.Clone(current.Failed), Failure: current.Failure}
 	if !current.Exists || current.Holds != current.Hash || current.Revision == 0 {
 		return marks
 	}
-	isGood, hasFailed := len(users) > 0, false
+	isGood := len(users) > 0
+	var down []string
 	for _, user := range users {
 		runs := user.Hash == current.Hash
 		isGood = isGood && runs && user.State == workload.UpToDate
-		hasFailed = hasFailed || runs && user.State == workload.Failed && user.Restarted
+		if runs && user.State == workload.Failed && user.Restarted {
+			down = append(down, fmt.Sprintf("%s: %s", user.Ref, user.Message))
+		}
 	}
 	without := func(failed int64) bool { return failed == current.Revision }
 	switch {
 	case isGood:
 		marks.LastGood = current.Revision
 		marks.Failed = slices.DeleteFunc(marks.Failed, without)
-	case hasFailed && current.Revision != current.LastGood && !slices.ContainsFunc(marks.Failed, without):
+	case len(down) > 0 && current.Revision != current.LastGood && !slices.ContainsFunc(marks.Failed, without):
 		marks.Failed = append(marks.Failed, current.Revision)
+		marks.Failure = listedOf(down)
+	}
+	if len(marks.Failed) == 0 {
+		marks.Failure = ""
 	}
 	return marks
 }
@@ -193,5 +203,5 @@ func (c *Choice) source(config *configv1.AppConfig, current Current, kept []Revi
 // isSettled tells whether the ConfigMap is as it should be.
 func (c *Choice) isSettled(current Current) bool {
 	return current.Exists && current.Holds == c.ChosenHash && current.Hash == c.ChosenHash && current.Revision == c.Chosen &&
-		current.LastGood == c.Marks.LastGood && slices.Equal(current.Failed, c.Marks.Failed)
+		current.LastGood == c.Marks.LastGood && slices.Equal(current.Failed, c.Marks.Failed) && current.Failure == c.Marks.Failure
 }

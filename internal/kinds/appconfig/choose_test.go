@@ -105,7 +105,7 @@ func TestMark(t *testing.T) {
 		"all run it":                       {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).runs("y", "b", "", workload.UpToDate, 3), Marks{LastGood: 2}},
 		"one rolls":                        {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).runs("y", "b", "a", workload.Rolling, 3), Marks{LastGood: 1}},
 		"one waits":                        {newWorld().has(2, "b", good, "1").runs("x", "b", "a", workload.UpToDate, 3).runs("y", "a", "", workload.Waiting, 3), Marks{LastGood: 1}},
-		"one failed":                       {newWorld().has(2, "b", good, "1", failed, "9").runs("x", "b", "a", workload.Failed, 1), Marks{LastGood: 1, Failed: []int64{9, 2}}},
+		"one failed":                       {newWorld().has(2, "b", good, "1", failed, "9").runs("x", "b", "a", workload.Failed, 1), Marks{LastGood: 1, Failed: []int64{9, 2}, Failure: "Deployment/x: it is Failed"}},
 		"it is known to have failed":       {newWorld().has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.Failed, 1), Marks{LastGood: 1, Failed: []int64{2}}},
 		"it came up late":                  {newWorld().has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.UpToDate, 3), Marks{LastGood: 2, Failed: []int64{}}},
 		"one fails by itself":              {newWorld().has(2, "b", good, "1").runs("x", "b", "", workload.Failed, 1), Marks{LastGood: 1}},

@@ -108,5 +108,8 @@ func desiredConfigMap(config *configv1.AppConfig, choice Choice, content map[str
 	if len(failed) > 0 {
 		configMap.Annotations[configv1.AnnotationFailed] = strings.Join(failed, ",")
 	}
+	if choice.Marks.Failure != "" {
+		configMap.Annotations[configv1.AnnotationFailure] = choice.Marks.Failure
+	}
 	return configMap
 }

@@ -54,6 +54,8 @@ type Current struct {
 	// LastGood is the last revision that all pods have run; 0 if there is none. Failed are those whose rollout failed.
 	LastGood int64
 	Failed   []int64
+	// Failure says which workloads did not come up with the last of those.
+	Failure string
 }
 
 // current reads the ConfigMap that pods use.
@@ -67,6 +69,7 @@ func (o Observed) current(config *configv1.AppConfig) Current {
 	current := Current{
 		Exists: true, Revision: number(marks[configv1.AnnotationRevision]), Hash: marks[configv1.AnnotationHash],
 		Holds: workload.HashAll(configMap.Data), LastGood: number(marks[configv1.AnnotationLastGood]),
+		Failure: marks[configv1.AnnotationFailure],
 	}
 	for text := range strings.SplitSeq(marks[configv1.AnnotationFailed], ",") {
 		if failed := number(text); failed > 0 {

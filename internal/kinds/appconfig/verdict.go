@@ -93,7 +93,8 @@ func judge(config *configv1.AppConfig, observed Observed, result plan.Result, ha
 	case choice.IsMissing:
 		return say(stalled, configv1.ReasonRevisionNotFound, "spec.revision: %d is given, which is not kept: status.revisions lists those that are", *config.Spec.Revision)
 	case choice.Pending == configv1.ReasonRolledBack:
-		return say(failed, configv1.ReasonRolledBack, "the rollout of revision %d failed, and revision %d was put back: change spec, for the same content is not tried again", choice.Rendered, choice.Chosen)
+		return say(failed, configv1.ReasonRolledBack, "the rollout of revision %d failed (%s), and revision %d was put back: change spec, for the same content is not tried again",
+			choice.Rendered, choice.Marks.Failure, choice.Chosen)
 	case len(in(workload.Failed)) > 0 && !has.justChanged:
 		return say(failed, configv1.ReasonRolloutFailed, "%s", listedOf(in(workload.Failed)))
 	case choice.Pending == configv1.ReasonAwaitingApproval:
@@ -117,9 +118,9 @@ func judgeUsers(config *configv1.AppConfig, in func(...workload.State) []string,
 	case users == 0:
 		return say(working, configv1.ReasonNoUsers, "ConfigMap %s is written; no Deployment, StatefulSet or DaemonSet of the namespace uses it", ConfigMapName(config))
 	case config.Spec.Revision != nil:
-		return say(working, configv1.ReasonPinned, "all pods of %d workloads run revision %d, as spec.revision says", users, *config.Spec.Revision)
+		return say(working, configv1.ReasonPinned, "all pods of %s run revision %d, as spec.revision says", workloadsOf(users), *config.Spec.Revision)
 	default:
-		return say(working, configv1.ReasonUpToDate, "all pods of %d workloads run the content", users)
+		return say(working, configv1.ReasonUpToDate, "all pods of %s run the content", workloadsOf(users))
 	}
 }
 
@@ -188,4 +189,12 @@ func truth(is bool) metav1.ConditionStatus {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse
+}
+
+// workloadsOf is a number of workloads, in words.
+func workloadsOf(count int) string {
+	if count == 1 {
+		return "one workload"
+	}
+	return fmt.Sprintf("%d workloads", count)
 }

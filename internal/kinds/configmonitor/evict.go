@@ -110,6 +110,9 @@ func DecideEvictions(spec *configv1.ConfigMonitorSpec, source workload.Source, r
 
 // next is the record of the content that the source has.
 //
+// A monitor that looks for the first time leaves pods that were created in the very second of the content: most often all of it was
+// applied at once. A workload's first look judges in the same way.
+//
 // If the source does not tell of a later change than the one that is recorded (its managed fields are gone, or both came within
 // one second), no pod that is there can be known to run it.
 func (r Record) next(spec *configv1.ConfigMonitorSpec, source *workload.Source, running []*corev1.Pod) Record {
@@ -120,7 +123,9 @@ func (r Record) next(spec *configv1.ConfigMonitorSpec, source *workload.Source, 
 			next.Changed = youngest.UTC()
 		}
 	}
-	next.Same = createdAt(running, next.Changed)
+	if r.Of != "" {
+		next.Same = createdAt(running, next.Changed)
+	}
 	return next
 }
 

@@ -1,0 +1,113 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/test/faults/campaign"
+)
+
+// appConfig makes a configuration, changes it so that the first content becomes an earlier revision and then none, edits the ConfigMap by hand, goes
+// back to an earlier content, and deletes it.
+func appConfig() campaign.Scenario {
+	return campaign.Scenario{
+		Name:     "appconfig",
+		Owner:    configv1.GroupVersion.WithKind("AppConfig"),
+		Children: []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap")},
+		Steps: []campaign.Step{
+			{Name: "create", Do: createConfig, Settled: configIs("one", "NoUsers", 1, 1)},
+			{Name: "update", Do: patchConfig(`{"config": {"MESSAGE": "two {{ .Application }}"}}`), Settled: configIs("two shop", "NoUsers", 2, 1, 2)},
+			{Name: "update again", Do: patchConfig(`{"config": {"MESSAGE": "three"}}`), Settled: configIs("three", "NoUsers", 3, 2, 3)},
+			{Name: "edit by hand", Do: editConfigMap, Settled: func(world campaign.World) error {
+				var configMap corev1.ConfigMap
+				if err := world.Read("ConfigMap", "shop-config", &configMap); err != nil {
+					return err
+				}
+				if configMap.Annotations["example.com/edited"] == "" {
+					return fmt.Errorf("it is not edited yet")
+				}
+				return configIs("three", "NoUsers", 3, 2, 3)(world)
+			}},
+			{Name: "go back", Do: patchConfig(`{"revision": 2}`), Settled: configIs("two shop", "NoUsers", 2, 2, 3)},
+			{Name: "delete", Do: deleteConfig, Settled: campaign.IsEmpty},
+		},
+		IsReady: func(owner *unstructured.Unstructured) bool {
+			var config configv1.AppConfig
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &config); err != nil {
+				return false
+			}
+			return config.Status.ObservedGeneration == config.Generation && meta.IsStatusConditionTrue(config.Status.Conditions, configv1.ConditionReady)
+		},
+	}
+}
+
+func createConfig(ctx context.Context, c client.Client, namespace string) error {
+	return c.Create(ctx, &configv1.AppConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
+		Spec: configv1.AppConfigSpec{
+			Application: appName, Config: map[string]string{"MESSAGE": "one"}, RevisionHistoryLimit: new(int32(1)),
+		},
+	})
+}
+
+func patchConfig(spec string) func(context.Context, client.Client, string) error {
+	return func(ctx context.Context, c client.Client, namespace string) error {
+		config := &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
+		return c.Patch(ctx, config, client.RawPatch("application/merge-patch+json", []byte(`{"spec": `+spec+`}`)))
+	}
+}
+
+func editConfigMap(ctx context.Context, c client.Client, namespace string) error {
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-config"}}
+	patch := `{"metadata": {"annotations": {"example.com/edited": "yes"}}, "data": {"MESSAGE": "oops", "MORE": "x"}}`
+	return c.Patch(ctx, configMap, client.RawPatch("application/merge-patch+json", []byte(patch)))
+}
+
+func deleteConfig(ctx context.Context, c client.Client, namespace string) error {
+	config := &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
+	return c.Delete(ctx, config, client.PropagationPolicy(metav1.DeletePropagationBackground))
+}
+
+// configIs tells what is missing until the ConfigMap has one message, that of a revision, and the status says so; kept are the
+// revisions that there are.
+func configIs(message, reason string, revision int64, kept ...int) func(campaign.World) error {
+	return func(world campaign.World) error {
+		var config configv1.AppConfig
+		if err := world.Read("AppConfig", appName, &config); err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(config.Status.Conditions, configv1.ConditionReady)
+		if ready == nil || config.Status.ObservedGeneration != config.Generation {
+			return fmt.Errorf("the status is not of generation %d", config.Generation)
+		}
+		if ready.Reason != reason || config.Status.Revision != revision || len(config.Status.Revisions) != len(kept) {
+			return fmt.Errorf("it is %s, with revision %d of %d", ready.Reason, config.Status.Revision, len(config.Status.Revisions))
+		}
+		var configMap corev1.ConfigMap
+		if err := world.Read("ConfigMap", "shop-config", &configMap); err != nil {
+			return err
+		}
+		if !maps.Equal(configMap.Data, map[string]string{"MESSAGE": message}) {
+			return fmt.Errorf("the ConfigMap has %v", configMap.Data)
+		}
+		for _, number := range kept {
+			if _, there := world[fmt.Sprintf("ConfigMap shop-config-%d", number)]; !there {
+				return fmt.Errorf("there is no revision %d", number)
+			}
+		}
+		if len(world) != len(kept)+2 {
+			return fmt.Errorf("there are %d objects", len(world))
+		}
+		return nil
+	}
+}
