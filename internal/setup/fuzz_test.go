@@ -4,13 +4,18 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -46,12 +51,19 @@ func FuzzAdmission(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	hooks := append(webappcontroller.Hooks(scheme, fake.NewClientBuilder().WithScheme(scheme).Build(), strictRules), platformpolicycontroller.Hooks(scheme)...)
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).Build()
+	hooks := slices.Concat(
+		webappcontroller.Hooks(scheme, cluster, strictRules), platformpolicycontroller.Hooks(scheme),
+		appconfigcontroller.Hooks(scheme, nil, cluster), configmonitorcontroller.Hooks(scheme),
+	)
 	for _, seed := range []string{
 		`{"metadata":{"name":"shop"},"spec":{"image":"reg.io/shop:1","replicas":2}}`,
 		`{"spec":{"image":"x","securityContext":{"privileged":true,"capabilities":{"add":["all"]}},"sidecars":[{"name":"a"}],"autoscaling":{"max":1}}}`,
 		`{"spec":{"volumes":[{"name":"a","image":{"reference":"b"}}],"initContainers":[{"name":"webapp"},{"name":"webapp"}]}}`,
 		`{"spec":{"rules":[{"environment":"*","allowedRegistries":["a"],"defaults":{"resources":{"limits":{"cpu":"1"}}}}]}}`,
+		`{"spec":{"application":"shop","config":{"URL":"http://{{ .Values.HOST }}","HOST":"db"},"schema":{"required":["HOST"]},"rollout":{"window":{"start":"22:00","end":"04:00"}}}}`,
+		`{"spec":{"application":"shop","config":{"A":"{{ range 9 }}{{ .Values.B }}"},"files":{"A":""},"secretRefs":[{"name":"A"}],"schema":{"$ref":"#"}}}`,
+		`{"spec":{"configMap":"flags","podSelector":{"app":"web"},"strategy":"Evict","window":{"timeZone":"Nowhere"},"cooldown":"-1s"}}`,
 		`{"spec":{"replicas":-1}}`, `{"spec":null}`, `{}`, `[]`, `null`, ``,
 	} {
 		f.Add(seed, `{"spec":{"image":"reg.io/shop:1"}}`)

@@ -16,8 +16,8 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
-// configMonitor watches a ConfigMap for a Deployment that does not mention it, has it restarted when the ConfigMap changes, rolls that
-// out, and deletes the monitor: nothing is restarted for that.
+// configMonitor watches a ConfigMap for a Deployment that does not mention it, has it restarted when the ConfigMap changes, and rolls that
+// out; then the Deployment goes, and the monitor.
 func configMonitor() campaign.Scenario {
 	return campaign.Scenario{
 		Name:  "configmonitor",
@@ -27,28 +27,31 @@ func configMonitor() campaign.Scenario {
 			k8sappsv1.SchemeGroupVersion.WithKind("Deployment"),
 		},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createMonitor, Settled: monitorIs("False Restarting", "red", false)},
+			{Name: "create", Do: createMonitor, Settled: monitorIs("False NothingMatched", "", false)},
+			{Name: "match", Do: matchMonitor, Settled: monitorIs("False Restarting", "red", false)},
 			{Name: "roll out", Do: makeAvailable, Settled: monitorIs("True UpToDate", "red", false)},
 			{Name: "change", Do: changeFlags, Settled: monitorIs("False Restarting", "blue", true)},
 			{Name: "roll out the change", Do: makeAvailable, Settled: monitorIs("True UpToDate", "blue", true)},
+			{Name: "retire", Do: retire, Settled: monitorIs("False NothingMatched", "", false)},
 			{Name: "delete", Do: deleteMonitor, Settled: campaign.IsEmpty},
 		},
-		IsReady: monitorIsReady,
-		Mask:    hideRestartTimes,
+		MoreStatuses: betweenControllers,
+		IsReady:      monitorIsReady,
+		Mask:         hideRestartTimes,
 	}
 }
 
 const flagsName = "flags"
 
 func createMonitor(ctx context.Context, c client.Client, namespace string) error {
-	for _, object := range []client.Object{
-		flags(namespace, "red"), newDeployment(namespace, appName), namedMonitor(namespace),
-	} {
-		if err := c.Create(ctx, object); err != nil {
-			return err
-		}
+	if err := c.Create(ctx, flags(namespace, "red")); err != nil {
+		return err
 	}
-	return nil
+	return c.Create(ctx, namedMonitor(namespace))
+}
+
+func matchMonitor(ctx context.Context, c client.Client, namespace string) error {
+	return c.Create(ctx, newDeployment(namespace, appName))
 }
 
 func flags(namespace, value string) *corev1.ConfigMap {
@@ -67,12 +70,10 @@ func changeFlags(ctx context.Context, c client.Client, namespace string) error {
 }
 
 func deleteMonitor(ctx context.Context, c client.Client, namespace string) error {
-	for _, object := range []client.Object{namedMonitor(namespace), flags(namespace, ""), newDeployment(namespace, appName)} {
-		if err := c.Delete(ctx, object); err != nil {
-			return err
-		}
+	if err := c.Delete(ctx, namedMonitor(namespace)); err != nil {
+		return err
 	}
-	return nil
+	return c.Delete(ctx, flags(namespace, ""))
 }
 
 // monitorIs tells what is missing until the monitor is ready or not, and the Deployment runs a colour.

@@ -21,9 +21,13 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
-// usedConfig makes a configuration that a Deployment uses, changes a value, rolls each out, and deletes it. With the change no
-// history is wanted any more: when the new content is good, the revision before it goes.
+// usedConfig makes a configuration, then a Deployment that uses it, and changes a value. With the change no history is wanted any more:
+// when the new content is good, the revision before it goes. Each is rolled out; then the Deployment goes, and the configuration.
 func usedConfig() campaign.Scenario {
+	first := usedConfigState{ready: "False RollingOut", content: "red", runs: "red", revisions: []string{"1"}}
+	good := usedConfigState{ready: "True UpToDate", content: "red", runs: "red", revisions: []string{"1"}, good: "1"}
+	second := usedConfigState{ready: "False RollingOut", content: "blue", runs: "blue", restarted: true, revisions: []string{"1", "2"}, good: "1"}
+	better := usedConfigState{ready: "True UpToDate", content: "blue", runs: "blue", restarted: true, revisions: []string{"2"}, good: "2"}
 	return campaign.Scenario{
 		Name:  "appconfig-used",
 		Owner: configv1.GroupVersion.WithKind("AppConfig"),
@@ -32,22 +36,29 @@ func usedConfig() campaign.Scenario {
 			k8sappsv1.SchemeGroupVersion.WithKind("Deployment"),
 		},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createUsedConfig, Settled: usedConfigIs(usedConfigState{ready: "False RollingOut", content: "red", runs: "red", revisions: []string{"1"}})},
-			{Name: "roll out", Do: makeAvailable, Settled: usedConfigIs(usedConfigState{ready: "True UpToDate", content: "red", runs: "red", revisions: []string{"1"}, good: "1"})},
-			{Name: "change", Do: changeUsedConfig, Settled: usedConfigIs(usedConfigState{ready: "False RollingOut", content: "blue", runs: "blue", restarted: true, revisions: []string{"1", "2"}, good: "1"})},
-			{Name: "roll out the change", Do: makeAvailable, Settled: usedConfigIs(usedConfigState{ready: "True UpToDate", content: "blue", runs: "blue", restarted: true, revisions: []string{"2"}, good: "2"})},
+			{Name: "create", Do: createUsedConfig, Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "red", revisions: []string{"1"}})},
+			{Name: "use", Do: useConfig, Settled: usedConfigIs(first)},
+			{Name: "roll out", Do: makeAvailable, Settled: usedConfigIs(good)},
+			{Name: "change", Do: changeUsedConfig, Settled: usedConfigIs(second)},
+			{Name: "roll out the change", Do: makeAvailable, Settled: usedConfigIs(better)},
+			{Name: "retire", Do: retire, Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "blue", revisions: []string{"2"}, good: "2"})},
 			{Name: "delete", Do: deleteUsedConfig, Settled: campaign.IsEmpty},
 		},
-		IsReady: usedConfigIsReady,
-		Mask:    hideRestartTimes,
+		MoreStatuses: betweenControllers,
+		IsReady:      usedConfigIsReady,
+		Mask:         hideRestartTimes,
 	}
 }
+
+// betweenControllers is how many more writes of a status there may be in a run where one controller tells what another does: each of the
+// other's writes is seen by itself, or together with the next.
+const betweenControllers = 4
 
 // usedConfigState is what a step of the scenario comes to.
 type usedConfigState struct {
 	// ready is status and reason of the condition Ready.
 	ready string
-	// content is what the ConfigMap has, and runs what the Deployment's pods were started with.
+	// content is what the ConfigMap has, and runs what the Deployment's pods were started with; empty if there is none.
 	content, runs string
 	// restarted tells that the Deployment was restarted.
 	restarted bool
@@ -62,17 +73,22 @@ const (
 )
 
 func createUsedConfig(ctx context.Context, c client.Client, namespace string) error {
-	deployment := newDeployment(namespace, appName)
-	deployment.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{
-		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: usedConfigMap}},
-	}}
-	if err := c.Create(ctx, deployment); err != nil {
-		return err
-	}
 	return c.Create(ctx, &configv1.AppConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
 		Spec:       configv1.AppConfigSpec{Application: appName, Config: map[string]string{colour: "red"}},
 	})
+}
+
+func useConfig(ctx context.Context, c client.Client, namespace string) error {
+	deployment := newDeployment(namespace, appName)
+	deployment.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{
+		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: usedConfigMap}},
+	}}
+	return c.Create(ctx, deployment)
+}
+
+func retire(ctx context.Context, c client.Client, namespace string) error {
+	return c.Delete(ctx, newDeployment(namespace, appName))
 }
 
 func changeUsedConfig(ctx context.Context, c client.Client, namespace string) error {
@@ -81,10 +97,7 @@ func changeUsedConfig(ctx context.Context, c client.Client, namespace string) er
 }
 
 func deleteUsedConfig(ctx context.Context, c client.Client, namespace string) error {
-	if err := c.Delete(ctx, namedUsedConfig(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-		return err
-	}
-	return c.Delete(ctx, newDeployment(namespace, appName))
+	return c.Delete(ctx, namedUsedConfig(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))
 }
 
 func namedUsedConfig(namespace string) *configv1.AppConfig {
@@ -133,8 +146,12 @@ func conditionIs(conditions []metav1.Condition, generation, observed int64, want
 	return nil
 }
 
-// runs tells whether the Deployment's pods were started with a colour in a ConfigMap, and whether they had to be restarted for it.
+// runs tells whether the Deployment's pods were started with a colour in a ConfigMap, and whether they had to be restarted for it; with
+// no colour, whether there is no Deployment.
 func runs(world campaign.World, configMap, value string, restarted bool) error {
+	if _, exists := world["Deployment "+appName]; value == "" && !exists {
+		return nil
+	}
 	var deployment k8sappsv1.Deployment
 	if err := world.Read("Deployment", appName, &deployment); err != nil {
 		return err

@@ -71,7 +71,7 @@ func Compare(scenario Scenario, undisturbed, disturbed Outcome) []Difference {
 			differs(Claimed, "in step %s, when its manager was killed, the %s said it was ready (-undisturbed +disturbed):\n%s", claim.Step, scenario.Owner.Kind, diff)
 		}
 	}
-	return append(found, rewritten(undisturbed, disturbed)...)
+	return append(found, rewritten(scenario, undisturbed, disturbed)...)
 }
 
 func after(undisturbed Outcome, step string) Snapshot {
@@ -95,13 +95,13 @@ const moreStatus = 2
 
 // rewritten are the writes that the API server carried out more often than undisturbed. What took several writes of
 // one object is begun again when one of them failed; all else must be looked at before it is written again.
-func rewritten(undisturbed, disturbed Outcome) []Difference {
+func rewritten(scenario Scenario, undisturbed, disturbed Outcome) []Difference {
 	want, got := carriedOut(undisturbed), carriedOut(disturbed)
 	var found []Difference
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		most := want[key].times
 		if got[key].Subresource == "status" {
-			most += moreStatus * len(disturbed.Fired)
+			most += moreStatus*len(disturbed.Fired) + scenario.MoreStatuses
 		}
 		for _, asked := range disturbed.Requests {
 			if asked.Fault != "" && got[key].Subresource != "status" && isSameObject(asked.Request, got[key].Request) {

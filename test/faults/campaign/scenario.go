@@ -25,6 +25,9 @@ type Scenario struct {
 	IsReady func(owner *unstructured.Unstructured) bool
 	// Mask takes out of an object what differs between two undisturbed runs, beyond what Kubernetes itself brings in; nil for nothing.
 	Mask func(object *unstructured.Unstructured)
+	// MoreStatuses is how many more writes of a status there may be than in the undisturbed run that is compared with: where what it tells is
+	// another controller's work, a status in between is told in one run and passed over in another. 0 where it tells the kind's own.
+	MoreStatuses int
 }
 
 // Step is something that a user does, or another controller, and what it comes to.
