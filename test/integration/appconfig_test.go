@@ -376,3 +376,50 @@ func (s *governed) testAppConfig(t *testing.T) {
 	err := s.client.Update(t.Context(), config)
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.config.MESSAGE: Invalid value: line 1: there is no function env")))
 }
+
+// TestAppConfigWithASecret: a Secret that may not be read is said to be so, and does not keep the rest from being ready.
+func TestAppConfigWithASecret(t *testing.T) {
+	manager := startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config := newConfig(space, func(spec *configv1.AppConfigSpec) {
+		spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "database", Key: "password"}}
+	})
+	create(t, config)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(gomega.Succeed())
+	g.Expect(config.Status.Conditions).To(gomega.ContainElement(gomega.And(
+		gomega.HaveField("Type", configv1.ConditionSecretAccessNotGranted), gomega.HaveField("Status", metav1.ConditionTrue),
+		gomega.HaveField("Message", gomega.ContainSubstring("name "+space+" in secrets.namespaces of the chart")))))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+	g.Expect(manager.calls.asked("secrets")).To(gomega.BeFalse())
+	change(t, config, func(config *configv1.AppConfig) { config.Spec.SecretRefs = nil })
+	g.Eventually(func(ctx context.Context) ([]metav1.Condition, error) {
+		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(config), config)
+		return config.Status.Conditions, err
+	}).WithContext(t.Context()).ShouldNot(gomega.ContainElement(gomega.HaveField("Type", configv1.ConditionSecretAccessNotGranted)))
+}
+
+// TestAppConfigInOrder: what goes first is waited for, and told.
+func TestAppConfigInOrder(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config, web := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Order = []string{"worker"} })
+	worker := user(space, "worker", "shop-config", nil)
+	create(t, worker)
+	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	bringUp(t, worker, true)
+	change(t, config, says("bye"))
+	bye := content("shop-config", "MESSAGE", "bye")
+	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal(bye))
+	g.Eventually(func(ctx context.Context) ([]configv1.WorkloadStatus, error) {
+		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(config), config)
+		return config.Status.Workloads, err
+	}).WithContext(t.Context()).Should(gomega.HaveExactElements(
+		configv1.WorkloadStatus{Kind: "Deployment", Name: "web", State: "Waiting", Revision: 1, Pods: 1, Message: "waits for what goes before it: Deployment/worker"},
+		gomega.HaveField("State", "Rolling")))
+	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("first"))
+	bringUp(t, worker, true)
+	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(bye))
+	bringUp(t, web, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
+}
