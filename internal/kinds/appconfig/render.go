@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"text/template"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -48,6 +50,7 @@ func (c Content) Data() map[string]string {
 // names the field and the line, and what is accepted there. One that follows from another is not told.
 func Render(input Input) (Content, field.ErrorList) {
 	rendering := renderer{input: input, meter: newMeter(), parsed: map[string]*parsed{}, values: map[string]string{}}
+	rendering.base = sync.OnceValue(func() *template.Template { return newBase(rendering.meter) })
 	for _, key := range slices.Sorted(maps.Keys(input.Config)) {
 		rendering.parse(key, input.Config[key])
 	}
@@ -82,6 +85,8 @@ func sizeOfContent(content Content) int {
 type renderer struct {
 	input Input
 	meter *meter
+	// base is made when the first template needs it.
+	base func() *template.Template
 	// parsed are the templates of config; one that could not be parsed is nil.
 	parsed map[string]*parsed
 	// values are what of config has been rendered.
@@ -116,8 +121,8 @@ func (r *renderer) config(key string, way []string) bool {
 	if _, done := r.values[key]; done {
 		return true
 	}
-	template := r.parsed[key]
-	if template == nil {
+	found := r.parsed[key]
+	if found == nil {
 		return false
 	}
 	source := r.input.Config[key]
@@ -126,13 +131,13 @@ func (r *renderer) config(key string, way []string) bool {
 		r.parsed[key] = nil // told once
 		return false
 	}
-	for _, needed := range r.needs(template, key) {
+	for _, needed := range r.needs(found, key) {
 		if !r.config(needed, append(way, key)) {
 			r.parsed[key] = nil
 			return false
 		}
 	}
-	text, err := r.execute(template, key)
+	text, err := r.execute(found, key)
 	if err != nil {
 		r.fail(source, err)
 		r.parsed[key] = nil
@@ -230,5 +235,5 @@ func (r *renderer) execute(template *parsed, own string) (string, error) {
 	}
 	return template.run(map[string]any{
 		"Application": r.input.Application, "Environment": r.input.Environment, "Namespace": r.input.Namespace, "Values": values,
-	}, r.meter)
+	}, r.base(), r.meter)
 }

@@ -96,12 +96,18 @@ func plain(err error) error {
 	return lineError{line, text}
 }
 
+// newBase is what the templates of one Render have in common: functions, which pay by the meter. To make it costs more than
+// most templates do.
+func newBase(meter *meter) *template.Template {
+	return template.New("").Option("missingkey=error").Funcs(bound(meter))
+}
+
 // run executes a template.
-func (p *parsed) run(data map[string]any, meter *meter) (string, error) {
+func (p *parsed) run(data map[string]any, base *template.Template, meter *meter) (string, error) {
 	if err := meter.work(len(p.text)); err != nil {
 		return "", err
 	}
-	ready, err := template.New(treeName).Option("missingkey=error").Funcs(bound(meter)).AddParseTree(treeName, p.tree)
+	ready, err := base.AddParseTree(treeName, p.tree)
 	if err != nil {
 		return "", plain(err)
 	}
