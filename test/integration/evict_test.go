@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // newPod is one with app=web; owner is the kind of its controller, or empty.
@@ -174,4 +176,35 @@ func TestACrashEvictsNobodyTwice(t *testing.T) {
 			g.Expect(replaced).To(gomega.HaveLen(2), "each is evicted once")
 		})
 	}
+}
+
+// TestConfigMonitorsOfASecret: where it may be read its changes count, for both strategies, and what it holds stands nowhere.
+func TestConfigMonitorsOfASecret(t *testing.T) {
+	g := gomega.NewWithT(t)
+	own, in := namespace(t), namespace(t)
+	startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) { settings.Namespace, settings.SecretNamespaces = own, []string{in} })
+	create(t, database(in, "hunter2"))
+	web, pod := newDeployment(in, "web"), newPod(in, "lone", "CloneSet")
+	pod.Labels = map[string]string{"app": "lone"}
+	create(t, web)
+	rollOut(t, web)
+	runPod(t, pod)
+	ofSecret := func(s *configv1.ConfigMonitorSpec) {
+		s.ConfigMap, s.Secret, s.Keys = "", "database", []string{"password"}
+	}
+	rolling, evicts := newMonitor(in, ofSecret), newMonitor(in, ofSecret, evicting, func(s *configv1.ConfigMonitorSpec) { s.PodSelector = pod.Labels })
+	evicts.Name = "lone"
+	watched{web}.by(t, rolling)
+	watched{}.by(t, evicts)
+	nextSecond(t, pod)
+	g.Expect(cluster.client.Update(t.Context(), database(in, "hunter3"))).To(gomega.Succeed())
+	g.Eventually(restartedFor(web)).WithContext(t.Context()).Should(gomega.HavePrefix("secret/database="))
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.BeEmpty())
+	back := newPod(in, "lone", "CloneSet")
+	back.Labels = pod.Labels
+	runPod(t, back)
+	g.Eventually(monitorReady(evicts)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(evicts), evicts)).To(gomega.Succeed())
+	plain := workload.HashAll(map[string]string{"password": workload.HashKey([]byte("hunter3"))})
+	g.Expect(evicts.Annotations[configv1.AnnotationEvicted]).NotTo(gomega.Or(gomega.ContainSubstring("hunter"), gomega.ContainSubstring(plain)))
 }

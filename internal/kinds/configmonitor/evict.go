@@ -110,22 +110,22 @@ func DecideEvictions(spec *configv1.ConfigMonitorSpec, source workload.Source, r
 
 // next is the record of the content that the source has.
 //
-// A monitor that looks for the first time leaves pods that were created in the very second of the content: most often all of it was
-// applied at once. A workload's first look judges in the same way.
-//
+// Where nothing is known of an earlier content, a pod counts as younger that was created in the second of the change: most often all
+// of them were made together. Where the source has changed since it was looked at, such a pod is older if it is there.
 // If the source does not tell of a later change than the one that is recorded (its managed fields are gone, or both came within
 // one second), no pod that is there can be known to run it.
 func (r Record) next(spec *configv1.ConfigMonitorSpec, source *workload.Source, running []*corev1.Pod) Record {
 	next := Record{Of: watched(spec), Hash: contentOf(spec, source), Changed: source.Changed.UTC().Truncate(time.Second), Evicted: r.Evicted, At: r.At}
-	if r.isFor(spec, source) && !next.Changed.After(r.Changed) {
+	if !r.isFor(spec, source) {
+		return next
+	}
+	if !next.Changed.After(r.Changed) {
 		next.Changed = r.Changed
 		if youngest := newest(running); youngest.After(next.Changed) {
 			next.Changed = youngest.UTC()
 		}
 	}
-	if r.Of != "" {
-		next.Same = createdAt(running, next.Changed)
-	}
+	next.Same = createdAt(running, next.Changed)
 	return next
 }
 

@@ -89,6 +89,7 @@ func TestEvictionsBegun(t *testing.T) {
 		"nobody is selected": {source: blue, want: "1m0s"},
 
 		"changed":                       {source: blue, record: recorded(red), pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, 2s"},
+		"changed, in one second":        {source: blue, record: recorded(red), pods: []corev1.Pod{pod("a", ago(time.Minute))}, want: "evict a, 2s"},
 		"changed, all are younger":      {source: blue, record: recorded(red), pods: []corev1.Pod{pod("b", after)}, want: "done"},
 		"changed without a later time":  {source: flags("blue", ago(time.Hour)), record: recorded(red), pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, evict b, 2s"},
 		"changed within the cooldown":   {source: blue, record: recorded(red, beganAt(ago(10*time.Second))), pods: []corev1.Pod{pod("a", before)}, want: "Pod/a Cooldown, 20s"},
