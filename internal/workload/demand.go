@@ -110,7 +110,7 @@ func OfSource(source Ref, annotations map[string]string) (Demand, bool, error) {
 	if selector.Empty() {
 		return Demand{}, false, fmt.Errorf("annotation %s: nothing is given, which would select every pod; accepted are label selectors, as app=frontend", configv1.AnnotationPodSelector)
 	}
-	return Demand{Origin: source.String(), Source: source, Scope: Scope{Selector: selector}, Cooldown: DefaultCooldown}, true, nil
+	return Demand{Origin: source.String(), Source: source, Scope: Scope{Selector: selector, Declinable: true}, Cooldown: DefaultCooldown}, true, nil
 }
 
 const (

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 )
 
 // TargetRef names a workload within its namespace.
@@ -54,10 +56,12 @@ type Rolled struct {
 	Pods, Updated, Ready int32
 }
 
-// Scope says which workloads a demand is about. Exactly one of its fields is set.
+// Scope says which workloads a demand is about. Exactly one of Selector, Users and Target is set.
 type Scope struct {
 	// Selector matches the labels of pods.
 	Selector labels.Selector
+	// Declinable leaves those out that ask to be left alone.
+	Declinable bool
 	// Users are those whose pods refer to the source.
 	Users bool
 	// Target is that one.
@@ -68,13 +72,18 @@ type Scope struct {
 func (s Scope) includes(target *Target, source Ref) bool {
 	switch {
 	case s.Selector != nil:
-		return s.Selector.Matches(labels.Set(target.Labels))
+		return s.Selector.Matches(labels.Set(target.Labels)) && (!s.Declinable || !target.Declines())
 	case s.Users:
 		_, uses := target.Uses[source]
 		return uses
 	default:
 		return s.Target != nil && *s.Target == target.Ref
 	}
+}
+
+// Declines tells whether the target asks to be left alone. AppConfigs and ConfigMonitors, which somebody has written on purpose, do not mind.
+func (t *Target) Declines() bool {
+	return strings.TrimSpace(t.Annotations[configv1.AnnotationReload]) == reloadOff
 }
 
 // sources are those that the target uses, in a fixed order.

@@ -205,7 +205,7 @@ func (s *snapshot) askTargets(ctx context.Context) error {
 			s.tell(ctx, s.emptyTarget(target), err)
 		}
 		s.Demands = append(s.Demands, demands...)
-		if !s.Stakater || !hasStakater(target.Annotations) {
+		if !s.Stakater || !hasStakater(target.Annotations) || target.Declines() {
 			continue
 		}
 		marks := map[workload.Ref]map[string]string{}

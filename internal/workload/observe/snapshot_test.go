@@ -204,6 +204,7 @@ func TestDemands(t *testing.T) {
 		"workloads ask": {func(r *Reader) { *r = Reader{Cached: r.Cached, Stakater: true, Problem: r.Problem} }, []client.Object{
 			deployment("named", configv1.AnnotationReload, "other, secret/database"),
 			deployment("stakater", "reloader.stakater.com/search", "true"), configMap("all", "x", "reloader.stakater.com/match", "true"),
+			deployment("declining", "reloader.stakater.com/auto", "true", configv1.AnnotationReload, "false"),
 		}, []string{
 			"ConfigMap/selecting: ConfigMap/selecting []", "Deployment/named: ConfigMap/other []", "Deployment/named: Secret/database []",
 			"Deployment/stakater: ConfigMap/all []",

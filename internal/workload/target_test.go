@@ -1,0 +1,34 @@
+package workload
+
+import (
+	"testing"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+)
+
+// TestDeclines: who asks to be left alone is, by the annotation of a source, but not by a ConfigMonitor.
+func TestDeclines(t *testing.T) {
+	source := Ref{ConfigMap, "flags"}
+	byAnnotation, asked, err := OfSource(source, map[string]string{configv1.AnnotationPodSelector: "app=web"})
+	if err != nil || !asked {
+		t.Fatal(asked, err)
+	}
+	monitor := configv1.ConfigMonitor{Spec: configv1.ConfigMonitorSpec{ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}}}
+	for name, test := range map[string]struct {
+		reload string
+		demand Demand
+		want   bool
+	}{
+		"the source's annotation":               {"", byAnnotation, true},
+		"the source's annotation, declined":     {"false", byAnnotation, false},
+		"the source's annotation, another word": {"auto", byAnnotation, true},
+		"a ConfigMonitor, declined":             {"false", OfMonitor(&monitor), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := Target{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{configv1.AnnotationReload: test.reload}}
+			if got := test.demand.Scope.includes(&target, source); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
