@@ -253,6 +253,8 @@ func TestMetricsHaveEachDeclared(t *testing.T) {
 	metrics.Denied("WebApp", "default", metrics.ByAdmission)
 	metrics.Reconciled(metrics.Pass{Kind: "WebApp", Result: metrics.Transient})
 	metrics.BecameReady("WebApp", "default", time.Second)
+	metrics.Restarted("default")
+	metrics.RolledOut("default", time.Second)
 	g.Eventually(scraper.sum("mainstay_objects")).WithContext(t.Context()).Should(gomega.BeNumerically(">=", 0))
 	_, body, err := scraper.get(t.Context(), "/metrics", scraper.token)
 	if err != nil {
@@ -277,6 +279,25 @@ func TestMetricsHaveEachDeclared(t *testing.T) {
 			t.Errorf("mainstay_%s is not declared", name)
 		}
 	}
+}
+
+// TestMetricsOfRestarts: a change of configuration is counted once, and measured until the last pod runs it.
+func TestMetricsOfRestarts(t *testing.T) {
+	_, scraper := startScraped(t)
+	g := gomega.NewWithT(t)
+	in := namespace(t)
+	deployment := newDeployment(in, "web")
+	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
+	create(t, deployment)
+	watched{deployment}.by(t, newMonitor(in))
+	of := `namespace="` + in + `"`
+	g.Expect(scraper.sum("mainstay_config_restarts_total", of)(t.Context())).To(gomega.BeZero())
+
+	setFlag(t, in, "COLOUR", "blue")
+	g.Eventually(scraper.sum("mainstay_config_restarts_total", of)).WithContext(t.Context()).Should(gomega.Equal(1.0))
+	g.Expect(scraper.sum("mainstay_config_rollout_duration_seconds_count", of)(t.Context())).To(gomega.BeZero(), "pods are still to be replaced")
+	rollOut(t, deployment)
+	g.Eventually(scraper.sum("mainstay_config_rollout_duration_seconds_count", of)).WithContext(t.Context()).Should(gomega.Equal(1.0))
 }
 
 // documented are the labels of a metric, sorted.
