@@ -3,7 +3,6 @@ package workload
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
@@ -286,28 +285,47 @@ type hold struct {
 
 // holds are what keeps a target from being restarted now; none if nothing does. Every demand that is pending has a say.
 func (d *decision) holds(index int, pending []relation) []hold {
-	target := &d.Targets[index]
 	var holds []hold
-	until := func(r relation, at time.Time, reason, what string) {
-		if !at.After(d.now) {
-			return
-		}
-		d.again(at)
-		holds = append(holds, hold{r.index, reason, fmt.Sprintf("%s until %s", what, at.UTC().Format(time.RFC3339))})
-	}
 	for _, r := range pending {
-		seen := target.Stamp.Sources[r.demand.Source.String()]
-		if target.Stamp.RestartedAt != nil {
-			until(r, target.Stamp.RestartedAt.Add(cooldown(r.demand, seen)), ReasonCooldown, "it was restarted a moment ago: cooling down")
-		}
-		if seen.At != nil {
-			until(r, seen.At.Add(r.demand.Debounce), ReasonDebounce, "further changes are collected")
+		for _, held := range d.timeHolds(&d.Targets[index], r) {
+			d.again(held.until)
+			holds = append(holds, held.hold)
 		}
 		if gate, gated := d.gates[r.index]; gated {
 			if reason, message, held := gate.holds(index); held {
 				holds = append(holds, hold{r.index, reason, message})
 			}
 		}
+	}
+	return holds
+}
+
+// timeHold is a hold that ends at a time.
+type timeHold struct {
+	hold
+	until time.Time
+}
+
+// timeHolds are those of one demand on one target: cooldown, debounce, and a window that is closed.
+func (d *decision) timeHolds(target *Target, r relation) []timeHold {
+	var holds []timeHold
+	add := func(at time.Time, reason, what string) {
+		if at.After(d.now) {
+			holds = append(holds, timeHold{hold{r.index, reason, fmt.Sprintf("%s until %s", what, at.UTC().Format(time.RFC3339))}, at})
+		}
+	}
+	seen := target.Stamp.Sources[r.demand.Source.String()]
+	if target.Stamp.RestartedAt != nil {
+		add(target.Stamp.RestartedAt.Add(cooldown(r.demand, seen)), ReasonCooldown, "it was restarted a moment ago: cooling down")
+	}
+	if seen.At != nil {
+		add(seen.At.Add(r.demand.Debounce), ReasonDebounce, "further changes are collected")
+	}
+	if r.source.PutBack {
+		return holds
+	}
+	if open, change, err := rollout.Open(r.demand.Rollout.Window, d.now); err == nil && !open && change > 0 {
+		add(d.now.Add(change), string(rollout.OutsideWindow), "the maintenance window is closed")
 	}
 	return holds
 }
@@ -354,7 +372,7 @@ func (d *decision) verdict(index int, r relation, restarts bool, holds []hold) V
 // progress tells how far a target is whose template is as it should be.
 func (d *decision) progress(target *Target, demand *Demand) (state State, reason, message string) {
 	rolled := &target.Rolled
-	if rolled.Complete {
+	if rolled.Complete || rolled.Forgets && target.Stamp.Done {
 		return UpToDate, "", ""
 	}
 	pods := fmt.Sprintf("%d of %d pods are replaced", rolled.Updated, rolled.Pods)
@@ -368,118 +386,14 @@ func (d *decision) progress(target *Target, demand *Demand) (state State, reason
 	case restarted == nil:
 		return Rolling, ReasonRolling, pods
 	}
-	began := *restarted
-	if rolled.Progressed.After(began) {
-		began = rolled.Progressed
+	end := later(*restarted, rolled.Progressed).Add(timeout)
+	if rolled.Progressed.IsZero() {
+		// It does not tell when it came nearer: each of its pods has that time.
+		end = restarted.Add(timeout * time.Duration(max(1, rolled.Updated)))
 	}
-	if end := began.Add(timeout); end.After(d.now) {
+	if end.After(d.now) {
 		d.again(end)
 		return Rolling, ReasonRolling, pods
 	}
 	return Failed, ReasonTimeout, fmt.Sprintf("%s %s after its restart", pods, timeout)
-}
-
-// stamp is what the target's annotation is to say.
-func (d *decision) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
-	wanted := Stamp{RestartedAt: target.Stamp.RestartedAt}
-	if restart {
-		wanted.RestartedAt = new(d.now.UTC().Truncate(time.Millisecond))
-	}
-	for _, r := range relations {
-		name := r.demand.Source.String()
-		before, stamped := target.Stamp.Sources[name]
-		if r.state == Left {
-			if stamped {
-				wanted.set(name, before)
-			}
-			continue
-		}
-		entry, begun := wanted.Sources[name]
-		if !begun {
-			entry = Seen{Was: before.Was, Restarts: before.Restarts, At: before.At, Streak: before.Streak}
-			if restart && isPending(pending, r.demand.Source) {
-				entry = before.restarted(*wanted.RestartedAt, r.demand)
-			}
-		}
-		entry = d.see(entry, before, r, restart)
-		if entry.All != "" || len(entry.Keys) > 0 {
-			wanted.set(name, entry)
-		}
-	}
-	if len(relations) == 0 {
-		return Stamp{}
-	}
-	return wanted
-}
-
-// set notes what was seen of a source.
-func (s *Stamp) set(name string, seen Seen) {
-	if s.Sources == nil {
-		s.Sources = map[string]Seen{}
-	}
-	s.Sources[name] = seen
-}
-
-func isPending(pending []relation, source Ref) bool {
-	return slices.ContainsFunc(pending, func(r relation) bool { return r.demand.Source == source })
-}
-
-// restarted counts a restart for a source.
-func (s Seen) restarted(now time.Time, demand *Demand) Seen {
-	entry := Seen{Was: s.All, Restarts: s.Restarts + 1, At: &now, Streak: 1}
-	if s.At != nil && now.Sub(*s.At) < closely(demand) {
-		entry.Streak = s.Streak + 1
-	}
-	return entry
-}
-
-// see adds to an entry what one demand needs of a source: the present hashes if the target restarts, or if pods run
-// them anyway; else those from before, so that the difference stays.
-func (d *decision) see(entry, before Seen, r relation, restart bool) Seen {
-	present := restart || r.state == UpToDate
-	all := d.all[r.demand.Source]
-	if r.demand.Keys == nil {
-		entry.All = before.All
-		if present {
-			entry.All = all
-		}
-		return entry
-	}
-	for _, key := range r.demand.Keys {
-		hash := before.Keys[key]
-		if present {
-			hash = r.source.Key(key)
-		}
-		if hash == "" {
-			continue
-		}
-		if entry.Keys == nil {
-			entry.Keys = map[string]string{}
-		}
-		entry.Keys[key] = hash
-	}
-	return entry
-}
-
-// token is what the pods are started for: "flags=1f6a0c2b,secret/db=a:77". It differs from the one that is there, or
-// nothing would restart.
-func token(stamp Stamp, present string) string {
-	var parts []string
-	for name, seen := range stamp.Sources {
-		hash := seen.All
-		if hash == "" {
-			hash = HashAll(seen.Keys)
-		}
-		kind, short, _ := strings.Cut(name, "/")
-		if kind != string(ConfigMap) {
-			short = strings.ToLower(kind) + "/" + short
-		}
-		parts = append(parts, short+"="+hash)
-	}
-	slices.Sort(parts)
-	made := strings.Join(parts, ",")
-	if made == present {
-		made += "+"
-	}
-	return made
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -190,7 +191,7 @@ func TestDecideSettles(t *testing.T) {
 	source := flags("a", "2")
 	snapshot := Snapshot{Targets: []Target{web("web", flags("a", "1"))}, Demands: []Demand{watching(), watching(func(d *Demand) { d.Origin, d.Keys = "ConfigMonitor/a", []string{"a"} })}, Sources: map[Ref]Source{source.Ref: source}}
 	first := Decide(snapshot, noon)
-	if len(first.Patches) != 1 || first.Patches[0].RestartedFor != "flags="+source.All() {
+	if len(first.Patches) != 1 || first.Patches[0].RestartedFor != "flags="+source.All()+"#1" {
 		t.Fatalf("two demands give %+v", first.Patches)
 	}
 	if diff := cmp.Diff([]string{"ConfigMonitor/flags", "ConfigMonitor/a"}, first.Patches[0].For); diff != "" {
@@ -211,7 +212,7 @@ func TestDecideSettles(t *testing.T) {
 func TestTokenAlwaysDiffers(t *testing.T) {
 	source := flags("a", "1")
 	target := web("web", flags("a", "2"))
-	target.RestartedFor = "flags=" + source.All()
+	target.RestartedFor = "flags=" + source.All() + "#1"
 	snapshot := Snapshot{Targets: []Target{target}, Demands: []Demand{watching()}, Sources: map[Ref]Source{source.Ref: source}}
 	plan := Decide(snapshot, noon)
 	if len(plan.Patches) != 1 || plan.Patches[0].RestartedFor != target.RestartedFor+"+" {
@@ -320,5 +321,90 @@ func TestOfWorkload(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestCompletionIsRemembered of a workload that does not remember it: what becomes of its pods later is no rollout that fails.
+func TestCompletionIsRemembered(t *testing.T) {
+	snapshot := Snapshot{Targets: []Target{web("agent", before)}, Demands: []Demand{watching()}, Sources: map[Ref]Source{after.Ref: after}}
+	carryOut(snapshot, Decide(snapshot, noon))
+	target := &snapshot.Targets[0]
+	target.Rolled = Rolled{Forgets: true, Pods: 3, Updated: 3}
+	if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); got.Verdicts["agent"] != "Failed RolloutFailed" || len(got.Stamps) > 0 {
+		t.Errorf("it never came up: %+v", got)
+	}
+	target.Rolled.Complete = true
+	done := Decide(snapshot, noon.Add(time.Minute))
+	if got := tell(snapshot, done); got.Verdicts["agent"] != "UpToDate " || len(got.Stamps) != 1 {
+		t.Fatalf("it came up: %+v", got)
+	}
+	carryOut(snapshot, done)
+	if again := Decide(snapshot, noon.Add(time.Minute)); len(again.Patches) > 0 {
+		t.Errorf("once more: %+v", again.Patches)
+	}
+	target.Rolled.Complete = false
+	if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); got.Verdicts["agent"] != "UpToDate " || len(got.Stamps) > 0 {
+		t.Errorf("a pod was lost later: %+v", got)
+	}
+}
+
+// TestRestartedWithout: pods that are started while another of their sources is missing have to be restarted when it is back.
+func TestRestartedWithout(t *testing.T) {
+	other := Source{Ref: Ref{ConfigMap, "other"}, Standing: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
+	for name, test := range map[string]struct {
+		required bool
+		want     bool
+	}{
+		"they can do without":   {false, true},
+		"they can't: they wait": {true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := web("web", before, other)
+			target.Uses = map[Ref]Use{other.Ref: {Required: test.required}}
+			snapshot := Snapshot{
+				Targets: []Target{target}, Sources: map[Ref]Source{after.Ref: after},
+				Demands: []Demand{watching(), {Origin: "Deployment/web", Source: other.Ref, Scope: Scope{Target: &TargetRef{"Deployment", "web"}}}},
+			}
+			plan := Decide(snapshot, noon)
+			if len(plan.Patches) != 1 || plan.Patches[0].RestartedFor == "" {
+				t.Fatalf("got %+v", plan.Patches)
+			}
+			carryOut(snapshot, plan)
+			snapshot.Sources[other.Ref] = other
+			if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); (len(got.Restarts) == 1) != test.want {
+				t.Errorf("it is back: %+v", got)
+			}
+		})
+	}
+}
+
+// TestWhoRestsTakesNoTurn: a workload that cools down, or that a person holds back, does not keep others waiting.
+func TestWhoRestsTakesNoTurn(t *testing.T) {
+	cooling, blocked := changedWeb(restarted(time.Second, 1)), web("blocked", after)
+	cooling.Ref.Name = "a"
+	blocked.Stamp.set("ConfigMap/flags", Seen{All: after.All(), At: new(noon.Add(-time.Hour))})
+	blocked.Stamp.RestartedAt = new(noon.Add(-time.Hour))
+	blocked.Rolled = Rolled{Blocked: "it is paused"}
+	snapshot := Snapshot{
+		Targets: []Target{cooling, blocked, web("b", before)}, Sources: map[Ref]Source{after.Ref: after},
+		Demands: []Demand{watching(func(d *Demand) { d.Rollout.MaxParallel = new(int32(1)) })},
+	}
+	if got := tell(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"b"}) || got.Verdicts["a"] != "Waiting Cooldown" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestWhatIsPutBackWaitsForNothing: no window, order or canary keeps pods with a content that failed.
+func TestWhatIsPutBackWaitsForNothing(t *testing.T) {
+	back := after
+	back.PutBack = true
+	snapshot := Snapshot{
+		Targets: []Target{web("a", before), web("b", before)}, Sources: map[Ref]Source{back.Ref: back},
+		Demands: []Demand{watching(func(d *Demand) {
+			d.Rollout = rolloutv1.Policy{Window: &rolloutv1.Window{Start: "13:00", End: "14:00"}, Canary: &rolloutv1.Canary{Count: 1}, Order: []string{"b"}}
+		})},
+	}
+	if got := tell(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"a", "b"}) {
+		t.Errorf("got %+v", got)
 	}
 }

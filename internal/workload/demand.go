@@ -68,14 +68,18 @@ func OfMonitor(monitor *configv1.ConfigMonitor) Demand {
 func ConfigMapName(application string) string { return application + "-config" }
 
 // OfAppConfig is what an AppConfig asks: for its ConfigMap, and for the keys that it names of Secrets. There is no
-// cooldown: each content is somebody's deed. The order in which workloads go is for both.
+// cooldown: each content is somebody's deed. The order in which workloads go is for both. A content that spec.revision goes back to
+// waits for nothing: somebody wants it now.
 func OfAppConfig(config *configv1.AppConfig) []Demand {
-	origin := OriginOf("AppConfig", config.Name)
+	origin, policy := OriginOf("AppConfig", config.Name), config.Spec.Rollout.Policy
+	if config.Spec.Revision != nil {
+		policy = rolloutv1.Policy{Timeout: policy.Timeout}
+	}
 	demands := []Demand{{
 		Origin:  origin,
 		Source:  Ref{ConfigMap, ConfigMapName(config.Spec.Application)},
 		Scope:   Scope{Users: true},
-		Rollout: config.Spec.Rollout.Policy,
+		Rollout: policy,
 	}}
 	keys := map[string][]string{}
 	var secrets []string

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
@@ -20,8 +21,11 @@ func (d *decision) openGates() {
 	for target, relations := range d.relations {
 		for _, r := range relations {
 			policy := &r.demand.Rollout
-			if policy.MaxParallel == nil && policy.Canary == nil && policy.Window == nil && len(policy.Order) == 0 {
+			if policy.MaxParallel == nil && policy.Canary == nil && policy.Window == nil && len(policy.Order) == 0 || r.source.PutBack {
 				continue
+			}
+			if len(policy.Order) == 0 && policy.Canary == nil && r.state == changed && d.rests(&d.Targets[target], relations) {
+				continue // it takes nobody's turn while it can't go anyway
 			}
 			if unit, counts := d.unit(&d.Targets[target], r); counts {
 				units[r.index], targets[r.index] = append(units[r.index], unit), append(targets[r.index], target)
@@ -46,6 +50,11 @@ func (d *decision) openGates() {
 	}
 }
 
+// rests tells whether a time keeps a target from going that differs: a cooldown, a debounce or a closed window of any demand.
+func (d *decision) rests(target *Target, relations []relation) bool {
+	return slices.ContainsFunc(relations, func(r relation) bool { return r.state == changed && len(d.timeHolds(target, r)) > 0 })
+}
+
 // unit is a target as its rollout policy sees it; false for one of which nothing is known. What restarts it for other
 // reasons, or keeps it from being complete, is not this demand's rollout.
 func (d *decision) unit(target *Target, r relation) (rollout.Unit, bool) {
@@ -63,10 +72,10 @@ func (d *decision) unit(target *Target, r relation) (rollout.Unit, bool) {
 		return unit, true
 	}
 	unit.Since = *seen.At
-	switch state, _, _ := d.progress(target, r.demand); state {
-	case Failed:
+	switch state, reason, _ := d.progress(target, r.demand); {
+	case state == Failed:
 		unit.State = rollout.Failed
-	case Rolling:
+	case state == Rolling && reason != ReasonBlocked: // who waits for a person keeps nobody else waiting
 		unit.State = rollout.Going
 	default:
 		unit.State, unit.Since = rollout.Done, later(unit.Since, target.Rolled.Since)

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"fmt"
+
 	appsv1 "k8s.io/api/apps/v1"
 )
 
@@ -18,60 +20,66 @@ const (
 )
 
 // RolledOfDeployment reads how far a Deployment is. Where it has a deadline, as nearly all have, its controller says when a
-// rollout is complete, and what becomes of the pods later does not change that.
+// rollout is complete, and neither scaling nor what becomes of the pods later changes that.
 func RolledOfDeployment(deployment *appsv1.Deployment) Rolled {
 	spec, status := &deployment.Spec, &deployment.Status
 	wanted := orOne(spec.Replicas)
-	rolled := Rolled{Pods: status.Replicas, Updated: status.UpdatedReplicas, Ready: status.ReadyReplicas}
-	replaced := status.ObservedGeneration >= deployment.Generation && status.UpdatedReplicas == wanted && status.Replicas == wanted
-	rolled.Complete = replaced && status.AvailableReplicas == wanted
-	rolled.countNone(status.ObservedGeneration < deployment.Generation)
+	isPresent := status.ObservedGeneration >= deployment.Generation
+	rolled := Rolled{Pods: status.Replicas, Updated: status.UpdatedReplicas, Ready: status.ReadyReplicas, Forgets: true}
+	rolled.Complete = isPresent && status.UpdatedReplicas == wanted && status.Replicas == wanted && status.AvailableReplicas == wanted
+	rolled.countNone(!isPresent)
 	for _, condition := range status.Conditions {
 		if condition.Type != appsv1.DeploymentProgressing {
 			continue
 		}
-		rolled.Progressed = condition.LastUpdateTime.Time
-		switch condition.Reason {
-		case deploymentComplete:
-			rolled.Complete = replaced
-		case deploymentTimedOut:
-			if status.ObservedGeneration >= deployment.Generation {
-				rolled.Failed = "its progress deadline has passed"
-			}
+		rolled.Forgets, rolled.Progressed = false, condition.LastUpdateTime.Time
+		rolled.Complete = isPresent && condition.Reason == deploymentComplete && status.UpdatedReplicas == status.Replicas
+		if condition.Reason == deploymentTimedOut && isPresent {
+			rolled.Failed = "its progress deadline has passed"
 		}
 	}
 	if rolled.Complete {
 		rolled.Since = rolled.Progressed
-	}
-	if spec.Paused {
+	} else if spec.Paused {
 		rolled.Blocked = blockedByPause
 	}
 	return rolled
 }
 
-// RolledOfStatefulSet reads how far a StatefulSet is. Its controller makes the update revision the current one when all pods run it and are ready.
+// RolledOfStatefulSet reads how far a StatefulSet is. Its controller makes the update revision the current one when all pods run it and
+// were ready, but with a partition, and where somebody else deletes the pods.
 func RolledOfStatefulSet(set *appsv1.StatefulSet) Rolled {
 	spec, status := &set.Spec, &set.Status
+	wanted, isPresent := orOne(spec.Replicas), status.ObservedGeneration >= set.Generation
 	rolled := Rolled{Pods: status.Replicas, Updated: status.UpdatedReplicas, Ready: status.ReadyReplicas}
 	if status.CurrentRevision == status.UpdateRevision {
 		rolled.Updated = status.CurrentReplicas
 	}
-	rolled.Complete = status.ObservedGeneration >= set.Generation && status.CurrentRevision == status.UpdateRevision && status.Replicas == orOne(spec.Replicas)
-	rolled.countNone(status.ObservedGeneration < set.Generation)
-	if spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+	rolled.countNone(!isPresent)
+	onDelete := spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
+	rolled.Complete = isPresent && (status.CurrentRevision == status.UpdateRevision || onDelete && status.UpdatedReplicas >= wanted)
+	if rolled.Complete {
+		return rolled
+	}
+	if rolling := spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.Partition != nil && *rolling.Partition > 0 && status.UpdatedReplicas >= wanted-*rolling.Partition {
+		rolled.Blocked = fmt.Sprintf("its partition keeps the first %d of its pods as they are", *rolling.Partition)
+	}
+	if onDelete {
 		rolled.Blocked = blockedByOnDelete
 	}
 	return rolled
 }
 
-// RolledOfDaemonSet reads how far a DaemonSet is.
+// RolledOfDaemonSet reads how far a DaemonSet is. Its status tells nothing of a rollout that is over: what becomes of a pod or a
+// node later looks the same.
 func RolledOfDaemonSet(set *appsv1.DaemonSet) Rolled {
 	status := &set.Status
-	rolled := Rolled{Pods: status.CurrentNumberScheduled, Updated: status.UpdatedNumberScheduled, Ready: status.NumberReady}
-	rolled.Complete = status.ObservedGeneration >= set.Generation &&
-		status.UpdatedNumberScheduled == status.DesiredNumberScheduled && status.NumberAvailable == status.DesiredNumberScheduled
-	rolled.countNone(status.ObservedGeneration < set.Generation)
-	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+	isPresent := status.ObservedGeneration >= set.Generation
+	rolled := Rolled{Pods: status.CurrentNumberScheduled, Updated: status.UpdatedNumberScheduled, Ready: status.NumberReady, Forgets: true}
+	replaced := isPresent && status.UpdatedNumberScheduled == status.DesiredNumberScheduled
+	rolled.Complete = replaced && status.NumberAvailable == status.DesiredNumberScheduled
+	rolled.countNone(!isPresent)
+	if !replaced && set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
 		rolled.Blocked = blockedByOnDelete
 	}
 	return rolled

@@ -53,6 +53,9 @@ type Source struct {
 	// Declared is the hash of the content that its AppConfig has given it; empty for what belongs to no
 	// AppConfig. While the content is another, somebody has edited it and it is being put back.
 	Declared string
+	// PutBack means that the content is an earlier one, which its AppConfig has put back because a rollout failed: it waits for no
+	// window, order or canary.
+	PutBack bool
 }
 
 // All is the hash of all data.

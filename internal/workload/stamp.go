@@ -12,6 +12,8 @@ type Stamp struct {
 	Sources map[string]Seen `json:"sources,omitempty"`
 	// RestartedAt is when Mainstay restarted the workload last; nil if it never did.
 	RestartedAt *time.Time `json:"restartedAt,omitempty"`
+	// Done is noted once the rollout of that restart was complete, of workloads that do not remember it themselves.
+	Done bool `json:"done,omitempty"`
 }
 
 // Seen is what a workload's pods were started with, of one source.

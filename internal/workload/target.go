@@ -41,8 +41,11 @@ type Target struct {
 
 // Rolled is how far a workload is with its present template.
 type Rolled struct {
-	// Complete means that all wanted pods are of it and available, and that there are no others.
+	// Complete means that its pods have been replaced by ones of it, which were available.
 	Complete bool
+	// Forgets means that the workload does not remember that it was complete: scaling, or a pod that is lost, looks like
+	// a rollout that is under way. Then the stamp remembers.
+	Forgets bool
 	// Since is when that became so, as far as the workload tells; zero otherwise.
 	Since time.Time
 	// Progressed is when it came nearer to that, as far as the workload tells.

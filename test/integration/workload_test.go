@@ -95,7 +95,7 @@ func startedFor(object client.Object) func(context.Context) (string, error) {
 		case *k8sappsv1.DaemonSet:
 			template = object.Spec.Template
 		}
-		token := template.Annotations[configv1.AnnotationRestartedFor]
+		token, _, _ := strings.Cut(template.Annotations[configv1.AnnotationRestartedFor], "#")
 		switch {
 		case token != "":
 			return token, nil

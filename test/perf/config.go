@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -243,7 +242,11 @@ func stampedIn(namespace string) func(client.Object) bool {
 func restartedIn(namespace, token string) func(client.Object) bool {
 	return func(object client.Object) bool {
 		deployment, ok := object.(*k8sappsv1.Deployment)
-		return ok && object.GetNamespace() == namespace && slices.Contains(strings.Split(deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor], ","), token)
+		if !ok || object.GetNamespace() != namespace {
+			return false
+		}
+		started, _, _ := strings.Cut(deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor], "#")
+		return started == token
 	}
 }
 

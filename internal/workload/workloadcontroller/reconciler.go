@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,6 +32,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
+)
+
+const (
+	// patchLimit is how long one patch may take. A webhook of somebody's that does not answer must not hold up a namespace.
+	patchLimit = 10 * time.Second
+	// retrySoon is how soon what failed is tried again where something else is due by then: the queue's backoff, which goes up to five
+	// minutes, would hold that up too.
+	retrySoon = 10 * time.Second
 )
 
 // controllerName is that of the one controller for workloads.
@@ -103,11 +112,22 @@ func (r *reconciler) bring(ctx context.Context, namespace string) (int, ctrl.Res
 	}
 	r.rolling.observe(namespace, snapshot, plan, r.clock.Now())
 	refused, err := r.carryOut(ctx, namespace, snapshot, plan)
+	err = errors.Join(append(unknown, err)...)
 	result := ctrl.Result{RequeueAfter: plan.Again}
-	if poll := outcome.SlowPoll(); refused && (result.RequeueAfter == 0 || poll < result.RequeueAfter) {
-		result.RequeueAfter = poll
+	sooner := func(than time.Duration) {
+		if result.RequeueAfter == 0 || than < result.RequeueAfter {
+			result.RequeueAfter = than
+		}
 	}
-	return len(plan.Patches), result, errors.Join(append(unknown, err)...)
+	if refused {
+		sooner(outcome.SlowPoll())
+	}
+	if err != nil && plan.Again > 0 && !outcome.IsShutdown(err) {
+		log.FromContext(ctx).Error(err, "Not all could be done, and is tried again")
+		sooner(retrySoon)
+		return len(plan.Patches), result, nil
+	}
+	return len(plan.Patches), result, err
 }
 
 // carryOut makes the writes of a plan. One that fails keeps no other from being made. What is refused is
@@ -143,6 +163,8 @@ func (r *reconciler) carryOut(ctx context.Context, namespace string, snapshot wo
 
 // patch writes to one workload, and waits until the cache shows it: the next look must not take what was before for the present.
 func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *workload.Snapshot, patch workload.Patch) error {
+	ctx, cancel := context.WithTimeout(ctx, patchLimit)
+	defer cancel()
 	target := &snapshot.Targets[patch.Target]
 	body, err := json.Marshal(mergePatch(target.UID, patch))
 	if err != nil {

@@ -1,0 +1,147 @@
+package workload
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// stamp is what the target's annotation is to say.
+func (d *decision) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
+	wanted := Stamp{RestartedAt: target.Stamp.RestartedAt, Done: target.Stamp.Done}
+	if restart {
+		wanted.RestartedAt, wanted.Done = new(d.now.UTC().Truncate(time.Millisecond)), false
+	} else if target.Rolled.Forgets && target.Rolled.Complete && wanted.RestartedAt != nil {
+		wanted.Done = true
+	}
+	for _, r := range relations {
+		name := r.demand.Source.String()
+		before, stamped := target.Stamp.Sources[name]
+		if r.state == Left {
+			if restart {
+				before, stamped = d.seeLeft(target, before, r)
+			}
+			if stamped {
+				wanted.set(name, before)
+			}
+			continue
+		}
+		entry, begun := wanted.Sources[name]
+		if !begun {
+			entry = Seen{Was: before.Was, Restarts: before.Restarts, At: before.At, Streak: before.Streak}
+			if restart && isPending(pending, r.demand.Source) {
+				entry = before.restarted(*wanted.RestartedAt, r.demand)
+			}
+		}
+		entry = d.see(entry, before, r, restart)
+		if entry.All != "" || len(entry.Keys) > 0 {
+			wanted.set(name, entry)
+		}
+	}
+	if len(relations) == 0 {
+		return Stamp{}
+	}
+	return wanted
+}
+
+// seeLeft is what pods see that are started while nothing is done about a source: none, where it does not exist and they can do
+// without, or what somebody's hand made of it. Of one that may not be read nobody knows.
+func (d *decision) seeLeft(target *Target, before Seen, r relation) (Seen, bool) {
+	source := Source{Ref: r.demand.Source}
+	all := absent
+	switch {
+	case r.reason == ReasonEditedByHand:
+		source, all = *r.source, d.all[r.demand.Source]
+	case r.reason != ReasonSourceMissing || target.Uses[r.demand.Source].Required:
+		return before, before.All != "" || len(before.Keys) > 0
+	}
+	if r.demand.Keys == nil {
+		before.All = all
+		return before, true
+	}
+	before.Keys = maps.Clone(before.Keys)
+	if before.Keys == nil {
+		before.Keys = map[string]string{}
+	}
+	for _, key := range r.demand.Keys {
+		before.Keys[key] = source.Key(key)
+	}
+	return before, true
+}
+
+// set notes what was seen of a source.
+func (s *Stamp) set(name string, seen Seen) {
+	if s.Sources == nil {
+		s.Sources = map[string]Seen{}
+	}
+	s.Sources[name] = seen
+}
+
+func isPending(pending []relation, source Ref) bool {
+	return slices.ContainsFunc(pending, func(r relation) bool { return r.demand.Source == source })
+}
+
+// restarted counts a restart for a source.
+func (s Seen) restarted(now time.Time, demand *Demand) Seen {
+	entry := Seen{Was: s.All, Restarts: s.Restarts + 1, At: &now, Streak: 1}
+	if s.At != nil && now.Sub(*s.At) < closely(demand) {
+		entry.Streak = s.Streak + 1
+	}
+	return entry
+}
+
+// see adds to an entry what one demand needs of a source: the present hashes if the target restarts, or if pods run
+// them anyway; else those from before, so that the difference stays.
+func (d *decision) see(entry, before Seen, r relation, restart bool) Seen {
+	present := restart || r.state == UpToDate
+	all := d.all[r.demand.Source]
+	if r.demand.Keys == nil {
+		entry.All = before.All
+		if present {
+			entry.All = all
+		}
+		return entry
+	}
+	for _, key := range r.demand.Keys {
+		hash := before.Keys[key]
+		if present {
+			hash = r.source.Key(key)
+		}
+		if hash == "" {
+			continue
+		}
+		if entry.Keys == nil {
+			entry.Keys = map[string]string{}
+		}
+		entry.Keys[key] = hash
+	}
+	return entry
+}
+
+// token is what the pods are started for, and the how manieth restart it is: "flags=1f6a0c2b,secret/db=a:77#3". With that number the template of a
+// content that comes back is another one: pods of its former one may have been made while there was a different content. It
+// differs from the one that is there, or nothing would restart.
+func token(stamp Stamp, present string) string {
+	var parts []string
+	restarts := int64(0)
+	for name, seen := range stamp.Sources {
+		restarts += seen.Restarts
+		hash := seen.All
+		if hash == "" {
+			hash = HashAll(seen.Keys)
+		}
+		kind, short, _ := strings.Cut(name, "/")
+		if kind != string(ConfigMap) {
+			short = strings.ToLower(kind) + "/" + short
+		}
+		parts = append(parts, short+"="+hash)
+	}
+	slices.Sort(parts)
+	made := strings.Join(parts, ",") + "#" + strconv.FormatInt(restarts, 10)
+	if made == present {
+		made += "+"
+	}
+	return made
+}
