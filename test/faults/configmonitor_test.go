@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"fmt"
 
 	k8sappsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -86,14 +87,27 @@ func monitorIs(ready, value string, restarted bool) func(campaign.World) error {
 		if err := conditionIs(monitor.Status.Conditions, monitor.Generation, monitor.Status.ObservedGeneration, ready); err != nil {
 			return err
 		}
+		// The monitor looks some time after the restart.
+		if got, want := monitor.Status.Restarts, restartsOf(restarted); got != want {
+			return fmt.Errorf("the monitor tells of %d restarts, not %d", got, want)
+		}
 		return runs(world, flagsName, value, restarted)
 	}
 }
 
+func restartsOf(restarted bool) int64 {
+	if restarted {
+		return 1
+	}
+	return 0
+}
+
+// monitorIsReady counts from the restart on. Before it a monitor whose manager is dead can't know that its source has changed.
 func monitorIsReady(owner *unstructured.Unstructured) bool {
 	var monitor configv1.ConfigMonitor
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &monitor); err != nil {
 		return false
 	}
-	return monitor.Status.ObservedGeneration == monitor.Generation && meta.IsStatusConditionTrue(monitor.Status.Conditions, configv1.ConditionReady)
+	return monitor.Status.Restarts > 0 && monitor.Status.ObservedGeneration == monitor.Generation &&
+		meta.IsStatusConditionTrue(monitor.Status.Conditions, configv1.ConditionReady)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	k8sappsv1 "k8s.io/api/apps/v1"
@@ -24,10 +25,10 @@ import (
 // usedConfig makes a configuration, then a Deployment that uses it, and changes a value. With the change no history is wanted any more:
 // when the new content is good, the revision before it goes. Each is rolled out; then the Deployment goes, and the configuration.
 func usedConfig() campaign.Scenario {
-	first := usedConfigState{ready: "False RollingOut", content: "red", runs: "red", revisions: []string{"1"}}
-	good := usedConfigState{ready: "True UpToDate", content: "red", runs: "red", revisions: []string{"1"}, good: "1"}
-	second := usedConfigState{ready: "False RollingOut", content: "blue", runs: "blue", restarted: true, revisions: []string{"1", "2"}, good: "1"}
-	better := usedConfigState{ready: "True UpToDate", content: "blue", runs: "blue", restarted: true, revisions: []string{"2"}, good: "2"}
+	first := usedConfigState{ready: "False RollingOut", user: "Rolling 1", content: "red", runs: "red", revisions: []string{"1"}}
+	good := usedConfigState{ready: "True UpToDate", user: "UpToDate 1", content: "red", runs: "red", revisions: []string{"1"}, good: "1"}
+	second := usedConfigState{ready: "False RollingOut", user: "Rolling 2", content: "blue", runs: "blue", restarted: true, revisions: []string{"1", "2"}, good: "1"}
+	better := usedConfigState{ready: "True UpToDate", user: "UpToDate 2", content: "blue", runs: "blue", restarted: true, revisions: []string{"2"}, good: "2"}
 	return campaign.Scenario{
 		Name:  "appconfig-used",
 		Owner: configv1.GroupVersion.WithKind("AppConfig"),
@@ -58,6 +59,8 @@ const betweenControllers = 4
 type usedConfigState struct {
 	// ready is status and reason of the condition Ready.
 	ready string
+	// user is the state of the Deployment and the revision that its pods run, as the status tells; empty if there is none.
+	user string
 	// content is what the ConfigMap has, and runs what the Deployment's pods were started with; empty if there is none.
 	content, runs string
 	// restarted tells that the Deployment was restarted.
@@ -114,6 +117,9 @@ func usedConfigIs(want usedConfigState) func(campaign.World) error {
 		if err := conditionIs(config.Status.Conditions, config.Generation, config.Status.ObservedGeneration, want.ready); err != nil {
 			return err
 		}
+		if got := userOf(config.Status); got != want.user {
+			return fmt.Errorf("the status says of the Deployment %q, not %q", got, want.user)
+		}
 		var current corev1.ConfigMap
 		if err := world.Read("ConfigMap", usedConfigMap, &current); err != nil {
 			return err
@@ -167,12 +173,23 @@ func runs(world campaign.World, configMap, value string, restarted bool) error {
 	return nil
 }
 
+// userOf is what a status tells of the workloads.
+func userOf(status configv1.AppConfigStatus) string {
+	var users []string
+	for _, user := range status.Workloads {
+		users = append(users, fmt.Sprint(user.State, " ", user.Revision))
+	}
+	return strings.Join(users, ", ")
+}
+
+// usedConfigIsReady counts while it is used. Before that an AppConfig whose manager is dead can't know that a workload has come.
 func usedConfigIsReady(owner *unstructured.Unstructured) bool {
 	var config configv1.AppConfig
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &config); err != nil {
 		return false
 	}
-	return config.Status.ObservedGeneration == config.Generation && meta.IsStatusConditionTrue(config.Status.Conditions, configv1.ConditionReady)
+	return len(config.Status.Workloads) > 0 && config.Status.ObservedGeneration == config.Generation &&
+		meta.IsStatusConditionTrue(config.Status.Conditions, configv1.ConditionReady)
 }
 
 // hideRestartTimes takes the times out of what Mainstay notes on workloads. How often it restarted them, and for what, stays.
