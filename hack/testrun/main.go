@@ -53,9 +53,9 @@ var layers = []layer{
 		{"testbed", []string{"./..."}},
 	}},
 	{name: "integration", budget: 4 * time.Minute, prepare: assets(), runs: integration},
-	{name: "faults", budget: 90 * time.Second, prepare: assets(), runs: faults()},
+	{name: "faults", budget: 135 * time.Second, prepare: assets(), runs: faults()},
 	// On request: every fault at every point.
-	{name: "faults-whole", onRequest: true, budget: 7 * time.Minute, prepare: assets(), runs: faults("-args", "-whole")},
+	{name: "faults-whole", onRequest: true, budget: 12 * time.Minute, prepare: assets(), runs: faults("-args", "-whole")},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", onRequest: true, budget: time.Minute, prepare: assets(), runs: faults("-run", "TestPlan")},
 	// On request, for a second Kubernetes takes minutes to compile.

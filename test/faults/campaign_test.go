@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,31 +22,22 @@ var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor()}
 // longer are further ones, for `make faults`.
 var longer = []campaign.Scenario{adoptingWebApp(), appConfig()}
 
-// known are the undisturbed runs, by the scenario's name.
-var known struct {
-	sync.Mutex
-	runs map[string]campaign.Outcome
-}
+// known has the undisturbed runs, by the scenario's name: each a function that runs it when it is first called.
+var known sync.Map
 
 // undisturbed is a run of the scenario in which nothing failed.
 func undisturbed(t *testing.T, scenario campaign.Scenario) campaign.Outcome {
 	t.Helper()
-	known.Lock()
-	defer known.Unlock()
-	if run, exists := known.runs[scenario.Name]; exists {
-		return run
-	}
-	outcome, err := cluster.Run(t.Context(), scenario, campaign.Options{})
+	run, _ := known.LoadOrStore(scenario.Name, sync.OnceValues(func() (campaign.Outcome, error) {
+		return cluster.Run(context.Background(), scenario, campaign.Options{})
+	}))
+	outcome, err := run.(func() (campaign.Outcome, error))()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if outcome.Unsettled != nil {
 		t.Fatal(outcome.Unsettled)
 	}
-	if known.runs == nil {
-		known.runs = map[string]campaign.Outcome{}
-	}
-	known.runs[scenario.Name] = outcome
 	return outcome
 }
 
@@ -106,18 +98,25 @@ func history(outcome campaign.Outcome) string {
 	return text.String()
 }
 
-// each runs a test for every scenario, and tells how many points and runs that were.
+// each runs a test for every scenario, side by side, and tells how many points and runs that were.
 func each(t *testing.T, test func(*testing.T, campaign.Scenario, *tally)) {
 	t.Helper()
-	count := &tally{start: time.Now()}
+	eachCounted(t, &tally{start: time.Now()}, test)
+}
+
+func eachCounted(t *testing.T, count *tally, test func(*testing.T, campaign.Scenario, *tally)) {
+	t.Helper()
 	all := scenarios
 	if *whole {
 		all = slices.Concat(scenarios, longer)
 	}
+	t.Cleanup(func() { count.tell(t) }) // when the runs have ended
 	for _, scenario := range all {
-		t.Run(scenario.Name, func(t *testing.T) { test(t, scenario, count) })
+		t.Run(scenario.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, scenario, count)
+		})
 	}
-	count.tell(t)
 }
 
 // TestUndisturbed keeps the comparison honest: two undisturbed runs differ in nothing.
@@ -210,15 +209,13 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all *tally
-	t.Cleanup(func() { // when the runs have ended, which go on beside each other
-		if all.hits.Load() == 0 {
+	count := &tally{start: time.Now(), fired: true}
+	t.Cleanup(func() {
+		if count.hits.Load() == 0 {
 			t.Error("no request came, in any scenario, that the plan is about")
 		}
 	})
-	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
-		all = count
-		count.fired = true
+	eachCounted(t, count, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		count.same(t, "plan", scenario, campaign.Options{Plan: plan, SettleLimit: time.Minute})
 	})
 }
