@@ -63,7 +63,7 @@ var layers = []layer{
 	{name: "testbed", budget: 5 * time.Minute, prepare: idle, runs: []goTest{
 		{"testbed", []string{"-tags", "e2e", "-timeout", "30m", "./e2e/..."}},
 	}},
-	{name: "e2e", budget: 14 * time.Minute, prepare: both(prometheus, cluster), runs: []goTest{
+	{name: "e2e", budget: 17 * time.Minute, prepare: both(prometheus, cluster), runs: []goTest{
 		{".", []string{"-tags", "e2e", "-timeout", "30m", "./test/e2e/..."}},
 	}},
 	// On request: its outage takes five minutes.

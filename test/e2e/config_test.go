@@ -160,7 +160,7 @@ func appConfig(spec ...string) string {
 func testAppConfig(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "appconfig")
-	const rollback = "rollout: {onFailure: Rollback, timeout: 20s}"
+	const rollback = "rollout: {onFailure: Rollback, timeout: 20s}\n  revisionHistoryLimit: 0"
 	apply(t, ns, appConfig(`config: {MESSAGE: "{{ .Application }} in {{ .Namespace }}"}`, rollback)+
 		webapp("shop", demo, "replicas: 2", "envFrom: [{configMapRef: {name: shop-config}}]"))
 	waitReady(t, ns, "shop")
@@ -187,6 +187,7 @@ func testAppConfig(t *testing.T) {
 		return jsonpath(t, ns, "appconfig/shop", "{.status.pending.reason}")
 	}).Should(gomega.Equal("RolledBack"))
 	g.Expect(jsonpath(t, ns, "configmap/shop-config", "{.data.MESSAGE}")).To(gomega.Equal("second"))
+	g.Expect(kubectl(t, "-n", ns, "get", "configmaps", "-l", "config.mainstay.dev/revision=1", "-o", "name")).To(gomega.BeEmpty(), "what nobody runs and nobody asked to keep is pruned")
 	waitReady(t, ns, "shop")
 	g.Eventually(answers(t, ns, "shop")).Should(gomega.ContainSubstring("second"))
 	g.Expect(kubectl(t, "-n", ns, "describe", "appconfig", "shop")).To(gomega.ContainSubstring("Deployment/shop: "), "it says which workload failed")

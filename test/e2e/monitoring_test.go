@@ -63,6 +63,13 @@ func testMonitoring(t *testing.T) {
 	g.Eventually(scraper.value(t, "sum(mainstay_ready_duration_seconds_count"+inNamespace+")")).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, "sum(mainstay_policy_denials_total"+inNamespace+")")).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, `max(mainstay_objects{kind="WebApp", phase="Ready"})`)).Should(gomega.BeNumerically(">=", 1))
+	restart := configMap("message", "one") + strings.Replace(plain("greeter", fromConfigMap), "metadata: {name: greeter}", "metadata: {name: greeter, annotations: {config.mainstay.dev/reload: auto}}", 1)
+	apply(t, ns, restart)
+	rolledOut(t, ns, "greeter")
+	apply(t, ns, configMap("message", "two"))
+	rolledOut(t, ns, "greeter")
+	g.Eventually(scraper.value(t, fmt.Sprintf("sum(mainstay_config_restarts_total{namespace=%q})", ns))).Should(gomega.Equal(1.0))
+	g.Eventually(scraper.value(t, fmt.Sprintf("sum(mainstay_config_rollout_duration_seconds_count{namespace=%q})", ns))).Should(gomega.Equal(1.0))
 	t.Run("every documented metric is there", func(t *testing.T) { testDocumented(t, scraper) })
 
 	g.Expect(scraper.firing(t)()).NotTo(gomega.Or(gomega.ContainElement("MainstayDown"), gomega.ContainElement("MainstayNoLeader")))

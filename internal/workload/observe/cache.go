@@ -38,8 +38,8 @@ const helmReleases = corev1.SecretType("helm.sh/release.v1")
 //
 // The rights to Secrets are granted in these namespaces one by one.
 //
-// +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=get;list;watch
-// +kubebuilder:rbac:part=workload,groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=list;watch
+// +kubebuilder:rbac:part=workload,groups="",resources=configmaps,verbs=list;watch
 // +kubebuilder:rbac:part=secrets,groups="",resources=secrets,verbs=get;list;watch
 func CacheOptions(secrets SecretAccess) map[client.Object]cache.ByObject {
 	options := map[client.Object]cache.ByObject{

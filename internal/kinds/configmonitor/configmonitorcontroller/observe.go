@@ -14,7 +14,7 @@ import (
 // Observe reads, from the cache, the source and the workloads of the namespace. Asked of the API server is only when the pods of
 // a workload were made that is not restarted yet, though nobody knows with which content they were started.
 //
-// +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors,verbs=get;list;watch
+// +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors,verbs=list;watch
 func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (configmonitor.Observed, error) {
 	observed := configmonitor.Observed{Now: k.clock.Now()}
 	ref := workload.SourceOfMonitor(&monitor.Spec)
