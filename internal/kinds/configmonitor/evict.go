@@ -24,8 +24,6 @@ const (
 	pollLeft = time.Minute
 	// comesBack is within which time a controller has made a pod anew. A pod that is missing for longer was scaled away.
 	comesBack = 30 * time.Second
-	// flapping is from how many contents in close succession on a source flaps; as with package workload.
-	flapping = 4
 )
 
 // Victim is a pod that is to be evicted.
@@ -132,15 +130,10 @@ func (r Record) next(spec *configv1.ConfigMonitorSpec, source *workload.Source, 
 // begin notes that pods are evicted for a content.
 func (r Record) begin(before Record, spec *configv1.ConfigMonitorSpec, now time.Time) Record {
 	r.Began, r.Streak = new(now.UTC().Truncate(time.Millisecond)), 1
-	if before.Began != nil && now.Sub(*before.Began) < closely(spec) {
+	if before.Began != nil && now.Sub(*before.Began) < workload.InCloseSuccession(spec.Cooldown.Duration) {
 		r.Streak = before.Streak + 1
 	}
 	return r
-}
-
-// closely is within which time a content counts as in close succession to the one before.
-func closely(spec *configv1.ConfigMonitorSpec) time.Duration {
-	return 2 * max(spec.Cooldown.Duration, workload.DefaultCooldown)
 }
 
 // holds tells why no pod may go yet for another content than the recorded one, and for how long; 0 if nothing holds it.
@@ -152,7 +145,7 @@ func (r Record) holds(spec *configv1.ConfigMonitorSpec, source *workload.Source,
 		}
 	}
 	cooldown := spec.Cooldown.Duration
-	if r.Streak >= flapping {
+	if r.Streak >= workload.FlappingFrom {
 		cooldown = max(cooldown, workload.DefaultCooldown)
 	}
 	if end := last.Add(cooldown); !last.IsZero() && end.After(now) {
@@ -265,10 +258,10 @@ func (e *Evictions) fail(sorted pods, now time.Time) time.Duration {
 
 // notice tells whether the source flaps, and comes back when that ends.
 func (e *Evictions) notice(spec *configv1.ConfigMonitorSpec, now time.Time) {
-	if e.Record.Streak < flapping || e.Record.Began == nil {
+	if e.Record.Streak < workload.FlappingFrom || e.Record.Began == nil {
 		return
 	}
-	if end := e.Record.Began.Add(closely(spec)); end.After(now) {
+	if end := e.Record.Began.Add(workload.InCloseSuccession(spec.Cooldown.Duration)); end.After(now) {
 		e.Flapping = true
 		e.look(end.Sub(now))
 	}
