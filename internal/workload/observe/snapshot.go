@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
@@ -271,11 +272,22 @@ func (s *snapshot) readSource(ctx context.Context, ref workload.Ref) (*read, err
 	source := &found.source
 	source.Standing, source.Keys, source.Created = workload.Present, hashes(), object.GetCreationTimestamp().Time
 	source.Changed, source.Writers = lastChange(object)
-	if _, rendered := object.GetLabels()[configv1.LabelAppConfig]; rendered {
+	if s.AppConfigs && isRendered(object) {
 		source.Declared = object.GetAnnotations()[configv1.AnnotationHash]
 	}
 	found.annotations = object.GetAnnotations()
 	return found, nil
+}
+
+// isRendered tells that an AppConfig puts the object back when somebody edits it. Its label and annotations alone do not tell: a copy has
+// them too, and what an AppConfig has left behind, and nobody would ever put these back.
+func isRendered(object metav1.Object) bool {
+	controller := metav1.GetControllerOf(object)
+	if controller == nil || controller.Kind != "AppConfig" {
+		return false
+	}
+	group, err := schema.ParseGroupVersion(controller.APIVersion)
+	return err == nil && group.Group == configv1.GroupVersion.Group
 }
 
 func (s *snapshot) tell(ctx context.Context, object client.Object, err error) {

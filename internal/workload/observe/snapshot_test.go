@@ -228,6 +228,7 @@ func TestSources(t *testing.T) {
 	flags.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", at(3), dataFields), entry("helm", at(2), dataFields)}
 	rendered := configMap("shop-config", "hello", configv1.AnnotationHash, "declared")
 	rendered.Labels = map[string]string{configv1.LabelAppConfig: "shop"}
+	rendered.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "shop", UID: "uid-of-shop", Controller: new(true)}}
 	objects := []client.Object{
 		flags, rendered, configMap("unused", "x"), configMap("forged", "x", configv1.AnnotationHash, "declared"), secret("database"), appConfig("shop", "shop", at(1)),
 		deployment("web", configv1.AnnotationReload, "flags, forged, secret/database, missing, secret/missing"),
@@ -264,6 +265,39 @@ func TestSources(t *testing.T) {
 	r.Secrets = SecretAccess{Namespaces: []string{"elsewhere"}}
 	if got := snapshotOf(t, r).Sources[database]; got.Standing != workload.NotGranted || got.Keys != nil {
 		t.Errorf("what is not granted: got %+v", got)
+	}
+}
+
+// TestDeclared: only what an AppConfig puts back can be other than was declared.
+func TestDeclared(t *testing.T) {
+	ownedBy := func(apiVersion, kind string) func(*corev1.ConfigMap) {
+		return func(c *corev1.ConfigMap) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "shop", UID: "1", Controller: new(true)}}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.ConfigMap)
+		isOff  bool
+		want   string
+	}{
+		"an AppConfig's":            {ownedBy("config.mainstay.dev/v1", "AppConfig"), false, "declared"},
+		"in another version":        {ownedBy("config.mainstay.dev/v2", "AppConfig"), false, "declared"},
+		"while the kind is off":     {ownedBy("config.mainstay.dev/v1", "AppConfig"), true, ""},
+		"a copy, or left behind":    {func(*corev1.ConfigMap) {}, false, ""},
+		"another group's AppConfig": {ownedBy("example.com/v1", "AppConfig"), false, ""},
+		"another kind's":            {ownedBy("config.mainstay.dev/v1", "ConfigMonitor"), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := configMap("shop-config", "edited", configv1.AnnotationHash, "declared")
+			object.Labels = map[string]string{configv1.LabelAppConfig: "shop"}
+			test.change(object)
+			r := reader(t, object)
+			r.AppConfigs = !test.isOff
+			got, err := r.Source(t.Context(), "shop", workload.Ref{Kind: workload.ConfigMap, Name: "shop-config"})
+			if err != nil || got.Declared != test.want {
+				t.Errorf("got %q, %v; want %q", got.Declared, err, test.want)
+			}
+		})
 	}
 }
 
