@@ -215,7 +215,6 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 		free := min(max(int(*limit)-busy, 0), len(going))
 		e.wait(going[free:], string(rollout.WaitingForOthers), fmt.Sprintf("waits its turn: at most %d pods are restarted at one time", *limit))
 		going = going[:free]
-		e.look(pollUnderWay)
 	}
 	for _, p := range going {
 		e.Evict = append(e.Evict, Victim{Name: p.Name, UID: p.UID})
@@ -242,17 +241,20 @@ func (e *Evictions) busy(sorted pods, now time.Time) int {
 	return missing + len(sorted.unready)
 }
 
-// fail notes pods that do not become ready in time, and says how soon to look again: those are looked at more seldom.
+// fail notes pods that do not become ready in time, and says how soon to look again: after that time it is more seldom, also at those
+// that do not end.
 func (e *Evictions) fail(sorted pods, now time.Time) time.Duration {
 	since := *e.Record.Began
 	if e.Record.At != nil && e.Record.At.After(since) {
 		since = *e.Record.At
 	}
 	timeout := rollout.Timeout(rolloutv1.Policy{})
-	if len(sorted.unready) == 0 || now.Sub(since) < timeout {
+	if now.Sub(since) < timeout {
 		return pollUnderWay
 	}
-	e.Failed = []string{fmt.Sprintf("%s: not ready %s after pods were evicted", listed(sorted.unready, ", "), timeout)}
+	if len(sorted.unready) > 0 {
+		e.Failed = []string{fmt.Sprintf("%s: not ready %s after pods were evicted", listed(sorted.unready, ", "), timeout)}
+	}
 	return pollLeft
 }
 

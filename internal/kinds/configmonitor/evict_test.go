@@ -119,16 +119,19 @@ func TestEvictionsBegun(t *testing.T) {
 // TestEvictionsLimited: how many go at a time.
 func TestEvictionsLimited(t *testing.T) {
 	for name, test := range map[string]evictionCase{
-		"one at a time":                {change: limited(1), source: blue, pods: []corev1.Pod{pod("a", before), pod("b", before), pod("c", before, unready)}, want: "evict c, Pod/a WaitingForOthers, Pod/b WaitingForOthers, 2s"},
-		"one that terminates counts":   {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
-		"its replacement counts once":  {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("d", after, unready), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
-		"one that is missing counts":   {change: limited(1), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 2s"},
-		"but not for ever":             {change: limited(1), source: blue, record: under(blue, 3, func(r *configmonitor.Record) { r.At = new(ago(30 * time.Second)) }), pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
-		"the next after it has come":   {change: limited(1), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("d", after), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
-		"the last is not ready":        {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after, unready)}, want: "2s"},
-		"the last is ready":            {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after)}, want: "done"},
-		"the window closes on the way": {change: func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "11:00", End: "11:59"} }, source: blue, record: under(blue, 2), pods: []corev1.Pod{pod("b", before), pod("d", after)}, want: "Pod/b OutsideWindow, 23h0m0s"},
-		"not twice in one second":      {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("again", ago(time.Minute))}, want: "done"},
+		"one at a time":                     {change: limited(1), source: blue, pods: []corev1.Pod{pod("a", before), pod("b", before), pod("c", before, unready)}, want: "evict c, Pod/a WaitingForOthers, Pod/b WaitingForOthers, 2s"},
+		"one that terminates counts":        {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"its replacement counts once":       {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("d", after, unready), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"one that is missing counts":        {change: limited(1), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 2s"},
+		"but not for ever":                  {change: limited(1), source: blue, record: under(blue, 3, func(r *configmonitor.Record) { r.At = new(ago(30 * time.Second)) }), pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"the next after it has come":        {change: limited(1), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("d", after), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"the last is not ready":             {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after, unready)}, want: "2s"},
+		"the last is ready":                 {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after)}, want: "done"},
+		"the window closes on the way":      {change: func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "11:00", End: "11:59"} }, source: blue, record: under(blue, 2), pods: []corev1.Pod{pod("b", before), pod("d", after)}, want: "Pod/b OutsideWindow, 23h0m0s"},
+		"none comes up, the rest is held":   {change: limited(1), source: blue, record: hanging(blue, 3), pods: []corev1.Pod{pod("d", after, unready), pod("b", before)}, want: "Pod/b WaitingForOthers, 1m0s"},
+		"none comes up, but another may go": {change: limited(2), source: blue, record: hanging(blue, 3), pods: []corev1.Pod{pod("d", after, unready), pod("b", before)}, want: "evict b, 2s"},
+		"one does not end":                  {change: limited(1), source: blue, record: hanging(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("b", before), pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 1m0s"},
+		"not twice in one second":           {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("again", ago(time.Minute))}, want: "done"},
 	} {
 		t.Run(name, test.check)
 	}
@@ -182,6 +185,11 @@ func under(source workload.Source, pods int, change ...func(*configmonitor.Recor
 	return recorded(source, append([]func(*configmonitor.Record){beganAt(ago(20 * time.Second)), func(r *configmonitor.Record) {
 		r.Pods, r.At, r.Evicted = pods, new(ago(5*time.Second)), 1
 	}}, change...)...)
+}
+
+// hanging is under, where the last pod was evicted long ago.
+func hanging(source workload.Source, pods int) configmonitor.Record {
+	return under(source, pods, beganAt(ago(time.Hour)), func(r *configmonitor.Record) { r.At = new(ago(time.Hour)) })
 }
 
 // TestEvictionsToTheEnd: a content, from its first look to rest, with a manager that forgets everything in between.
