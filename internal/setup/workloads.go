@@ -68,7 +68,7 @@ func workloadReader(manager ctrl.Manager, settings Settings, on []kind, secrets 
 		return slices.ContainsFunc(on, func(k kind) bool { return k.name == name })
 	}
 	return observe.Reader{
-		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Secrets: secrets,
+		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Secrets: secrets, Templates: observe.NewTemplateTimes(),
 		AppConfigs: isOn("appconfig"), ConfigMonitors: isOn("configmonitor"), Stakater: settings.StakaterAnnotations,
 	}
 }

@@ -26,6 +26,8 @@ type Reader struct {
 	// Live asks the API server.
 	Live    client.Reader
 	Secrets SecretAccess
+	// Templates spares questions; nil if nothing is to be remembered.
+	Templates *TemplateTimes
 	// AppConfigs and ConfigMonitors tell which of the kinds are on: of one that is off nothing is read.
 	AppConfigs, ConfigMonitors bool
 	// Stakater has the annotations of Stakater Reloader count.

@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/workload"
@@ -31,16 +33,66 @@ func newWorkload(kind string) client.Object {
 	}
 }
 
+// TemplateTimes remembers when pod templates were made. A workload whose restart is held back would be asked about in each pass
+// otherwise, and where hundreds wait for each other there are hundreds of passes.
+type TemplateTimes struct {
+	known *lru.Cache
+}
+
+// maxTemplateTimes bounds the memory, to a few megabytes.
+const maxTemplateTimes = 10_000
+
+// NewTemplateTimes remembers nothing yet.
+func NewTemplateTimes() *TemplateTimes { return &TemplateTimes{lru.New(maxTemplateTimes)} }
+
+// templateTime is when the template of one generation was made.
+type templateTime struct {
+	generation int64
+	made       time.Time
+}
+
+// recall is what is remembered of a workload; zero if nothing is. Nobody remembers anything in nil.
+func (t *TemplateTimes) recall(of *current) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	if found, known := t.known.Get(of.uid); known {
+		if remembered := found.(templateTime); remembered.generation == of.generation {
+			return remembered.made
+		}
+	}
+	return time.Time{}
+}
+
+// remember keeps what can't change while the workload stays of its generation: its controller has seen to it, and there is a template.
+func (t *TemplateTimes) remember(of *current, made time.Time) {
+	if t != nil && of.isSeen && !made.IsZero() {
+		t.known.Add(of.uid, templateTime{of.generation, made})
+	}
+}
+
 // TemplateTime asks the API server when the pod template was made that the newest pods of a workload are of: the creation of its newest ReplicaSet,
 // or of its newest ControllerRevision. It is zero if there is none: then no pod was ever started. A template that came back keeps the time
-// at which it was first made.
-//
-// +kubebuilder:rbac:part=workload,groups=apps,resources=replicasets;controllerrevisions,verbs=list
+// at which it was first made. What is remembered is not asked again.
 func (r Reader) TemplateTime(ctx context.Context, namespace string, target *workload.Target) (time.Time, error) {
-	selector, err := r.selectorOf(ctx, namespace, target)
+	current, err := r.currentOf(ctx, namespace, target)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading the selector of %s in namespace %s: %w", target.Ref, namespace, err)
 	}
+	if made := r.Templates.recall(current); !made.IsZero() {
+		return made, nil
+	}
+	made, err := r.askTemplateTime(ctx, namespace, target, current.selector)
+	if err == nil && current.uid == target.UID {
+		r.Templates.remember(current, made)
+	}
+	return made, err
+}
+
+// askTemplateTime is TemplateTime, of the API server.
+//
+// +kubebuilder:rbac:part=workload,groups=apps,resources=replicasets;controllerrevisions,verbs=list
+func (r Reader) askTemplateTime(ctx context.Context, namespace string, target *workload.Target, selector labels.Selector) (time.Time, error) {
 	options := []client.ListOption{client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}}
 	var newest newest
 	if target.Ref.Kind == "Deployment" {
@@ -84,19 +136,31 @@ func (n *newest) consider(target *workload.Target, object metav1.Object, revisio
 	}
 }
 
-// selectorOf reads a workload's selector from the cache.
-func (r Reader) selectorOf(ctx context.Context, namespace string, target *workload.Target) (labels.Selector, error) {
+// current is a workload as the cache has it.
+type current struct {
+	uid        types.UID
+	generation int64
+	// isSeen tells that its controller has seen this generation, and so has made what belongs to it.
+	isSeen   bool
+	selector labels.Selector
+}
+
+// currentOf reads a workload from the cache.
+func (r Reader) currentOf(ctx context.Context, namespace string, target *workload.Target) (*current, error) {
 	object := newWorkload(target.Ref.Kind)
 	if err := r.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: target.Ref.Name}, object, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
+	var selector *metav1.LabelSelector
+	var seen int64
 	switch one := object.(type) {
 	case *appsv1.Deployment:
-		return metav1.LabelSelectorAsSelector(one.Spec.Selector)
+		selector, seen = one.Spec.Selector, one.Status.ObservedGeneration
 	case *appsv1.StatefulSet:
-		return metav1.LabelSelectorAsSelector(one.Spec.Selector)
+		selector, seen = one.Spec.Selector, one.Status.ObservedGeneration
 	case *appsv1.DaemonSet:
-		return metav1.LabelSelectorAsSelector(one.Spec.Selector)
+		selector, seen = one.Spec.Selector, one.Status.ObservedGeneration
 	}
-	return nil, fmt.Errorf("%T has none", object)
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	return &current{object.GetUID(), object.GetGeneration(), seen >= object.GetGeneration(), parsed}, err
 }
