@@ -71,6 +71,8 @@ const (
 	SkippedBlocked = "Blocked"
 	// SkippedDisruptionBudget (Evict): a PodDisruptionBudget does not allow it now.
 	SkippedDisruptionBudget = "DisruptionBudget"
+	// SkippedEvictionFailed (Evict): the API server refused its eviction, or failed at it. It is tried again.
+	SkippedEvictionFailed = "EvictionFailed"
 	// SkippedUnowned (Evict): nobody would bring the pod back, and spec.allowUnowned is false.
 	SkippedUnowned = "Unowned"
 	// SkippedStaticPod (Evict): the pod is made by its node out of a file, and can't be evicted.

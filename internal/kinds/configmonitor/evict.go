@@ -32,12 +32,15 @@ type Victim struct {
 	UID  types.UID
 }
 
+// name is the pod's, for people.
+func (v Victim) name() string { return "Pod/" + v.Name }
+
 // Evictions is what to do about the pods of a monitor, and what there is to say about them.
 type Evictions struct {
 	// Record has to be written before anything is evicted, unless it is already.
 	Record Record
-	// Evict are the pods that go now.
-	Evict []Victim
+	// Evict are the pods that go now. Instead are those that wait only for them: one of them goes in the place of each that can't.
+	Evict, Instead []Victim
 	// Matched is how many pods are selected, and UpToDate how many of them run the present content.
 	Matched, UpToDate int
 	// Skipped are older pods that do not go, or not now.
@@ -214,10 +217,13 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 	if limit := spec.MaxParallel; limit != nil && len(going) > 0 {
 		free := min(max(int(*limit)-busy, 0), len(going))
 		e.wait(going[free:], string(rollout.WaitingForOthers), fmt.Sprintf("waits its turn: at most %d pods are restarted at one time", *limit))
+		if free > 0 {
+			e.Instead = victims(going[free:])
+		}
 		going = going[:free]
 	}
+	e.Evict = victims(going)
 	for _, p := range going {
-		e.Evict = append(e.Evict, Victim{Name: p.Name, UID: p.UID})
 		e.Restarting = append(e.Restarting, p.name())
 		e.look(pollUnderWay)
 	}
@@ -269,17 +275,54 @@ func (e *Evictions) notice(spec *configv1.ConfigMonitorSpec, now time.Time) {
 	}
 }
 
-// HeldByBudget notes that a PodDisruptionBudget keeps a victim from going. why are the API server's words.
+// victims are pods, as one evicts them.
+func victims(of []pod) []Victim {
+	var all []Victim
+	for _, p := range of {
+		all = append(all, Victim{Name: p.Name, UID: p.UID})
+	}
+	return all
+}
+
+// HeldByBudget notes that a PodDisruptionBudget keeps a victim from going.
 func (e *Evictions) HeldByBudget(victim Victim, why string) {
-	name := "Pod/" + victim.Name
-	e.Restarting = slices.DeleteFunc(e.Restarting, func(other string) bool { return other == name })
-	e.Skipped = append(e.Skipped, configv1.Skipped{Name: name, Reason: configv1.SkippedDisruptionBudget, Message: why})
+	e.held(victim, configv1.SkippedDisruptionBudget, why, pollBudget)
+}
+
+// HeldByFailure notes that a victim could not be evicted. why are the API server's words.
+func (e *Evictions) HeldByFailure(victim Victim, why string) {
+	e.held(victim, configv1.SkippedEvictionFailed, why, pollLeft)
+}
+
+// HeldByOthers notes that nobody has tried to evict a victim, because of what became of others.
+func (e *Evictions) HeldByOthers(victim Victim, why string) {
+	e.held(victim, string(rollout.WaitingForOthers), why, pollBudget)
+}
+
+// held notes that a victim does not go now, and why.
+func (e *Evictions) held(victim Victim, reason, why string, again time.Duration) {
+	e.Restarting = slices.DeleteFunc(e.Restarting, func(other string) bool { return other == victim.name() })
+	e.Skipped = append(e.Skipped, configv1.Skipped{Name: victim.name(), Reason: reason, Message: why})
 	slices.SortFunc(e.Skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
 	e.Waiting++
-	if len(e.Restarting) == 0 {
+	if len(e.Restarting) == 0 && e.Again == pollUnderWay {
 		e.Again = 0
 	}
-	e.look(pollBudget)
+	e.look(again)
+}
+
+// Replace names who goes in the place of one that can't; false if nobody waits for it.
+func (e *Evictions) Replace() (Victim, bool) {
+	if len(e.Instead) == 0 {
+		return Victim{}, false
+	}
+	next := e.Instead[0]
+	e.Instead = e.Instead[1:]
+	e.Skipped = slices.DeleteFunc(e.Skipped, func(skipped configv1.Skipped) bool { return skipped.Name == next.name() })
+	e.Waiting--
+	e.Restarting = append(e.Restarting, next.name())
+	e.look(pollUnderWay)
+	return next, true
 }
 
 // addEvictions sums up what becomes of the pods.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -83,7 +86,12 @@ func (e *evicting) evict(ctx context.Context, monitor *configv1.ConfigMonitor) (
 	if err := e.writeRecord(ctx, monitor, evictions.Record); err != nil {
 		return evictions, err
 	}
-	gone, err := e.evictPods(ctx, monitor, &evictions)
+	gone, err := e.evictPods(ctx, monitor.Namespace, &evictions)
+	if gone > 0 && outcome.Of(err) == outcome.Transient {
+		// The status has it. To wait for as long as for what can't be done at all would hold up those whose turn is next.
+		log.FromContext(ctx).Error(err, "Some pods could not be evicted; they are tried again")
+		err = nil
+	}
 	evictions.Record = evictions.Record.AfterEvicting(gone, e.clock.Now())
 	if written := e.writeRecord(ctx, monitor, evictions.Record); written != nil {
 		return evictions, errors.Join(err, written)
@@ -141,15 +149,33 @@ func (e *evicting) writeRecord(ctx context.Context, monitor *configv1.ConfigMoni
 // the client would, each time.
 const evictionLimit = 5 * time.Second
 
-// heldByBudget is what is told of a pod that a PodDisruptionBudget keeps. The API server's own words name it only sometimes.
-const heldByBudget = "a PodDisruptionBudget does not allow it now: it is asked again"
+// What is told of pods that do not go now. The API server's own words name a PodDisruptionBudget only sometimes.
+const (
+	heldByBudget = "a PodDisruptionBudget does not allow it now: it is asked again"
+	overdue      = "the API server did not answer within %s, as while the counts of a PodDisruptionBudget are not up to date: it is asked again"
+	waitsForIt   = "waits its turn: the API server does not answer to the eviction of Pod/%s"
+	waitsForMany = "waits its turn: %d evictions failed, the last one of Pod/%s"
+)
 
-// evictPods asks for the evictions, and returns how many there were. What a PodDisruptionBudget does not allow is noted; the
-// first other error ends it, and so does an answer that does not come: to wait as long for each would keep others waiting.
-func (e *evicting) evictPods(ctx context.Context, monitor *configv1.ConfigMonitor, evictions *configmonitor.Evictions) (int, error) {
+// maxFailed is how many evictions may fail in one pass: where a right is missing, or the network, they all do.
+const maxFailed = 10
+
+// evictPods asks for the evictions, and returns how many there were. What a PodDisruptionBudget does not allow is noted, and so is what fails:
+// another pod goes in its place, and the errors are returned at the end. An answer that does not come ends it: to wait as long for
+// each would keep others waiting.
+func (e *evicting) evictPods(ctx context.Context, namespace string, evictions *configmonitor.Evictions) (int, error) {
 	gone := 0
-	for i, victim := range evictions.Evict {
-		switch err := e.evictPod(ctx, monitor.Namespace, victim); {
+	var failed failures
+	queue := slices.Clone(evictions.Evict)
+	hold := func(format string, values ...any) {
+		for _, later := range queue {
+			evictions.HeldByOthers(later, fmt.Sprintf(format, values...))
+		}
+	}
+	for len(queue) > 0 {
+		victim := queue[0]
+		queue = queue[1:]
+		switch err := e.evictPod(ctx, namespace, victim); {
 		case err == nil:
 			gone++
 			log.FromContext(ctx).Info("Evicted a pod", "pod", victim.Name)
@@ -158,16 +184,53 @@ func (e *evicting) evictPods(ctx context.Context, monitor *configv1.ConfigMonito
 		case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 			evictions.HeldByBudget(victim, heldByBudget)
 		case isOverdue(ctx, err):
-			for _, later := range evictions.Evict[i:] {
-				evictions.HeldByBudget(later, heldByBudget)
-			}
-			return gone, nil
+			evictions.HeldByBudget(victim, fmt.Sprintf(overdue, evictionLimit))
+			hold(waitsForIt, victim.Name)
+			return gone, failed.err()
 		default:
-			return gone, fmt.Errorf("evicting Pod %s: %w", victim.Name, err)
+			failed = append(failed, fmt.Errorf("evicting Pod %s: %w", victim.Name, err))
+			evictions.HeldByFailure(victim, outcome.Sentence(err))
+			if len(failed) == maxFailed || ctx.Err() != nil {
+				hold(waitsForMany, len(failed), victim.Name)
+				return gone, failed.err()
+			}
+			if next, waits := evictions.Replace(); waits {
+				queue = append(queue, next)
+			}
 		}
 	}
-	return gone, nil
+	return gone, failed.err()
 }
+
+// failures are the errors of several evictions. Their text reaches a condition: it is one line, and as long as three at most.
+type failures []error
+
+// maxTold is how many of them are told.
+const maxTold = 3
+
+// err is nil if there were none.
+func (f failures) err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return f
+}
+
+// Error tells the first few.
+func (f failures) Error() string {
+	var told []string
+	for _, one := range f[:min(len(f), maxTold)] {
+		told = append(told, outcome.Sentence(one))
+	}
+	text := strings.Join(told, "; ")
+	if more := len(f) - len(told); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// Unwrap gives all of them.
+func (f failures) Unwrap() []error { return f }
 
 // isOverdue tells that an eviction took too long, and not that the manager stops.
 func isOverdue(ctx context.Context, err error) bool {

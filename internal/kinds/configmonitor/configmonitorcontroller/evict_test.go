@@ -1,0 +1,123 @@
+package configmonitorcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// What the API server says.
+var (
+	pods      = schema.GroupResource{Resource: "pods"}
+	refused   = apierrors.NewForbidden(pods, "", errors.New("a webhook\nsays no"))
+	twoBudget = apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget"))
+	budget    = func() error {
+		err := apierrors.NewTooManyRequests("later", 0)
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause}}
+		return err
+	}()
+)
+
+// decided is what is to be done about pods that are older than what they were started with, of which some may go at a time.
+func decided(names []string, atOnce int32) configmonitor.Evictions {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	monitor := &configv1.ConfigMonitor{Spec: configv1.ConfigMonitorSpec{
+		ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}, Strategy: configv1.StrategyEvict, AllowUnowned: true, MaxParallel: &atOnce,
+	}}
+	configmonitor.Default(monitor)
+	var all []corev1.Pod
+	for _, name := range names {
+		all = append(all, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}})
+	}
+	source := workload.Source{Ref: workload.Ref{Kind: workload.ConfigMap, Name: "flags"}, Standing: workload.Present, Changed: noon.Add(-time.Minute)}
+	return configmonitor.DecideEvictions(&monitor.Spec, source, configmonitor.Record{}, all, noon)
+}
+
+// answering evicts as the answers say; none is an eviction. It notes who is asked for.
+func answering(answers map[string]error, asked *[]string) client.Client {
+	return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceCreate: func(_ context.Context, _ client.Client, _ string, pod, _ client.Object, _ ...client.SubResourceCreateOption) error {
+			*asked = append(*asked, pod.GetName())
+			return answers[pod.GetName()]
+		},
+	}).Build()
+}
+
+// TestEvictPods: what becomes of one pod keeps no other from going, but for an answer that does not come.
+func TestEvictPods(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers map[string]error
+		atOnce  int32
+		asked   string
+		skipped string
+		again   time.Duration
+		class   outcome.Class
+	}{
+		"all go":                  {nil, 4, "a b c d", "", 2 * time.Second, outcome.None},
+		"one has two budgets":     {map[string]error{"a": twoBudget}, 4, "a b c d", "a EvictionFailed", 2 * time.Second, outcome.Transient},
+		"one is refused":          {map[string]error{"b": refused}, 4, "a b c d", "b EvictionFailed", 2 * time.Second, outcome.Blocked},
+		"another in its place":    {map[string]error{"a": twoBudget}, 1, "a b", "a EvictionFailed, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, outcome.Transient},
+		"none in a budget's":      {map[string]error{"a": budget}, 1, "a", "a DisruptionBudget, b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 10 * time.Second, outcome.None},
+		"all are refused":         {map[string]error{"a": refused, "b": refused, "c": refused, "d": refused}, 1, "a b c d", "a EvictionFailed, b EvictionFailed, c EvictionFailed, d EvictionFailed", time.Minute, outcome.Blocked},
+		"an answer does not come": {map[string]error{"b": context.DeadlineExceeded}, 4, "a b", "b DisruptionBudget, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, outcome.None},
+		"one has gone":            {map[string]error{"a": apierrors.NewNotFound(pods, "a")}, 1, "a", "b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, outcome.None},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked, skipped []string
+			evictions := decided([]string{"a", "b", "c", "d"}, test.atOnce)
+			_, err := (&evicting{client: answering(test.answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
+			for _, one := range evictions.Skipped {
+				skipped = append(skipped, strings.TrimPrefix(one.Name, "Pod/")+" "+one.Reason)
+			}
+			if diff := cmp.Diff(test.asked, strings.Join(asked, " ")); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(test.skipped, strings.Join(skipped, ", ")); diff != "" {
+				t.Error(diff)
+			}
+			if outcome.Of(err) != test.class || evictions.Again != test.again || evictions.Waiting != len(skipped) {
+				t.Errorf("got %v; looked at again after %s; %d wait", err, evictions.Again, evictions.Waiting)
+			}
+		})
+	}
+}
+
+// TestEvictPodsFailing: where everything fails not everything is tried, and what is told stays short.
+func TestEvictPodsFailing(t *testing.T) {
+	var names, asked []string
+	answers := map[string]error{}
+	for i := range 30 {
+		names = append(names, fmt.Sprintf("web-%02d", i))
+		answers[names[i]] = refused
+	}
+	evictions := decided(names, 30)
+	gone, err := (&evicting{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
+	if gone != 0 || len(asked) != maxFailed || len(evictions.Skipped) != 30 {
+		t.Errorf("%d are gone, %d were asked for, %d are skipped", gone, len(asked), len(evictions.Skipped))
+	}
+	if told := fmt.Sprint(err); !strings.HasPrefix(told, "evicting Pod web-00: ") || !strings.HasSuffix(told, "; and 7 more") || strings.Contains(told, "\n") {
+		t.Errorf("told is %q", told)
+	}
+	if last := evictions.Skipped[29]; last.Message != "waits its turn: 10 evictions failed, the last one of Pod/web-09" {
+		t.Errorf("of the last: %+v", last)
+	}
+}
