@@ -4,12 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/hashkey"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -59,7 +66,59 @@ func secretAccess(ctx context.Context, config *rest.Config, settings Settings, o
 	if err != nil {
 		return observe.SecretAccess{}, err
 	}
-	return observe.NewSecretAccess(settings.SecretNamespaces, key), nil
+	granted, err := grantedSecrets(ctx, live, settings.SecretNamespaces, grantPatience)
+	if err != nil {
+		return observe.SecretAccess{}, err
+	}
+	return observe.NewSecretAccess(granted, key), nil
+}
+
+// grantPatience is how long a right to Secrets may be missing when the manager starts: an API server that has just started, or a Role that
+// was just made, refuses for a moment what it allows afterwards.
+const grantPatience = 5 * time.Second
+
+// grantedSecrets are those of the namespaces whose Secrets may be read. The cache would wait without end for one whose Role is missing, or
+// went with the namespace, and with it all else that the manager does. What depends on the Secrets of such a namespace says that they
+// may not be read.
+func grantedSecrets(ctx context.Context, live client.Reader, namespaces []string, patience time.Duration) ([]string, error) {
+	granted, missing := map[string]bool{}, map[string]error{}
+	var failed error
+	err := wait.PollUntilContextTimeout(ctx, patience/5, patience, true, func(context.Context) (bool, error) {
+		clear(missing)
+		for _, namespace := range namespaces {
+			if granted[namespace] {
+				continue
+			}
+			switch err := askSecrets(ctx, live, namespace); {
+			case err == nil:
+				granted[namespace] = true
+			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+				missing[namespace] = err
+			default:
+				failed = fmt.Errorf("asking whether the Secrets of namespace %s may be read: %w", namespace, err)
+				return true, nil
+			}
+		}
+		return len(missing) == 0, nil
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("asking whose Secrets may be read: %w", err)
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(missing)) {
+		ctrl.Log.WithName("setup").Error(missing[namespace], "The Secrets of a namespace are not read until the next start: the Role is missing that lets "+
+			"the manager get, list and watch secrets there; helm upgrade makes it, if the namespace exists", "namespace", namespace)
+	}
+	return slices.DeleteFunc(slices.Clone(namespaces), func(namespace string) bool { return !granted[namespace] }), nil
+}
+
+// askSecrets fails if the Secrets of a namespace may not be read. It asks for no value of any.
+func askSecrets(ctx context.Context, live client.Reader, namespace string) error {
+	one := &metav1.PartialObjectMetadataList{}
+	one.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	return live.List(ctx, one, client.InNamespace(namespace), client.Limit(1))
 }
 
 // workloadReader reads what decisions about a namespace's workloads rest on.

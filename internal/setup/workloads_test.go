@@ -1,16 +1,24 @@
 package setup
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -75,6 +83,45 @@ func TestSecretAccess(t *testing.T) {
 	}
 	if _, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err == nil || !strings.Contains(err.Error(), "mainstay-system/mainstay-hash-key") {
 		t.Errorf("the key was not asked for: %v", err)
+	}
+}
+
+// TestGrantedSecrets: a right that is missing costs the Secrets of that namespace, and nothing else.
+func TestGrantedSecrets(t *testing.T) {
+	secrets := schema.GroupResource{Resource: "secrets"}
+	forbidden := apierrors.NewForbidden(secrets, "", errors.New("no"))
+	for name, test := range map[string]struct {
+		// answers are those for the namespace shop, one after the other, the last for good.
+		answers []error
+		want    []string
+		fails   string
+	}{
+		"granted":             {[]error{nil}, []string{"blog", "shop", "web"}, ""},
+		"granted in a moment": {[]error{forbidden, nil}, []string{"blog", "shop", "web"}, ""},
+		"no Role":             {[]error{forbidden}, []string{"blog", "web"}, ""},
+		"no namespace":        {[]error{apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")}, []string{"blog", "web"}, ""},
+		"no answer":           {[]error{errors.New("connection refused")}, nil, "asking whether the Secrets of namespace shop may be read: connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+					asked := (&client.ListOptions{}).ApplyOptions(options)
+					if _, withoutValues := into.(*metav1.PartialObjectMetadataList); !withoutValues || asked.Limit != 1 {
+						t.Errorf("asked is for %T, %d", into, asked.Limit)
+					}
+					if asked.Namespace != "shop" {
+						return nil
+					}
+					answer := test.answers[0]
+					test.answers = test.answers[min(1, len(test.answers)-1):]
+					return answer
+				},
+			}).Build()
+			got, err := grantedSecrets(t.Context(), live, []string{"blog", "shop", "web"}, 50*time.Millisecond)
+			if diff := cmp.Diff(test.want, got); diff != "" || (err == nil) != (test.fails == "") || err != nil && err.Error() != test.fails {
+				t.Errorf("%v: %s", err, diff)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -131,6 +132,8 @@ type calls struct {
 	watched []string
 	// broken is part of a call, "PATCH /apis/apps/", that gets no answer; empty breaks none.
 	broken string
+	// forbidden is part of the path of calls, watches too, for which there is no right; empty for none.
+	forbidden string
 	// writes is how many more writes to a namespace pass before none does; negative means all.
 	writes    int
 	namespace string
@@ -164,9 +167,34 @@ func (c *calls) answered() {
 	c.underway--
 }
 
+// forbid takes a right away, by part of a path; empty gives it back.
+func (c *calls) forbid(path string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.forbidden = path
+}
+
+func (c *calls) isForbidden(request *http.Request) bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.forbidden != "" && strings.Contains(request.URL.Path, c.forbidden)
+}
+
+// refusal is what the API server answers where there is no right.
+func refusal(request *http.Request) *http.Response {
+	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"forbidden","reason":"Forbidden","code":403}`
+	return &http.Response{
+		Status: "403 Forbidden", StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: request,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+	}
+}
+
 // wrap counts calls on their way to next.
 func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+		if c.isForbidden(request) {
+			return refusal(request), nil
+		}
 		if request.URL.Query().Get("watch") == "true" {
 			c.mutex.Lock()
 			c.watched = append(c.watched, request.URL.Path)

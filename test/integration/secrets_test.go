@@ -102,3 +102,36 @@ func TestSecretNamespaces(t *testing.T) {
 	lost := now(t, served)
 	g.Expect(lost.Spec.Template.Annotations).To(gomega.Equal(again.Spec.Template.Annotations), "what can't be compared restarts nothing")
 }
+
+// TestASecretRoleIsMissing: the Secrets of that namespace are not read, what depends on them says so, and all else goes on; a Role that has come
+// is noticed at the next start.
+func TestASecretRoleIsMissing(t *testing.T) {
+	g := gomega.NewWithT(t)
+	own, opted, denied := namespace(t), namespace(t), namespace(t)
+	within := func(settings *setup.Settings) {
+		settings.Namespace, settings.SecretNamespaces = own, []string{denied, opted}
+	}
+	served, unserved := reloading(opted, "secret/database"), reloading(denied, "secret/database, flags")
+	monitor := newMonitor(denied, func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" })
+	for _, object := range []client.Object{
+		database(opted, "hunter2"), database(denied, "hunter2"), served, unserved, monitor,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: denied, Name: "flags"}, Data: map[string]string{"a": "b"}},
+	} {
+		create(t, object)
+	}
+	recorded := &calls{writes: -1}
+	recorded.forbid("/namespaces/" + denied + "/secrets")
+	manager := startManagerWith(t, recorded, within)
+	seen := func(deployment *k8sappsv1.Deployment, source string) func() string {
+		return func() string { return seenOf(now(t, deployment), source).All }
+	}
+	g.Eventually(seen(served, "Secret/database")).ShouldNot(gomega.BeEmpty())
+	g.Eventually(seen(unserved, "ConfigMap/flags")).ShouldNot(gomega.BeEmpty())
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False SecretAccessNotGranted"))
+	g.Expect(seen(unserved, "Secret/database")()).To(gomega.BeEmpty())
+	manager.stop()
+
+	startManagerWith(t, &calls{writes: -1}, within)
+	g.Eventually(seen(unserved, "Secret/database")).ShouldNot(gomega.BeEmpty())
+	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).ShouldNot(gomega.Equal("False SecretAccessNotGranted"))
+}

@@ -145,7 +145,7 @@ func (s sum) reasons() string {
 // access says how to let Mainstay read a Secret.
 func access(namespace, secret string) string {
 	return fmt.Sprintf("Secret %s may not be read: Mainstay reads Secrets only in the namespaces that its installation names. "+
-		"To grant it, add %s to secrets.namespaces in the values of its Helm release", secret, namespace)
+		"To grant it, add %s to secrets.namespaces in the values of its Helm release; if it is there already, the Role was missing when Mainstay started: its log says so", secret, namespace)
 }
 
 // flaps says who changes a source without end. The writers are in the order of their names: they take turns, and the text must
