@@ -163,8 +163,8 @@ func writesData(entry *metav1.ManagedFieldsEntry) bool {
 }
 
 // lastChange is when the data of what the cache holds changed last, and who wrote them, the latest first. Where nobody knows it is the creation.
-// The API server notes whole seconds, and notes also a change of something else that the same writer wrote in the same way:
-// it may be later than the data's, never earlier.
+// The API server notes whole seconds, and notes also a change of something else that the same writer wrote in the same way: then it is later
+// than the data's. It is earlier where an update did nothing but remove keys: a writer's time changes only with what it writes.
 func lastChange(source metav1.Object) (time.Time, []string) {
 	changed := source.GetCreationTimestamp().Time
 	var entries []metav1.ManagedFieldsEntry
