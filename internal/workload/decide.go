@@ -85,9 +85,6 @@ type Plan struct {
 	Again time.Duration
 }
 
-// flapping is from how many restarts in close succession on a source flaps.
-const flapping = 4
-
 // relation is one demand on one target, and what comparing them gave.
 type relation struct {
 	demand *Demand
@@ -332,22 +329,19 @@ func (d *decision) timeHolds(target *Target, r relation) []timeHold {
 
 // cooldown is the shortest time between two restarts. A source that flaps gets the default at least.
 func cooldown(demand *Demand, seen Seen) time.Duration {
-	if seen.Streak >= flapping {
+	if seen.Streak >= FlappingFrom {
 		return max(demand.Cooldown, DefaultCooldown)
 	}
 	return demand.Cooldown
 }
-
-// closely is within which time after the last restart another one counts as in close succession.
-func closely(demand *Demand) time.Duration { return 2 * max(demand.Cooldown, DefaultCooldown) }
 
 // verdict is what becomes of a target because of one demand.
 func (d *decision) verdict(index int, r relation, restarts bool, holds []hold) Verdict {
 	target := &d.Targets[index]
 	seen := target.Stamp.Sources[r.demand.Source.String()]
 	v := Verdict{Demand: r.index, Target: index, State: r.state, Reason: r.reason, Message: r.message}
-	if seen.Streak >= flapping && seen.At != nil {
-		if end := seen.At.Add(closely(r.demand)); end.After(d.now) {
+	if seen.Streak >= FlappingFrom && seen.At != nil {
+		if end := seen.At.Add(InCloseSuccession(r.demand.Cooldown)); end.After(d.now) {
 			v.Flapping = true
 			d.again(end)
 		}

@@ -86,7 +86,7 @@ func isPending(pending []relation, source Ref) bool {
 // restarted counts a restart for a source.
 func (s Seen) restarted(now time.Time, demand *Demand) Seen {
 	entry := Seen{Was: s.All, Restarts: s.Restarts + 1, At: &now, Streak: 1}
-	if s.At != nil && now.Sub(*s.At) < closely(demand) {
+	if s.At != nil && now.Sub(*s.At) < InCloseSuccession(demand.Cooldown) {
 		entry.Streak = s.Streak + 1
 	}
 	return entry

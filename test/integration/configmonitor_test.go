@@ -83,6 +83,7 @@ func rollOut(t *testing.T, deployment *k8sappsv1.Deployment) {
 		deployment.Status = k8sappsv1.DeploymentStatus{
 			ObservedGeneration: deployment.Generation,
 			Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
+			Conditions: []k8sappsv1.DeploymentCondition{{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}},
 		}
 		return cluster.client.Status().Update(t.Context(), deployment)
 	}).Should(gomega.Succeed())
