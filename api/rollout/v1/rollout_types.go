@@ -26,8 +26,8 @@ type Policy struct {
 	// +optional
 	Window *Window `json:"window,omitempty"`
 
-	// Timeout is how long one workload may take until all its pods run the change and are available; after that its
-	// rollout has failed, and no further workload begins. Left out: 10m.
+	// Timeout is how long one workload may take to get further with the change: a Deployment after each pod that came up, a
+	// StatefulSet or DaemonSet for each of its pods. After that its rollout has failed, and no further workload begins. Left out: 10m.
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
