@@ -7,8 +7,6 @@ import (
 	"errors"
 	"maps"
 	"net/url"
-	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strings"
 	"text/template"
@@ -129,8 +127,7 @@ var textFunctions = map[string]function{
 	"squote":     {1, 1, func(a *arguments) any { return "'" + a.text(0) + "'" }},
 	"b64dec":     {1, 1, decodeBase64},
 	"regexMatch": {2, 2, func(a *arguments) any {
-		pattern := pattern(a, a.text(0), a.text(1))
-		return pattern != nil && pattern.MatchString(a.text(1))
+		return matches(a, a.text(0), a.text(1))
 	}},
 	"print":    {0, anyNumber, func(a *arguments) any { return printed(a) }},
 	"printf":   {1, anyNumber, printFormatted},
@@ -218,49 +215,20 @@ func decodeBase64(a *arguments) any {
 	return string(decoded)
 }
 
-const (
-	// maxPattern is how long a regular expression may be.
-	maxPattern = 1000
-	// stepWork is what it costs to look at one letter with one instruction of a regular expression. The matcher keeps a
-	// set of instructions: at worst it does look with each.
-	stepWork = 4
-)
-
-// pattern is a regular expression (RE2: its time is linear) that is about to be matched against a text; nil if it is
-// none, or if that would cost too much.
-func pattern(a *arguments, expression, text string) *regexp.Regexp {
-	if len(expression) > maxPattern {
-		a.fail("a regular expression of %d bytes is given; accepted are %d", len(expression), maxPattern)
-		return nil
+// matches tells whether a regular expression (RE2: its time is linear) has a match in a text.
+func matches(a *arguments, expression, text string) any {
+	pattern, err := a.meter.pattern(expression)
+	if err == nil {
+		err = pattern.pay(text)
 	}
-	steps, err := instructions(expression)
-	if err != nil {
-		a.fail("%s is given, which is no regular expression: %v", shown(expression), err)
-		return nil
-	}
-	if err := a.meter.work(steps * stepWork * (1 + len(text))); err != nil {
+	switch {
+	case a.problem != nil:
+	case errors.Is(err, errWork):
 		a.problem = err
-		return nil
+	case err != nil:
+		a.fail("%s is given, which is no regular expression that is accepted: %w", shown(expression), err)
+	default:
+		return pattern.MatchString(text)
 	}
-	compiled, err := regexp.Compile(expression)
-	if err != nil {
-		a.fail("%s is given, which is no regular expression", shown(expression))
-	}
-	return compiled
-}
-
-// instructions is how many a regular expression becomes.
-func instructions(expression string) (int, error) {
-	parsed, err := syntax.Parse(expression, syntax.Perl)
-	if err != nil {
-		if problem, ok := errors.AsType[*syntax.Error](err); ok {
-			return 0, errors.New(string(problem.Code))
-		}
-		return 0, err
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return 0, err
-	}
-	return len(program.Inst), nil
+	return false
 }

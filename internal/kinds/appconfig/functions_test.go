@@ -54,7 +54,7 @@ var calls = map[string]string{
 	`hasPrefix "b" "abc"`:            "false",
 	`hasSuffix "c" "abc"`:            "true",
 	`regexMatch "^[0-9]+$" "12"`:     "true",
-	`regexMatch "(" "12"`:            `regexMatch: "(" is given, which is no regular expression: missing closing )`,
+	`regexMatch "(" "12"`:            `regexMatch: "(" is given, which is no regular expression that is accepted: missing closing )`,
 	`empty ""`:                       "true",
 	`eq 1 2 1`:                       "true",
 	`eq "1" 1`:                       "eq: text and a number are given; accepted are two texts or two numbers",

@@ -29,9 +29,16 @@ var (
 
 // meter bounds what one Render does. Templates are written by people who may do less than Mainstay may, and rendered
 // where others wait: in a webhook.
-type meter struct{ left, iterations int }
+type meter struct {
+	left, iterations int
+	// patterns are the regular expressions that were compiled, and program is how large they are together.
+	patterns map[string]boundedPattern
+	program  int
+}
 
-func newMeter() *meter { return &meter{left: maxWork, iterations: maxIterations} }
+func newMeter() *meter {
+	return &meter{left: maxWork, iterations: maxIterations, patterns: map[string]boundedPattern{}}
+}
 
 // work pays for something; an error says that it can't.
 func (m *meter) work(cost int) error {

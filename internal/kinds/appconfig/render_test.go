@@ -113,6 +113,7 @@ func TestRenderRefuses(t *testing.T) {
 		"output too long":         {config: map[string]string{"URL": `{{ range 3 }}{{ repeat 400000 "x" }}{{ end }}`}, want: "spec.config.URL: Invalid value: a value of more than 1048576 bytes: a ConfigMap holds no more"},
 		"all too long":            {config: map[string]string{"A": strings.Repeat("x", 600_000), "B": strings.Repeat("x", 500_000)}, want: "spec: Invalid value: config and files render 1100002 bytes, keys included: a ConfigMap holds at most 1048576"},
 		"no text":                 {config: map[string]string{"URL": `{{ "\xff" }}`}, want: "spec.config.URL: Invalid value: it renders bytes that are no text in UTF-8: a ConfigMap's data are text"},
+		"a repeating pattern":     {config: map[string]string{"URL": `{{ regexMatch "(aaaaaaaa){1000}" "" }}`}, want: `spec.config.URL: Invalid value: line 1: regexMatch: "(aaaaaaaa){1000}" is given, which is no regular expression that is accepted: it becomes 10003 instructions, repetitions multiplied; accepted are 10000`},
 		"fail":                    {config: map[string]string{"URL": `{{ fail "say which" }}`}, want: "spec.config.URL: Invalid value: line 1: say which"},
 		"in a file":               {files: map[string]string{"app.conf": "\n{{ .Values.A }}"}, want: "spec.files.app.conf: Invalid value: line 2: there is no key A in config: it has none"},
 		"only the first cause":    {config: map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.NO }}"}, files: map[string]string{"f": "{{ .Values.A }}"}, want: "spec.config.B: Invalid value: line 1: there is no key NO in config: it has A, B"},
@@ -134,6 +135,9 @@ func TestRenderRefuses(t *testing.T) {
 // worst are templates made to take long; each ends within renderTime.
 var worst = map[string]string{
 	"regular expressions": `{{ $t := repeat 100000 "a" }}{{ range 9000 }}{{ if regexMatch "(a?){200}b" $t }}{{ end }}{{ end }}`,
+	"patterns":            `{{ range $i := 9000 }}{{ $x := regexMatch (print "(" (repeat 890 "a") $i "){10}") "" }}{{ end }}`,
+	"one pattern":         `{{ range $i := 9000 }}{{ $x := regexMatch "(aaaaaaaa){1000}" "" }}{{ end }}`,
+	"classes of letters":  `{{ range $i := 9000 }}{{ $x := regexMatch (print "[" (repeat 300 "\\pL") "]" $i) "" }}{{ end }}`,
 	"replace":             `{{ $t := repeat 1000 "a" }}{{ range 9000 }}{{ $x := replace "a" (repeat 1000 "b") $t }}{{ end }}`,
 	"comparisons":         `{{ $s := repeat 1048576 "a" }}{{ $t := repeat 524288 "aa" }}{{ range 9000 }}{{ if eq $s $t }}{{ end }}{{ end }}`,
 	"formats":             `{{ $t := repeat 1000 "%999d" }}{{ range 9000 }}{{ $x := printf "%999d %999s" 1 $t }}{{ end }}`,

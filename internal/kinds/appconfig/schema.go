@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -59,7 +58,11 @@ func ReadSchema(text []byte, path *field.Path) (*Schema, *field.Error) {
 	if err := compiler.AddResource(schemaName, document); err != nil {
 		return nil, invalid(path, "it can't be read")
 	}
-	if schema.compiled, err = compiler.Compile(schemaName); err != nil {
+	schema.compiled, err = compiler.Compile(schemaName)
+	switch {
+	case schema.meter.left == 0:
+		return nil, invalid(path, "its patterns take too long to read: make them simpler, or fewer")
+	case err != nil:
 		return nil, invalid(path, schemaProblem(err))
 	}
 	return schema, nil
@@ -79,7 +82,11 @@ func schemaProblem(err error) string {
 	var invalid *jsonschema.ValidationError
 	if errors.As(err, &against) && errors.As(against.Err, &invalid) {
 		leaf := leaves(invalid)[0]
-		return fmt.Sprintf("at /%s: %s", strings.Join(leaf.InstanceLocation, "/"), leaf.ErrorKind.LocalizedString(english()))
+		what := leaf.ErrorKind.LocalizedString(english())
+		if of, isFormat := leaf.ErrorKind.(*kind.Format); isFormat {
+			what = fmt.Sprintf("'%s' is not valid %s: %v", short(fmt.Sprint(of.Got)), of.Want, of.Err)
+		}
+		return fmt.Sprintf("at /%s: %s", strings.Join(leaf.InstanceLocation, "/"), what)
 	}
 	return strings.ReplaceAll(err.Error(), schemaName, "")
 }
@@ -150,31 +157,9 @@ func (s *schemaSize) referred(reference string) int {
 	return s.known[reference]
 }
 
-// boundedPattern is a regular expression that pays for what it does.
-type boundedPattern struct {
-	*regexp.Regexp
-	instructions int
-	meter        *meter
-}
-
-// MatchString pays first. What can't be paid for any more matches nothing, and Check says why.
-func (b boundedPattern) MatchString(text string) bool {
-	return b.meter.work(b.instructions*stepWork*(1+len(text))) == nil && b.Regexp.MatchString(text)
-}
-
+// pattern is a pattern of the schema, or of what is checked against it.
 func (s *Schema) pattern(expression string) (jsonschema.Regexp, error) {
-	if len(expression) > maxPattern {
-		return nil, fmt.Errorf("a regular expression of %d bytes is given; accepted are %d", len(expression), maxPattern)
-	}
-	steps, err := instructions(expression)
-	if err != nil {
-		return nil, err
-	}
-	compiled, err := regexp.Compile(expression)
-	if err != nil {
-		return nil, err
-	}
-	return boundedPattern{compiled, steps, s.meter}, nil
+	return s.meter.pattern(expression)
 }
 
 // Check tells which keys of a rendered config the schema does not accept. at are the paths of the keys, and config and

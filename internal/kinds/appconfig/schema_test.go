@@ -48,7 +48,7 @@ func TestSchema(t *testing.T) {
 		"another draft":        {schema: `{"$schema":"http://json-schema.org/draft-07/schema#"}`, want: `spec.schema: Invalid value: $schema is "http://json-schema.org/draft-07/schema#"; accepted is https://json-schema.org/draft/2020-12/schema`},
 		"a keyword of no kind": {schema: `{"properties":{"PORT":{"minLength":"3"}}}`, want: `spec.schema: Invalid value: at /properties/PORT/minLength: got string, want integer`},
 		"a bad pattern":        {schema: `{"properties":{"PORT":{"pattern":"("}}}`, want: `spec.schema: Invalid value: at /properties/PORT/pattern: '(' is not valid regex: missing closing )`},
-		"a long pattern":       {schema: `{"properties":{"PORT":{"pattern":"` + strings.Repeat("a", 1001) + `"}}}`, want: `spec.schema: Invalid value: at /properties/PORT/pattern: '` + strings.Repeat("a", 1001) + `' is not valid regex: a regular expression of 1001 bytes is given; accepted are 1000`},
+		"a long pattern":       {schema: `{"properties":{"PORT":{"pattern":"` + strings.Repeat("a", 1001) + `"}}}`, want: `spec.schema: Invalid value: at /properties/PORT/pattern: '` + strings.Repeat("a", 60) + `...' is not valid regex: a regular expression of 1001 bytes is given; accepted are 1000`},
 		"a file":               {schema: `{"$ref":"file:///etc/passwd"}`, want: `spec.schema: Invalid value: $ref "file:///etc/passwd" is not accepted: it must be #/$defs/NAME, and NAME be there`},
 		"an address":           {schema: `{"$ref":"https://example.com/schema"}`, want: `spec.schema: Invalid value: $ref "https://example.com/schema" is not accepted: it must be #/$defs/NAME, and NAME be there`},
 		"another base":         {schema: `{"$id":"https://example.com/"}`, want: `spec.schema: Invalid value: $id is not accepted: use $defs, and $ref with #/$defs/NAME`},
@@ -83,6 +83,19 @@ func TestSchemaIsBounded(t *testing.T) {
 			schema: `{"properties":{"A":{"allOf":[` + strings.Repeat(`{"pattern":"(a?){200}b"},`, 500) + `{}]}}}`, value: strings.Repeat("a", 500_000),
 			want: "its patterns have too much to do for values of this length: make them simpler",
 		},
+		"a pattern that repeats": {
+			schema: `{"properties":{"A":{"allOf":[` + strings.Repeat(`{"pattern":"`+repeating+`"},`, 20) + `{}]}}}`,
+			want:   "is not valid regex: it becomes 982003 instructions, repetitions multiplied; accepted are 10000",
+		},
+		"patterns that are many": {
+			schema: manyPatterns(60, "(%07d){990}"), want: "all regular expressions become 204999 instructions, tables of letters included; accepted are 200000 together",
+		},
+		"patterns with large tables": {
+			schema: manyPatterns(2000, `^\\pL{990}%d$`), want: "tables of letters included; accepted are 200000 together",
+		},
+		"patterns that are slow to read": {
+			schema: manyPatterns(60, `(?i)[`+strings.Repeat("b-\U0001e943", 160)+`]%d`), want: "its patterns take too long to read: make them simpler, or fewer",
+		},
 		"a pattern that is given as a value": {
 			schema: `{"properties":{"A":{"format":"regex"}}}`, value: strings.Repeat("(a{1000})", 10_000), want: "is not valid regex",
 		},
@@ -101,12 +114,27 @@ func TestSchemaIsBounded(t *testing.T) {
 	}
 }
 
+// repeating is a short pattern that becomes about a million instructions.
+var repeating = "(" + strings.Repeat("a", 980) + "){1000}"
+
+// manyPatterns is a schema with so many different patterns.
+func manyPatterns(count int, format string) string {
+	var patterns []string
+	for i := range count {
+		patterns = append(patterns, `{"pattern":"`+fmt.Sprintf(format, i)+`"}`)
+	}
+	return `{"properties":{"A":{"allOf":[` + strings.Join(patterns, ",") + `]}}}`
+}
+
 // FuzzSchema reads anything as a schema and checks any value against it: it ends in bounded time and without a panic.
 func FuzzSchema(f *testing.F) {
 	f.Add(`{"properties":{"A":{"pattern":"^[0-9]+$","format":"uri"}},"required":["B"],"additionalProperties":false}`, "1")
 	f.Add(`{"$defs":{"n":{"enum":["a",1,null]}},"allOf":[{"$ref":"#/$defs/n"},{"not":{"$ref":"#/$defs/n"}}]}`, "a")
 	f.Add(`{"if":{"minProperties":1},"then":{"propertyNames":{"maxLength":3}},"else":false}`, "")
 	f.Add(`{"properties":{"A":{"format":"regex","contentMediaType":"application/json","contentEncoding":"base64"}}}`, "(a{1000}){1000}")
+	f.Add(`{"properties":{"A":{"pattern":"`+repeating+`"}}}`, "a")
+	f.Add(manyPatterns(60, "(%07d){990}"), "a")
+	f.Add(manyPatterns(600, `^\\pL{990}%d$`), "a")
 	f.Add(`{"unevaluatedProperties":{"type":"integer"},"dependentRequired":{"A":["B"]},"$schema":"https://json-schema.org/draft/2020-12/schema"}`, "x")
 	f.Fuzz(func(t *testing.T, schema, value string) {
 		start := time.Now()
