@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,9 +18,16 @@ import (
 const (
 	// maxSchema is how long a schema may be, in bytes.
 	maxSchema = 64 << 10
-	// maxSchemaNodes is how many values a schema may have, each reference counted as what it refers to: a validator
-	// may look at all of them for each key.
+	// maxSchemaNodes is how many values a schema may have, each reference counted as what it refers to.
 	maxSchemaNodes = 10_000
+	// maxSchemaDepth is how deep they may be within each other.
+	maxSchemaDepth = 100
+	// maxVisits is how many of them a validator may look at for all keys: each may be a problem that it notes.
+	maxVisits = 200_000
+	// maxRead is how many bytes may be read for all values: a validator copies a value for each part of a schema that applies to it.
+	maxRead = 2 << 30
+	// maxWhat is how much of what is wrong with a value a message tells, in bytes.
+	maxWhat = 300
 	// schemaDraft is the version of JSON Schema that counts.
 	schemaDraft = "https://json-schema.org/draft/2020-12/schema"
 	// schemaName is what the validator calls a schema. It is never looked up.
@@ -30,6 +37,7 @@ const (
 // Schema is a JSON Schema that has been read; nil accepts everything.
 type Schema struct {
 	compiled *jsonschema.Schema
+	size     schemaSize
 	meter    *meter
 }
 
@@ -42,14 +50,11 @@ func ReadSchema(text []byte, path *field.Path) (*Schema, *field.Error) {
 	if err != nil {
 		return nil, invalid(path, "it is no JSON")
 	}
-	sizes := schemaSize{document: document, known: map[string]int{}}
-	if size := sizes.of(document); sizes.problem == nil && size > maxSchemaNodes {
-		sizes.problem = fmt.Errorf("it has %d values, with each reference counted as what it refers to; accepted are %d", size, maxSchemaNodes)
+	size, err := sizeOfSchema(document)
+	if err != nil {
+		return nil, invalid(path, err.Error())
 	}
-	if sizes.problem != nil {
-		return nil, invalid(path, sizes.problem.Error())
-	}
-	schema := &Schema{meter: newMeter()}
+	schema := &Schema{size: size, meter: newMeter()}
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
@@ -81,81 +86,14 @@ func schemaProblem(err error) string {
 	var against *jsonschema.SchemaValidationError
 	var invalid *jsonschema.ValidationError
 	if errors.As(err, &against) && errors.As(against.Err, &invalid) {
-		leaf := leaves(invalid)[0]
-		what := leaf.ErrorKind.LocalizedString(english())
-		if of, isFormat := leaf.ErrorKind.(*kind.Format); isFormat {
-			what = fmt.Sprintf("'%s' is not valid %s: %v", short(fmt.Sprint(of.Got)), of.Want, of.Err)
+		for leaf := range leaves(invalid) {
+			return fmt.Sprintf("at /%s: %s", strings.Join(leaf.InstanceLocation, "/"), whatIsWrong(leaf, english()))
 		}
-		return fmt.Sprintf("at /%s: %s", strings.Join(leaf.InstanceLocation, "/"), what)
 	}
 	return strings.ReplaceAll(err.Error(), schemaName, "")
 }
 
 func english() *message.Printer { return message.NewPrinter(language.English) }
-
-// schemaSize counts the values of a schema. A schema whose references fan out would else keep a validator busy for ever.
-type schemaSize struct {
-	document any
-	// known are the sizes of what references name; 0 while one is being counted.
-	known   map[string]int
-	problem error
-}
-
-// refused are keywords that can lead elsewhere, or nowhere that is known before.
-var refused = []string{"$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary"}
-
-func (s *schemaSize) of(value any) int {
-	size := 1
-	switch value := value.(type) {
-	case []any:
-		for _, element := range value {
-			size += s.of(element)
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(value)) {
-			text, isText := value[key].(string)
-			switch {
-			case slices.Contains(refused, key):
-				s.fail("%s is not accepted: use $defs, and $ref with #/$defs/NAME", key)
-			case key == "$schema" && strings.TrimSuffix(text, "#") != schemaDraft:
-				s.fail("$schema is %q; accepted is %s", short(text), schemaDraft)
-			case key == "$ref" && isText:
-				size += s.referred(text)
-			default:
-				size += s.of(value[key])
-			}
-		}
-	}
-	return min(size, 1<<30)
-}
-
-func (s *schemaSize) fail(format string, arguments ...any) {
-	if s.problem == nil {
-		s.problem = fmt.Errorf(format, arguments...)
-	}
-}
-
-// referred is the size of what a reference names.
-func (s *schemaSize) referred(reference string) int {
-	size, known := s.known[reference]
-	if known {
-		if size == 0 {
-			s.fail("$ref %q refers to itself", short(reference))
-		}
-		return size
-	}
-	name, ok := strings.CutPrefix(reference, "#/$defs/")
-	definitions, _ := s.document.(map[string]any)
-	all, _ := definitions["$defs"].(map[string]any)
-	target, there := all[name]
-	if !ok || !there {
-		s.fail("$ref %q is not accepted: it must be #/$defs/NAME, and NAME be there", short(reference))
-		return 1
-	}
-	s.known[reference] = 0
-	s.known[reference] = s.of(target)
-	return s.known[reference]
-}
 
 // pattern is a pattern of the schema, or of what is checked against it.
 func (s *Schema) pattern(expression string) (jsonschema.Regexp, error) {
@@ -172,6 +110,9 @@ func (s *Schema) Check(values map[string]string, at func(key string) *field.Path
 	for key, value := range values {
 		object[key] = value
 	}
+	if err := s.size.accepts(values); err != nil {
+		return field.ErrorList{invalid(schema, err.Error())}
+	}
 	err := s.compiled.Validate(object)
 	if s.meter.left == 0 {
 		return field.ErrorList{invalid(schema, "its patterns have too much to do for values of this length: make them simpler")}
@@ -180,29 +121,71 @@ func (s *Schema) Check(values map[string]string, at func(key string) *field.Path
 	if !errors.As(err, &against) {
 		return nil
 	}
-	var problems field.ErrorList
-	for _, leaf := range leaves(against) {
-		problems = append(problems, told(leaf, values, at, config)...)
+	first, printer := firstProblems{}, english()
+	for leaf := range leaves(against) {
+		for _, problem := range told(leaf, printer, values, at, config) {
+			first.add(problem)
+		}
 	}
-	slices.SortStableFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
-	problems = slices.CompactFunc(problems, func(a, b *field.Error) bool { return a.Error() == b.Error() })
-	return problems[:min(len(problems), maxProblems)]
+	return first.problems
+}
+
+// firstProblems are those of many that come first, in the order of their texts: the validator has no order of its own, and
+// what is told must not change from one time to the next.
+type firstProblems struct {
+	texts    []string
+	problems field.ErrorList
+}
+
+func (f *firstProblems) add(problem *field.Error) {
+	text := problem.Error()
+	at, isKnown := slices.BinarySearch(f.texts, text)
+	if isKnown || at == maxProblems {
+		return
+	}
+	f.texts, f.problems = slices.Insert(f.texts, at, text), slices.Insert(f.problems, at, problem)
+	kept := min(len(f.texts), maxProblems)
+	f.texts, f.problems = f.texts[:kept], f.problems[:kept]
 }
 
 // leaves are the problems that have no further cause.
-func leaves(of *jsonschema.ValidationError) []*jsonschema.ValidationError {
+func leaves(of *jsonschema.ValidationError) iter.Seq[*jsonschema.ValidationError] {
+	return func(yield func(*jsonschema.ValidationError) bool) { eachLeaf(of, yield) }
+}
+
+func eachLeaf(of *jsonschema.ValidationError, yield func(*jsonschema.ValidationError) bool) bool {
 	if len(of.Causes) == 0 {
-		return []*jsonschema.ValidationError{of}
+		return yield(of)
 	}
-	var all []*jsonschema.ValidationError
 	for _, cause := range of.Causes {
-		all = append(all, leaves(cause)...)
+		if !eachLeaf(cause, yield) {
+			return false
+		}
 	}
-	return all
+	return true
+}
+
+// whatIsWrong is a problem of the validator in words.
+func whatIsWrong(leaf *jsonschema.ValidationError, printer *message.Printer) string {
+	var what string
+	switch of := leaf.ErrorKind.(type) {
+	case *kind.Pattern:
+		what = "does not match pattern " + of.Want
+	case *kind.Type:
+		what = fmt.Sprintf("got %s, want %s", of.Got, strings.Join(of.Want, " or "))
+	case *kind.Format:
+		what = fmt.Sprintf("'%s' is not valid %s: %v", short(fmt.Sprint(of.Got)), of.Want, of.Err)
+	default:
+		what = leaf.ErrorKind.LocalizedString(printer)
+	}
+	if len(what) > maxWhat {
+		what = strings.ToValidUTF8(what[:maxWhat], "") + "..."
+	}
+	return what
 }
 
 // told is one problem as users should read it.
-func told(leaf *jsonschema.ValidationError, values map[string]string, at func(key string) *field.Path, config *field.Path) field.ErrorList {
+func told(leaf *jsonschema.ValidationError, printer *message.Printer, values map[string]string, at func(key string) *field.Path, config *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	if len(leaf.InstanceLocation) == 0 {
 		switch of := leaf.ErrorKind.(type) {
@@ -215,19 +198,17 @@ func told(leaf *jsonschema.ValidationError, values map[string]string, at func(ke
 				problems = append(problems, field.Forbidden(at(key), "spec.schema does not accept this key"))
 			}
 		default:
-			problems = append(problems, invalid(config, "spec.schema: "+leaf.ErrorKind.LocalizedString(english())))
+			problems = append(problems, invalid(config, "spec.schema: "+whatIsWrong(leaf, printer)))
 		}
 		return problems
 	}
 	key := leaf.InstanceLocation[0]
-	what := leaf.ErrorKind.LocalizedString(english())
 	switch of := leaf.ErrorKind.(type) {
-	case *kind.Pattern:
-		what = "does not match pattern " + of.Want
 	case *kind.Type:
-		what = fmt.Sprintf("spec.schema wants %s, and rendered values are strings: say which with a pattern", strings.Join(of.Want, " or "))
+		what := fmt.Sprintf("spec.schema wants %s, and rendered values are strings: say which with a pattern", strings.Join(of.Want, " or "))
+		return field.ErrorList{field.Invalid(at(key), short(values[key]), what)}
 	case *kind.FalseSchema:
 		return field.ErrorList{field.Forbidden(at(key), "spec.schema does not accept this key")}
 	}
-	return field.ErrorList{field.Invalid(at(key), short(values[key]), what)}
+	return field.ErrorList{field.Invalid(at(key), short(values[key]), whatIsWrong(leaf, printer))}
 }

@@ -2,6 +2,7 @@ package appconfig_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,24 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// TestSchemaTellsTheSame: the first ten problems of many are always the same.
+func TestSchemaTellsTheSame(t *testing.T) {
+	config := map[string]string{}
+	for i := range 100 {
+		config[fmt.Sprintf("KEY_%d", i)] = "x"
+	}
+	schema := `{"additionalProperties":{"allOf":[` + manyTimes(`{"minLength":2},{"pattern":"^y$"}`, 100) + `]}}`
+	first := checked(schema, config)
+	if count := strings.Count(first, "KEY_"); count != 10 {
+		t.Errorf("%d problems are told: %s", count, first)
+	}
+	for range 5 {
+		if diff := cmp.Diff(first, checked(schema, config)); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
+
 // TestSchemaIsBounded tries schemas that would keep a validator busy.
 func TestSchemaIsBounded(t *testing.T) {
 	var fan []string
@@ -74,13 +93,53 @@ func TestSchemaIsBounded(t *testing.T) {
 	}
 	tests := map[string]struct {
 		schema, value, want string
+		// keys is how many further ones there are.
+		keys int
 	}{
+		"much that each key is not": {
+			schema: `{"additionalProperties":{"allOf":[` + manyTimes(`{"not":true}`, 4500) + `]}}`, keys: 999,
+			want: "for the 1000 keys of config 9002001 of its values would have to be looked at, those for every key each time; accepted are 200000: use properties",
+		},
+		"much that no key is": {
+			schema: `{"allOf":[` + manyTimes(`{"additionalProperties":false}`, 2000) + `]}`, keys: 999, want: "accepted are 200000: use properties",
+		},
+		"names that are not": {
+			schema: `{"allOf":[` + manyTimes(`{"propertyNames":false}`, 2000) + `]}`, keys: 999, want: "accepted are 200000: use properties",
+		},
+		"what was not evaluated": {
+			schema: `{"allOf":[` + manyTimes(`{"unevaluatedProperties":false}`, 1900) + `]}`, keys: 999, want: "accepted are 200000: use properties",
+		},
+		"as much as is accepted": {
+			schema: `{"additionalProperties":{"allOf":[` + manyTimes(`{"not":true}`, 4500) + `]}}`, keys: 20,
+			want: "spec.config.A: Invalid value",
+		},
+		"patterns of keys": {
+			schema: `{"patternProperties":{` + strings.Join(numbered(2000, `"^%d":false`), ",") + `}}`, keys: 999, want: "accepted are 200000: use properties",
+		},
+		"deep": {
+			schema: strings.Repeat(`{"not":`, 101) + `{}` + strings.Repeat(`}`, 101), want: "its values are 101 deep within each other, with each reference counted as what it refers to; accepted are 100",
+		},
+		"deep by references": {
+			schema: `{"$defs":{` + strings.Join(numbered(110, `"d%d":{"$ref":"#/$defs/d%[2]d"}`), ",") + `,"d110":{}},"$ref":"#/$defs/d0"}`,
+			want:   "deep within each other, with each reference counted as what it refers to; accepted are 100",
+		},
+		"lengths": {
+			schema: `{"properties":{"A":{"allOf":[` + manyTimes(`{"minLength":2}`, 4000) + `]}}}`, value: strings.Repeat("a", 1_000_000),
+			want: "for config of 1000000 bytes, whose longest value has 1000000, 68003000000 bytes would have to be read; accepted are 2147483648: it is too large for values of this length",
+		},
+		"lengths of all": {
+			schema: `{"additionalProperties":{"allOf":[` + manyTimes(`{"minLength":2}`, 90) + `]}}`, value: strings.Repeat("a", 1000), keys: 999,
+		},
+		"copies": {
+			schema: `{"properties":{"A":{"allOf":[` + manyTimes(`{"not":true}`, 4500) + `]}}}`, value: strings.Repeat("a", 1_000_000),
+			want: "it is too large for values of this length",
+		},
 		"references that fan out": {
 			schema: `{"$defs":{` + strings.Join(fan, ",") + `,"d40":{}},"$ref":"#/$defs/d0"}`,
 			want:   "values, with each reference counted as what it refers to; accepted are 10000",
 		},
 		"patterns over a long value": {
-			schema: `{"properties":{"A":{"allOf":[` + strings.Repeat(`{"pattern":"(a?){200}b"},`, 500) + `{}]}}}`, value: strings.Repeat("a", 500_000),
+			schema: `{"properties":{"A":{"allOf":[` + strings.Repeat(`{"pattern":"(a?){200}b"},`, 100) + `{}]}}}`, value: strings.Repeat("a", 500_000),
 			want: "its patterns have too much to do for values of this length: make them simpler",
 		},
 		"a pattern that repeats": {
@@ -103,9 +162,20 @@ func TestSchemaIsBounded(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			got := checked(test.schema, map[string]string{"A": test.value})
+			config := map[string]string{"A": test.value}
+			for i := range test.keys {
+				config[fmt.Sprintf("KEY_%d", i)] = "x"
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got := checked(test.schema, config)
+			runtime.ReadMemStats(&after)
+			t.Logf("%s: %s and %d MiB", name, time.Since(start), (after.TotalAlloc-before.TotalAlloc)>>20)
 			if took := time.Since(start); took > renderTime {
 				t.Errorf("it took %s", took)
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > schemaMemory {
+				t.Errorf("it took %d MiB", allocated>>20)
 			}
 			if !strings.Contains(got, test.want) {
 				t.Errorf("it says %.300q, want %q", got, test.want)
@@ -119,12 +189,28 @@ var repeating = "(" + strings.Repeat("a", 980) + "){1000}"
 
 // manyPatterns is a schema with so many different patterns.
 func manyPatterns(count int, format string) string {
-	var patterns []string
-	for i := range count {
-		patterns = append(patterns, `{"pattern":"`+fmt.Sprintf(format, i)+`"}`)
-	}
-	return `{"properties":{"A":{"allOf":[` + strings.Join(patterns, ",") + `]}}}`
+	return `{"properties":{"A":{"allOf":[` + strings.Join(numbered(count, `{"pattern":"`+format+`"}`), ",") + `]}}}`
 }
+
+// numbered are so many texts with a number each, and the next number where the format asks for a second.
+func numbered(count int, format string) []string {
+	var texts []string
+	for i := range count {
+		arguments := []any{i, i + 1}
+		if !strings.Contains(format, "%[2]") {
+			arguments = arguments[:1]
+		}
+		texts = append(texts, fmt.Sprintf(format, arguments...))
+	}
+	return texts
+}
+
+func manyTimes(text string, count int) string {
+	return strings.TrimSuffix(strings.Repeat(text+",", count), ",")
+}
+
+// schemaMemory is what reading a schema and checking a config may allocate, in all and not at one time.
+const schemaMemory = 256 << 20
 
 // FuzzSchema reads anything as a schema and checks any value against it: it ends in bounded time and without a panic.
 func FuzzSchema(f *testing.F) {
@@ -135,6 +221,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add(`{"properties":{"A":{"pattern":"`+repeating+`"}}}`, "a")
 	f.Add(manyPatterns(60, "(%07d){990}"), "a")
 	f.Add(manyPatterns(600, `^\\pL{990}%d$`), "a")
+	f.Add(`{"additionalProperties":{"allOf":[`+manyTimes(`{"not":true}`, 4500)+`]}}`, "a")
 	f.Add(`{"unevaluatedProperties":{"type":"integer"},"dependentRequired":{"A":["B"]},"$schema":"https://json-schema.org/draft/2020-12/schema"}`, "x")
 	f.Fuzz(func(t *testing.T, schema, value string) {
 		start := time.Now()
