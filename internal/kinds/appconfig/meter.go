@@ -17,6 +17,10 @@ const (
 	maxIterations = 10_000
 	// maxActions is how many "{{" one template may have.
 	maxActions = 5_000
+	// maxTemplates is how long all templates together may be, in bytes: to parse one takes many times the memory.
+	maxTemplates = 1 << 20
+	// maxUses is how many different keys one template may name.
+	maxUses = 5_000
 	// elementWork is what one element of a list costs beside its bytes.
 	elementWork = 32
 )

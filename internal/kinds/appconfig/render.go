@@ -49,6 +49,10 @@ func (c Content) Data() map[string]string {
 // Render makes the content. It needs a bounded time and memory, whatever the templates are: see meter. Each error
 // names the field and the line, and what is accepted there. One that follows from another is not told.
 func Render(input Input) (Content, field.ErrorList) {
+	if size := sizeOfTemplates(input); size > maxTemplates {
+		return Content{}, field.ErrorList{invalid(field.NewPath("spec"),
+			fmt.Sprintf("the values of config and files that are templates have %d bytes; accepted are %d together", size, maxTemplates))}
+	}
 	rendering := renderer{input: input, meter: newMeter(), parsed: map[string]*parsed{}, values: map[string]string{}}
 	rendering.base = sync.OnceValue(func() *template.Template { return newBase(rendering.meter) })
 	for _, key := range slices.Sorted(maps.Keys(input.Config)) {
@@ -71,6 +75,18 @@ func Render(input Input) (Content, field.ErrorList) {
 			fmt.Sprintf("config and files render %d bytes, keys included: a ConfigMap holds at most %d", size, maxContent))}
 	}
 	return content, nil
+}
+
+func sizeOfTemplates(input Input) int {
+	size := 0
+	for _, sources := range []map[string]Source{input.Config, input.Files} {
+		for _, source := range sources {
+			if isTemplate(source.Text) {
+				size += len(source.Text)
+			}
+		}
+	}
+	return size
 }
 
 func sizeOfContent(content Content) int {
@@ -195,10 +211,10 @@ const maxNamed = 10
 // checkReferences refuses keys that there are not.
 func (r *renderer) checkReferences(template *parsed) error {
 	for _, key := range slices.Sorted(maps.Keys(template.uses)) {
-		line := template.uses[key]
 		if _, there := r.input.Config[key]; there {
 			continue
 		}
+		line := template.line(template.uses[key])
 		if slices.Contains(r.input.Secrets, key) {
 			return lineError{line, fmt.Sprintf(".Values.%s is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference", key)}
 		}

@@ -114,6 +114,8 @@ func TestRenderRefuses(t *testing.T) {
 		"all too long":            {config: map[string]string{"A": strings.Repeat("x", 600_000), "B": strings.Repeat("x", 500_000)}, want: "spec: Invalid value: config and files render 1100002 bytes, keys included: a ConfigMap holds at most 1048576"},
 		"no text":                 {config: map[string]string{"URL": `{{ "\xff" }}`}, want: "spec.config.URL: Invalid value: it renders bytes that are no text in UTF-8: a ConfigMap's data are text"},
 		"a repeating pattern":     {config: map[string]string{"URL": `{{ regexMatch "(aaaaaaaa){1000}" "" }}`}, want: `spec.config.URL: Invalid value: line 1: regexMatch: "(aaaaaaaa){1000}" is given, which is no regular expression that is accepted: it becomes 10003 instructions, repetitions multiplied; accepted are 10000`},
+		"long templates":          {config: map[string]string{"A": strings.Repeat("{{ 1 }}", 80_000)}, files: map[string]string{"f": strings.Repeat("{{ 1 }}", 80_000)}, want: "spec: Invalid value: the values of config and files that are templates have 1120000 bytes; accepted are 1048576 together"},
+		"many uses":               {config: map[string]string{"A": "\n{{ print" + strings.Join(numbered(5001, " .Values.K%d"), "") + " }}"}, want: "spec.config.A: Invalid value: line 2: it uses more than 5000 keys"},
 		"fail":                    {config: map[string]string{"URL": `{{ fail "say which" }}`}, want: "spec.config.URL: Invalid value: line 1: say which"},
 		"in a file":               {files: map[string]string{"app.conf": "\n{{ .Values.A }}"}, want: "spec.files.app.conf: Invalid value: line 2: there is no key A in config: it has none"},
 		"only the first cause":    {config: map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.NO }}"}, files: map[string]string{"f": "{{ .Values.A }}"}, want: "spec.config.B: Invalid value: line 1: there is no key NO in config: it has A, B"},
@@ -147,6 +149,9 @@ var worst = map[string]string{
 	"JSON":                `{{ $j := print (repeat 9000 "[") (repeat 9000 "]") }}{{ range 9000 }}{{ $x := fromJson $j }}{{ end }}`,
 	"parentheses":         `{{ ` + strings.Repeat("(", 9999) + "1" + strings.Repeat(")", 9999) + `}}`,
 	"nesting":             strings.Repeat("{{ if true }}", 2400) + strings.Repeat("{{ end }}", 2400),
+	"uses after lines":    strings.Repeat("\n", 900_000) + "{{ print" + strings.Join(numbered(5000, " .Values.K%d"), "") + " }}",
+	"uses":                "{{ print" + strings.Repeat(" .Values.URL", 80_000) + " }}",
+	"arguments":           "{{ print" + strings.Repeat(" 1", 500_000) + " }}",
 	"doubling":            strings.Repeat(`{{ $x := "ab" }}{{ range 9 }}{{ $x = print $x $x }}{{ end }}`, 1000),
 }
 
@@ -179,6 +184,7 @@ func short(err error) string {
 func FuzzRender(f *testing.F) {
 	f.Add(worst["regular expressions"], "{{ .Values.A }}", "{{ toJson .Values }}")
 	f.Add(worst["replace"], worst["formats"], worst["lists"])
+	f.Add(worst["uses after lines"], worst["patterns"], worst["classes of letters"])
 	f.Add(`{{ define "value" }}{{ end }}`, `{{ range $i, $e := .Values }}{{ . }}{{ end }}`, `{{ with $x := . }}{{ $x.Values.A }}{{ end }}`)
 	f.Add(`{{ index .Values "B" | quote | indent 3 }}`, `{{ printf "%5.2f|%-3s" 1.5 "a" }}`, `{{ (fromJson "[1,{\"a\":2}]") | toJson }}`)
 	f.Fuzz(func(t *testing.T, a, b, file string) {

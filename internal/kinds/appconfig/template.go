@@ -30,18 +30,25 @@ type parsed struct {
 	text string
 	// tree is nil for a text that is no template.
 	tree *parse.Tree
-	// uses are the keys of .Values that it names, and the line of the first use.
-	uses map[string]int
+	// uses are the keys of .Values that it names, and where it first does.
+	uses map[string]parse.Pos
 	// usesAll tells that it uses .Values in ways that do not tell the keys.
 	usesAll bool
 }
 
+// line is that of a place. It is counted for what is told only.
+func (p *parsed) line(at parse.Pos) int {
+	return 1 + strings.Count(p.text[:min(int(at), len(p.text))], "\n")
+}
+
 func (p *parsed) hasUse(key string) bool { _, uses := p.uses[key]; return uses }
+
+func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
 // read parses a template and refuses what none may have.
 func read(text string) (*parsed, error) {
-	found := &parsed{text: text, uses: map[string]int{}}
-	if !strings.Contains(text, "{{") {
+	found := &parsed{text: text, uses: map[string]parse.Pos{}}
+	if !isTemplate(text) {
 		return found, nil
 	}
 	if actions := strings.Count(text, "{{"); actions > maxActions {
@@ -57,7 +64,7 @@ func read(text string) (*parsed, error) {
 	if len(all) > 1 || all[treeName] != nil && all[treeName] != tree {
 		return nil, lineError{lineOfDefine(text), "{{define}} and {{block}} are not accepted: write the text where it belongs"}
 	}
-	inspecting := inspection{template: found, text: text}
+	inspecting := inspection{template: found}
 	inspecting.list(tree.Root, true)
 	if inspecting.problem != nil {
 		return nil, inspecting.problem
@@ -151,14 +158,13 @@ const scribe = "writeOut"
 // each range.
 type inspection struct {
 	template *parsed
-	text     string
 	problem  error
 }
 
 // refuse notes the first problem.
 func (i *inspection) refuse(at parse.Pos, format string, arguments ...any) {
 	if i.problem == nil {
-		i.problem = lineError{1 + strings.Count(i.text[:min(int(at), len(i.text))], "\n"), fmt.Sprintf(format, arguments...)}
+		i.problem = lineError{i.template.line(at), fmt.Sprintf(format, arguments...)}
 	}
 }
 
@@ -296,9 +302,14 @@ func (i *inspection) argument(node parse.Node, isRoot bool) int {
 }
 
 func (i *inspection) use(key string, at parse.Pos) {
-	if _, known := i.template.uses[key]; !known {
-		i.template.uses[key] = 1 + strings.Count(i.text[:min(int(at), len(i.text))], "\n")
+	if i.template.hasUse(key) {
+		return
 	}
+	if len(i.template.uses) == maxUses {
+		i.refuse(at, "it uses more than %d keys", maxUses)
+		return
+	}
+	i.template.uses[key] = at
 }
 
 // countLoop is the guard as a function of templates.
