@@ -53,12 +53,14 @@ func Render(input Input) (Content, field.ErrorList) {
 		return Content{}, field.ErrorList{invalid(field.NewPath("spec"),
 			fmt.Sprintf("the values of config and files that are templates have %d bytes; accepted are %d together", size, maxTemplates))}
 	}
-	rendering := renderer{input: input, meter: newMeter(), parsed: map[string]*parsed{}, values: map[string]string{}}
+	rendering := renderer{
+		input: input, keys: slices.Sorted(maps.Keys(input.Config)), meter: newMeter(), parsed: map[string]*parsed{}, values: map[string]string{},
+	}
 	rendering.base = sync.OnceValue(func() *template.Template { return newBase(rendering.meter) })
-	for _, key := range slices.Sorted(maps.Keys(input.Config)) {
+	for _, key := range rendering.keys {
 		rendering.parse(key, input.Config[key])
 	}
-	for _, key := range slices.Sorted(maps.Keys(input.Config)) {
+	for _, key := range rendering.keys {
 		rendering.config(key, nil)
 	}
 	content := Content{Config: rendering.values, Files: map[string]string{}}
@@ -100,6 +102,8 @@ func sizeOfContent(content Content) int {
 // renderer is the state of one Render.
 type renderer struct {
 	input Input
+	// keys are those of config, in order.
+	keys  []string
 	meter *meter
 	// base is made when the first template needs it.
 	base func() *template.Template
@@ -147,13 +151,17 @@ func (r *renderer) config(key string, way []string) bool {
 		r.parsed[key] = nil // told once
 		return false
 	}
-	for _, needed := range r.needs(found, key) {
+	needs, err := r.needs(found, key, len(way))
+	for _, needed := range needs {
 		if !r.config(needed, append(way, key)) {
 			r.parsed[key] = nil
 			return false
 		}
 	}
-	text, err := r.execute(found, key)
+	text := ""
+	if err == nil {
+		text, err = r.execute(found, needs)
+	}
 	if err != nil {
 		r.fail(source, err)
 		r.parsed[key] = nil
@@ -183,12 +191,16 @@ func (r *renderer) file(source Source) (string, bool) {
 		r.fail(source, err)
 		return "", false
 	}
-	for _, needed := range r.needs(template, "") {
+	needs, err := r.needs(template, "", 0)
+	for _, needed := range needs {
 		if _, there := r.values[needed]; !there {
 			return "", false // told where that key is
 		}
 	}
-	text, err := r.execute(template, "")
+	text := ""
+	if err == nil {
+		text, err = r.execute(template, needs)
+	}
 	if err != nil {
 		r.fail(source, err)
 		return "", false
@@ -197,12 +209,19 @@ func (r *renderer) file(source Source) (string, bool) {
 }
 
 // needs are the keys whose values a template uses: those that it names, or, where it goes through them, all but its own.
-func (r *renderer) needs(template *parsed, own string) []string {
-	if !template.usesAll {
-		return slices.Sorted(maps.Keys(template.uses))
+// Each is paid for, and so are the keys that led here, as they are looked through.
+func (r *renderer) needs(template *parsed, own string, way int) ([]string, error) {
+	count := len(template.uses)
+	if template.usesAll {
+		count = len(r.keys)
 	}
-	others := slices.Sorted(maps.Keys(r.input.Config))
-	return slices.DeleteFunc(others, func(key string) bool { return key == own && !template.hasUse(own) })
+	if err := r.meter.work((count + way) * nodeWork); err != nil {
+		return nil, err
+	}
+	if !template.usesAll {
+		return slices.Sorted(maps.Keys(template.uses)), nil
+	}
+	return slices.DeleteFunc(slices.Clone(r.keys), func(key string) bool { return key == own && !template.hasUse(own) }), nil
 }
 
 // maxNamed is how many keys a message lists.
@@ -221,7 +240,7 @@ func (r *renderer) checkReferences(template *parsed) error {
 		if _, isFile := r.input.Files[key]; isFile {
 			return lineError{line, fmt.Sprintf(".Values.%s is a file: templates can use the keys of config only", key)}
 		}
-		return lineError{line, fmt.Sprintf("there is no key %s in config: %s", key, listed(slices.Sorted(maps.Keys(r.input.Config))))}
+		return lineError{line, fmt.Sprintf("there is no key %s in config: %s", key, listed(r.keys))}
 	}
 	return nil
 }
@@ -238,7 +257,7 @@ func listed(keys []string) string {
 }
 
 // execute runs a template over the values that it needs.
-func (r *renderer) execute(template *parsed, own string) (string, error) {
+func (r *renderer) execute(template *parsed, needs []string) (string, error) {
 	if template.tree == nil {
 		if err := r.meter.work(len(template.text)); err != nil {
 			return "", err
@@ -246,7 +265,7 @@ func (r *renderer) execute(template *parsed, own string) (string, error) {
 		return template.text, nil
 	}
 	values := map[string]any{}
-	for _, key := range r.needs(template, own) {
+	for _, key := range needs {
 		values[key] = r.values[key]
 	}
 	return template.run(map[string]any{

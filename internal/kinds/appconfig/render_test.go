@@ -1,6 +1,7 @@
 package appconfig_test
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -168,6 +169,42 @@ func TestRenderIsBounded(t *testing.T) {
 			t.Logf("%s: %v", took, short(problems.ToAggregate()))
 			if took > renderTime {
 				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// TestRenderOfManyKeysIsBounded: what keys and files are to each other is paid for, too.
+func TestRenderOfManyKeysIsBounded(t *testing.T) {
+	texts := func(key, format string) map[string]string {
+		all := map[string]string{}
+		for i, text := range numbered(15_000, format) {
+			all[fmt.Sprintf("%s%d", key, i)] = text
+		}
+		return all
+	}
+	tests := map[string]struct {
+		config, files map[string]string
+		want          string
+	}{
+		"files that use all":          {config: texts("K", "%d"), files: texts("F", "{{ if $ }}{{ end }}%d"), want: "the templates of this object do too much"},
+		"keys that use all":           {config: texts("K", "{{ if $ }}{{ end }}%d"), want: "it needs itself: K0 -> K1 -> K0"},
+		"keys that use each other":    {config: texts("K", "{{ .Values.K%[2]d }}"), want: "there is no key K15000 in config"},
+		"keys that use what is not":   {config: texts("K", "{{ .Values.X%d }}"), want: "there is no key X0 in config: it has K0, K1, K10, "},
+		"files that use what is not":  {config: texts("K", "%d"), files: texts("F", "{{ .Values.X%d }}"), want: "there is no key X0 in config: it has K0, K1, K10, "},
+		"a file that is as it can be": {config: texts("K", "%d"), files: map[string]string{"f": "{{ toJson .Values }}"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, problems := appconfig.Render(input(test.config, test.files))
+			took := time.Since(start)
+			t.Logf("%s: %v", took, short(problems.ToAggregate()))
+			if took > renderTime {
+				t.Errorf("it took %s", took)
+			}
+			if err := problems.ToAggregate(); test.want == "" && err != nil || test.want != "" && !strings.Contains(fmt.Sprint(err), test.want) {
+				t.Errorf("it says %.200v, want %q", err, test.want)
 			}
 		})
 	}
