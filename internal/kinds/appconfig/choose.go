@@ -64,13 +64,15 @@ func Choose(config *configv1.AppConfig, observed Observed) Choice {
 		choice.Problem = problem.Error()
 		return choice
 	}
-	content, problems := RenderIn(config, environment)
-	if len(problems) > 0 {
-		choice.Problem = problems.ToAggregate().Error()
+	rendering := observed.Rendering
+	if rendering == nil {
+		rendering = new(RenderingIn(config, environment))
+	}
+	if rendering.Problem != "" {
+		choice.Problem = rendering.Problem
 		return choice
 	}
-	choice.Content = content.Data()
-	choice.Hash = HashOf(choice.Content)
+	choice.Content, choice.Hash = rendering.Content, rendering.Hash
 	current, kept := observed.current(config), observed.revisions(config)
 	choice.Rendered = numberOf(choice.Hash, current, kept)
 	choice.Marks = mark(current, observed.users(config))

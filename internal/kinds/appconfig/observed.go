@@ -28,6 +28,8 @@ type Observed struct {
 	// IsOpen tells whether the maintenance window is, and WindowChanges after how long that changes.
 	IsOpen        bool
 	WindowChanges time.Duration
+	// Rendering is what the spec renders, where that was known before; nil leaves it to Choose.
+	Rendering *Rendering
 	// Choice is which content the ConfigMap gets: what Choose says of all of the above.
 	Choice Choice
 	// Kept is the content of Choice.Read; nil if it was not asked for, or is gone.

@@ -43,9 +43,24 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 	if observed.IsOpen, observed.WindowChanges, err = rollout.Open(config.Spec.Rollout.Window, now); err != nil {
 		observed.IsOpen = false // the spec is invalid, and that is told
 	}
+	observed.Rendering = k.rendering(config, observed)
 	observed.Choice = appconfig.Choose(config, observed)
 	observed.Kept, err = k.observeKept(ctx, config, observed.Choice)
 	return observed, err
+}
+
+// rendering is what a spec renders, as it is remembered. What will not be written is not rendered.
+func (k kind) rendering(config *configv1.AppConfig, observed appconfig.Observed) *appconfig.Rendering {
+	environment, problem := appconfig.EnvironmentIn(config, observed.Labels)
+	switch {
+	case problem != nil:
+		return nil // Choose tells it
+	case observed.Older != "":
+		return &appconfig.Rendering{Problem: "it is not rendered, as another AppConfig counts"}
+	case len(appconfig.Validate(config)) > 0:
+		return &appconfig.Rendering{Problem: "it is not rendered, as the spec is refused"}
+	}
+	return k.renderings.of(config, environment)
 }
 
 // observeOlder is the AppConfig that counts for the same application in place of this one; empty if this one does.

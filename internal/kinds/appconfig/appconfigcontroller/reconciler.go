@@ -24,6 +24,7 @@ type kind struct {
 	children     children.Reader
 	workloads    observe.Reader
 	clock        clock.PassiveClock
+	renderings   *renderings
 }
 
 var _ loop.Kind[*configv1.AppConfig, appconfig.Observed] = kind{}

@@ -77,6 +77,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Name: appconfig.Controller,
 		Kind: kind{
 			cached: cached, live: live, namespaces: within, children: reader, workloads: options.Workloads, clock: options.Clock,
+			renderings: newRenderings(),
 		},
 		Client:   cached,
 		Applier:  apply.New(cached, reader),
