@@ -17,8 +17,10 @@ const (
 	maxIterations = 10_000
 	// maxActions is how many "{{" one template may have.
 	maxActions = 5_000
-	// maxTemplates is how long all templates together may be, in bytes: to parse one takes many times the memory.
+	// maxTemplates is how long all templates together may be, in bytes.
 	maxTemplates = 1 << 20
+	// maxInActions is how much of that may stand within {{ and }}: parsed, a byte of it takes up to a hundred.
+	maxInActions = 128 << 10
 	// maxUses is how many different keys one template may name.
 	maxUses = 5_000
 	// elementWork is what one element of a list costs beside its bytes.

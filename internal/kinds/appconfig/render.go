@@ -49,9 +49,8 @@ func (c Content) Data() map[string]string {
 // Render makes the content. It needs a bounded time and memory, whatever the templates are: see meter. Each error
 // names the field and the line, and what is accepted there. One that follows from another is not told.
 func Render(input Input) (Content, field.ErrorList) {
-	if size := sizeOfTemplates(input); size > maxTemplates {
-		return Content{}, field.ErrorList{invalid(field.NewPath("spec"),
-			fmt.Sprintf("the values of config and files that are templates have %d bytes; accepted are %d together", size, maxTemplates))}
+	if err := checkTemplates(input); err != nil {
+		return Content{}, field.ErrorList{invalid(field.NewPath("spec"), err.Error())}
 	}
 	rendering := renderer{
 		input: input, keys: slices.Sorted(maps.Keys(input.Config)), meter: newMeter(), parsed: map[string]*parsed{}, values: map[string]string{},
@@ -79,16 +78,23 @@ func Render(input Input) (Content, field.ErrorList) {
 	return content, nil
 }
 
-func sizeOfTemplates(input Input) int {
-	size := 0
+// checkTemplates tells why templates can't be parsed: to do that may take too much memory.
+func checkTemplates(input Input) error {
+	size, actions := 0, 0
 	for _, sources := range []map[string]Source{input.Config, input.Files} {
 		for _, source := range sources {
 			if isTemplate(source.Text) {
-				size += len(source.Text)
+				size, actions = size+len(source.Text), actions+inActions(source.Text)
 			}
 		}
 	}
-	return size
+	switch {
+	case size > maxTemplates:
+		return fmt.Errorf("the values of config and files that are templates have %d bytes; accepted are %d together", size, maxTemplates)
+	case actions > maxInActions:
+		return fmt.Errorf("the templates of config and files have %d bytes within {{ and }}; accepted are %d together", actions, maxInActions)
+	}
+	return nil
 }
 
 func sizeOfContent(content Content) int {

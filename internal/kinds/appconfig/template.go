@@ -43,8 +43,6 @@ func (p *parsed) line(at parse.Pos) int {
 
 func (p *parsed) hasUse(key string) bool { _, uses := p.uses[key]; return uses }
 
-func isTemplate(text string) bool { return strings.Contains(text, "{{") }
-
 // read parses a template and refuses what none may have.
 func read(text string) (*parsed, error) {
 	found := &parsed{text: text, uses: map[string]parse.Pos{}}
