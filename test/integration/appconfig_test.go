@@ -423,3 +423,26 @@ func TestAppConfigInOrder(t *testing.T) {
 	bringUp(t, web, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
 }
+
+// TestAppConfigDeletedByHand: who deletes the ConfigMap approves nothing, and has no failed content tried again.
+func TestAppConfigDeletedByHand(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback })
+	change(t, config, says("bad"))
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
+	bringUp(t, deployment, false)
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
+	bringUp(t, deployment, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
+	g.Expect(cluster.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}})).To(gomega.Succeed())
+	g.Eventually(func(ctx context.Context) (map[string]string, error) {
+		var configMap corev1.ConfigMap
+		err := cluster.client.Get(ctx, client.ObjectKey{Namespace: space, Name: "shop-config"}, &configMap)
+		return configMap.Annotations, client.IgnoreNotFound(err)
+	}).WithContext(t.Context()).Should(gomega.And(
+		gomega.HaveKeyWithValue(configv1.AnnotationRevision, "1"), gomega.HaveKeyWithValue(configv1.AnnotationLastGood, "1"), gomega.HaveKeyWithValue(configv1.AnnotationFailed, "2"),
+	))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
+}

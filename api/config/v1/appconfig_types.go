@@ -209,6 +209,9 @@ type AppConfigStatus struct {
 	// Hash is the hash of that content.
 	// +optional
 	Hash string `json:"hash,omitempty"`
+	// LastGood is the last revision that all pods have run; absent until there is one.
+	// +optional
+	LastGood int64 `json:"lastGood,omitempty"`
 	// Pending is a content that this spec renders and the ConfigMap does not have yet.
 	// +optional
 	Pending *PendingContent `json:"pending,omitempty"`

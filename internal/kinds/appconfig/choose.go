@@ -48,7 +48,7 @@ type Marks struct {
 //	what is the case                                               it gets         pending
 //	spec.revision names one that is kept                           that            Pinned, if the spec renders another
 //	spec.revision names none                                       what it has     Pinned
-//	there is no ConfigMap yet                                      the rendered    -
+//	there is no ConfigMap yet, and no revision is kept             the rendered    -
 //	the rendered one failed, onFailure is Rollback, and another
 //	  is the last good one                                         the last good   RolledBack
 //	it has the rendered one                                        the rendered    -
@@ -56,7 +56,8 @@ type Marks struct {
 //	the window is closed                                           what it has     OutsideWindow
 //	none of these                                                  the rendered    -
 //
-// Going back waits for no window: the content is put back at once, and the window holds the workloads that are to be rolled.
+// Going back waits for no window: the content is put back at once. "What it has" is, of a ConfigMap that somebody has deleted or
+// taken the marks from, what recall finds.
 func Choose(config *configv1.AppConfig, observed Observed) Choice {
 	environment, problem := EnvironmentIn(config, observed.Labels)
 	choice := Choice{Environment: environment}
@@ -73,12 +74,59 @@ func Choose(config *configv1.AppConfig, observed Observed) Choice {
 		return choice
 	}
 	choice.Content, choice.Hash = rendering.Content, rendering.Hash
-	current, kept := observed.current(config), observed.revisions(config)
+	found, kept := observed.current(config), observed.revisions(config)
+	current := found
+	if found.Revision == 0 {
+		current = recall(config, observed, kept)
+	}
 	choice.Rendered = numberOf(choice.Hash, current, kept)
 	choice.Marks = mark(current, observed.users(config))
 	choice.pick(config, observed, current, kept)
-	choice.Read = choice.source(config, current, kept)
+	choice.Read = choice.source(config, found, kept)
 	return choice
+}
+
+// recall is what a ConfigMap had that is gone, or that has lost its marks, while revisions are kept: who deletes it by hand
+// neither approves a content, nor opens a window, nor has a failure forgotten. The marks are those of the status that the AppConfig had
+// when it was read. It is written in each pass anyway, so that they cost no further write, as they would on the revisions' ConfigMaps,
+// which are made before there is anything to mark. Where there is no status either, as after a restore from a backup, pods tell what they
+// run, and the first rollout that fails again is marked again.
+//
+// The content is the one that status tells of; else the newest that pods were started with and that did not fail; else the
+// last good one; else the newest.
+func recall(config *configv1.AppConfig, observed Observed, kept []Revision) Current {
+	current := observed.current(config)
+	if len(kept) == 0 {
+		return current
+	}
+	told := config.Status
+	current.LastGood = max(current.LastGood, told.LastGood)
+	for _, revision := range told.Revisions {
+		if revision.State == configv1.RevisionFailed && !slices.Contains(current.Failed, revision.Revision) {
+			current.Failed = append(current.Failed, revision.Revision)
+		}
+	}
+	slices.Sort(current.Failed)
+	if len(current.Failed) > 0 && current.Failure == "" {
+		current.Failure = "its pods did not come up"
+	}
+	users := observed.users(config)
+	isRun := func(r Revision) bool {
+		return !slices.Contains(current.Failed, r.Number) && slices.ContainsFunc(users, func(u User) bool { return u.Hash == r.Hash })
+	}
+	had := kept[0]
+	for _, is := range []func(Revision) bool{
+		func(r Revision) bool { return r.Number == told.Revision && r.Hash == told.Hash },
+		isRun,
+		func(r Revision) bool { return r.Number == current.LastGood },
+	} {
+		if at := slices.IndexFunc(kept, is); at >= 0 {
+			had = kept[at]
+			break
+		}
+	}
+	current.Revision, current.Hash = had.Number, had.Hash
+	return current
 }
 
 // HashOf is the hash of a content.
@@ -144,7 +192,7 @@ func mark(current Current, users []User) Marks {
 func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Current, kept []Revision) {
 	rendered := func() { c.Chosen, c.ChosenHash = c.Rendered, c.Hash }
 	stay := func(reason string) { c.Chosen, c.ChosenHash, c.Pending = current.Revision, current.Hash, reason }
-	hasOne := current.Exists && current.Revision > 0
+	hasOne := current.Revision > 0
 	hashOf := func(number int64) string {
 		at := slices.IndexFunc(kept, func(r Revision) bool { return r.Number == number })
 		switch {

@@ -120,3 +120,52 @@ func TestMark(t *testing.T) {
 		})
 	}
 }
+
+// TestRecall: a ConfigMap that was deleted by hand, or lost its marks, comes back as it was, and the rows apply as if it had been there.
+func TestRecall(t *testing.T) {
+	type changes = []func(*configv1.AppConfigSpec)
+	goneBack := configv1.AppConfigStatus{Revision: 1, Hash: hash("a"), LastGood: 1, Revisions: []configv1.RevisionStatus{
+		{Revision: 2, State: configv1.RevisionFailed}, {Revision: 1, State: configv1.RevisionCurrent},
+	}}
+	for name, test := range map[string]struct {
+		changes changes
+		status  configv1.AppConfigStatus
+		world   *world
+		want    string
+		marks   Marks
+	}{
+		"nothing is kept":                 {changes{says("b"), manual("")}, goneBack, newWorld(), "1", Marks{}},
+		"manual":                          {changes{says("b"), manual("")}, configv1.AppConfigStatus{}, newWorld().keeps("a"), "1 AwaitingApproval shop-config-1", Marks{}},
+		"manual, approved":                {changes{says("b"), manual(hash("b"))}, configv1.AppConfigStatus{}, newWorld().keeps("a"), "2", Marks{}},
+		"outside the window":              {changes{says("b")}, configv1.AppConfigStatus{}, closed(newWorld().keeps("a")), "1 OutsideWindow shop-config-1", Marks{}},
+		"at any time":                     {changes{says("b")}, configv1.AppConfigStatus{}, newWorld().keeps("a"), "2", Marks{}},
+		"it was put back":                 {changes{says("b"), rollback}, goneBack, newWorld().keeps("a", "b"), "1 RolledBack shop-config-1", Marks{1, []int64{2}, "its pods did not come up"}},
+		"it was put back, and lost marks": {changes{says("b"), rollback}, goneBack, newWorld().keeps("a", "b").has(0, "a"), "1 RolledBack shop-config-1", Marks{1, []int64{2}, "its pods did not come up"}},
+		"what status tells of":            {changes{says("c"), manual("")}, configv1.AppConfigStatus{Revision: 1, Hash: hash("a")}, newWorld().keeps("a", "b"), "1 AwaitingApproval shop-config-1", Marks{}},
+		"status tells of another":         {changes{says("c"), manual("")}, configv1.AppConfigStatus{Revision: 1, Hash: hash("x")}, newWorld().keeps("a", "b"), "2 AwaitingApproval shop-config-2", Marks{}},
+		"what pods run": {
+			changes{says("d"), manual("")}, configv1.AppConfigStatus{}, newWorld().keeps("a", "b", "c").runs("x", "b", "a", workload.Left, 3).runs("y", "a", "", workload.Left, 3),
+			"2 AwaitingApproval shop-config-2", Marks{},
+		},
+		"what pods run has failed": {
+			changes{says("c"), manual("")}, configv1.AppConfigStatus{LastGood: 1, Revisions: goneBack.Revisions}, newWorld().keeps("a", "b").runs("x", "b", "a", workload.Left, 3),
+			"1 AwaitingApproval shop-config-1", Marks{1, []int64{2}, "its pods did not come up"},
+		},
+		"the last good one":    {changes{says("c"), manual("")}, configv1.AppConfigStatus{LastGood: 1}, newWorld().keeps("a", "b"), "1 AwaitingApproval shop-config-1", Marks{LastGood: 1}},
+		"it is there: no need": {changes{says("c"), manual("")}, goneBack, newWorld().keeps("a", "b").has(2, "b"), "2 AwaitingApproval", Marks{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := newConfig(test.changes...)
+			config.Status = test.status
+			choice := Choose(config, test.world.Observed)
+			got := fmt.Sprint(choice.Chosen)
+			for _, part := range []string{choice.Pending, choice.Read} {
+				if part != "" {
+					got += " " + part
+				}
+			}
+			equal(t, test.want, got)
+			equal(t, test.marks, choice.Marks)
+		})
+	}
+}

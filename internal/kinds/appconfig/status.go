@@ -23,6 +23,7 @@ func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (
 		Environment:        string(choice.Environment),
 		Revision:           has.Revision,
 		Hash:               has.Hash,
+		LastGood:           has.LastGood,
 	}
 	if has.Exists {
 		status.ConfigMap = ConfigMapName(config)
@@ -51,6 +52,10 @@ func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (
 // after is the ConfigMap as apply left it.
 func after(config *configv1.AppConfig, observed Observed, result plan.Result) stored {
 	has := stored{Current: observed.current(config)}
+	if has.Revision == 0 && observed.Older == "" {
+		// It lost its marks, and could not be written yet: the next pass finds them in status again.
+		has.LastGood, has.Failed = observed.Choice.Marks.LastGood, observed.Choice.Marks.Failed
+	}
 	isWritten := slices.ContainsFunc(result.Changes, func(change plan.Change) bool {
 		return change.Ref == ref(config, ConfigMapName(config)) && change.Operation != plan.Deleted
 	})

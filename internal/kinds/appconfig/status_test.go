@@ -115,3 +115,19 @@ func TestLookAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestStatusRemembersMarks: the marks of a ConfigMap that is gone stay in status until it is written again.
+func TestStatusRemembersMarks(t *testing.T) {
+	config := newConfig(says("b"), rollback)
+	config.Status = configv1.AppConfigStatus{Revision: 1, Hash: hash("a"), LastGood: 1, Revisions: []configv1.RevisionStatus{{Revision: 2, State: configv1.RevisionFailed}}}
+	refused := plan.Result{Failure: &plan.Failure{Reason: api.ReasonRefused, Retry: true}}
+	for range 3 {
+		config.Status, _ = Status(config, newWorld().keeps("a", "b").chosen(config), refused)
+		equal(t, 0, config.Status.Revision)
+		equal(t, 1, config.Status.LastGood)
+		equal(t, []configv1.RevisionStatus{
+			{Revision: 2, Hash: hash("b"), ConfigMap: "shop-config-2", State: configv1.RevisionFailed},
+			{Revision: 1, Hash: hash("a"), ConfigMap: "shop-config-1", State: configv1.RevisionGood},
+		}, config.Status.Revisions)
+	}
+}
