@@ -4,16 +4,19 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 )
 
-// Counting are, of the AppConfigs of a namespace, those that count, by name: of several for one application the oldest, and of several of
-// one age the first by name.
-func Counting(configs []configv1.AppConfig) []*configv1.AppConfig {
+// Counting are, of the AppConfigs of a namespace, those that count, by name: of several for one application the oldest. The age is
+// known to the second. Of several of one age that one counts which controls the ConfigMap, for the other could not write
+// it and would wait for ever; while none does, the first by name. controller is the UID of a ConfigMap's controller, empty if it has none.
+func Counting(configs []configv1.AppConfig, controller func(configMap string) types.UID) []*configv1.AppConfig {
 	oldest := map[string]*configv1.AppConfig{}
 	for i := range configs {
 		config := &configs[i]
-		if known, taken := oldest[config.Spec.Application]; !taken || isOlder(config, known) {
+		if known, taken := oldest[config.Spec.Application]; !taken || comesFirst(config, known, controller) {
 			oldest[config.Spec.Application] = config
 		}
 	}
@@ -25,6 +28,16 @@ func Counting(configs []configv1.AppConfig) []*configv1.AppConfig {
 	return counting
 }
 
-func isOlder(a, b *configv1.AppConfig) bool {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+func comesFirst(a, b *configv1.AppConfig, controller func(configMap string) types.UID) bool {
+	if age := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); age != 0 {
+		return age < 0
+	}
+	switch controller(ConfigMapName(a.Spec.Application)) {
+	case a.UID:
+		return true
+	case b.UID:
+		return false
+	default:
+		return a.Name < b.Name
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -22,6 +24,8 @@ type Observed struct {
 	Labels map[string]string
 	// Older is the name of an AppConfig for the same application that counts in place of this one; empty if this one does.
 	Older string
+	// Siblings are all AppConfigs for the same application that are not being deleted.
+	Siblings []types.UID
 	// Snapshot is what the namespace's workloads run, and Plan what is decided for them.
 	Snapshot workload.Snapshot
 	Plan     workload.Plan
@@ -149,4 +153,15 @@ func (o Observed) notGranted(config *configv1.AppConfig) []string {
 		}
 	}
 	return names
+}
+
+// isLeft tells that a ConfigMap is what an AppConfig that is gone has left behind: the garbage collector is about to delete it.
+func (o Observed) isLeft(at plan.Ref) bool {
+	found := o.Children[at]
+	if found.Object == nil {
+		return false
+	}
+	controller := metav1.GetControllerOf(found.Object)
+	return controller != nil && controller.Kind == "AppConfig" && strings.HasPrefix(controller.APIVersion, configv1.GroupVersion.Group+"/") &&
+		!slices.Contains(o.Siblings, controller.UID)
 }

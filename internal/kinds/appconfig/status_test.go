@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainstay-platform/mainstay/api"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
@@ -35,6 +36,14 @@ func TestStatus(t *testing.T) {
 	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
 	older := newWorld().runs("x", "a", "", workload.UpToDate, 3)
 	older.Older = "first"
+	of := func(owner types.UID) *world {
+		taken := newWorld().has(1, "a")
+		found := taken.Children[main]
+		found.Standing = plan.Foreign
+		found.Object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "other", UID: owner, Controller: new(true)}})
+		taken.Children[main], taken.Siblings = found, []types.UID{"uid-1", "uid-2"}
+		return taken
+	}
 	type changes = []func(*configv1.AppConfigSpec)
 	for name, test := range map[string]struct {
 		changes changes
@@ -58,6 +67,8 @@ func TestStatus(t *testing.T) {
 		"another counts":                {world: older, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
 		"it renders nothing":            {changes: changes{says("{{ .Values.NO }}")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
 		"a foreign ConfigMap":           {world: newWorld(), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
+		"one of another":                {world: of("uid-2"), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
+		"one of who is gone":            {world: of("uid-0"), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Terminating"},
 		"a ConfigMap that goes":         {world: newWorld(), result: plan.Result{Terminating: []plan.Ref{main}}, want: "0 0/0, Ready=False Terminating"},
 		"refused":                       {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonRefused, Retry: true}}, want: "0 0/0, Ready=False Refused, Degraded=True Refused"},
 		"a write failed":                {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonReconcileFailed, Transient: true}}, want: "0 0/0, Ready=Unknown ReconcileFailed"},

@@ -47,7 +47,9 @@ type verdict struct {
 //	a write failed and is tried again                  unknown   ReconcileFailed
 //	an older AppConfig is for the same application     stalled   Conflict
 //	the spec renders nothing in this namespace         stalled   InvalidSpec
-//	a foreign ConfigMap is in the way                  stalled   Conflict
+//	a ConfigMap of an AppConfig that is gone is in
+//	  the way                                          underWay  Terminating
+//	another foreign one is                             stalled   Conflict
 //	a ConfigMap that was deleted is not gone yet       underWay  Terminating
 //	spec.revision names none that is kept              stalled   RevisionNotFound
 //	the rendered content failed and was rolled back    failed    RolledBack
@@ -82,9 +84,11 @@ func judge(config *configv1.AppConfig, observed Observed, result plan.Result, ha
 		return say(failureSeverity(*result.Failure), result.Failure.Reason, "%s", result.Failure.Message)
 	case observed.Older != "":
 		v.rolling = false
-		return say(stalled, api.ReasonConflict, "AppConfig %s is for application %s too, and is older: it counts. Delete one of the two", observed.Older, config.Spec.Application)
+		return say(stalled, api.ReasonConflict, "AppConfig %s is for application %s too, and counts, for it is older or was first to make ConfigMap %s. Delete one of the two", observed.Older, config.Spec.Application, name)
 	case choice.Problem != "":
 		return say(stalled, api.ReasonInvalidSpec, "%s", choice.Problem)
+	case len(result.Conflicts) > 0 && !slices.ContainsFunc(result.Conflicts, func(at plan.Ref) bool { return !observed.isLeft(at) }):
+		return say(underWay, api.ReasonTerminating, "%s is of an AppConfig that is gone: it is being deleted, and will be made anew", plan.Join(result.Conflicts))
 	case len(result.Conflicts) > 0:
 		return say(stalled, api.ReasonConflict, "%s exists and was not made by this AppConfig: delete it, or let it be taken over with: kubectl annotate -n %s configmap %s %s=AppConfig/%s",
 			plan.Join(result.Conflicts), config.Namespace, result.Conflicts[0].Name, api.AnnotationAdopt, config.Name)

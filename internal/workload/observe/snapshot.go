@@ -135,7 +135,11 @@ func (s *snapshot) observeAppConfigs(ctx context.Context) error {
 	if err := s.list(ctx, &configs); err != nil {
 		return err
 	}
-	for _, config := range workload.Counting(configs.Items) {
+	counting, err := s.Counting(ctx, s.namespace, configs.Items)
+	if err != nil {
+		return err
+	}
+	for _, config := range counting {
 		if config.DeletionTimestamp == nil {
 			s.Demands = append(s.Demands, workload.OfAppConfig(config)...)
 		}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
@@ -29,7 +30,7 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 	if observed.Labels, err = k.namespaces.labels(ctx, config.Namespace); err != nil {
 		return observed, err
 	}
-	if observed.Older, err = k.observeOlder(ctx, config); err != nil {
+	if observed.Older, observed.Siblings, err = k.observeSiblings(ctx, config); err != nil {
 		return observed, err
 	}
 	if observed.Children, err = k.observeConfigMaps(ctx, config); err != nil {
@@ -63,19 +64,29 @@ func (k kind) rendering(config *configv1.AppConfig, observed appconfig.Observed)
 	return k.renderings.of(config, environment)
 }
 
-// observeOlder is the AppConfig that counts for the same application in place of this one; empty if this one does.
-func (k kind) observeOlder(ctx context.Context, config *configv1.AppConfig) (string, error) {
-	var all configv1.AppConfigList
-	err := k.cached.List(ctx, &all, client.InNamespace(config.Namespace), client.MatchingFields{configMapIndex: appconfig.ConfigMapName(config)}, client.UnsafeDisableDeepCopy)
+// observeSiblings is the AppConfig that counts for the same application in place of this one, empty if this one does, and all
+// that are for it.
+func (k kind) observeSiblings(ctx context.Context, config *configv1.AppConfig) (older string, all []types.UID, err error) {
+	var siblings configv1.AppConfigList
+	err = k.cached.List(ctx, &siblings, client.InNamespace(config.Namespace), client.MatchingFields{configMapIndex: appconfig.ConfigMapName(config)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return "", fmt.Errorf("listing the AppConfigs of namespace %s: %w", config.Namespace, err)
+		return "", nil, fmt.Errorf("listing the AppConfigs of namespace %s: %w", config.Namespace, err)
 	}
-	for _, counts := range workload.Counting(all.Items) {
-		if counts.Name != config.Name && counts.Spec.Application == config.Spec.Application {
-			return counts.Name, nil
+	for i := range siblings.Items {
+		if siblings.Items[i].DeletionTimestamp == nil {
+			all = append(all, siblings.Items[i].UID)
 		}
 	}
-	return "", nil
+	counting, err := k.workloads.Counting(ctx, config.Namespace, siblings.Items)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, counts := range counting {
+		if counts.Name != config.Name {
+			return counts.Name, all, nil
+		}
+	}
+	return "", all, nil
 }
 
 // observeConfigMaps finds the ConfigMap that pods use, and all that bear the AppConfig's label: what of those is its own and is

@@ -1,0 +1,32 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// Counting are, of the AppConfigs of a namespace, those that count. It reads ConfigMaps only where the age does not tell, and
+// from the cache.
+func (r Reader) Counting(ctx context.Context, namespace string, configs []configv1.AppConfig) ([]*configv1.AppConfig, error) {
+	var failed error
+	counting := workload.Counting(configs, func(name string) types.UID {
+		var found corev1.ConfigMap
+		err := r.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &found, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			failed = fmt.Errorf("reading ConfigMap %s/%s, whose AppConfig counts: %w", namespace, name, err)
+		}
+		if controller := metav1.GetControllerOf(&found); err == nil && controller != nil {
+			return controller.UID
+		}
+		return ""
+	})
+	return counting, failed
+}
