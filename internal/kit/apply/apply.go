@@ -49,8 +49,8 @@ func New(c client.Client, reader children.Reader) *Applier {
 // is deleted. Children that found lacks are looked up live before they are first written.
 //
 // It is idempotent and may be stopped between any two writes. It goes on past conflicts and
-// refusals, so that one child that is refused does not keep another from being healed, but
-// then prunes nothing; it returns the first refusal. Any other error stops it. The result tells
+// refusals, so that one child that is refused does not keep another from being healed that does
+// not need it, but then prunes nothing; it returns the first refusal. Any other error stops it. The result tells
 // what was done.
 func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result, error) {
 	if wanted.Hold {
@@ -81,11 +81,13 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 	return p.result, err
 }
 
-// bring applies the children, and deletes those that are wanted no more.
+// bring applies the children, and deletes those that are wanted no more. A child that was refused and does not exist keeps back those
+// that need it; one that exists, and was refused a change, does not.
 func (p *pass) bring(ctx context.Context, all []task, kept map[plan.Ref]bool) error {
 	var refused error
+	missing := map[plan.Ref]bool{}
 	for _, task := range all {
-		if p.result.Blocks(task.Needs) {
+		if p.result.Blocks(task.Needs) || slices.ContainsFunc(task.Needs, func(ref plan.Ref) bool { return missing[ref] }) {
 			continue
 		}
 		err := p.apply(ctx, task)
@@ -97,6 +99,7 @@ func (p *pass) bring(ctx context.Context, all []task, kept map[plan.Ref]bool) er
 			return err
 		}
 		refused = cmp.Or(refused, err)
+		missing[task.ref] = p.found[task.ref].Standing != plan.Ours
 	}
 	if refused != nil {
 		return refused

@@ -52,7 +52,7 @@ type Child struct {
 	// rather than reset to the API's default.
 	Yield [][]string
 	// Needs names children without which this one would act on somebody else's object: while
-	// one of them is in conflict or being deleted, this one is left as it is.
+	// one of them is in conflict, being deleted or could not be made, this one is left as it is.
 	Needs []Ref
 	// Proof makes apply ask the API server, before anything of a plan is written, whether it
 	// would take this child. It is asked only while the child does not exist, so
