@@ -28,6 +28,9 @@ const (
 	ReasonPinned = "Pinned"
 	// ReasonRevisionNotFound (Ready, Degraded, Stalled): spec.revision names none that is kept. The ConfigMap stays as it was.
 	ReasonRevisionNotFound = "RevisionNotFound"
+	// ReasonContentLost (Ready, Degraded, Stalled): the content that the ConfigMap should have is no longer anywhere, for somebody has edited it
+	// and deleted the revision. The ConfigMap stays as it is.
+	ReasonContentLost = "ContentLost"
 )
 
 // States of a workload in an AppConfig's status.

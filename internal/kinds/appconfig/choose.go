@@ -26,6 +26,8 @@ type Choice struct {
 	Pending string
 	// IsMissing tells that spec.revision names a revision that is not kept.
 	IsMissing bool
+	// IsLost tells that the content of Chosen is neither kept, nor in the ConfigMap, nor what the spec renders.
+	IsLost bool
 	// Marks are what the ConfigMap is to remember.
 	Marks Marks
 	// Read names the ConfigMap that has the content of Chosen, where it has to be written and is not what the spec
@@ -82,7 +84,7 @@ func Choose(config *configv1.AppConfig, observed Observed) Choice {
 	choice.Rendered = numberOf(choice.Hash, current, kept)
 	choice.Marks = mark(current, observed.users(config))
 	choice.pick(config, observed, current, kept)
-	choice.Read = choice.source(config, found, kept)
+	choice.Read, choice.IsLost = choice.source(config, found, kept)
 	return choice
 }
 
@@ -191,7 +193,6 @@ func mark(current Current, users []User) Marks {
 // pick is the table of Choose.
 func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Current, kept []Revision) {
 	rendered := func() { c.Chosen, c.ChosenHash = c.Rendered, c.Hash }
-	stay := func(reason string) { c.Chosen, c.ChosenHash, c.Pending = current.Revision, current.Hash, reason }
 	hasOne := current.Revision > 0
 	hashOf := func(number int64) string {
 		at := slices.IndexFunc(kept, func(r Revision) bool { return r.Number == number })
@@ -203,6 +204,9 @@ func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Cur
 		default:
 			return ""
 		}
+	}
+	stay := func(reason string) {
+		c.Chosen, c.ChosenHash, c.Pending = current.Revision, hashOf(current.Revision), reason
 	}
 	spec := &config.Spec
 	switch {
@@ -233,20 +237,21 @@ func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Cur
 	}
 }
 
-// source names the ConfigMap to read the chosen content from; empty where it is at hand, or nothing is to be written.
-func (c *Choice) source(config *configv1.AppConfig, current Current, kept []Revision) string {
+// source names the ConfigMap to read the chosen content from; empty where it is at hand, or nothing is to be written, or it is
+// lost.
+func (c *Choice) source(config *configv1.AppConfig, current Current, kept []Revision) (name string, isLost bool) {
 	isKept := slices.ContainsFunc(kept, func(r Revision) bool { return r.Number == c.Chosen })
 	switch {
 	case c.ChosenHash == c.Hash:
-		return ""
+		return "", false
 	case isKept && c.isSettled(current):
-		return ""
+		return "", false
 	case isKept:
-		return RevisionName(config, c.Chosen)
+		return RevisionName(config, c.Chosen), false
 	case current.Holds == c.ChosenHash:
-		return ConfigMapName(config)
+		return ConfigMapName(config), false
 	default:
-		return "" // it is lost
+		return "", true
 	}
 }
 

@@ -50,7 +50,8 @@ func TestChoose(t *testing.T) {
 		"manual, approved":              {changes: changes{says("b"), manual(hash("b"))}, world: newWorld().keeps("a").has(1, "a"), want: "2 2"},
 		"manual, edited by hand":        {changes: changes{says("b"), manual("")}, world: newWorld().keeps("a").has(1, "a").edited("x"), want: "1 2 AwaitingApproval shop-config-1"},
 		"manual, its revision was lost": {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a"), want: "1 2 AwaitingApproval shop-config"},
-		"manual, all was lost":          {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a").edited("x"), want: "1 2 AwaitingApproval"},
+		"manual, all was lost":          {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a").edited("x"), want: "1 2 AwaitingApproval lost"},
+		"manual, its mark was edited":   {changes: changes{says("b"), manual("")}, world: newWorld().keeps("a").has(1, "a", configv1.AnnotationHash, "x"), want: "1 2 AwaitingApproval shop-config-1"},
 		"outside the window":            {changes: changes{says("b")}, world: closed(newWorld().keeps("a").has(1, "a")), want: "1 2 OutsideWindow"},
 		"manual comes first":            {changes: changes{says("b"), manual("")}, world: closed(newWorld().keeps("a").has(1, "a")), want: "1 2 AwaitingApproval"},
 
@@ -84,6 +85,9 @@ func testChoose(t *testing.T, tests map[string]chooseCase) {
 			}
 			if choice.IsMissing {
 				got += " missing"
+			}
+			if choice.IsLost {
+				got += " lost"
 			}
 			if choice.Read != "" {
 				got += " " + choice.Read

@@ -61,6 +61,7 @@ func TestStatus(t *testing.T) {
 		"one fails":                     {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.Failed, 1), want: "2 1/3, Ready=False RolloutFailed, Degraded=True RolloutFailed"},
 		"rolled back":                   {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2").runs("x", "a", "b", workload.UpToDate, 3), want: "1 3/3, pending RolledBack, Ready=False RolledBack, Degraded=True RolledBack"},
 		"manual":                        {changes: changes{says("b"), manual("")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, pending AwaitingApproval, Ready=False AwaitingApproval"},
+		"its content is lost":           {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a").edited("x"), want: "1 0/0, pending AwaitingApproval, Ready=False ContentLost, Degraded=True ContentLost, Stalled=True ContentLost"},
 		"outside the window":            {changes: changes{says("b")}, world: closed(newWorld().keeps("a").has(1, "a")), want: "1 0/0, pending OutsideWindow, Ready=False OutsideWindow"},
 		"pinned":                        {changes: changes{says("b"), pinned(1)}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, pending Pinned, Ready=True Pinned"},
 		"pinned to none":                {changes: changes{says("b"), pinned(7)}, world: newWorld().keeps("a").has(1, "a"), want: "1 0/0, pending Pinned, Ready=False RevisionNotFound, Degraded=True RevisionNotFound, Stalled=True RevisionNotFound"},
@@ -141,4 +142,19 @@ func TestStatusRemembersMarks(t *testing.T) {
 			{Revision: 1, Hash: hash("a"), ConfigMap: "shop-config-1", State: configv1.RevisionGood},
 		}, config.Status.Revisions)
 	}
+}
+
+// TestRolledBackSaysHowToTryAgain: what stalls for ever says the way on, and the way leads on.
+func TestRolledBackSaysHowToTryAgain(t *testing.T) {
+	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
+	back := newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2").runs("x", "a", "b", workload.UpToDate, 3)
+	config := newConfig(says("b"), rollback)
+	status, _ := Status(config, back.chosen(config), plan.Result{})
+	if message := status.Conditions[0].Message; !strings.Contains(message, "set spec.revision to 2 until Ready is True") {
+		t.Error(message)
+	}
+	config = newConfig(says("b"), rollback, pinned(2))
+	tried := newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.UpToDate, 3).chosen(config)
+	equal(t, Marks{LastGood: 2, Failed: []int64{}}, tried.Choice.Marks)
+	equal(t, 2, tried.Choice.Chosen)
 }

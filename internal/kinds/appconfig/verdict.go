@@ -52,6 +52,7 @@ type verdict struct {
 //	another foreign one is                             stalled   Conflict
 //	a ConfigMap that was deleted is not gone yet       underWay  Terminating
 //	spec.revision names none that is kept              stalled   RevisionNotFound
+//	the content that it should have is lost            stalled   ContentLost
 //	the rendered content failed and was rolled back    failed    RolledBack
 //	a workload's new pods don't come up in time        failed    RolloutFailed
 //	the content waits for approval                     waiting   AwaitingApproval
@@ -96,9 +97,11 @@ func judge(config *configv1.AppConfig, observed Observed, result plan.Result, ha
 		return say(underWay, api.ReasonTerminating, "%s is still being deleted and will be made anew", plan.Join(result.Terminating))
 	case choice.IsMissing:
 		return say(stalled, configv1.ReasonRevisionNotFound, "spec.revision: %d is given, which is not kept: status.revisions lists those that are", *config.Spec.Revision)
+	case choice.IsLost:
+		return say(stalled, configv1.ReasonContentLost, "the content of revision %d, which ConfigMap %s should have, is lost: the ConfigMap was edited, and the one that kept the content is gone or was edited too. Have what spec renders rolled out, or name a revision of status.revisions in spec.revision", choice.Chosen, name)
 	case choice.Pending == configv1.ReasonRolledBack:
-		return say(failed, configv1.ReasonRolledBack, "the rollout of revision %d failed (%s), and revision %d was put back: change spec, for the same content is not tried again",
-			choice.Rendered, choice.Marks.Failure, choice.Chosen)
+		return say(failed, configv1.ReasonRolledBack, "the rollout of revision %d failed (%s), and revision %d was put back. The same content is not tried again by itself: change spec, or, if the content was not to blame, set spec.revision to %d until Ready is True, and then take it out",
+			choice.Rendered, choice.Marks.Failure, choice.Chosen, choice.Rendered)
 	case len(in(workload.Failed)) > 0 && !has.justChanged:
 		return say(failed, configv1.ReasonRolloutFailed, "%s", listedOf(in(workload.Failed)))
 	case choice.Pending == configv1.ReasonAwaitingApproval:
