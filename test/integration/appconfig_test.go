@@ -13,6 +13,7 @@ import (
 	k8sappsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -21,6 +22,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
 // newConfig is an AppConfig for the application shop, whose ConfigMap has one message.
@@ -445,4 +447,31 @@ func TestAppConfigDeletedByHand(t *testing.T) {
 	))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
+}
+
+// TestAppConfigNamesASecretThatIsNotThere: it says so until the Secret has the key.
+func TestAppConfigNamesASecretThatIsNotThere(t *testing.T) {
+	g, own, space := gomega.NewWithT(t), namespace(t), namespace(t)
+	startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) { settings.Namespace, settings.SecretNamespaces = own, []string{space} })
+	config := newConfig(space, func(spec *configv1.AppConfigSpec) {
+		spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "database", Key: "password"}}
+	})
+	create(t, config)
+	degraded := func(ctx context.Context) (string, error) {
+		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(config), config)
+		condition := meta.FindStatusCondition(config.Status.Conditions, configv1.ConditionDegraded)
+		if err != nil || condition == nil {
+			return "", err
+		}
+		return condition.Reason + " " + condition.Message, nil
+	}
+	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs names what is not in this namespace: Secret database."))
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "database"}, StringData: map[string]string{"user": "shop"}}
+	create(t, secret)
+	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs names what is not in this namespace: key password of Secret database."))
+	change(t, secret, func(secret *corev1.Secret) { secret.StringData = map[string]string{"password": "hunter2"} })
+	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("Healthy"))
+	g.Expect(cluster.client.Delete(t.Context(), secret)).To(gomega.Succeed())
+	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing"))
 }

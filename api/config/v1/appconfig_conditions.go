@@ -5,7 +5,7 @@ package v1
 //
 //   - Ready is True when the ConfigMap has the content that the spec asks for, and every pod that uses it runs that content;
 //   - Progressing is True while pods are being replaced for it;
-//   - Degraded is True when something is wrong that needs a look;
+//   - Degraded is True when something is wrong that needs a look; with the reason SecretMissing also while Ready is True;
 //   - Stalled is True when nothing gets better until someone acts;
 //   - SecretAccessNotGranted is True when spec.secretRefs names a Secret of a namespace whose Secrets Mainstay may not read: its
 //     changes roll nothing. It says nothing about Ready, for pods get what is in the Secret all the same.
@@ -28,6 +28,8 @@ const (
 	ReasonPinned = "Pinned"
 	// ReasonRevisionNotFound (Ready, Degraded, Stalled): spec.revision names none that is kept. The ConfigMap stays as it was.
 	ReasonRevisionNotFound = "RevisionNotFound"
+	// ReasonSecretMissing (Degraded): spec.secretRefs names a Secret that does not exist, or a key that it does not have.
+	ReasonSecretMissing = "SecretMissing"
 	// ReasonContentLost (Ready, Degraded, Stalled): the content that the ConfigMap should have is no longer anywhere, for somebody has edited it
 	// and deleted the revision. The ConfigMap stays as it is.
 	ReasonContentLost = "ContentLost"

@@ -2,6 +2,7 @@ package appconfig
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -153,6 +154,30 @@ func (o Observed) notGranted(config *configv1.AppConfig) []string {
 		}
 	}
 	return names
+}
+
+// missing are what spec.secretRefs names and is not there: Secrets, and keys of those that are. Of those that may not be read nobody
+// knows.
+func (o Observed) missing(config *configv1.AppConfig) []string {
+	var missing []string
+	for i := range o.Snapshot.Demands {
+		demand := &o.Snapshot.Demands[i]
+		if demand.Origin != Origin(config.Name) || demand.Source.Kind != workload.Secret {
+			continue
+		}
+		found := o.Snapshot.Sources[demand.Source]
+		switch found.Standing {
+		case workload.Absent:
+			missing = append(missing, "Secret "+demand.Source.Name)
+		case workload.Present:
+			for _, key := range demand.Keys {
+				if _, there := found.Keys[key]; !there {
+					missing = append(missing, fmt.Sprintf("key %s of Secret %s", key, demand.Source.Name))
+				}
+			}
+		}
+	}
+	return missing
 }
 
 // isLeft tells that a ConfigMap is what an AppConfig that is gone has left behind: the garbage collector is about to delete it.

@@ -45,7 +45,7 @@ func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (
 	status.PodSummary = fmt.Sprintf("%d/%d", status.UpdatedPods, status.Pods)
 	status.Workloads = status.Workloads[:min(len(status.Workloads), maxWorkloads)]
 	status.Revisions = revisionStatuses(config, observed, has, users)
-	status.Conditions = judge(config, observed, result, has).conditions(observed.notGranted(config), config.Namespace)
+	status.Conditions = judge(config, observed, result, has).conditions(observed.missing(config), observed.notGranted(config), config.Namespace)
 	return status, lookAgain(observed)
 }
 

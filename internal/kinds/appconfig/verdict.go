@@ -161,8 +161,10 @@ func failureSeverity(failure plan.Failure) severity {
 //	failed     False    True      -
 //	stalled    False    True      True
 //
-// Progressing is True while pods are being replaced. secrets are those that may not be read.
-func (v verdict) conditions(secrets []string, namespace string) []metav1.Condition {
+// Progressing is True while pods are being replaced. Degraded is True, too, with the reason SecretMissing, where missing names
+// what is not there of spec.secretRefs: that says nothing about Ready, for the ConfigMap is as it should be, and the pods that need the
+// Secret wait for it by themselves. secrets are those that may not be read.
+func (v verdict) conditions(missing, secrets []string, namespace string) []metav1.Condition {
 	ready := metav1.Condition{Type: configv1.ConditionReady, Status: truth(v.severity == working), Reason: v.reason, Message: v.message}
 	if v.severity == unknown {
 		ready.Status = metav1.ConditionUnknown
@@ -175,8 +177,12 @@ func (v verdict) conditions(secrets []string, namespace string) []metav1.Conditi
 		progressing.Reason, progressing.Message = v.reason, v.message
 	}
 	degraded := metav1.Condition{Type: configv1.ConditionDegraded, Status: metav1.ConditionFalse, Reason: configv1.ReasonHealthy, Message: "nothing is wrong"}
-	if v.severity >= failed {
+	switch {
+	case v.severity >= failed:
 		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, v.reason, v.message
+	case len(missing) > 0:
+		degraded.Status, degraded.Reason = metav1.ConditionTrue, configv1.ReasonSecretMissing
+		degraded.Message = fmt.Sprintf("spec.secretRefs names what is not in this namespace: %s. Pods that need it do not start", listedOf(missing))
 	}
 	all := []metav1.Condition{ready, progressing, degraded}
 	if v.severity == stalled {

@@ -3,6 +3,7 @@ package appconfigcontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	k8sappsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,8 @@ const (
 	configMapIndex = "appconfig.configMap"
 	// labelIndex finds ConfigMaps by the AppConfig that their label names.
 	labelIndex = "appconfig.label"
+	// secretIndex finds AppConfigs by the Secrets that spec.secretRefs names.
+	secretIndex = "appconfig.secret"
 )
 
 // CacheOptions say what the cache holds for this controller beside what package observe says: all AppConfigs.
@@ -94,6 +97,9 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	for _, object := range []client.Object{&k8sappsv1.Deployment{}, &k8sappsv1.StatefulSet{}, &k8sappsv1.DaemonSet{}} {
 		under = under.Watches(object, handler.EnqueueRequestsFromMapFunc(usedBy(cached)), changed)
 	}
+	if len(options.Workloads.Secrets.Namespaces) > 0 {
+		under = under.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(namedBy(cached)), changed)
+	}
 	if options.HasNamespaces {
 		under = under.Watches(policies.Namespace(), handler.EnqueueRequestsFromMapFunc(residents(cached)), builder.WithPredicates(watch.LabelsChanged()))
 	}
@@ -113,6 +119,18 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	})
 	if err != nil {
 		return fmt.Errorf("adding the index %s: %w", configMapIndex, err)
+	}
+	err = indexer.IndexField(ctx, &configv1.AppConfig{}, secretIndex, func(object client.Object) []string {
+		var secrets []string
+		for _, ref := range object.(*configv1.AppConfig).Spec.SecretRefs {
+			if !slices.Contains(secrets, ref.Secret) {
+				secrets = append(secrets, ref.Secret)
+			}
+		}
+		return secrets
+	})
+	if err != nil {
+		return fmt.Errorf("adding the index %s: %w", secretIndex, err)
 	}
 	err = indexer.IndexField(ctx, &corev1.ConfigMap{}, labelIndex, func(object client.Object) []string {
 		if name, labelled := object.GetLabels()[configv1.LabelAppConfig]; labelled {
@@ -155,6 +173,13 @@ func usedBy(cached client.Reader) handler.MapFunc {
 			}
 		}
 		return requests
+	}
+}
+
+// namedBy are the AppConfigs that name a Secret.
+func namedBy(cached client.Reader) handler.MapFunc {
+	return func(ctx context.Context, secret client.Object) []reconcile.Request {
+		return configsOf(ctx, cached, secret.GetNamespace(), client.MatchingFields{secretIndex: secret.GetName()})
 	}
 }
 
