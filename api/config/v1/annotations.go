@@ -40,6 +40,9 @@ const (
 	AnnotationFailed = domain + "/failed"
 	// AnnotationFailure stands beside it: which workloads did not come up with the newest of them, for people.
 	AnnotationFailure = domain + "/failure"
+	// AnnotationHighest stands beside it while the content is an earlier one: the highest number that a revision ever had, for numbers are not
+	// used twice.
+	AnnotationHighest = domain + "/highest-revision"
 
 	// LabelAppConfig names, on the ConfigMaps of an AppConfig, that AppConfig.
 	LabelAppConfig = domain + "/appconfig"

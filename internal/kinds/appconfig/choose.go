@@ -28,6 +28,8 @@ type Choice struct {
 	IsMissing bool
 	// IsLost tells that the content of Chosen is neither kept, nor in the ConfigMap, nor what the spec renders.
 	IsLost bool
+	// Highest is the highest number that a revision is known to have or to have had, without one that is to be made.
+	Highest int64
 	// Marks are what the ConfigMap is to remember.
 	Marks Marks
 	// Read names the ConfigMap that has the content of Chosen, where it has to be written and is not what the spec
@@ -81,7 +83,7 @@ func Choose(config *configv1.AppConfig, observed Observed) Choice {
 	if found.Revision == 0 {
 		current = recall(config, observed, kept)
 	}
-	choice.Rendered = numberOf(choice.Hash, current, kept)
+	choice.Rendered, choice.Highest = numberOf(choice.Hash, current, kept), highestOf(current, kept)
 	choice.Marks = mark(current, observed.users(config))
 	choice.pick(config, observed, current, kept)
 	choice.Read, choice.IsLost = choice.source(config, found, kept)
@@ -128,6 +130,10 @@ func recall(config *configv1.AppConfig, observed Observed, kept []Revision) Curr
 		}
 	}
 	current.Revision, current.Hash = had.Number, had.Hash
+	current.Highest = max(current.Highest, told.LastGood, told.Revision)
+	for _, revision := range told.Revisions {
+		current.Highest = max(current.Highest, revision.Revision)
+	}
 	return current
 }
 
@@ -140,22 +146,26 @@ func HashOf(content map[string]string) string {
 	return workload.HashAll(hashes)
 }
 
+// highestOf is the highest number that a revision is known to have or to have had.
+func highestOf(current Current, kept []Revision) int64 {
+	highest := current.Highest
+	for _, revision := range kept {
+		highest = max(highest, revision.Number)
+	}
+	return highest
+}
+
 // numberOf is the number of the revision with a hash, or of the one to be made: numbers are not used twice.
 func numberOf(hash string, current Current, kept []Revision) int64 {
-	highest := max(current.Revision, current.LastGood)
-	for _, failed := range current.Failed {
-		highest = max(highest, failed)
-	}
 	for _, revision := range kept {
 		if revision.Hash == hash {
 			return revision.Number
 		}
-		highest = max(highest, revision.Number)
 	}
 	if current.Hash == hash && current.Revision > 0 {
 		return current.Revision
 	}
-	return highest + 1
+	return highestOf(current, kept) + 1
 }
 
 // mark is what there is to remember of the rollout of what the ConfigMap has: it went well once all pods that use it run

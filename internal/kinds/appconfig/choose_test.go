@@ -41,6 +41,7 @@ func TestChoose(t *testing.T) {
 		"it has it, but its revision was lost":  {world: newWorld().has(4, "hello"), want: "4 4"},
 		"a new content":                         {changes: changes{says("bye")}, world: newWorld().keeps("hello").has(1, "hello"), want: "2 2"},
 		"numbers are not used twice":            {changes: changes{says("bye")}, world: newWorld().has(3, "hello", failed, "7", good, "2"), want: "8 8"},
+		"nor is one that was pruned":            {changes: changes{says("bye")}, world: newWorld().keeps("a").has(1, "a", configv1.AnnotationHighest, "9"), want: "10 10"},
 		"an earlier content again":              {changes: changes{says("a")}, world: newWorld().keeps("a", "b").has(2, "b"), want: "1 1"},
 		"edited by hand":                        {world: newWorld().keeps("hello").has(1, "hello").edited("oops"), want: "1 1"},
 		"its marks were removed":                {world: newWorld().keeps("hello").has(0, "hello"), want: "1 1"},

@@ -108,6 +108,9 @@ func desiredConfigMap(config *configv1.AppConfig, choice Choice, content map[str
 	if len(failed) > 0 {
 		configMap.Annotations[configv1.AnnotationFailed] = strings.Join(failed, ",")
 	}
+	if choice.Highest > choice.Chosen {
+		configMap.Annotations[configv1.AnnotationHighest] = revisionText(choice.Highest)
+	}
 	if choice.Marks.Failure != "" {
 		configMap.Annotations[configv1.AnnotationFailure] = choice.Marks.Failure
 	}

@@ -55,6 +55,10 @@ func situations() map[string]situation {
 			changes: changes{says("g"), history(2)},
 		},
 		"no-history": {world: newWorld().keeps("a", "b", "c").has(3, "c"), changes: changes{says("d"), history(0)}},
+		"back-without-history": {
+			// 3 goes, and its number is not given to another.
+			world: newWorld().keeps("a", "b", "c").has(3, "c").runs("x", "c", "b", workload.UpToDate, 3), changes: changes{says("a"), history(0)},
+		},
 		"replaced": {
 			// All pods run 2: those of 1 are no more.
 			world:   newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1").runs("x", "b", "a", workload.UpToDate, 3),
@@ -118,4 +122,14 @@ func planText(t *testing.T, wanted plan.Plan) string {
 		fmt.Fprintf(&text, "---\n# %s, needs %s, retaken: %t\n%s", reflect.TypeOf(child.Object).Elem().Name(), plan.Join(child.Needs), child.Retake, content)
 	}
 	return text.String()
+}
+
+// TestNumbersAreNotUsedTwice: without a history, a content that went away and one that comes have different numbers.
+func TestNumbersAreNotUsedTwice(t *testing.T) {
+	back := newConfig(says("a"), history(0))
+	went := Desired(back, newWorld().keeps("a", "b", "c").has(3, "c").chosen(back))
+	written := went.Children[len(went.Children)-1].Object.GetAnnotations()
+	next := newConfig(says("d"), history(0))
+	choice := Choose(next, newWorld().keeps("a").has(1, "a", configv1.AnnotationHighest, written[configv1.AnnotationHighest]).Observed)
+	equal(t, 4, choice.Chosen)
 }

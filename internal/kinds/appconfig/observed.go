@@ -63,6 +63,8 @@ type Current struct {
 	Failed   []int64
 	// Failure says which workloads did not come up with the last of those.
 	Failure string
+	// Highest is the highest number that a revision is known to have had.
+	Highest int64
 }
 
 // current reads the ConfigMap that pods use.
@@ -82,6 +84,10 @@ func (o Observed) current(config *configv1.AppConfig) Current {
 		if failed := number(text); failed > 0 {
 			current.Failed = append(current.Failed, failed)
 		}
+	}
+	current.Highest = max(current.Revision, current.LastGood, number(marks[configv1.AnnotationHighest]))
+	for _, failed := range current.Failed {
+		current.Highest = max(current.Highest, failed)
 	}
 	return current
 }
