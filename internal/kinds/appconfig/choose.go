@@ -13,7 +13,7 @@ import (
 type Choice struct {
 	// Environment that the content is rendered for.
 	Environment policy.Environment
-	// Problem is why the spec renders nothing; then nothing is changed. Empty if it does.
+	// Problem is why the spec renders nothing; then nothing is changed, but to what spec.revision names. Empty if it does.
 	Problem string
 	// Content and Hash are what the spec renders; Rendered is the number of its revision, kept or to be made.
 	Content  map[string]string
@@ -63,31 +63,39 @@ type Marks struct {
 // Going back waits for no window: the content is put back at once. "What it has" is, of a ConfigMap that somebody has deleted or
 // taken the marks from, what recall finds.
 func Choose(config *configv1.AppConfig, observed Observed) Choice {
-	environment, problem := EnvironmentIn(config, observed.Labels)
-	choice := Choice{Environment: environment}
-	if problem != nil {
-		choice.Problem = problem.Error()
-		return choice
-	}
-	rendering := observed.Rendering
-	if rendering == nil {
-		rendering = new(RenderingIn(config, environment))
-	}
-	if rendering.Problem != "" {
-		choice.Problem = rendering.Problem
-		return choice
-	}
-	choice.Content, choice.Hash = rendering.Content, rendering.Hash
 	found, kept := observed.current(config), observed.revisions(config)
 	current := found
 	if found.Revision == 0 {
 		current = recall(config, observed, kept)
 	}
-	choice.Rendered, choice.Highest = numberOf(choice.Hash, current, kept), highestOf(current, kept)
-	choice.Marks = mark(current, observed.users(config))
+	choice := Choice{Highest: highestOf(current, kept), Marks: mark(current, observed.users(config))}
+	choice.render(config, observed)
+	if choice.Problem == "" {
+		choice.Rendered = numberOf(choice.Hash, current, kept)
+	} else if config.Spec.Revision == nil || hashOf(*config.Spec.Revision, current, kept) == "" {
+		return choice
+	}
 	choice.pick(config, observed, current, kept)
 	choice.Read, choice.IsLost = choice.source(config, found, kept)
 	return choice
+}
+
+// isBarred tells that nothing can be chosen, for the spec renders nothing, and spec.revision names nothing else.
+func (c *Choice) isBarred() bool { return c.Problem != "" && c.Chosen == 0 }
+
+// render has what the spec renders for its environment.
+func (c *Choice) render(config *configv1.AppConfig, observed Observed) {
+	environment, problem := EnvironmentIn(config, observed.Labels)
+	c.Environment = environment
+	if problem != nil {
+		c.Problem = problem.Error()
+		return
+	}
+	rendering := observed.Rendering
+	if rendering == nil {
+		rendering = new(RenderingIn(config, environment))
+	}
+	c.Content, c.Hash, c.Problem = rendering.Content, rendering.Hash, rendering.Problem
 }
 
 // recall is what a ConfigMap had that is gone, or that has lost its marks, while revisions are kept: who deletes it by hand
@@ -200,28 +208,30 @@ func mark(current Current, users []User) Marks {
 	return marks
 }
 
+// hashOf is the hash of a revision that is kept, or that the ConfigMap has; empty for another.
+func hashOf(number int64, current Current, kept []Revision) string {
+	at := slices.IndexFunc(kept, func(r Revision) bool { return r.Number == number })
+	switch {
+	case at >= 0:
+		return kept[at].Hash
+	case current.Revision > 0 && number == current.Revision:
+		return current.Hash
+	default:
+		return ""
+	}
+}
+
 // pick is the table of Choose.
 func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Current, kept []Revision) {
 	rendered := func() { c.Chosen, c.ChosenHash = c.Rendered, c.Hash }
 	hasOne := current.Revision > 0
-	hashOf := func(number int64) string {
-		at := slices.IndexFunc(kept, func(r Revision) bool { return r.Number == number })
-		switch {
-		case at >= 0:
-			return kept[at].Hash
-		case hasOne && number == current.Revision:
-			return current.Hash
-		default:
-			return ""
-		}
-	}
 	stay := func(reason string) {
-		c.Chosen, c.ChosenHash, c.Pending = current.Revision, hashOf(current.Revision), reason
+		c.Chosen, c.ChosenHash, c.Pending = current.Revision, hashOf(current.Revision, current, kept), reason
 	}
-	spec := &config.Spec
+	spec, lastGood := &config.Spec, hashOf(c.Marks.LastGood, current, kept)
 	switch {
-	case spec.Revision != nil && hashOf(*spec.Revision) != "":
-		c.Chosen, c.ChosenHash = *spec.Revision, hashOf(*spec.Revision)
+	case spec.Revision != nil && hashOf(*spec.Revision, current, kept) != "":
+		c.Chosen, c.ChosenHash = *spec.Revision, hashOf(*spec.Revision, current, kept)
 		if c.ChosenHash != c.Hash {
 			c.Pending = configv1.ReasonPinned
 		}
@@ -234,8 +244,8 @@ func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Cur
 	case !hasOne:
 		rendered()
 	case spec.Rollout.OnFailure == configv1.FailureRollback && slices.Contains(c.Marks.Failed, c.Rendered) &&
-		c.Marks.LastGood != c.Rendered && hashOf(c.Marks.LastGood) != "":
-		c.Chosen, c.ChosenHash, c.Pending = c.Marks.LastGood, hashOf(c.Marks.LastGood), configv1.ReasonRolledBack
+		c.Marks.LastGood != c.Rendered && lastGood != "":
+		c.Chosen, c.ChosenHash, c.Pending = c.Marks.LastGood, lastGood, configv1.ReasonRolledBack
 	case current.Hash == c.Hash:
 		rendered()
 	case spec.Rollout.Mode == configv1.RolloutManual && spec.Rollout.Approved != c.Hash:

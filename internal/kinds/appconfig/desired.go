@@ -17,7 +17,7 @@ import (
 // then, in one write, the ConfigMap that pods use. Earlier revisions are kept as they are, or pruned.
 func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
 	choice := observed.Choice
-	if observed.Older != "" || choice.Problem != "" {
+	if observed.Older != "" || choice.isBarred() {
 		return plan.Plan{Hold: true}
 	}
 	var wanted plan.Plan

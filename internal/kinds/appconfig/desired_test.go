@@ -65,7 +65,10 @@ func situations() map[string]situation {
 			changes: changes{says("b"), history(0)},
 		},
 		"conflict": {world: conflicting},
-		"bad":      {world: newWorld().keeps("a").has(1, "a"), changes: changes{says("{{ .Values.NO }}")}},
+		"bad-pinned": {
+			world: newWorld().keeps("a", "b").has(2, "b"), changes: changes{says("{{ .Values.NO }}"), pinned(1)}, kept: content("a"),
+		},
+		"bad": {world: newWorld().keeps("a").has(1, "a"), changes: changes{says("{{ .Values.NO }}")}},
 	}
 }
 

@@ -28,7 +28,7 @@ func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (
 	if has.Exists {
 		status.ConfigMap = ConfigMapName(config)
 	}
-	if choice.Pending != "" && choice.Hash != has.Hash && observed.Older == "" {
+	if choice.Pending != "" && choice.Problem == "" && choice.Hash != has.Hash && observed.Older == "" {
 		status.Pending = &configv1.PendingContent{Hash: choice.Hash, Reason: choice.Pending}
 	}
 	users := observed.users(config)
@@ -126,7 +126,7 @@ func revisionStatuses(config *configv1.AppConfig, observed Observed, has stored,
 		return nil
 	}
 	revisions := observed.revisions(config)
-	if observed.Choice.Problem == "" {
+	if !observed.Choice.isBarred() {
 		revisions = keptRevisions(config, observed)
 	}
 	if has.Exists && !slices.ContainsFunc(revisions, func(r Revision) bool { return r.Number == has.Revision }) && has.Revision > 0 {

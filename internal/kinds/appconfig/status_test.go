@@ -67,6 +67,8 @@ func TestStatus(t *testing.T) {
 		"pinned to none":                {changes: changes{says("b"), pinned(7)}, world: newWorld().keeps("a").has(1, "a"), want: "1 0/0, pending Pinned, Ready=False RevisionNotFound, Degraded=True RevisionNotFound, Stalled=True RevisionNotFound"},
 		"another counts":                {world: older, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
 		"it renders nothing":            {changes: changes{says("{{ .Values.NO }}")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
+		"it is pinned all the same":     {changes: changes{says("{{ .Values.NO }}"), pinned(1)}, world: newWorld().keeps("a", "b").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, Ready=True Pinned"},
+		"it is pinned to none":          {changes: changes{says("{{ .Values.NO }}"), pinned(9)}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
 		"a foreign ConfigMap":           {world: newWorld(), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
 		"one of another":                {world: of("uid-2"), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
 		"one of who is gone":            {world: of("uid-0"), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Terminating"},
@@ -151,7 +153,8 @@ func TestStatusRemembersMarks(t *testing.T) {
 	config := newConfig(says("b"), rollback)
 	config.Status = configv1.AppConfigStatus{Revision: 1, Hash: hash("a"), LastGood: 1, Revisions: []configv1.RevisionStatus{{Revision: 2, State: configv1.RevisionFailed}}}
 	refused := plan.Result{Failure: &plan.Failure{Reason: api.ReasonRefused, Retry: true}}
-	for range 3 {
+	for _, text := range []string{"b", "{{ .Values.NO }}", "b"} {
+		says(text)(&config.Spec)
 		config.Status, _ = Status(config, newWorld().keeps("a", "b").chosen(config), refused)
 		equal(t, 0, config.Status.Revision)
 		equal(t, 1, config.Status.LastGood)

@@ -46,7 +46,8 @@ type verdict struct {
 //	the API server refused a ConfigMap                 failed    Refused
 //	a write failed and is tried again                  unknown   ReconcileFailed
 //	an older AppConfig is for the same application     stalled   Conflict
-//	the spec renders nothing in this namespace         stalled   InvalidSpec
+//	the spec renders nothing in this namespace, and
+//	  spec.revision names none that is kept            stalled   InvalidSpec
 //	a ConfigMap of an AppConfig that is gone is in
 //	  the way                                          underWay  Terminating
 //	another foreign one is                             stalled   Conflict
@@ -86,7 +87,7 @@ func judge(config *configv1.AppConfig, observed Observed, result plan.Result, ha
 	case observed.Older != "":
 		v.rolling = false
 		return say(stalled, api.ReasonConflict, "AppConfig %s is for application %s too, and counts, for it is older or was first to make ConfigMap %s. Delete one of the two", observed.Older, config.Spec.Application, name)
-	case choice.Problem != "":
+	case choice.isBarred():
 		return say(stalled, api.ReasonInvalidSpec, "%s", choice.Problem)
 	case len(result.Conflicts) > 0 && !slices.ContainsFunc(result.Conflicts, func(at plan.Ref) bool { return !observed.isLeft(at) }):
 		return say(underWay, api.ReasonTerminating, "%s is of an AppConfig that is gone: it is being deleted, and will be made anew", plan.Join(result.Conflicts))
@@ -111,7 +112,11 @@ func judge(config *configv1.AppConfig, observed Observed, result plan.Result, ha
 	case has.justChanged && len(users) > 0:
 		return say(underWay, configv1.ReasonRollingOut, "ConfigMap %s was just written, and %d workloads use it", name, len(users))
 	}
-	return judgeUsers(config, in, say)
+	v = judgeUsers(config, in, say)
+	if choice.Problem != "" {
+		v.message += fmt.Sprintf("; without spec.revision this spec would be refused: %s", choice.Problem)
+	}
+	return v
 }
 
 // judgeUsers is what workloads have to say.
