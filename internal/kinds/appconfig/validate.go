@@ -122,3 +122,11 @@ func validateRollout(wanted configv1.Rollout, path *field.Path) field.ErrorList 
 	}
 	return problems
 }
+
+// Warn tells what in a defaulted AppConfig is legal and unwise.
+func Warn(config *configv1.AppConfig) []string {
+	if rollout := config.Spec.Rollout; rollout.Mode == configv1.RolloutAutomatic && rollout.Approved != "" {
+		return []string{"spec.rollout.approved: it is given, and nothing waits for it, for spec.rollout.mode is Automatic: every content is rolled out by itself; Manual waits"}
+	}
+	return nil
+}

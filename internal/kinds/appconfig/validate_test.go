@@ -122,3 +122,28 @@ func TestEnvironmentIn(t *testing.T) {
 		})
 	}
 }
+
+func TestWarn(t *testing.T) {
+	approved := func(mode configv1.RolloutMode, hash string) func(*configv1.AppConfigSpec) {
+		return func(spec *configv1.AppConfigSpec) { spec.Rollout.Mode, spec.Rollout.Approved = mode, hash }
+	}
+	for name, test := range map[string]struct {
+		change func(*configv1.AppConfigSpec)
+		want   string
+	}{
+		"nothing":                    {func(*configv1.AppConfigSpec) {}, ""},
+		"approved, and Manual":       {approved(configv1.RolloutManual, "x"), ""},
+		"approved, and Automatic":    {approved(configv1.RolloutAutomatic, "x"), "spec.rollout.approved: "},
+		"approved, and no mode":      {approved("", "x"), "spec.rollout.approved: "},
+		"not approved, and no mode":  {approved("", ""), ""},
+		"not approved, yet Manual":   {approved(configv1.RolloutManual, ""), ""},
+		"approved, and no such mode": {approved("Maybe", "x"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := strings.Join(Warn(newConfig(test.change)), "; ")
+			if (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

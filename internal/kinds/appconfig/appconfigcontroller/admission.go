@@ -24,6 +24,7 @@ func Hooks(scheme *runtime.Scheme, cached, live client.Reader) []admission.Hook 
 		New:      func() *configv1.AppConfig { return &configv1.AppConfig{} },
 		Default:  appconfig.Default,
 		Validate: appconfig.Validate,
+		Warn:     appconfig.Warn,
 		ValidateWithin: func(ctx context.Context, config *configv1.AppConfig) (field.ErrorList, error) {
 			labels, err := within.labels(ctx, config.Namespace)
 			if err != nil {
