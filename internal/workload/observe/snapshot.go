@@ -279,7 +279,8 @@ func (s *snapshot) readSource(ctx context.Context, ref workload.Ref) (*read, err
 	source.Standing, source.Keys, source.Created = workload.Present, hashes(), object.GetCreationTimestamp().Time
 	source.Changed, source.Writers = lastChange(object)
 	if s.AppConfigs && isRendered(object) {
-		source.Declared = object.GetAnnotations()[configv1.AnnotationHash]
+		marks := object.GetAnnotations()
+		source.Declared, source.PutBack = marks[configv1.AnnotationHash], isPutBack(marks)
 	}
 	found.annotations = object.GetAnnotations()
 	return found, nil
@@ -294,6 +295,13 @@ func isRendered(object metav1.Object) bool {
 	}
 	group, err := schema.ParseGroupVersion(controller.APIVersion)
 	return err == nil && group.Group == configv1.GroupVersion.Group
+}
+
+// isPutBack tells, of the marks of an AppConfig's ConfigMap, that it has the last good content after another failed. A later content that all
+// pods run looks the same, and has nothing to wait for.
+func isPutBack(marks map[string]string) bool {
+	revision := marks[configv1.AnnotationRevision]
+	return revision != "" && revision == marks[configv1.AnnotationLastGood] && marks[configv1.AnnotationFailed] != ""
 }
 
 func (s *snapshot) tell(ctx context.Context, object client.Object, err error) {

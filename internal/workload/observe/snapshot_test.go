@@ -301,6 +301,44 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
+// TestPutBack: a content is put back where it is the last good one and another failed, as far as an AppConfig says so.
+func TestPutBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		revision, lastGood, failed string
+		isCopy, isOff              bool
+		want                       bool
+	}{
+		"put back":              {revision: "1", lastGood: "1", failed: "2", want: true},
+		"nothing failed":        {revision: "1", lastGood: "1"},
+		"a new content":         {revision: "3", lastGood: "1", failed: "2"},
+		"it fails now":          {revision: "2", lastGood: "1", failed: "2"},
+		"none was good":         {revision: "1", failed: "2"},
+		"no marks":              {failed: "2"},
+		"a copy":                {revision: "1", lastGood: "1", failed: "2", isCopy: true},
+		"while the kind is off": {revision: "1", lastGood: "1", failed: "2", isOff: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := configMap("shop-config", "hello")
+			for mark, value := range map[string]string{
+				configv1.AnnotationRevision: test.revision, configv1.AnnotationLastGood: test.lastGood, configv1.AnnotationFailed: test.failed,
+			} {
+				if value != "" {
+					metav1.SetMetaDataAnnotation(&object.ObjectMeta, mark, value)
+				}
+			}
+			if !test.isCopy {
+				object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "shop", UID: "1", Controller: new(true)}}
+			}
+			r := reader(t, object)
+			r.AppConfigs = !test.isOff
+			got, err := r.Source(t.Context(), "shop", workload.Ref{Kind: workload.ConfigMap, Name: "shop-config"})
+			if err != nil || got.PutBack != test.want {
+				t.Errorf("got %t, %v", got.PutBack, err)
+			}
+		})
+	}
+}
+
 // TestSecretsAreNotAskedFor: a cache that is asked for a Secret would begin to watch Secrets, for which there may be no right.
 func TestSecretsAreNotAskedFor(t *testing.T) {
 	under := cached(t, secret("database", configv1.AnnotationPodSelector, "app=shop"), deployment("web", configv1.AnnotationReload, "secret/database"))
