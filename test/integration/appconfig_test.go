@@ -311,6 +311,26 @@ func TestAppConfigRollsBack(t *testing.T) {
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 3, 1/1"))
 }
 
+// TestAppConfigPutsBackAtAnyTime: pods do not stay with a content that failed until the window opens again.
+func TestAppConfigPutsBackAtAnyTime(t *testing.T) {
+	late := newLeaping()
+	startManagerWith(t, &calls{writes: -1}, withClock(late))
+	space, g := namespace(t), gomega.NewWithT(t)
+	// It is open, and closes in an hour.
+	now := time.Now().UTC()
+	window := &rolloutv1.Window{Start: now.Add(-time.Hour).Format("15:04"), End: now.Add(time.Hour).Format("15:04")}
+	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) {
+		spec.Rollout.OnFailure, spec.Rollout.Window = configv1.FailureRollback, window
+	})
+	change(t, config, says("bad"))
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
+	late.leap(3 * time.Hour)
+	bringUp(t, deployment, false)
+	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
+	bringUp(t, deployment, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
+}
+
 func TestAppConfigStopsWhereItFails(t *testing.T) {
 	startManager(t)
 	space, g := namespace(t), gomega.NewWithT(t)

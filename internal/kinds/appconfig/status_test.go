@@ -75,11 +75,11 @@ func TestStatus(t *testing.T) {
 		"a ConfigMap that goes":         {world: newWorld(), result: plan.Result{Terminating: []plan.Ref{main}}, want: "0 0/0, Ready=False Terminating"},
 		"refused":                       {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonRefused, Retry: true}}, want: "0 0/0, Ready=False Refused, Degraded=True Refused"},
 		"a write failed":                {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonReconcileFailed, Transient: true}}, want: "0 0/0, Ready=Unknown ReconcileFailed"},
-		"a Secret that is not there":    {changes: changes{secret}, world: newWorld().needs("db", "password"), result: wrote, want: "1 0/0, Ready=True NoUsers, Degraded=True SecretMissing"},
-		"a key that is not there":       {changes: changes{secret}, world: newWorld().needs("db", "password").holds("db", "user"), result: wrote, want: "1 0/0, Ready=True NoUsers, Degraded=True SecretMissing"},
-		"a Secret that has the key":     {changes: changes{secret}, world: newWorld().needs("db", "password").holds("db", "password"), result: wrote, want: "1 0/0, Ready=True NoUsers"},
-		"something worse than a Secret": {changes: changes{secret, says("{{ .Values.NO }}")}, world: newWorld().needs("db", "password"), want: "0 0/0, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
-		"a Secret that may not be read": {changes: changes{secret}, world: newWorld().needs("db", "password").ungranted("db"), result: wrote, want: "1 0/0, Ready=True NoUsers, SecretAccessNotGranted=True SecretAccessNotGranted"},
+		"a Secret that is not there":    {changes: changes{secret}, world: newWorld().needsSecret(), result: wrote, want: "1 0/0, Ready=True NoUsers, Degraded=True SecretMissing"},
+		"a key that is not there":       {changes: changes{secret}, world: newWorld().needsSecret().holdsKey("user"), result: wrote, want: "1 0/0, Ready=True NoUsers, Degraded=True SecretMissing"},
+		"a Secret that has the key":     {changes: changes{secret}, world: newWorld().needsSecret().holdsKey("password"), result: wrote, want: "1 0/0, Ready=True NoUsers"},
+		"something worse than a Secret": {changes: changes{secret, says("{{ .Values.NO }}")}, world: newWorld().needsSecret(), want: "0 0/0, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
+		"a Secret that may not be read": {changes: changes{secret}, world: newWorld().needsSecret().ungranted(), result: wrote, want: "1 0/0, Ready=True NoUsers, SecretAccessNotGranted=True SecretAccessNotGranted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig(test.changes...)
@@ -93,23 +93,23 @@ func secret(spec *configv1.AppConfigSpec) {
 	spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "db", Key: "password"}}
 }
 
-// needs has the AppConfig ask for a key of a Secret; there is none until holds or ungranted.
-func (w *world) needs(name, key string) *world {
+var database = workload.Ref{Kind: workload.Secret, Name: "db"}
+
+// needsSecret has the AppConfig ask for what secret names; there is no such Secret until holdsKey or ungranted.
+func (w *world) needsSecret() *world {
 	w.Snapshot.Demands = append(w.Snapshot.Demands, workload.Demand{
-		Origin: Origin("shop"), Source: workload.Ref{Kind: workload.Secret, Name: name}, Keys: []string{key}, Scope: workload.Scope{Users: true},
+		Origin: Origin("shop"), Source: database, Keys: []string{"password"}, Scope: workload.Scope{Users: true},
 	})
 	return w
 }
 
-func (w *world) holds(name, key string) *world {
-	ref := workload.Ref{Kind: workload.Secret, Name: name}
-	w.Snapshot.Sources[ref] = workload.Source{Ref: ref, Standing: workload.Present, Keys: map[string]string{key: "hash"}}
+func (w *world) holdsKey(key string) *world {
+	w.Snapshot.Sources[database] = workload.Source{Ref: database, Standing: workload.Present, Keys: map[string]string{key: "hash"}}
 	return w
 }
 
-func (w *world) ungranted(name string) *world {
-	ref := workload.Ref{Kind: workload.Secret, Name: name}
-	w.Snapshot.Sources[ref] = workload.Source{Ref: ref, Standing: workload.NotGranted}
+func (w *world) ungranted() *world {
+	w.Snapshot.Sources[database] = workload.Source{Ref: database, Standing: workload.NotGranted}
 	return w
 }
 
@@ -182,6 +182,6 @@ func TestRolledBackSaysHowToTryAgain(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	config := newConfig(secret)
-	equal(t, []string{"Secret db"}, newWorld().needs("db", "password").missing(config))
-	equal(t, []string{"key password of Secret db"}, newWorld().needs("db", "password").holds("db", "user").missing(config))
+	equal(t, []string{"Secret db"}, newWorld().needsSecret().missing(config))
+	equal(t, []string{"key password of Secret db"}, newWorld().needsSecret().holdsKey("user").missing(config))
 }
