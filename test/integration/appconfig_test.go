@@ -244,6 +244,23 @@ func TestAppConfigConflict(t *testing.T) {
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("second")))
 }
 
+// TestAppConfigOfOneSecond: who has made the ConfigMap keeps it, though another of the same second comes first by name.
+func TestAppConfigOfOneSecond(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	first, second := newConfig(space), newConfig(space)
+	first.Name, second.Name, second.Spec.Config = "b", "a", hello("second")
+	create(t, first)
+	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	create(t, second)
+	g.Eventually(told(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
+	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
+	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message", gomega.HavePrefix("AppConfig b is for application shop too, and counts"))))
+	change(t, first, says("bye"))
+	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 2, 0/0"))
+	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bye")))
+}
+
 func TestAppConfigPin(t *testing.T) {
 	startManager(t)
 	space, g := namespace(t), gomega.NewWithT(t)
