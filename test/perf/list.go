@@ -22,6 +22,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
@@ -35,7 +36,12 @@ var listed = map[string]struct {
 }{
 	"webapps":                  {&appsv1.WebAppList{}, ""},
 	"platformpolicies":         {platformPolicies(), ""},
-	"deployments":              {&k8sappsv1.DeploymentList{}, ours},
+	"deployments":              {&k8sappsv1.DeploymentList{}, ""},
+	"statefulsets":             {&k8sappsv1.StatefulSetList{}, ""},
+	"daemonsets":               {&k8sappsv1.DaemonSetList{}, ""},
+	"configmaps":               {&corev1.ConfigMapList{}, ""},
+	"appconfigs":               {&configv1.AppConfigList{}, ""},
+	"configmonitors":           {&configv1.ConfigMonitorList{}, ""},
 	"services":                 {&corev1.ServiceList{}, ours},
 	"serviceaccounts":          {&corev1.ServiceAccountList{}, ""},
 	"pods":                     {&corev1.PodList{}, api.LabelOwner},
