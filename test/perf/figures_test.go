@@ -76,7 +76,6 @@ func TestTheBaselineKeepsItsPromises(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect((&Report{Figures: baseline.Figures}).compare(&Report{}, true)).To(gomega.ConsistOf(
 		gomega.HavePrefix("creation: rate over a bare client's: "),
-		gomega.HavePrefix("restart with 1000 WebApps: time to the first reconcile over a bare LIST: "),
 		gomega.HavePrefix("restart with 10000 WebApps: time to the first reconcile over a bare LIST: "),
 	))
 	g.Expect(len(baseline.Figures)).To(gomega.BeNumerically(">=", len(parts)))
