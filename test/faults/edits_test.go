@@ -77,8 +77,9 @@ func TestEdits(t *testing.T) {
 			e.kill()
 			e.start()
 		case e.random.IntN(10) == 0: // two at once are one restart or two: what comes of it is compared, and counted anew
-			e.edit()
-			e.edit()
+			first := e.random.IntN(len(sources))
+			e.editOf(sources[first])
+			e.editOf(sources[(first+1)%len(sources)]) // of another, for one that is taken back may or may not have been seen
 			e.settleUncounted(i)
 			continue
 		default:
@@ -247,8 +248,12 @@ func (e *editing) kill() {
 // edit changes one ConfigMap: to another content or the same, by deleting it, or by making it again.
 func (e *editing) edit() {
 	e.t.Helper()
+	e.editOf(sources[e.random.IntN(len(sources))])
+}
+
+func (e *editing) editOf(source string) {
+	e.t.Helper()
 	e.clock.hours.Add(1)
-	source := sources[e.random.IntN(len(sources))]
 	_, there := e.contents[source]
 	if there && e.random.IntN(5) == 0 {
 		e.must(cluster.Client.Delete(e.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: source}}))
