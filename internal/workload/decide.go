@@ -116,7 +116,8 @@ type decision struct {
 // is decided:
 //
 //	the source                 the workload's stamp    then
-//	is not there, or unknown   any                     nothing; the stamp stays
+//	is not there, or unknown   any                     nothing; the stamp stays, or tells that there was none, if the pods can do
+//	                                                   without it and restart for another
 //	equals the stamp           -                       nothing
 //	was never stamped          -                       a stamp without a restart, if the source is not younger than the
 //	                                                   template of the pods, or no pod can have started before it; else as the next

@@ -378,6 +378,26 @@ func TestRestartedWithout(t *testing.T) {
 	}
 }
 
+// TestRestartedWithoutForSeveral demands on the missing source, of which one is about all of it and one about a key.
+func TestRestartedWithoutForSeveral(t *testing.T) {
+	other := Source{Ref: Ref{ConfigMap, "other"}, Standing: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
+	demand := Demand{Origin: "Deployment/web", Source: other.Ref, Scope: Scope{Target: &TargetRef{"Deployment", "web"}}}
+	ofKey := demand
+	ofKey.Keys = []string{"x"}
+	for name, demands := range map[string][]Demand{"all first": {demand, ofKey}, "the key first": {ofKey, demand}, "the key alone": {ofKey}} {
+		t.Run(name, func(t *testing.T) {
+			target := web("web", before, other)
+			target.Stamp.Sources[other.Ref.String()] = Seen{All: other.All(), Keys: map[string]string{"x": other.Key("x")}}
+			snapshot := Snapshot{Targets: []Target{target}, Sources: map[Ref]Source{after.Ref: after}, Demands: append([]Demand{watching()}, demands...)}
+			carryOut(snapshot, Decide(snapshot, noon))
+			snapshot.Sources[other.Ref] = other
+			if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); len(got.Restarts) != 1 {
+				t.Errorf("it is back: %+v", got)
+			}
+		})
+	}
+}
+
 // TestWhoRestsTakesNoTurn: a workload that cools down, or that a person holds back, does not keep others waiting.
 func TestWhoRestsTakesNoTurn(t *testing.T) {
 	cooling, blocked := changedWeb(restarted(time.Second, 1)), web("blocked", after)

@@ -20,6 +20,9 @@ func (d *decision) stamp(target *Target, relations, pending []relation, restart 
 		name := r.demand.Source.String()
 		before, stamped := target.Stamp.Sources[name]
 		if r.state == Left {
+			if entry, begun := wanted.Sources[name]; begun {
+				before = entry // another demand on it has said something already
+			}
 			if restart {
 				before, stamped = d.seeLeft(target, before, r)
 			}
@@ -57,15 +60,14 @@ func (d *decision) seeLeft(target *Target, before Seen, r relation) (Seen, bool)
 	case r.reason != ReasonSourceMissing || target.Uses[r.demand.Source].Required:
 		return before, before.All != "" || len(before.Keys) > 0
 	}
-	if r.demand.Keys == nil {
+	if r.demand.Keys == nil || before.All != "" {
 		before.All = all
-		return before, true
 	}
 	before.Keys = maps.Clone(before.Keys)
-	if before.Keys == nil {
-		before.Keys = map[string]string{}
-	}
 	for _, key := range r.demand.Keys {
+		if before.Keys == nil {
+			before.Keys = map[string]string{}
+		}
 		before.Keys[key] = source.Key(key)
 	}
 	return before, true
