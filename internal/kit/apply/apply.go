@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
@@ -36,6 +37,8 @@ import (
 type Applier struct {
 	Client   client.Client
 	Children children.Reader
+	// Recorder tells the events of patches, on what is patched; nil: none are told.
+	Recorder events.EventRecorder
 	render   renderer
 }
 
@@ -74,6 +77,9 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 		return p.result, err
 	}
 	err := p.bring(ctx, all, kept)
+	if err == nil {
+		err = p.patchAll(ctx, wanted.Patches)
+	}
 	// A refusal is told in status, for which a cache that lags is no ground; any other error ends the pass as it is.
 	if lags := p.await(ctx); err == nil || (lags != nil && outcome.Of(err) == outcome.Blocked) {
 		err = lags

@@ -137,7 +137,10 @@ func (r *Reconciler[T, O]) bring(ctx context.Context, stored T, done *pass) (ctr
 	for _, change := range result.Changes {
 		log.FromContext(ctx).Info("Changed a child", "child", change.Ref.String(), "operation", change.Operation)
 	}
-	done.applied(len(result.Changes), err)
+	for _, ref := range result.Patched {
+		log.FromContext(ctx).Info("Patched an object", "object", ref.String())
+	}
+	done.applied(result, err)
 	if outcome.Of(err) == outcome.Gone || apierrors.IsConflict(err) {
 		return ctrl.Result{}, err
 	}
@@ -179,7 +182,7 @@ func (r *Reconciler[T, O]) sinceReadyChanged(object T) time.Duration {
 }
 
 // next is after how long to look again without an event: never, unless the kind asks for it
-// or something that we do not watch is in the way. A refusal is looked at again after as long
+// or something that we do not watch is in the way. A refusal, also of a patch, is looked at again after as long
 // as the object has not been ready, 2 s at least, so that each wait is about twice the one before,
 // and then about every minute: rights that were just granted take a second to be known.
 func next(result plan.Result, asked, since time.Duration) time.Duration {
@@ -189,7 +192,7 @@ func next(result plan.Result, asked, since time.Duration) time.Duration {
 			wait = than
 		}
 	}
-	if result.Failure != nil && result.Failure.Retry {
+	if len(result.Refused) > 0 || (result.Failure != nil && result.Failure.Retry) {
 		sooner(min(outcome.SlowPoll(), max(firstPoll, since)))
 	}
 	if len(result.Conflicts) > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
@@ -28,6 +29,8 @@ type pass struct {
 	changes int
 	// failure is the error, also one that is told in status and not returned.
 	failure error
+	// refused tells that the API server did not let us write an object of somebody else's.
+	refused bool
 	// ended tells that nothing panicked.
 	ended bool
 }
@@ -45,9 +48,10 @@ func (r *Reconciler[T, O]) begin(ctx context.Context, stored T, span trace.Span)
 	return &pass{kind: kind, object: stored, span: span, clock: r.Clock, start: r.Clock.Now()}
 }
 
-// applied notes what became of the children.
-func (p *pass) applied(changes int, err error) {
-	p.changes += changes
+// applied notes what became of a plan.
+func (p *pass) applied(result plan.Result, err error) {
+	p.changes += len(result.Changes) + len(result.Patched)
+	p.refused = len(result.Refused) > 0
 	p.failure = err
 }
 
@@ -101,6 +105,8 @@ func (p *pass) result() metrics.Result {
 	switch class := outcome.Of(p.failure); {
 	case !p.ended:
 		return metrics.Panicked
+	case class == outcome.None && p.refused:
+		return metrics.Blocked
 	case class == outcome.None && p.changes > 0:
 		return metrics.Changed
 	case class == outcome.None:

@@ -15,31 +15,36 @@ import (
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 func TestPassResult(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	ending := apierrors.NewForbidden(deployments, "web", errors.New("the namespace is being deleted"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	deployment := plan.Ref{Kind: "Deployment", Namespace: "shop", Name: "web"}
+	written := plan.Result{Changes: []plan.Change{{Ref: deployment, Operation: plan.Updated}}}
 	for name, test := range map[string]struct {
-		changes           int
+		result            plan.Result
 		applied, returned error
 		want              metrics.Result
 	}{
-		"nothing to do":                      {0, nil, nil, metrics.Unchanged},
-		"written":                            {1, nil, nil, metrics.Changed},
-		"a spec that can't be carried out":   {0, outcome.InvalidSpecError{Err: errors.New("no")}, nil, metrics.Terminal},
-		"against a policy, and told so":      {1, outcome.PolicyError{Violations: "no"}, nil, metrics.Terminal},
-		"refused":                            {1, apierrors.NewForbidden(deployments, "web", errors.New("quota")), nil, metrics.Blocked},
-		"no network":                         {0, nil, errors.New("no route"), metrics.Transient},
-		"refused, and then the status fails": {0, apierrors.NewForbidden(deployments, "web", errors.New("quota")), errors.New("no route"), metrics.Transient},
-		"somebody wrote in between":          {0, nil, fmt.Errorf("status: %w", apierrors.NewConflict(deployments, "web", nil)), metrics.Conflict},
-		"the namespace goes":                 {0, ending, ending, metrics.Stopped},
-		"this process ends":                  {0, nil, fmt.Errorf("reading: %w", context.Canceled), metrics.Stopped},
+		"nothing to do":                      {plan.Result{}, nil, nil, metrics.Unchanged},
+		"written":                            {written, nil, nil, metrics.Changed},
+		"a spec that can't be carried out":   {plan.Result{}, outcome.InvalidSpecError{Err: errors.New("no")}, nil, metrics.Terminal},
+		"against a policy, and told so":      {written, outcome.PolicyError{Violations: "no"}, nil, metrics.Terminal},
+		"refused":                            {written, apierrors.NewForbidden(deployments, "web", errors.New("quota")), nil, metrics.Blocked},
+		"a patch is refused":                 {plan.Result{Patched: []plan.Ref{deployment}, Refused: map[plan.Ref]string{deployment: "no"}}, nil, nil, metrics.Blocked},
+		"a patch is made":                    {plan.Result{Patched: []plan.Ref{deployment}}, nil, nil, metrics.Changed},
+		"no network":                         {plan.Result{}, nil, errors.New("no route"), metrics.Transient},
+		"refused, and then the status fails": {plan.Result{}, apierrors.NewForbidden(deployments, "web", errors.New("quota")), errors.New("no route"), metrics.Transient},
+		"somebody wrote in between":          {plan.Result{}, nil, fmt.Errorf("status: %w", apierrors.NewConflict(deployments, "web", nil)), metrics.Conflict},
+		"the namespace goes":                 {plan.Result{}, ending, ending, metrics.Stopped},
+		"this process ends":                  {plan.Result{}, nil, fmt.Errorf("reading: %w", context.Canceled), metrics.Stopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			done := &pass{}
-			done.applied(test.changes, test.applied)
+			done.applied(test.result, test.applied)
 			done.returned(test.returned)
 			if got := done.result(); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Object is any Kubernetes object.
@@ -38,8 +39,10 @@ type Plan struct {
 	Children []Child
 	// Keep names children that are neither applied nor pruned this time.
 	Keep []Ref
-	// Hold leaves everything as it is: nothing is applied, nothing is pruned; the result's
-	// Held tells what would have been.
+	// Patches are made after the children, side by side; one for each object at most.
+	Patches []Patch
+	// Hold leaves everything as it is: nothing is applied, pruned or patched; the result's
+	// Held tells which children would have been.
 	Hold bool
 }
 
@@ -61,6 +64,22 @@ type Child struct {
 	// Retake takes the data of a ConfigMap from everybody else who has written into it, so that what they added goes with
 	// this write, too: server-side apply alone removes nothing of others. It costs a read and a write more.
 	Retake bool
+}
+
+// Patch is a write on an object that somebody else owns. It is made whatever the object looks like by then: the body has to make
+// sure that it is the one that was looked at. An object that has gone, or has another in its place, is left alone.
+type Patch struct {
+	Ref Ref
+	// APIVersion of the object: apps/v1. The cache must have objects of its kind, for what was written is awaited there.
+	APIVersion string
+	UID        types.UID
+	Type       types.PatchType
+	// Body is sent as it is. That of a merge patch has metadata.uid, by which the API server refuses where the object is another. That of a JSON patch
+	// does what depends on a version by replacing metadata.resourceVersion, which is answered by a conflict; a test that fails is answered
+	// as any refusal is.
+	Body []byte
+	// Reason and Message of the event that is told of the object once it is written; an empty reason: none.
+	Reason, Message string
 }
 
 // Standing tells whose an object of a child's name is.
@@ -142,6 +161,10 @@ type Result struct {
 	// Held are children that differ from what they should be and were left so, because the
 	// plan said to hold.
 	Held []Ref
+	// Patched are the objects of others that were written.
+	Patched []Ref
+	// Refused says, of each object of others that the API server did not let us write, why.
+	Refused map[Ref]string
 	// Failure stopped the work, or kept it from starting; nil when all was applied.
 	Failure *Failure
 }

@@ -1,0 +1,90 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+const (
+	// patchLimit is how long one patch may take, until the cache shows it. A webhook of somebody's that does not answer must not
+	// hold up the others.
+	patchLimit = 10 * time.Second
+	// patchesAtOnce is how many patches of a plan are made at the same time: more than the API server of a small cluster answers faster.
+	patchesAtOnce = 16
+)
+
+// patchAll carries out the patches of a plan. One that fails keeps no other from being made: refusals are noted in the result,
+// all other errors are returned together, in the order of the plan.
+func (p *pass) patchAll(ctx context.Context, patches []plan.Patch) error {
+	made, failures := make([]bool, len(patches)), make([]error, len(patches))
+	var group errgroup.Group
+	group.SetLimit(patchesAtOnce)
+	for i := range patches {
+		group.Go(func() error {
+			made[i], failures[i] = p.patch(ctx, &patches[i])
+			return nil
+		})
+	}
+	_ = group.Wait() // each failure stands in failures
+	var transient []error
+	for i := range patches {
+		if made[i] {
+			p.result.Patched = append(p.result.Patched, patches[i].Ref)
+		}
+		switch outcome.Of(failures[i]) {
+		case outcome.None, outcome.Gone:
+		case outcome.Blocked:
+			if p.result.Refused == nil {
+				p.result.Refused = map[plan.Ref]string{}
+			}
+			p.result.Refused[patches[i].Ref] = outcome.Sentence(failures[i])
+		default:
+			transient = append(transient, fmt.Errorf("patching %s: %w", patches[i].Ref, failures[i]))
+		}
+	}
+	return errors.Join(transient...)
+}
+
+// patch makes one patch, and waits until the cache shows it. It reports whether it was made, also where the cache then lags. An
+// object that has gone, or has another in its place, needs none, and the watch tells.
+func (p *pass) patch(ctx context.Context, patch *plan.Patch) (made bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patchLimit)
+	defer cancel()
+	kind := schema.FromAPIVersionAndKind(patch.APIVersion, patch.Ref.Kind)
+	known, err := p.Children.Scheme.New(kind)
+	if err != nil {
+		return false, fmt.Errorf("finding the kind of an object: %w", err)
+	}
+	cached, isObject := known.(plan.Object)
+	if !isObject {
+		return false, fmt.Errorf("%s is no kind of an object", kind)
+	}
+	cached.SetNamespace(patch.Ref.Namespace)
+	cached.SetName(patch.Ref.Name)
+	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Ref.Namespace, Name: patch.Ref.Name, UID: patch.UID}}
+	written.SetGroupVersionKind(kind)
+	err = p.Client.Patch(ctx, written, client.RawPatch(patch.Type, patch.Body), client.FieldOwner(p.manager))
+	switch {
+	case apierrors.IsNotFound(err), isOtherObject(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if p.Recorder != nil && patch.Reason != "" {
+		p.Recorder.Eventf(written, nil, corev1.EventTypeNormal, patch.Reason, "Reconcile", "%s", patch.Message)
+	}
+	return true, children.Await(ctx, p.Children.Cached, cached, written.GetResourceVersion())
+}

@@ -1,0 +1,154 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// note is a patch that writes an annotation on a Deployment.
+func note(name, reason string) plan.Patch {
+	return plan.Patch{
+		Ref: plan.Ref{Kind: "Deployment", Namespace: "web", Name: name}, APIVersion: "apps/v1", UID: types.UID("uid-" + name), Type: types.MergePatchType,
+		Body: fmt.Appendf(nil, `{"metadata":{"uid":"uid-%s","annotations":{"note":"1"}}}`, name), Reason: reason, Message: "it is noted",
+	}
+}
+
+// patchWith applies a plan of patches to the Deployments a, b, c and d, where answers say what the API server answers for one.
+// It returns the result and the error, which were written, and the events.
+func patchWith(t *testing.T, answers map[string]error, wanted plan.Plan) (result plan.Result, written, told []string, err error) {
+	t.Helper()
+	scheme := testRenderer(t).scheme
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
+		builder = builder.WithObjects(&k8sappsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID("uid-" + name)}})
+	}
+	c := builder.WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, under client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := answers[object.GetName()]; err != nil {
+				return err
+			}
+			return under.Patch(ctx, object, patch, options...)
+		},
+	}).Build()
+	recorder := events.NewFakeRecorder(10)
+	applier := New(c, children.Reader{Cached: c, Live: c, Scheme: scheme})
+	applier.Recorder = recorder
+	result, err = applier.Apply(t.Context(), owner(), "mainstay/test", wanted, nil)
+	for _, name := range names {
+		var stored k8sappsv1.Deployment
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: name}, &stored); err != nil {
+			t.Fatal(err)
+		}
+		if stored.Annotations["note"] == "1" {
+			written = append(written, name)
+		}
+	}
+	close(recorder.Events)
+	for event := range recorder.Events {
+		told = append(told, event)
+	}
+	return result, written, told, err
+}
+
+// TestPatches: each is tried, whatever became of the others.
+func TestPatches(t *testing.T) {
+	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	patches := []plan.Patch{note("a", ""), note("b", "Noted"), note("c", ""), note("d", "Noted")}
+	forbidden := apierrors.NewForbidden(deployments, "b", errors.New("not\nyou"))
+	another := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "a", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "x", "it is immutable")})
+	for name, test := range map[string]struct {
+		answers map[string]error
+		hold    bool
+		written []string
+		told    []string
+		refused map[plan.Ref]string
+		// fails are what the error names.
+		fails []string
+	}{
+		"all are made":        {written: []string{"a", "b", "c", "d"}, told: []string{"Normal Noted it is noted", "Normal Noted it is noted"}},
+		"one is refused":      {answers: map[string]error{"b": forbidden}, written: []string{"a", "c", "d"}, told: []string{"Normal Noted it is noted"}, refused: map[plan.Ref]string{patches[1].Ref: `deployments.apps "b" is forbidden: not you`}},
+		"the network is gone": {answers: map[string]error{"a": errors.New("no route"), "c": errors.New("no host")}, written: []string{"b", "d"}, told: []string{"Normal Noted it is noted", "Normal Noted it is noted"}, fails: []string{"patching Deployment web/a: no route", "patching Deployment web/c: no host"}},
+		"one has gone":        {answers: map[string]error{"d": apierrors.NewNotFound(deployments, "d")}, written: []string{"a", "b", "c"}, told: []string{"Normal Noted it is noted"}},
+		"another is in its place": {
+			answers: map[string]error{"a": another}, written: []string{"b", "c", "d"}, told: []string{"Normal Noted it is noted", "Normal Noted it is noted"},
+		},
+		"the plan holds": {hold: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result, written, told, err := patchWith(t, test.answers, plan.Plan{Patches: patches, Hold: test.hold})
+			if diff := cmp.Diff(test.written, written); diff != "" {
+				t.Error(diff)
+			}
+			var patched []string
+			for _, ref := range result.Patched {
+				patched = append(patched, ref.Name)
+			}
+			if diff := cmp.Diff(test.written, patched); diff != "" {
+				t.Errorf("the result names others: %s", diff)
+			}
+			if diff := cmp.Diff(test.told, told); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(test.refused, result.Refused); diff != "" {
+				t.Error(diff)
+			}
+			if got := fmt.Sprint(err); (err != nil || len(test.fails) > 0) && got != strings.Join(test.fails, "\n") {
+				t.Errorf("it returned %q", got)
+			}
+		})
+	}
+}
+
+// TestPatchesOfAnUnknownKind: it could not be awaited.
+func TestPatchesOfAnUnknownKind(t *testing.T) {
+	patch := note("a", "")
+	patch.APIVersion = "example.com/v1"
+	if _, written, _, err := patchWith(t, nil, plan.Plan{Patches: []plan.Patch{patch}}); err == nil || len(written) > 0 {
+		t.Errorf("it is written: %q, %v", written, err)
+	}
+}
+
+// TestPatchesAfterChildren: what a child is refused for keeps back what is done elsewhere.
+func TestPatchesAfterChildren(t *testing.T) {
+	scheme := testRenderer(t).scheme
+	var tried []string
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&k8sappsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a", UID: "uid-a"}}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				tried = append(tried, "child")
+				return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "shop", nil)
+			},
+			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				tried = append(tried, "patch")
+				return nil
+			},
+		}).Build()
+	wanted := plan.Plan{Children: []plan.Child{{Object: deployment()}}, Patches: []plan.Patch{note("a", "")}}
+	found := plan.Children{{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Standing: plan.Absent}}
+	if _, err := New(c, children.Reader{Cached: c, Live: c, Scheme: scheme}).Apply(t.Context(), owner(), "mainstay/test", wanted, found); err == nil {
+		t.Error("the refusal is not returned")
+	}
+	if diff := cmp.Diff([]string{"child"}, tried); diff != "" {
+		t.Error(diff)
+	}
+}
