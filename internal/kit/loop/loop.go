@@ -7,6 +7,17 @@
 //
 // A kind brings the steps that differ, as a Kind; the loop runs them in order, decides what
 // an error means, writes status once at the end and tells events.
+//
+// What a kind does to objects that are not its children has to be undone when its object goes: such a kind has a
+// finalizer. Then the steps are run for every state of an object, and the kind's Desired looks at which it is:
+//
+//	the object                    what is done
+//	lives                         the finalizer is put on it first, then as ever
+//	is being deleted and has it   as ever, whatever admission and policies say; once all is undone (see Finalizing)
+//	                                the finalizer is taken off, and no status is written
+//	is being deleted without it   nothing
+//	is absent                     get, observe, desired and apply, of one that is as if it were being deleted: what is left
+//	                                of an object whose finalizer was taken off by hand is undone, too
 package loop
 
 import (
@@ -69,6 +80,13 @@ type Kind[T Object, O any] interface {
 	Trouble() []string
 }
 
+// Finalizing is what a kind with a finalizer may have beside the rest.
+type Finalizing[T Object, O any] interface {
+	// Released reports whether all is undone, of an object that is being deleted, after its plan was applied without an
+	// error. Of a kind without it all is, unless a patch was refused.
+	Released(object T, observed O, result plan.Result) bool
+}
+
 // Reconciler runs the loop for one kind.
 type Reconciler[T Object, O any] struct {
 	// Name of the kind in lower case: "webapp". The field manager is derived from it.
@@ -80,19 +98,20 @@ type Reconciler[T Object, O any] struct {
 	Clock    clock.PassiveClock
 	// Policy is how policies govern the kind; nil if none does.
 	Policy *Policy[T, O]
+	// Finalizer keeps an object that is being deleted until what was done for it elsewhere is undone; empty if the kind does
+	// nothing but to its children. With one, the kind is asked also about objects that are absent: New with a namespace, a name and a
+	// time of deletion, without UID or version. Its plan then has no children, and what it reports is not stored.
+	Finalizer string
 }
 
 // Reconcile brings one object to what its spec says, or tells why that can't be. It is
-// idempotent and level-triggered; deletion is left to owner references.
+// idempotent and level-triggered; deletion is left to owner references, and to the finalizer if there is one.
 func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ctx, span := trace.Start(ctx, "Reconcile")
-	stored := r.Kind.New()
-	_, step := trace.Start(ctx, "get")
-	err := r.Client.Get(ctx, request.NamespacedName, stored)
-	step.End(client.IgnoreNotFound(err))
-	if err != nil || stored.GetDeletionTimestamp() != nil {
-		span.End(client.IgnoreNotFound(err))
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	stored, isOurs, err := r.get(ctx, request.NamespacedName)
+	if err != nil || !isOurs {
+		span.End(err)
+		return ctrl.Result{}, err
 	}
 	done := r.begin(ctx, stored, span)
 	defer done.end(ctx)
@@ -101,63 +120,121 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	return result, r.tell(stored, err)
 }
 
+// get reads an object, and tells whether there is anything to do for it.
+func (r *Reconciler[T, O]) get(ctx context.Context, key client.ObjectKey) (stored T, isOurs bool, err error) {
+	stored = r.Kind.New()
+	_, step := trace.Start(ctx, "get")
+	err = client.IgnoreNotFound(r.Client.Get(ctx, key, stored))
+	step.End(err)
+	switch {
+	case err != nil:
+		return stored, false, err
+	case isAbsent(stored):
+		return r.absent(key), r.Finalizer != "", nil
+	default:
+		return stored, stored.GetDeletionTimestamp() == nil || r.holds(stored), nil
+	}
+}
+
+// course is an object on its way through the steps.
+type course[T Object, O any] struct {
+	// object is the admitted one.
+	object   T
+	observed O
+	review   review
+	// err is why not all of the plan was carried out.
+	err    error
+	result plan.Result
+}
+
 // bring does what Reconcile says, and notes what it did.
 func (r *Reconciler[T, O]) bring(ctx context.Context, stored T, done *pass) (ctrl.Result, error) {
-	object := stored.DeepCopyObject().(T)
-	_, step := trace.Start(ctx, "admit")
-	admission := r.Kind.Admit(object)
-	step.End(admission)
-	within, step := trace.Start(ctx, "observe")
-	observed, err := r.Kind.Observe(within, object)
-	step.End(err)
+	if err := r.hold(ctx, stored, done); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err) // it has gone, and the watch tells
+	}
+	course, err := r.observe(ctx, stored)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	within, step = trace.Start(ctx, "policy")
-	review, err := r.Policy.review(within, object, observed)
-	step.End(cmp.Or(err, review.refusal))
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if admission == nil {
-		admission = review.refusal
-	}
-	result, err := plan.Result{}, admission
-	if admission == nil {
-		_, step = trace.Start(ctx, "desired")
-		wanted := r.Kind.Desired(object, observed)
-		step.End(nil)
-		if vanished, err := r.hasVanished(ctx, stored, wanted, r.Kind.Children(observed)); err != nil || vanished {
+	if course.err == nil {
+		if vanished, err := r.apply(ctx, stored, course); err != nil || vanished {
 			return ctrl.Result{}, err
 		}
-		within, step = trace.Start(ctx, "apply")
-		result, err = r.Applier.Apply(within, object, naming.Manager(r.Name), wanted, r.Kind.Children(observed))
-		step.End(err)
 	}
-	for _, change := range result.Changes {
+	done.applied(course.result, course.err)
+	if outcome.Of(course.err) == outcome.Gone || apierrors.IsConflict(course.err) {
+		return ctrl.Result{}, course.err
+	}
+	if r.isReleased(stored, course) {
+		return ctrl.Result{}, r.release(ctx, stored, done)
+	}
+	return r.report(ctx, stored, course, done)
+}
+
+// observe admits the object and reads what there is. The course's error is that of admission; one that is returned means
+// that nothing is known. An object that is being deleted is undone whatever it says.
+func (r *Reconciler[T, O]) observe(ctx context.Context, stored T) (*course[T, O], error) {
+	course := &course[T, O]{object: stored.DeepCopyObject().(T)}
+	_, step := trace.Start(ctx, "admit")
+	admission := r.Kind.Admit(course.object)
+	step.End(admission)
+	within, step := trace.Start(ctx, "observe")
+	var err error
+	course.observed, err = r.Kind.Observe(within, course.object)
+	step.End(err)
+	if err != nil || stored.GetDeletionTimestamp() != nil {
+		return course, err
+	}
+	within, step = trace.Start(ctx, "policy")
+	course.review, err = r.Policy.review(within, course.object, course.observed)
+	step.End(cmp.Or(err, course.review.refusal))
+	course.err = cmp.Or(admission, course.review.refusal)
+	return course, err
+}
+
+// apply decides what should exist and brings it about. It notes in the course what that did, but for an object that has vanished.
+func (r *Reconciler[T, O]) apply(ctx context.Context, stored T, course *course[T, O]) (vanished bool, err error) {
+	_, step := trace.Start(ctx, "desired")
+	wanted, found := r.Kind.Desired(course.object, course.observed), r.Kind.Children(course.observed)
+	step.End(nil)
+	if vanished, err := r.hasVanished(ctx, stored, wanted, found); err != nil || vanished {
+		return vanished, err
+	}
+	within, step := trace.Start(ctx, "apply")
+	course.result, course.err = r.Applier.Apply(within, course.object, naming.Manager(r.Name), wanted, found)
+	step.End(course.err)
+	for _, change := range course.result.Changes {
 		log.FromContext(ctx).Info("Changed a child", "child", change.Ref.String(), "operation", change.Operation)
 	}
-	for _, ref := range result.Patched {
+	for _, ref := range course.result.Patched {
 		log.FromContext(ctx).Info("Patched an object", "object", ref.String())
 	}
-	done.applied(result, err)
-	if outcome.Of(err) == outcome.Gone || apierrors.IsConflict(err) {
-		return ctrl.Result{}, err
-	}
-	result.Failure = outcome.Failure(err)
+	return false, nil
+}
+
+// report has the kind tell, in status, what became of the object. An absent one has none: of what the kind reports only after how
+// long to look again counts.
+func (r *Reconciler[T, O]) report(ctx context.Context, stored T, course *course[T, O], done *pass) (ctrl.Result, error) {
+	course.result.Failure = outcome.Failure(course.err)
 	reported := stored.DeepCopyObject().(T)
-	lookAgain := r.Kind.Report(reported, object, observed, result)
-	reported.SetConditions(append(reported.GetConditions(), review.conditions...))
-	within, step = trace.Start(ctx, "status")
+	lookAgain := r.Kind.Report(reported, course.object, course.observed, course.result)
+	if isAbsent(stored) {
+		if outcome.Of(course.err) == outcome.Transient {
+			return ctrl.Result{}, course.err
+		}
+		return ctrl.Result{RequeueAfter: next(course.result, lookAgain, outcome.SlowPoll())}, nil
+	}
+	reported.SetConditions(append(reported.GetConditions(), course.review.conditions...))
+	within, step := trace.Start(ctx, "status")
 	written := r.writeStatus(within, stored, reported, done)
 	step.End(written)
-	if outcome.Of(err) == outcome.Transient {
-		return ctrl.Result{}, err // it comes back anyway: what became of the status matters less
+	if outcome.Of(course.err) == outcome.Transient {
+		return ctrl.Result{}, course.err // it comes back anyway: what became of the status matters less
 	}
 	if written != nil {
 		return ctrl.Result{}, written
 	}
-	return ctrl.Result{RequeueAfter: next(result, lookAgain, r.sinceReadyChanged(reported))}, nil
+	return ctrl.Result{RequeueAfter: next(course.result, lookAgain, r.sinceReadyChanged(reported))}, nil
 }
 
 const (
@@ -205,12 +282,12 @@ func next(result plan.Result, asked, since time.Duration) time.Duration {
 }
 
 // tell handles an error that is tried again with backoff: an event says why. It returns the
-// error, or nil if there is nothing left to work on.
+// error, or nil if there is nothing left to work on. Of an absent object there is nobody to tell.
 func (r *Reconciler[T, O]) tell(object T, err error) error {
 	switch {
 	case err == nil, outcome.IsShutdown(err), outcome.Of(err) == outcome.Gone:
 		return nil
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), isAbsent(object):
 		// Somebody wrote in between, and their write brings us back: not worth an event.
 		return err
 	}

@@ -15,9 +15,9 @@ import (
 // the API server, and only before a child that is missing would be made again: the garbage collector
 // takes the children of an object that was deleted, and a watch may tell of that before another tells of the
 // object's own end. What was made in between would live for a moment: pods of an app that is no more. An object
-// without a status has had no children yet, and is not asked for.
+// without a status has had no children yet, and is not asked for; nor is one that is known to be on its way out.
 func (r *Reconciler[T, O]) hasVanished(ctx context.Context, stored T, wanted plan.Plan, found plan.Children) (bool, error) {
-	if len(stored.GetConditions()) == 0 || wanted.Hold {
+	if len(stored.GetConditions()) == 0 || stored.GetDeletionTimestamp() != nil || wanted.Hold {
 		return false, nil
 	}
 	lacking, err := r.lacks(stored, wanted, found)
