@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	k8sappsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,10 @@ const (
 	// secretIndex finds AppConfigs by the Secrets that spec.secretRefs names.
 	secretIndex = "appconfig.secret"
 )
+
+// gather is for how long changes of workloads are gathered before they are reported: each pod that comes up in a rollout changes
+// its workload's status.
+const gather = time.Second
 
 // CacheOptions say what the cache holds for this controller beside what package observe says: all AppConfigs.
 func CacheOptions() map[client.Object]cache.ByObject {
@@ -95,7 +100,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		// Another of the same application may count from now on, or no longer.
 		Watches(&configv1.AppConfig{}, handler.EnqueueRequestsFromMapFunc(siblings(cached)), builder.WithPredicates(watch.SpecChanged()))
 	for _, object := range []client.Object{&k8sappsv1.Deployment{}, &k8sappsv1.StatefulSet{}, &k8sappsv1.DaemonSet{}} {
-		under = under.Watches(object, handler.EnqueueRequestsFromMapFunc(usedBy(cached)), changed)
+		under = under.Watches(object, watch.Later(usedBy(cached), gather), changed)
 	}
 	if len(options.Workloads.Secrets.Namespaces) > 0 {
 		under = under.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(namedBy(cached)), changed)

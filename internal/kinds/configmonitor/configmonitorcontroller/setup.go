@@ -8,14 +8,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -75,12 +73,12 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(configmonitor.Controller).
 		For(&configv1.ConfigMonitor{}, builder.WithPredicates(watch.SpecChanged())).
-		Watches(&corev1.ConfigMap{}, later(watchers(cached, workload.ConfigMap)), changed)
+		Watches(&corev1.ConfigMap{}, watch.Later(watchers(cached, workload.ConfigMap), gather), changed)
 	for _, object := range []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}} {
-		under = under.Watches(object, later(selectors(cached)), changed)
+		under = under.Watches(object, watch.Later(selectors(cached), gather), changed)
 	}
 	if len(options.Reader.Secrets.Namespaces) > 0 {
-		under = under.Watches(&corev1.Secret{}, later(watchers(cached, workload.Secret)), changed)
+		under = under.Watches(&corev1.Secret{}, watch.Later(watchers(cached, workload.Secret), gather), changed)
 	}
 	return under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,
@@ -137,26 +135,4 @@ func find(ctx context.Context, cached client.Reader, wanted func(*configv1.Confi
 		}
 	}
 	return requests
-}
-
-// later brings back what a change concerns, some time after it.
-func later(concerned handler.MapFunc) handler.EventHandler {
-	enqueue := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request], objects ...client.Object) {
-		for _, object := range objects {
-			for _, request := range concerned(ctx, object) {
-				queue.AddAfter(request, gather)
-			}
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueue(ctx, queue, e.Object)
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueue(ctx, queue, e.ObjectOld, e.ObjectNew)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueue(ctx, queue, e.Object)
-		},
-	}
 }

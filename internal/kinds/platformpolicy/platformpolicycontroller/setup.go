@@ -4,13 +4,11 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -63,38 +61,30 @@ func Setup(manager ctrl.Manager, options Options) error {
 		Recorder: manager.GetEventRecorder("mainstay-" + platformpolicy.Controller),
 		Clock:    options.Clock,
 	}
+	everything := watch.Later(allPolicies(cached), gather)
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(platformpolicy.Controller).
 		For(&policyv1.PlatformPolicy{}, builder.WithPredicates(watch.SpecChanged())).
-		Watches(&policyv1.PlatformPolicy{}, allPolicies(cached), builder.WithPredicates(watch.SpecChanged())).
-		Watches(policies.Namespace(), allPolicies(cached), builder.WithPredicates(watch.LabelsChanged()))
+		Watches(&policyv1.PlatformPolicy{}, everything, builder.WithPredicates(watch.SpecChanged())).
+		Watches(policies.Namespace(), everything, builder.WithPredicates(watch.LabelsChanged()))
 	for _, governed := range options.Governed {
-		under = under.Watches(governed.Object, allPolicies(cached), builder.WithPredicates(watch.SpecChanged()))
+		under = under.Watches(governed.Object, everything, builder.WithPredicates(watch.SpecChanged()))
 	}
 	return under.WithOptions(controller.Options{RateLimiter: outcome.RateLimiter[reconcile.Request]()}).Complete(reconciler)
 }
 
-// allPolicies brings back all policies, some time after a change.
-func allPolicies(cached client.Reader) handler.EventHandler {
-	enqueue := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+// allPolicies are all policies: what one counts concerns each.
+func allPolicies(cached client.Reader) handler.MapFunc {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request {
 		var all policyv1.PlatformPolicyList
 		if err := cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing PlatformPolicies")
-			return
+			return nil
 		}
+		var requests []reconcile.Request
 		for i := range all.Items {
-			queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])}, gather)
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, _ event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueue(ctx, queue)
-		},
-		UpdateFunc: func(ctx context.Context, _ event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueue(ctx, queue)
-		},
-		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueue(ctx, queue)
-		},
+		return requests
 	}
 }
