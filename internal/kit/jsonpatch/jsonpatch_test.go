@@ -1,0 +1,252 @@
+package jsonpatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	applied "gopkg.in/evanphx/json-patch.v4" // the API server applies the patches of webhooks with it
+)
+
+// part is a typed object, with some of what a container has.
+type part struct {
+	Name   string            `json:"name,omitempty"`
+	Number int64             `json:"number,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Args   []string          `json:"args,omitempty"`
+	Inner  inner             `json:"inner,omitzero"`
+	Parts  []part            `json:"parts,omitempty"`
+}
+
+type inner struct {
+	Limit *int `json:"limit,omitempty"`
+}
+
+// named are parts with names only.
+func named(names ...string) []part {
+	parts := make([]part, len(names))
+	for i, name := range names {
+		parts[i].Name = name
+	}
+	return parts
+}
+
+func TestBetween(t *testing.T) {
+	for name, test := range map[string]struct {
+		raw    string
+		change func(object *part)
+		want   string
+	}{
+		"nothing":                    {`{"name":"a","new":1,"parts":[]}`, func(*part) {}, `null`},
+		"what is left out is set":    {`{"number":0,"parts":[],"labels":null}`, func(p *part) { p.Parts, p.Labels = named("a"), map[string]string{"b": "c"} }, `[{"op":"replace","path":"/labels","value":{"b":"c"}},{"op":"add","path":"/parts/0","value":{"name":"a"}}]`},
+		"what is not there is added": {`{"new":1}`, func(p *part) { p.Name = "a" }, `[{"op":"add","path":"/name","value":"a"}]`},
+		"the last one goes":          {`{"parts":[{"name":"a"}]}`, func(p *part) { p.Parts = nil }, `[{"op":"remove","path":"/parts"}]`},
+		"a value that the type leaves out has unknown fields": {
+			`{"inner":{"new":1}}`, func(p *part) { p.Inner.Limit = new(2) }, `[{"op":"add","path":"/inner/limit","value":2}]`,
+		},
+		"a path is escaped": {`{"labels":{"a":"b"}}`, func(p *part) { p.Labels["c/d~e"] = "f" }, `[{"op":"add","path":"/labels/c~1d~0e","value":"f"}]`},
+		"a large number":    {`{"parts":[{"name":"a"}]}`, func(p *part) { p.Parts = append(p.Parts, part{Number: 1<<62 + 1}) }, `[{"op":"add","path":"/parts/1","value":{"number":4611686018427387905}}]`},
+		"before, between and behind": {
+			`{"parts":[{"name":"a","new":1},{"name":"b","new":2}]}`, func(p *part) { p.Parts = named("x", "a", "y", "b", "z") },
+			`[{"op":"add","path":"/parts/0","value":{"name":"x"}},{"op":"add","path":"/parts/2","value":{"name":"y"}},{"op":"add","path":"/parts/4","value":{"name":"z"}}]`,
+		},
+		"some go": {`{"args":["a","b","c","d"]}`, func(p *part) { p.Args = []string{"b", "d"} }, `[{"op":"remove","path":"/args/2"},{"op":"remove","path":"/args/0"}]`},
+		"one is changed, and one comes before it": {
+			`{"parts":[{"name":"a","new":1}]}`, func(p *part) { p.Parts = []part{{Name: "x"}, {Name: "a", Number: 7}} },
+			`[{"op":"add","path":"/parts/0","value":{"name":"x"}},{"op":"add","path":"/parts/1/number","value":7}]`,
+		},
+		"names that are there twice": {
+			`{"parts":[{"name":"a","number":1,"new":1},{"name":"a","number":2,"new":2}]}`,
+			func(p *part) { p.Parts = []part{{Name: "a", Number: 3}, {Name: "a", Number: 2}} },
+			`[{"op":"replace","path":"/parts/0/number","value":3}]`,
+		},
+		"one of ours is moved, and the others stay": {
+			`{"parts":[{"name":"a","new":1},{"name":"b","new":2},{"name":"ours"}]}`, func(p *part) { p.Parts = named("ours", "a", "b") },
+			`[{"op":"remove","path":"/parts/2"},{"op":"add","path":"/parts/0","value":{"name":"ours"}}]`,
+		},
+		"in an element of an element": {
+			`{"parts":[{"name":"a"},{"name":"b","parts":[{"name":"c","new":1}]}]}`, func(p *part) { p.Parts[1].Parts[0].Args = []string{"d"} },
+			`[{"op":"add","path":"/parts/1/parts/0/args","value":["d"]}]`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			operations, err := Between([]byte(test.raw), read(t, test.raw), changed(t, test.raw, test.change))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(operations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, string(got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestBetweenWhatIsNoObject(t *testing.T) {
+	for _, raw := range []string{``, `{`, `[]`, `7`} {
+		if operations, err := Between([]byte(raw), part{}, part{Name: "a"}); err == nil || len(operations) > 0 {
+			t.Errorf("%q: got %v, %v", raw, operations, err)
+		}
+	}
+	if _, err := Between([]byte(`{}`), part{}, map[string]any{"a": make(chan int)}); err == nil {
+		t.Error("no error for what has no JSON")
+	}
+}
+
+func read(t *testing.T, raw string) *part {
+	t.Helper()
+	object := &part{}
+	if err := json.Unmarshal([]byte(raw), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func changed(t *testing.T, raw string, change func(object *part)) *part {
+	t.Helper()
+	object := read(t, raw)
+	change(object)
+	return object
+}
+
+// TestBetweenAny: whatever is changed into whatever, the patch leads there, and what the type does not know stays in
+// all that has stayed.
+func TestBetweenAny(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 2_000 {
+		before, after := randomPart(random, 3), randomPart(random, 3)
+		raw := withUnknown(t, before)
+		operations, err := Between(raw, before, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := raw
+		if len(operations) > 0 {
+			result = apply(t, raw, operations)
+		}
+		want, err := json.Marshal(after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(read(t, string(result)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Fatalf("%d: from %s by %v: %s", i, raw, operations, diff)
+		}
+		if !strings.Contains(string(result), `"new":"`) {
+			t.Fatalf("%d: from %s by %v: the unknown is gone: %s", i, raw, operations, result)
+		}
+	}
+}
+
+// TestBetweenInserted: what is put into lists, and taken out of them again, costs no neighbour anything.
+func TestBetweenInserted(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for i := range 2_000 {
+		before := randomPart(random, 3)
+		nameAll(before.Parts)
+		raw := withUnknown(t, before)
+		after := read(t, string(raw))
+		insert(random, after)
+		forth, err := Between(raw, before, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := apply(t, raw, forth)
+		back, err := Between(there, after, before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := apply(t, there, back); !applied.Equal(again, raw) {
+			t.Fatalf("%d: %s became %s by %v and %v", i, raw, again, forth, back)
+		}
+	}
+}
+
+// nameAll gives a name to those that have none, as the API asks for where something can be put into an element.
+func nameAll(parts []part) {
+	for i := range parts {
+		if parts[i].Name == "" {
+			parts[i].Name = "d"
+		}
+		nameAll(parts[i].Parts)
+	}
+}
+
+// insert puts parts of ours, with names that no other has, anywhere.
+func insert(random *rand.Rand, object *part) {
+	for i := range object.Parts {
+		insert(random, &object.Parts[i])
+	}
+	at := random.IntN(len(object.Parts) + 1)
+	rest := append([]part{{Name: fmt.Sprint("ours-", random.IntN(1<<30))}}, object.Parts[at:]...)
+	object.Parts = append(object.Parts[:at:at], rest...)
+}
+
+func apply(t *testing.T, raw []byte, operations []Operation) []byte {
+	t.Helper()
+	encoded, err := json.Marshal(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := applied.DecodePatch(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := patch.Apply(raw)
+	if err != nil {
+		t.Fatalf("%s by %s: %v", raw, encoded, err)
+	}
+	return result
+}
+
+// randomPart is one of few values, so that many are equal in part.
+func randomPart(random *rand.Rand, depth int) *part {
+	object := &part{Name: []string{"", "a", "b", "c"}[random.IntN(4)], Number: int64(random.IntN(3))}
+	for range random.IntN(3) {
+		object.Args = append(object.Args, string(rune('a'+random.IntN(3))))
+	}
+	if random.IntN(2) == 0 {
+		object.Labels = map[string]string{"a/b": string(rune('a' + random.IntN(3)))}
+	}
+	if random.IntN(2) == 0 {
+		object.Inner.Limit = new(random.IntN(2))
+	}
+	for range random.IntN(4) * min(depth, 1) {
+		object.Parts = append(object.Parts, *randomPart(random, depth-1))
+	}
+	return object
+}
+
+// withUnknown is the JSON of an object with a field in each part that the type does not know, each with another value.
+func withUnknown(t *testing.T, object *part) []byte {
+	t.Helper()
+	tree, err := treeOf(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	var visit func(node map[string]any)
+	visit = func(node map[string]any) {
+		count++
+		node["new"] = fmt.Sprint(count)
+		parts, _ := node["parts"].([]any)
+		for _, p := range parts {
+			visit(p.(map[string]any))
+		}
+	}
+	visit(tree)
+	raw, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
