@@ -3,6 +3,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
@@ -22,8 +23,8 @@ const (
 	Name = "mainstay"
 	// ConvertPath is where objects are converted between versions.
 	ConvertPath = "/convert"
-	// timeout of one call, in seconds: what takes longer fails. An answer takes milliseconds, and
-	// several webhooks in a row must stay below the 30 s of a request.
+	// timeout of one call, in seconds, of a hook that names none: what takes longer fails. An answer takes milliseconds,
+	// and several webhooks in a row must stay below the 30 s of a request.
 	timeout = 5
 	// servicePort is the Service's port.
 	servicePort = 443
@@ -109,12 +110,12 @@ func (w Wanted) Validating(bundle []byte) *admissionregistrationv1.ValidatingWeb
 			Name:                    hook.Name,
 			ClientConfig:            w.Endpoint.client(hook.Path, bundle),
 			Rules:                   hook.Rules,
-			FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+			FailurePolicy:           new(cmp.Or(hook.FailurePolicy, admissionregistrationv1.Fail)),
 			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
 			NamespaceSelector:       w.governed(),
 			ObjectSelector:          &metav1.LabelSelector{},
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          ptr.To[int32](timeout),
+			TimeoutSeconds:          new(cmp.Or(hook.TimeoutSeconds, timeout)),
 			AdmissionReviewVersions: []string{"v1"},
 			MatchConditions:         hook.Conditions,
 		})
@@ -134,12 +135,12 @@ func (w Wanted) Mutating(bundle []byte) *admissionregistrationv1.MutatingWebhook
 			Name:                    hook.Name,
 			ClientConfig:            w.Endpoint.client(hook.Path, bundle),
 			Rules:                   hook.Rules,
-			FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+			FailurePolicy:           new(cmp.Or(hook.FailurePolicy, admissionregistrationv1.Fail)),
 			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
 			NamespaceSelector:       w.governed(),
 			ObjectSelector:          &metav1.LabelSelector{},
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          ptr.To[int32](timeout),
+			TimeoutSeconds:          new(cmp.Or(hook.TimeoutSeconds, timeout)),
 			AdmissionReviewVersions: []string{"v1"},
 			ReinvocationPolicy:      ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
 			MatchConditions:         hook.Conditions,

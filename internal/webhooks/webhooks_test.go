@@ -120,6 +120,27 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
+// TestHookThatMayFail: a hook can name its own failure policy and time, and the one beside it keeps the usual ones.
+func TestHookThatMayFail(t *testing.T) {
+	some := wanted()
+	for _, isMutating := range []bool{false, true} {
+		some.Hooks = append(some.Hooks, admission.Hook{
+			Name: "b.mainstay.dev", Mutating: isMutating, FailurePolicy: admissionregistrationv1.Ignore, TimeoutSeconds: 2,
+		})
+	}
+	validating, mutating := some.Validating(nil).Webhooks, some.Mutating(nil).Webhooks
+	for name, pair := range map[string][2]any{
+		"failure policies":  {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"}, []admissionregistrationv1.FailurePolicyType{*validating[0].FailurePolicy, *validating[1].FailurePolicy}},
+		"failure policies ": {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"}, []admissionregistrationv1.FailurePolicyType{*mutating[0].FailurePolicy, *mutating[1].FailurePolicy}},
+		"seconds":           {[]int32{5, 2}, []int32{*validating[0].TimeoutSeconds, *validating[1].TimeoutSeconds}},
+		"seconds ":          {[]int32{5, 2}, []int32{*mutating[0].TimeoutSeconds, *mutating[1].TimeoutSeconds}},
+	} {
+		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 // TestWatched: an installation for some namespaces is not asked about others, nor about those that nobody governs.
 func TestWatched(t *testing.T) {
 	some := wanted()

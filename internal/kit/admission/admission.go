@@ -32,7 +32,11 @@ type Hook struct {
 	Rules []admissionregistrationv1.RuleWithOperations
 	// Conditions keep the API server from asking where the answer is known.
 	Conditions []admissionregistrationv1.MatchCondition
-	Handler    http.Handler
+	// FailurePolicy says what becomes of a request that nobody answers; empty is Fail.
+	FailurePolicy admissionregistrationv1.FailurePolicyType
+	// TimeoutSeconds are how long the API server waits for the answer; 0 is 5.
+	TimeoutSeconds int32
+	Handler        http.Handler
 }
 
 // Kind is what a kind brings to admission. All functions but Rules and ValidateWithin are pure. A kind that policies do
