@@ -1,0 +1,163 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
+)
+
+// composerTimeout is how long an owner waits for a Composer at most, in seconds.
+const composerTimeout = 2
+
+// maxWarning is the length of a warning in characters: API servers cut what is longer.
+const maxWarning = 256
+
+// Composer adds to objects that somebody else owns, within each write of theirs. It never makes a write fail: what
+// goes wrong is a warning, and the object is stored as it was sent.
+type Composer struct {
+	// Name is the webhook's, fully qualified.
+	Name string
+	// Objects are those that it is asked about, when they are created and updated.
+	Objects []Composed
+	// Conditions keep the API server from asking where the answer is known.
+	Conditions []admissionregistrationv1.MatchCondition
+	// Compose changes object, and nothing else; old, which is nil at creation, is to be read only. Objects keep their
+	// type as in Objects. What the type does not know survives in what is left in its place, and in list elements that
+	// have kept their name and order. With an error the object is stored as it was sent, and the warnings are not told.
+	Compose func(ctx context.Context, request admission.Request, object, old client.Object) (warnings []string, err error)
+}
+
+// Composed is one resource of a Composer.
+type Composed struct {
+	// Resource has the version that the webhook is sent.
+	Resource schema.GroupVersionResource
+	Scope    admissionregistrationv1.ScopeType
+	// New is an empty object.
+	New func() client.Object
+}
+
+// Hook is the webhook. Nobody's write waits long for it, or fails because it is away.
+func (c Composer) Hook(scheme *runtime.Scheme) Hook {
+	hook := Hook{
+		Name: c.Name, Path: "/mutate/" + c.Name, Mutating: true, Conditions: c.Conditions,
+		FailurePolicy: admissionregistrationv1.Ignore, TimeoutSeconds: composerTimeout,
+		// The inner one makes an answer of a panic, and counts it.
+		Handler: &admission.Webhook{Handler: harmless{c.Name, &admission.Webhook{Handler: composeHandler{c, admission.NewDecoder(scheme)}}}},
+	}
+	for _, object := range c.Objects {
+		hook.Rules = append(hook.Rules, admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{object.Resource.Group}, APIVersions: []string{object.Resource.Version},
+				Resources: []string{object.Resource.Resource}, Scope: &object.Scope,
+			},
+		})
+	}
+	return hook
+}
+
+// harmless makes of each refusal a warning.
+type harmless struct {
+	name string
+	admission.Handler
+}
+
+// Handle allows everything.
+func (h harmless) Handle(ctx context.Context, request admission.Request) admission.Response {
+	response := h.Handler.Handle(ctx, request)
+	if !response.Allowed {
+		err := errors.New(response.Result.Message)
+		ctrl.LoggerFrom(ctx).Error(err, "A webhook could not do its work: the object is stored as it was sent", "webhook", h.name)
+		response = admission.Allowed("").WithWarnings(h.name + " left the object as it was sent: " + err.Error())
+	}
+	for i, warning := range response.Warnings {
+		response.Warnings[i] = tellable(warning)
+	}
+	return response
+}
+
+// tellable is a warning that an API server passes on: it drops those with control characters in silence.
+func tellable(warning string) string {
+	characters := []rune(strings.ToValidUTF8(warning, "\uFFFD"))
+	for i, character := range characters {
+		if unicode.IsControl(character) {
+			characters[i] = ' '
+		}
+	}
+	if len(characters) > maxWarning {
+		characters = append(characters[:maxWarning-1], '…')
+	}
+	return string(characters)
+}
+
+type composeHandler struct {
+	composer Composer
+	decoder  admission.Decoder
+}
+
+// Handle answers with what Compose changed.
+func (h composeHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
+	if request.Operation == admissionv1.Delete {
+		return admission.Allowed("")
+	}
+	object, old, err := h.read(request)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	before := object.DeepCopyObject()
+	warnings, err := h.composer.Compose(ctx, request, object, old)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	response := admission.Allowed("").WithWarnings(warnings...)
+	operations, err := jsonpatch.Between(request.Object.Raw, before, object)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if len(operations) == 0 {
+		return response
+	}
+	if response.Patch, err = json.Marshal(operations); err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the patch: %w", err))
+	}
+	response.PatchType = new(admissionv1.PatchTypeJSONPatch)
+	return response
+}
+
+// read reads the object of a request, and the one that it replaces; that is nil at creation.
+func (h composeHandler) read(request admission.Request) (object, old client.Object, err error) {
+	i := slices.IndexFunc(h.composer.Objects, func(composed Composed) bool {
+		return metav1.GroupVersionResource(composed.Resource) == request.Resource
+	})
+	if i < 0 {
+		return nil, nil, fmt.Errorf("asked about %s, which is none of its resources", request.Resource)
+	}
+	object = h.composer.Objects[i].New()
+	if err := h.decoder.Decode(request, object); err != nil {
+		return nil, nil, fmt.Errorf("reading the object: %w", err)
+	}
+	if len(request.OldObject.Raw) == 0 {
+		return object, nil, nil
+	}
+	old = h.composer.Objects[i].New()
+	if err := h.decoder.DecodeRaw(request.OldObject, old); err != nil {
+		return nil, nil, fmt.Errorf("reading the object before the update: %w", err)
+	}
+	return object, old, nil
+}
