@@ -463,6 +463,29 @@ func TestAppConfigInOrder(t *testing.T) {
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
 }
 
+// TestAppConfigCanary: a share of the workloads goes first. Its number may be given instead, but not as well.
+func TestAppConfigCanary(t *testing.T) {
+	startManager(t)
+	space, g := namespace(t), gomega.NewWithT(t)
+	canary := rolloutv1.Canary{Percent: new(int32(1))}
+	config, web := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Canary = &canary })
+	worker := user(space, "worker", "shop-config", nil)
+	create(t, worker)
+	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	bringUp(t, worker, true)
+	change(t, config, says("bye"))
+	bye := content("shop-config", "MESSAGE", "bye")
+	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(bye))
+	g.Expect(startedFor(worker)(t.Context())).To(gomega.Equal("first"))
+	bringUp(t, web, true)
+	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal(bye))
+	bringUp(t, worker, true)
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
+	canary.Count = 1
+	err := cluster.client.Create(t.Context(), newConfig(namespace(t), func(spec *configv1.AppConfigSpec) { spec.Rollout.Canary = &canary }))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("count and percent are both given: give one of them")))
+}
+
 // TestAppConfigDeletedByHand: who deletes the ConfigMap approves nothing, and has no failed content tried again.
 func TestAppConfigDeletedByHand(t *testing.T) {
 	startManager(t)

@@ -33,12 +33,19 @@ type Policy struct {
 }
 
 // Canary says which workloads try a change first, and for how long.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.count) || !has(self.percent)",message="count and percent are both given: give one of them"
 type Canary struct {
-	// Count is how many workloads go first, in the order of the policy and then by name.
+	// Count is how many workloads go first, in the order of the policy and then by name. Left out, and percent too: 1.
 	// +optional
-	// +default=1
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count,omitempty"`
+
+	// Percent is how many workloads go first as a share of all of them, rounded up. It stands instead of count.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Percent *int32 `json:"percent,omitempty"`
 
 	// Soak is how long they must have run the change before the others follow. Left out: 0s.
 	// +optional

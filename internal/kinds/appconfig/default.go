@@ -14,9 +14,6 @@ func Default(config *configv1.AppConfig) {
 	spec := &config.Spec
 	spec.Rollout.Mode = cmp.Or(spec.Rollout.Mode, configv1.RolloutAutomatic)
 	spec.Rollout.OnFailure = cmp.Or(spec.Rollout.OnFailure, configv1.FailureStop)
-	if spec.Rollout.Canary != nil {
-		spec.Rollout.Canary.Count = cmp.Or(spec.Rollout.Canary.Count, 1)
-	}
 	if spec.RevisionHistoryLimit == nil {
 		spec.RevisionHistoryLimit = new(int32(defaultHistory))
 	}

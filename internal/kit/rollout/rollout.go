@@ -75,7 +75,7 @@ type Answer struct {
 //   - none while a unit has Failed, or the window is closed;
 //   - a named unit once all that are named before it are Done; the others once all that are named are. A name that no
 //     unit has is passed over;
-//   - all but the first canary.count once those are Done, and have been so for canary.soak;
+//   - all but the first canary.count, or canary.percent, once those are Done, and have been so for canary.soak;
 //   - as many as leave no more than maxParallel of them Going.
 //
 // The error is that of a window that Validate refuses.
@@ -172,7 +172,11 @@ func (d *decision) canaries() int {
 	if d.policy.Canary == nil {
 		return 0
 	}
-	return min(max(1, int(d.policy.Canary.Count)), len(d.sorted))
+	all := len(d.sorted)
+	if percent := d.policy.Canary.Percent; percent != nil {
+		return min((all*int(*percent)+99)/100, all)
+	}
+	return min(max(1, int(d.policy.Canary.Count)), all)
 }
 
 // soaking is for how long canaries that are all Done must go on; 0 or less if they need not.

@@ -53,6 +53,10 @@ func TestNext(t *testing.T) {
 		"the canary first":                  {units: []rollout.Unit{unit("a", pending), unit("b", pending)}, policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{}}, want: "a | b WaitingForCanary: waits for those that try the change first: Deployment/a"},
 		"two canaries":                      {units: []rollout.Unit{unit("a", done), unit("b", pending), unit("c", pending)}, policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 2}}, want: "b | c WaitingForCanary: waits for those that try the change first: Deployment/b"},
 		"more canaries than units":          {units: []rollout.Unit{unit("a", pending), unit("b", pending)}, policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 5}}, want: "a b"},
+		"a third of three":                  {units: []rollout.Unit{unit("a", pending), unit("b", pending), unit("c", pending)}, policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](33)}}, want: "a | b WaitingForCanary: waits for those that try the change first: Deployment/a | c WaitingForCanary: waits for those that try the change first: Deployment/a"},
+		"a little more is rounded up":       {units: []rollout.Unit{unit("a", pending), unit("b", pending), unit("c", pending)}, policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](34)}}, want: "a b | c WaitingForCanary: waits for those that try the change first: Deployment/a, Deployment/b"},
+		"all of them":                       {units: []rollout.Unit{unit("a", pending), unit("b", pending)}, policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](100)}}, want: "a b"},
+		"a share of none":                   {policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](50)}}},
 		"the canary is done":                {units: []rollout.Unit{unit("a", done), unit("b", pending)}, policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1}}, want: "b"},
 		"the canary by the order":           {units: []rollout.Unit{unit("a", pending), unit("b", done)}, policy: rolloutv1.Policy{Order: []string{"b"}, Canary: &rolloutv1.Canary{Count: 1, Soak: duration(time.Hour)}}, want: " | a WaitingForCanary: waits until those that try the change first have run it for 1h0m0s", again: 59 * time.Minute},
 		"the canary has soaked":             {units: []rollout.Unit{unit("a", done), unit("b", pending)}, policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1, Soak: duration(time.Minute)}}, want: "b"},
@@ -174,6 +178,9 @@ func somePolicy(random *rand.Rand) rolloutv1.Policy {
 	}
 	if random.IntN(2) == 0 {
 		policy.Canary = &rolloutv1.Canary{Count: 1 + random.Int32N(3), Soak: duration(time.Duration(random.IntN(300)) * time.Minute)}
+	}
+	if policy.Canary != nil && random.IntN(2) == 0 {
+		policy.Canary.Count, policy.Canary.Percent = 0, new(1+random.Int32N(100))
 	}
 	if random.IntN(2) == 0 {
 		policy.Window = &rolloutv1.Window{Start: "22:00", End: "02:00", TimeZone: "Europe/Berlin"}

@@ -27,6 +27,14 @@ func Validate(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
 		if canary.Count < 0 {
 			problems = append(problems, field.Invalid(path.Child("canary", "count"), canary.Count, "must be at least 1"))
 		}
+		if percent := canary.Percent; percent != nil {
+			if *percent < 1 || *percent > 100 {
+				problems = append(problems, field.Invalid(path.Child("canary", "percent"), *percent, "accepted are 1 to 100"))
+			}
+			if canary.Count != 0 {
+				problems = append(problems, field.Invalid(path.Child("canary", "percent"), *percent, "count is given too: give one of them"))
+			}
+		}
 		problems = append(problems, ValidateDuration(canary.Soak, path.Child("canary", "soak"))...)
 	}
 	problems = append(problems, ValidateWindow(policy.Window, path.Child("window"))...)
