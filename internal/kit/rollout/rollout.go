@@ -104,6 +104,17 @@ func Next(units []Unit, policy rolloutv1.Policy, now time.Time) (Answer, error) 
 	return answer, nil
 }
 
+// Canaries is how many of all units try the change first.
+func Canaries(policy rolloutv1.Policy, all int) int {
+	if policy.Canary == nil {
+		return 0
+	}
+	if percent := policy.Canary.Percent; percent != nil {
+		return min((all*int(*percent)+99)/100, all)
+	}
+	return min(max(1, int(policy.Canary.Count)), all)
+}
+
 // Timeout is how long one unit may take.
 func Timeout(policy rolloutv1.Policy) time.Duration {
 	if policy.Timeout == nil {
@@ -168,16 +179,7 @@ func (d *decision) holdForCanary(at int) *Hold {
 }
 
 // canaries is how many units of the order try the change first.
-func (d *decision) canaries() int {
-	if d.policy.Canary == nil {
-		return 0
-	}
-	all := len(d.sorted)
-	if percent := d.policy.Canary.Percent; percent != nil {
-		return min((all*int(*percent)+99)/100, all)
-	}
-	return min(max(1, int(d.policy.Canary.Count)), all)
-}
+func (d *decision) canaries() int { return Canaries(d.policy, len(d.sorted)) }
 
 // soaking is for how long canaries that are all Done must go on; 0 or less if they need not.
 func (d *decision) soaking() time.Duration {

@@ -1,0 +1,45 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// GetConditions returns the conditions as they are stored.
+func (i *Instrumentation) GetConditions() []metav1.Condition { return i.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (i *Instrumentation) SetConditions(conditions []metav1.Condition) {
+	i.Status.Conditions = conditions
+}
+
+// GetFirstReadyTime returns when Ready was True for the first time; nil if it never was.
+func (i *Instrumentation) GetFirstReadyTime() *metav1.Time { return i.Status.FirstReadyTime }
+
+// SetFirstReadyTime replaces that time.
+func (i *Instrumentation) SetFirstReadyTime(first *metav1.Time) { i.Status.FirstReadyTime = first }
+
+// What returns what is injected, and where.
+func (i *Instrumentation) What() *InstrumentationSpec { return &i.Spec }
+
+// Outcome returns the status.
+func (i *Instrumentation) Outcome() *InstrumentationStatus { return &i.Status }
+
+// GetConditions returns the conditions as they are stored.
+func (i *ClusterInstrumentation) GetConditions() []metav1.Condition { return i.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (i *ClusterInstrumentation) SetConditions(conditions []metav1.Condition) {
+	i.Status.Conditions = conditions
+}
+
+// GetFirstReadyTime returns when Ready was True for the first time; nil if it never was.
+func (i *ClusterInstrumentation) GetFirstReadyTime() *metav1.Time { return i.Status.FirstReadyTime }
+
+// SetFirstReadyTime replaces that time.
+func (i *ClusterInstrumentation) SetFirstReadyTime(first *metav1.Time) {
+	i.Status.FirstReadyTime = first
+}
+
+// What returns what is injected, and where.
+func (i *ClusterInstrumentation) What() *InstrumentationSpec { return &i.Spec.InstrumentationSpec }
+
+// Outcome returns the status.
+func (i *ClusterInstrumentation) Outcome() *InstrumentationStatus { return &i.Status }

@@ -1,0 +1,170 @@
+package injection
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+)
+
+// Workload is a Deployment, StatefulSet or DaemonSet as far as injection is concerned.
+type Workload struct {
+	Kind, Namespace, Name string
+	Labels, Annotations   map[string]string
+	Template              *corev1.PodTemplateSpec
+}
+
+// String is "Deployment/web".
+func (w *Workload) String() string { return w.Kind + "/" + w.Name }
+
+// Setting is what is around the workloads of a namespace.
+type Setting struct {
+	// Agents are those that cover the namespace, as Sort orders them.
+	Agents []*Agent
+	// Declines tells that the namespace wants no agents.
+	Declines bool
+	// Keys knows which keys ConfigMaps and Secrets have.
+	Keys KeyLookup
+	// HasImageVolumes tells that the cluster can mount images.
+	HasImageVolumes bool
+}
+
+// Sort orders agents by who comes first where two match one container: those of the namespace before those of the cluster, then
+// the older ones, then by name.
+func Sort(agents []*Agent) {
+	slices.SortFunc(agents, func(a, b *Agent) int {
+		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), a.created.Compare(b.created), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Declines tells whether annotations keep agents out.
+func Declines(annotations map[string]string) bool {
+	return strings.EqualFold(strings.TrimSpace(annotations[instrv1.AnnotationInject]), "false")
+}
+
+// State is what becomes of one agent in one workload.
+type State int
+
+// States.
+const (
+	// Unmatched: it is not for the workload.
+	Unmatched State = iota
+	// Refused: it can't be injected.
+	Refused
+	// Overruled: another comes first.
+	Overruled
+	// Waiting: the workload keeps what it has, until it is granted the new revision.
+	Waiting
+	// Failed: the revision failed elsewhere, and is kept out.
+	Failed
+	// In: it is injected as its spec has it.
+	In
+)
+
+// Verdict is what becomes of one agent in one workload.
+type Verdict struct {
+	State State
+	// Refusal says why it is Refused or Overruled.
+	Refusal *Refusal
+}
+
+// Compose makes a workload's template what it should be: it takes out what was injected, and injects what is wanted. before is the template that
+// the write replaces, nil for none: an owner may have dropped the record. The verdicts are one for each agent of the setting.
+func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict {
+	recorded := Injected(w.Template.Annotations)
+	last := recorded
+	if before != nil {
+		earlier := Injected(before.Annotations)
+		if recorded == nil {
+			last = earlier
+		}
+		recorded = union(recorded, earlier)
+	}
+	remove(w.Template, recorded)
+	write(w.Template, nil)
+	verdicts := make([]Verdict, len(s.Agents))
+	if s.Declines || Declines(w.Annotations) || Declines(w.Template.Annotations) {
+		return verdicts
+	}
+	var effective []Injection
+	taken := map[string]*Agent{}
+	for i, agent := range s.Agents {
+		containers := agent.match(w)
+		if len(containers) == 0 {
+			continue
+		}
+		if by, name := takenBy(taken, w.Template, containers); by != nil {
+			verdicts[i] = Verdict{Overruled, refuse(instrv1.WorkloadOverruled, "%s comes first on container %s", by, name)}
+			continue
+		}
+		for _, one := range containers {
+			taken[w.Template.Spec.Containers[one.index].Name] = agent
+		}
+		wanted := agent.build(w.Template, containers)
+		if of(recorded, agent.ID) == nil && hasVolume(w.Template, partName(agent.ID)) {
+			wanted.removeFrom(w.Template) // somebody has taken off the record, and nothing else
+		}
+		injection, verdict := s.choose(agent, w, wanted, of(last, agent.ID))
+		verdicts[i] = verdict
+		if injection != nil {
+			effective = append(effective, *injection)
+		}
+	}
+	for i := range effective {
+		effective[i].putInto(w.Template)
+	}
+	write(w.Template, effective)
+	return verdicts
+}
+
+func hasVolume(template *corev1.PodTemplateSpec, name string) bool {
+	return slices.ContainsFunc(template.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
+}
+
+// takenBy is the first agent that has one of the containers, and which.
+func takenBy(taken map[string]*Agent, template *corev1.PodTemplateSpec, containers []matched) (*Agent, string) {
+	for _, one := range containers {
+		name := template.Spec.Containers[one.index].Name
+		if by := taken[name]; by != nil {
+			return by, name
+		}
+	}
+	return nil, ""
+}
+
+// choose says what is injected for an agent: what its spec says, what there was, or nothing.
+func (s *Setting) choose(agent *Agent, w *Workload, wanted, had *Injection) (*Injection, Verdict) {
+	isNew := !wanted.isSame(had)
+	verdict := Verdict{State: In}
+	switch {
+	case agent.HasFailed():
+		verdict.State = Failed
+	case isNew && agent.isGated() && GrantOf(w.Annotations, agent.ID).Revision != agent.Revision:
+		verdict.State = Waiting
+	}
+	if verdict.State != In {
+		if had == nil || !isNew {
+			return nil, verdict
+		}
+		return s.keep(w, wanted, had), verdict
+	}
+	if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
+		return nil, Verdict{Refused, refusal}
+	}
+	return wanted, verdict
+}
+
+// keep is what there was, of the containers that are still the agent's; nil if it does not fit any more.
+func (s *Setting) keep(w *Workload, wanted, had *Injection) *Injection {
+	kept := *had
+	kept.Parts = slices.DeleteFunc(slices.Clone(had.Parts), func(part Part) bool {
+		return !slices.ContainsFunc(wanted.Parts, func(mine Part) bool { return mine.Name == part.Name })
+	})
+	if kept.fit(w.Template, s.Keys, s.HasImageVolumes) != nil || len(kept.Parts) == 0 {
+		return nil
+	}
+	return &kept
+}

@@ -1,0 +1,108 @@
+package injection
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// remove takes Injections out of a template. It takes what is exactly as it was injected: what the owner has put in its place stays.
+func remove(template *corev1.PodTemplateSpec, injections []Injection) {
+	for i := range injections {
+		injections[i].removeFrom(template)
+	}
+}
+
+func (i *Injection) removeFrom(template *corev1.PodTemplateSpec) {
+	name := partName(i.ID)
+	spec := &template.Spec
+	spec.InitContainers = without(spec.InitContainers, func(one *corev1.Container) bool { return one.Name == name })
+	spec.Volumes = without(spec.Volumes, func(one *corev1.Volume) bool { return one.Name == name })
+	for at := range spec.Containers {
+		container := &spec.Containers[at]
+		container.VolumeMounts = without(container.VolumeMounts, func(one *corev1.VolumeMount) bool { return one.Name == name })
+		for part := range i.Parts {
+			if i.Parts[part].Name == container.Name {
+				i.Parts[part].removeFrom(container)
+			}
+		}
+	}
+}
+
+func (p *Part) removeFrom(container *corev1.Container) {
+	for i := len(p.Load) - 1; i >= 0; i-- {
+		p.Load[i].removeFrom(container)
+	}
+	for i := range p.Env {
+		wanted := &p.Env[i]
+		if slices.Contains(p.Own, wanted.Name) {
+			continue
+		}
+		container.Env = without(container.Env, func(one *corev1.EnvVar) bool { return isEqual(one, wanted) })
+	}
+}
+
+// removeFrom gives a variable back its own form. An owner who has applied it again, while it was injected, may have put its own source
+// beside our value; one who has taken it out has left our helper.
+func (l *Load) removeFrom(container *corev1.Container) {
+	var source *corev1.EnvVarSource
+	if at := lastIndexOf(container.Env, l.helper()); at >= 0 {
+		source = container.Env[at].ValueFrom
+		container.Env = slices.Delete(container.Env, at, at+1)
+	}
+	at := lastIndexOf(container.Env, l.Name)
+	if at < 0 {
+		container.Env = orNil(container.Env)
+		return
+	}
+	variable := &container.Env[at]
+	suffix := l.Separator + l.Text
+	switch {
+	case variable.Value == "$("+l.helper()+")"+suffix && source != nil:
+		variable.Value = ""
+		if variable.ValueFrom == nil {
+			variable.ValueFrom = source
+		}
+	case variable.Value == "$("+l.helper()+")"+suffix, variable.Value == "$("+l.Name+")"+suffix, variable.Value == l.Text:
+		variable.Value = ""
+		if variable.ValueFrom == nil && l.Form != FormEmpty {
+			container.Env = orNil(slices.Delete(container.Env, at, at+1))
+		}
+	case l.Separator != "":
+		variable.Value = strings.TrimSuffix(variable.Value, suffix)
+	}
+}
+
+// isEqual tells whether two variables are the same.
+func isEqual(a, b *corev1.EnvVar) bool {
+	return a.Name == b.Name && a.Value == b.Value && (a.ValueFrom == nil) == (b.ValueFrom == nil) &&
+		(a.ValueFrom == nil || digest(a.ValueFrom) == digest(b.ValueFrom))
+}
+
+func lastIndexOf(variables []corev1.EnvVar, name string) int {
+	for i := len(variables) - 1; i >= 0; i-- {
+		if variables[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// without is a list without what is so. It is nil where nothing is left, as a list is that was never there.
+func without[T any](list []T, isSo func(*T) bool) []T {
+	var kept []T
+	for i := range list {
+		if !isSo(&list[i]) {
+			kept = append(kept, list[i])
+		}
+	}
+	return kept
+}
+
+func orNil[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}

@@ -1,0 +1,240 @@
+package injection
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// maxTold is how many workloads the status names; the schema's text says so.
+const maxTold = 50
+
+// Facts are what a status is made of.
+type Facts struct {
+	// Agent is the Instrumentation; nil if its spec can't be carried out.
+	Agent *Agent
+	// Generation is that of the object, Deleting tells that it is being deleted.
+	Generation int64
+	Deleting   bool
+	Seen       []Seen
+	Decision   Decision
+	// Refused says, of workloads by their places, why the API server did not let them be written.
+	Refused map[int]string
+	// Failure is why not all was done; nil if it was.
+	Failure *plan.Failure
+}
+
+// sum is what the workloads come to.
+type sum struct {
+	matched, injected, pending, failed int
+	going, waiting, overruled          []string
+	// broken do not come up, and bare can't be injected; each with why.
+	broken, bare []string
+	listed       []instrv1.WorkloadStatus
+}
+
+func (f *Facts) add() sum {
+	s := sum{matched: len(f.Decision.Workloads)}
+	for _, told := range f.Decision.Workloads {
+		if refusal, isRefused := f.Refused[told.Index]; isRefused {
+			told.State, told.Reason, told.Message = instrv1.StateFailed, instrv1.WorkloadRefused, refusal
+		}
+		s.note(f.nameOf(told.Index), told)
+		if told.State == "" {
+			continue
+		}
+		one := &f.Seen[told.Index]
+		status := instrv1.WorkloadStatus{Name: one.String(), State: told.State, Reason: told.Reason, Message: told.Message}
+		if f.Agent != nil && f.Agent.Kind == KindCluster {
+			status.Namespace = one.Namespace
+		}
+		s.listed = append(s.listed, status)
+	}
+	slices.SortStableFunc(s.listed, func(a, b instrv1.WorkloadStatus) int {
+		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return s
+}
+
+// nameOf is a workload's name in a message.
+func (f *Facts) nameOf(index int) string {
+	one := &f.Seen[index]
+	if f.Agent != nil && f.Agent.Kind == KindCluster {
+		return one.String() + " in " + one.Namespace
+	}
+	return one.String()
+}
+
+// note counts one workload.
+func (s *sum) note(name string, told Told) {
+	switch told.State {
+	case instrv1.StateFailed:
+		s.failed++
+		switch told.Reason {
+		case instrv1.WorkloadOverruled:
+			s.overruled = append(s.overruled, name+": "+told.Message)
+		case instrv1.WorkloadMountPathTaken, instrv1.WorkloadVariableTaken, instrv1.WorkloadVariableUnknown, instrv1.WorkloadUnsupported, instrv1.WorkloadRefused:
+			s.bare = append(s.bare, name+": "+told.Message)
+		case instrv1.WorkloadCanaryFailed:
+		default:
+			s.broken = append(s.broken, name+": "+told.Message)
+		}
+	case instrv1.StatePending:
+		s.pending++
+		if told.Going {
+			s.going = append(s.going, name)
+		} else {
+			s.waiting = append(s.waiting, fmt.Sprintf("%s (%s: %s)", told.Reason, name, told.Message))
+		}
+	default:
+		s.injected++
+	}
+}
+
+// Status is what there is to say of an Instrumentation. Conditions come without times and generation: the loop adds them.
+func (f *Facts) Status() instrv1.InstrumentationStatus {
+	s := f.add()
+	slices.Sort(s.going)
+	status := instrv1.InstrumentationStatus{
+		ObservedGeneration: f.Generation,
+		Matched:            count(s.matched), Injected: count(s.injected), Pending: count(s.pending), Failed: count(s.failed),
+		Workloads:  s.listed[:min(len(s.listed), maxTold)],
+		Conditions: f.conditions(&s),
+	}
+	if f.Agent != nil {
+		status.Revision = f.Agent.Revision
+	}
+	return status
+}
+
+func count(n int) int32 { return int32(n) } //nolint:gosec // etcd does not hold that many
+
+// severity orders what a verdict means.
+type severity int
+
+const (
+	// working: all that are matched run with the agent.
+	working severity = iota
+	// unknown: a change could not be made; nobody knows how things are until it could.
+	unknown
+	// underWay: they will, with nothing amiss.
+	underWay
+	// wrong: something needs a look.
+	wrong
+	// stalled: nothing gets better until someone acts.
+	stalled
+)
+
+// judge finds what there is to say. The first row that applies counts:
+//
+//	what is the case                                severity  reason
+//	the spec can't be carried out                   stalled   InvalidSpec
+//	the API server refused something                wrong     Refused
+//	a call failed and is tried again                unknown   ReconcileFailed
+//	it is being deleted                             underWay  Restoring
+//	the canaries of this revision failed            stalled   CanaryFailed
+//	pods do not come up with the agent              wrong     RolloutFailed
+//	a workload can't be injected                    wrong     NotInjected
+//	another Instrumentation comes first             wrong     Overruled
+//	no workload is matched                          working   NothingMatched
+//	pods are being replaced                         underWay  Injecting
+//	workloads wait for their turn                   underWay  Waiting
+//	none of these                                   working   Injected
+func (f *Facts) judge(s *sum) (severity, string, string) {
+	progress := fmt.Sprintf("%d of %d workloads run with the agent", s.injected, s.matched)
+	switch {
+	case f.Failure != nil:
+		return failureSeverity(f.Failure), f.Failure.Reason, f.Failure.Message
+	case f.Deleting:
+		return underWay, instrv1.ReasonRestoring, fmt.Sprintf("it is being taken out of %d workloads", f.Decision.Leaving)
+	case f.Decision.Failure != "":
+		return stalled, instrv1.ReasonCanaryFailed, f.Decision.Failure
+	case f.Agent.HasFailed():
+		return stalled, instrv1.ReasonCanaryFailed, f.Agent.Because + ": this revision is injected nowhere; change the spec, or take the annotation " +
+			instrv1.AnnotationFailed + " off to try it again"
+	case len(s.broken) > 0:
+		return wrong, instrv1.ReasonRolloutFailed, listed(s.broken, "; ")
+	case len(s.bare) > 0:
+		return wrong, instrv1.ReasonNotInjected, listed(s.bare, "; ")
+	case len(s.overruled) > 0:
+		return wrong, instrv1.ReasonOverruled, listed(s.overruled, "; ")
+	case s.matched == 0:
+		return working, instrv1.ReasonNothingMatched, "no workload is matched"
+	case len(s.going) > 0:
+		return underWay, instrv1.ReasonInjecting, progress + "; being replaced: " + listed(s.going, ", ")
+	case len(s.waiting) > 0:
+		return underWay, instrv1.ReasonWaiting, progress + "; waiting: " + listed(s.waiting, ", ")
+	}
+	return working, instrv1.ReasonInjected, progress
+}
+
+func failureSeverity(failure *plan.Failure) severity {
+	switch {
+	case failure.Transient:
+		return unknown
+	case failure.Stalled:
+		return stalled
+	default:
+		return wrong
+	}
+}
+
+// maxNamed is how many are named in a message: it has to stay short, and steady while hundreds are under way.
+const maxNamed = 3
+
+// listed names the first few.
+func listed(names []string, separator string) string {
+	if len(names) <= maxNamed {
+		return strings.Join(names, separator)
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], separator), len(names)-maxNamed)
+}
+
+// conditions are the verdict as conditions:
+//
+//	severity   Ready    Degraded  Stalled
+//	working    True     False     -
+//	unknown    Unknown  False     -
+//	underWay   False    False     -
+//	wrong      False    True      -
+//	stalled    False    True      True
+//
+// Progressing is True while pods are being replaced, whatever else is the matter.
+func (f *Facts) conditions(s *sum) []metav1.Condition {
+	severity, reason, message := f.judge(s)
+	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+	}
+	ready := condition(instrv1.ConditionReady, metav1.ConditionFalse, reason, message)
+	switch severity {
+	case working:
+		ready.Status = metav1.ConditionTrue
+	case unknown:
+		ready.Status = metav1.ConditionUnknown
+	}
+	progressing := condition(instrv1.ConditionProgressing, metav1.ConditionFalse, instrv1.ReasonSettled, "nothing is on its way")
+	switch {
+	case len(s.going) > 0:
+		progressing = condition(instrv1.ConditionProgressing, metav1.ConditionTrue, instrv1.ReasonInjecting, "being replaced: "+listed(s.going, ", "))
+	case f.Decision.Leaving > 0:
+		progressing = condition(instrv1.ConditionProgressing, metav1.ConditionTrue, instrv1.ReasonRestoring, fmt.Sprintf("the agent is being taken out of %d workloads", f.Decision.Leaving))
+	}
+	degraded := condition(instrv1.ConditionDegraded, metav1.ConditionFalse, instrv1.ReasonHealthy, "nothing is wrong")
+	if severity >= wrong {
+		degraded = condition(instrv1.ConditionDegraded, metav1.ConditionTrue, reason, message)
+	}
+	all := []metav1.Condition{ready, progressing, degraded}
+	if severity == stalled {
+		all = append(all, condition(instrv1.ConditionStalled, metav1.ConditionTrue, reason, message))
+	}
+	if len(s.overruled) > 0 {
+		all = append(all, condition(instrv1.ConditionOverruled, metav1.ConditionTrue, instrv1.ReasonOverruled, listed(s.overruled, "; ")))
+	}
+	return all
+}

@@ -1,0 +1,71 @@
+package injection
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Strip leaves of a pod template what Compose looks at. It commutes with Compose: what is composed of a stripped template differs from it if and only if
+// what is composed of the whole one does. Values of variables are dropped, but for those of the names that Compose changes. The result shares memory with
+// the template.
+func Strip(template *corev1.PodTemplateSpec) corev1.PodSpec {
+	values := namesOfValues(template)
+	stripped := corev1.PodSpec{OS: template.Spec.OS}
+	for i := range template.Spec.InitContainers {
+		if isOurs(template.Spec.InitContainers[i].Name) {
+			stripped.InitContainers = append(stripped.InitContainers, template.Spec.InitContainers[i])
+		}
+	}
+	for i := range template.Spec.Volumes {
+		if isOurs(template.Spec.Volumes[i].Name) {
+			stripped.Volumes = append(stripped.Volumes, template.Spec.Volumes[i])
+		}
+	}
+	for i := range template.Spec.Containers {
+		stripped.Containers = append(stripped.Containers, stripContainer(&template.Spec.Containers[i], values))
+	}
+	return stripped
+}
+
+// isOurs tells whether a volume or init container is called as those are that are injected.
+func isOurs(name string) bool { return strings.HasPrefix(name, partName("")) }
+
+// namesOfValues are the variables whose values count: those that make runtimes load agents, our helpers, and what is injected.
+func namesOfValues(template *corev1.PodTemplateSpec) map[string]bool {
+	names := map[string]bool{}
+	for _, name := range allLoaderNames {
+		names[name] = true
+	}
+	for _, injection := range Injected(template.Annotations) {
+		for _, part := range injection.Parts {
+			for _, variable := range part.Env {
+				names[variable.Name] = true
+			}
+		}
+	}
+	return names
+}
+
+func stripContainer(container *corev1.Container, values map[string]bool) corev1.Container {
+	stripped := corev1.Container{Name: container.Name, EnvFrom: container.EnvFrom}
+	for _, variable := range container.Env {
+		if !values[variable.Name] && !strings.HasPrefix(variable.Name, helperPrefix) {
+			variable.Value = ""
+		}
+		stripped.Env = append(stripped.Env, variable)
+	}
+	for _, mount := range container.VolumeMounts {
+		if !isOurs(mount.Name) {
+			mount = corev1.VolumeMount{Name: mount.Name, MountPath: mount.MountPath}
+		}
+		stripped.VolumeMounts = append(stripped.VolumeMounts, mount)
+	}
+	if own := container.SecurityContext; own != nil {
+		kept := corev1.SecurityContext{RunAsUser: own.RunAsUser, RunAsGroup: own.RunAsGroup, RunAsNonRoot: own.RunAsNonRoot}
+		if kept != (corev1.SecurityContext{}) {
+			stripped.SecurityContext = &kept
+		}
+	}
+	return stripped
+}
