@@ -21,6 +21,13 @@ import (
 // ours selects what Mainstay made.
 var ours = labels.SelectorFromSet(labels.Set{api.LabelManagedBy: api.ManagedBy})
 
+// IsWhole tells whether the cache holds all of an object: what bears our label is held for the kind that made it. Of another it
+// holds as much as those need that asked for it, of a workload what tells whether it is concerned when a source changes, and how far
+// its rollout is; nothing, if nobody did.
+func IsWhole(object metav1.Object) bool {
+	return object.GetLabels()[api.LabelManagedBy] == api.ManagedBy
+}
+
 // OwnedPods selects the pods of our kinds' workloads. The recommended labels can't be relied on
 // there: the selector of an adopted Deployment may dictate them.
 var OwnedPods = func() labels.Selector {

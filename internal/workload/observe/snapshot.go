@@ -311,9 +311,7 @@ func (s *snapshot) tell(ctx context.Context, object client.Object, err error) {
 }
 
 func (s *snapshot) emptyTarget(target *workload.Target) client.Object {
-	object := newWorkload(target.Ref.Kind)
-	object.SetNamespace(s.namespace)
-	object.SetName(target.Ref.Name)
+	object := EmptyWorkload(target.Ref.Kind, s.namespace, target.Ref.Name)
 	object.SetUID(target.UID)
 	return object
 }

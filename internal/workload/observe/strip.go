@@ -5,15 +5,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
-
-// IsWhole tells whether the cache holds all of a workload: what bears our label is held for the kind that made it. Of another, it holds what tells
-// whether the workload is concerned when a source changes, and how far its rollout is.
-func IsWhole(object metav1.Object) bool {
-	return object.GetLabels()[api.LabelManagedBy] == api.ManagedBy
-}
 
 // stripDeployment is the transform for Deployments.
 func stripDeployment(cached any) (any, error) {
@@ -58,7 +52,7 @@ func stripDaemonSet(cached any) (any, error) {
 // keepWhole leaves what is ours as the default of the cache does, and says so; of another's metadata it strips what nobody
 // reads.
 func keepWhole(object metav1.Object) bool {
-	if IsWhole(object) {
+	if watch.IsWhole(object) {
 		apply.KeepOurManagedFields(object)
 		return true
 	}

@@ -161,7 +161,7 @@ func TestOursStayWhole(t *testing.T) {
 	if diff := cmp.Diff(byDefault, any(got)); diff != "" {
 		t.Error(diff)
 	}
-	if !IsWhole(got) {
+	if !watch.IsWhole(got) {
 		t.Error("it counts as held in part")
 	}
 }

@@ -21,18 +21,6 @@ import (
 // Source: pkg/controller/deployment/util of Kubernetes.
 const deploymentRevision = "deployment.kubernetes.io/revision"
 
-// newWorkload is an empty object of a target's kind.
-func newWorkload(kind string) client.Object {
-	switch kind {
-	case "StatefulSet":
-		return &appsv1.StatefulSet{}
-	case "DaemonSet":
-		return &appsv1.DaemonSet{}
-	default:
-		return &appsv1.Deployment{}
-	}
-}
-
 // TemplateTimes remembers when pod templates were made. A workload whose restart is held back would be asked about in each pass
 // otherwise, and where hundreds wait for each other there are hundreds of passes.
 type TemplateTimes struct {
@@ -147,8 +135,8 @@ type current struct {
 
 // currentOf reads a workload from the cache.
 func (r Reader) currentOf(ctx context.Context, namespace string, target *workload.Target) (*current, error) {
-	object := newWorkload(target.Ref.Kind)
-	if err := r.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: target.Ref.Name}, object, client.UnsafeDisableDeepCopy); err != nil {
+	object := EmptyWorkload(target.Ref.Kind, namespace, target.Ref.Name)
+	if err := r.Cached.Get(ctx, client.ObjectKeyFromObject(object), object, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	var selector *metav1.LabelSelector

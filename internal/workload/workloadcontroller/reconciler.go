@@ -181,7 +181,7 @@ func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *work
 	if patch.RestartedFor != "" {
 		r.tell(ctx, namespace, snapshot, patch)
 	}
-	return children.Await(ctx, r.client, empty(target.Ref, namespace), written.GetResourceVersion())
+	return children.Await(ctx, r.client, observe.EmptyWorkload(target.Ref.Kind, namespace, target.Ref.Name), written.GetResourceVersion())
 }
 
 // tell says that a workload restarts, and why.
@@ -228,17 +228,4 @@ func metadataOf(namespace string, target *workload.Target) *metav1.PartialObject
 	object.SetName(target.Ref.Name)
 	object.SetUID(target.UID)
 	return object
-}
-
-// empty is an object to read a target into.
-func empty(ref workload.TargetRef, namespace string) client.Object {
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: ref.Name}
-	switch ref.Kind {
-	case "StatefulSet":
-		return &appsv1.StatefulSet{ObjectMeta: meta}
-	case "DaemonSet":
-		return &appsv1.DaemonSet{ObjectMeta: meta}
-	default:
-		return &appsv1.Deployment{ObjectMeta: meta}
-	}
 }

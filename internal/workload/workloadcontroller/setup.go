@@ -3,9 +3,7 @@ package workloadcontroller
 import (
 	"context"
 	"fmt"
-	"maps"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -13,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,7 +18,6 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
-	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -38,7 +34,7 @@ type Options struct {
 // +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=patch
 // +kubebuilder:rbac:part=workload,groups=events.k8s.io,resources=events,verbs=create;patch
 func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
-	if err := watch.Prefetch(ctx, manager.GetCache(), &appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &corev1.ConfigMap{}); err != nil {
+	if err := watch.Prefetch(ctx, manager.GetCache(), append(observe.Workloads(), &corev1.ConfigMap{})...); err != nil {
 		return err
 	}
 	recorder := manager.GetEventRecorder("mainstay-" + controllerName)
@@ -47,14 +43,14 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	}
 	made := &reconciler{client: manager.GetClient(), reader: options.Reader, clock: options.Clock, rolling: newRolling(), recorder: recorder}
 	namespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
-	restartable := builder.WithPredicates(predicate.Funcs{UpdateFunc: concernsWorkload})
+	restartable := builder.WithPredicates(observe.ConcernsWorkload())
 	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(controllerName).
-		Watches(&appsv1.Deployment{}, namespace, restartable).
-		Watches(&appsv1.StatefulSet{}, namespace, restartable).
-		Watches(&appsv1.DaemonSet{}, namespace, restartable).
 		Watches(&corev1.ConfigMap{}, namespace, builder.WithPredicates(watch.ContentChanged()))
+	for _, object := range observe.Workloads() {
+		under = under.Watches(object, namespace, restartable)
+	}
 	if options.Reader.AppConfigs {
 		under = under.Watches(&configv1.AppConfig{}, namespace, written)
 	}
@@ -77,28 +73,4 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 // namespaceOf is the namespace of an object, as a request.
 func namespaceOf(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetNamespace()}}}
-}
-
-// concernsWorkload lets an update of a workload pass if somebody changed it or if it came to the end of a rollout. Each pod that comes
-// up on the way changes its status, and nothing here.
-func concernsWorkload(update event.UpdateEvent) bool {
-	before, after := update.ObjectOld, update.ObjectNew
-	if before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) {
-		return true
-	}
-	return milestone(before) != milestone(after)
-}
-
-// milestone is what of a workload's status counts.
-func milestone(object client.Object) workload.Rolled {
-	var rolled workload.Rolled
-	switch object := object.(type) {
-	case *appsv1.Deployment:
-		rolled = workload.RolledOfDeployment(object)
-	case *appsv1.StatefulSet:
-		rolled = workload.RolledOfStatefulSet(object)
-	case *appsv1.DaemonSet:
-		rolled = workload.RolledOfDaemonSet(object)
-	}
-	return workload.Rolled{Complete: rolled.Complete, Failed: rolled.Failed, Blocked: rolled.Blocked}
 }

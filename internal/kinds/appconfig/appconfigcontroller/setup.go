@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
@@ -99,7 +98,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Owns(&corev1.ConfigMap{}, changed).
 		// Another of the same application may count from now on, or no longer.
 		Watches(&configv1.AppConfig{}, handler.EnqueueRequestsFromMapFunc(siblings(cached)), builder.WithPredicates(watch.SpecChanged()))
-	for _, object := range []client.Object{&k8sappsv1.Deployment{}, &k8sappsv1.StatefulSet{}, &k8sappsv1.DaemonSet{}} {
+	for _, object := range observe.Workloads() {
 		under = under.Watches(object, watch.Later(usedBy(cached), gather), changed)
 	}
 	if len(options.Workloads.Secrets.Namespaces) > 0 {
@@ -160,19 +159,12 @@ func siblings(cached client.Reader) handler.MapFunc {
 // usedBy are the AppConfigs whose ConfigMap a workload uses.
 func usedBy(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
-		var pod *corev1.PodSpec
-		switch object := object.(type) {
-		case *k8sappsv1.Deployment:
-			pod = &object.Spec.Template.Spec
-		case *k8sappsv1.StatefulSet:
-			pod = &object.Spec.Template.Spec
-		case *k8sappsv1.DaemonSet:
-			pod = &object.Spec.Template.Spec
-		default:
+		template := observe.PodTemplate(object)
+		if template == nil {
 			return nil
 		}
 		var requests []reconcile.Request
-		for used := range workload.Uses(pod) {
+		for used := range workload.Uses(&template.Spec) {
 			if used.Kind == workload.ConfigMap {
 				requests = append(requests, configsOf(ctx, cached, object.GetNamespace(), client.MatchingFields{configMapIndex: used.Name})...)
 			}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
@@ -74,7 +73,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Named(configmonitor.Controller).
 		For(&configv1.ConfigMonitor{}, builder.WithPredicates(watch.SpecChanged())).
 		Watches(&corev1.ConfigMap{}, watch.Later(watchers(cached, workload.ConfigMap), gather), changed)
-	for _, object := range []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}} {
+	for _, object := range observe.Workloads() {
 		under = under.Watches(object, watch.Later(selectors(cached), gather), changed)
 	}
 	if len(options.Reader.Secrets.Namespaces) > 0 {
@@ -102,23 +101,15 @@ func watchers(cached client.Reader, kind workload.SourceKind) handler.MapFunc {
 // selectors are the monitors that select the pods of a workload.
 func selectors(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
-		pods := labels.Set(podLabels(object))
+		template := observe.PodTemplate(object)
+		if template == nil {
+			return nil
+		}
+		pods := labels.Set(template.Labels)
 		return find(ctx, cached, func(monitor *configv1.ConfigMonitor) bool {
 			return labels.SelectorFromSet(monitor.Spec.PodSelector).Matches(pods)
 		}, client.InNamespace(object.GetNamespace()))
 	}
-}
-
-func podLabels(object client.Object) map[string]string {
-	switch object := object.(type) {
-	case *appsv1.Deployment:
-		return object.Spec.Template.Labels
-	case *appsv1.StatefulSet:
-		return object.Spec.Template.Labels
-	case *appsv1.DaemonSet:
-		return object.Spec.Template.Labels
-	}
-	return nil
 }
 
 // find lists monitors in the cache.

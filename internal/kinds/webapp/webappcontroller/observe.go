@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/mainstay-platform/mainstay/api"
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -46,7 +46,7 @@ func (k kind) Observe(ctx context.Context, app *appsv1.WebApp) (webapp.Observed,
 		"Deployment": &k8sappsv1.Deployment{ObjectMeta: named(app.Name)},
 		"Service":    &corev1.Service{ObjectMeta: named(app.Name)},
 	} {
-		if known, there := found[plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}]; there && isWhole(known.Object) {
+		if known, there := found[plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}]; there && watch.IsWhole(known.Object) {
 			continue
 		}
 		if err := k.children.LookLive(ctx, app, object, found); err != nil {
@@ -61,12 +61,6 @@ func (k kind) Observe(ctx context.Context, app *appsv1.WebApp) (webapp.Observed,
 	}
 	observed.MountProblem, err = k.observeMountProblem(ctx, observed.Pods)
 	return observed, err
-}
-
-// isWhole tells whether the cache has all of an object. Of a Deployment that does not bear our label it has a part, and only
-// while it is asked for by other kinds.
-func isWhole(object plan.Object) bool {
-	return object.GetLabels()[api.LabelManagedBy] == api.ManagedBy
 }
 
 // possibleChildren are all objects that a WebApp of that name could own. What of them exists,

@@ -1,0 +1,87 @@
+package observe
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+// TestWorkloads: of each kind there is an empty object, with a template and a state.
+func TestWorkloads(t *testing.T) {
+	kinds := []string{KindDeployment, KindStatefulSet, KindDaemonSet}
+	for i, object := range Workloads() {
+		kind := kinds[i]
+		t.Run(kind, func(t *testing.T) {
+			for _, one := range []client.Object{object, EmptyWorkload(kind, "shop", "web")} {
+				if known, err := apiutil.GVKForObject(one, scheme.Scheme); err != nil || known != appsv1.SchemeGroupVersion.WithKind(kind) {
+					t.Errorf("it is %s, %v", known, err)
+				}
+			}
+			named := EmptyWorkload(kind, "shop", "web")
+			if named.GetNamespace() != "shop" || named.GetName() != "web" {
+				t.Errorf("it is called %s/%s", named.GetNamespace(), named.GetName())
+			}
+			PodTemplate(named).Labels = map[string]string{"app": "web"}
+			if PodTemplate(named).Labels["app"] != "web" {
+				t.Error("its template is another")
+			}
+			named.SetGeneration(2)
+			if Rolled(named).Complete {
+				t.Error("what nobody has looked at is complete")
+			}
+		})
+	}
+	if PodTemplate(&corev1.Pod{}) != nil {
+		t.Error("a pod has a template")
+	}
+}
+
+// TestConcernsWorkload: what somebody changed passes, and the end of a rollout; not each pod on the way.
+func TestConcernsWorkload(t *testing.T) {
+	rolling := func(change func(*appsv1.Deployment)) *appsv1.Deployment {
+		deployment := &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Generation: 2},
+			Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), ProgressDeadlineSeconds: new(int32(600))},
+			Status:     appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 2},
+		}
+		change(deployment)
+		return deployment
+	}
+	progressing := func(status corev1.ConditionStatus, reason string) func(*appsv1.Deployment) {
+		return func(deployment *appsv1.Deployment) {
+			deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: status, Reason: reason}}
+		}
+	}
+	for name, test := range map[string]struct {
+		after func(*appsv1.Deployment)
+		want  bool
+	}{
+		"nothing":          {after: func(*appsv1.Deployment) {}},
+		"a pod came up":    {after: func(deployment *appsv1.Deployment) { deployment.Status.UpdatedReplicas = 2 }},
+		"a label changed":  {after: func(deployment *appsv1.Deployment) { deployment.Labels = map[string]string{"team": "a"} }},
+		"the spec changed": {after: func(deployment *appsv1.Deployment) { deployment.Generation = 3 }, want: true},
+		"it was annotated": {after: func(deployment *appsv1.Deployment) { deployment.Annotations = map[string]string{"note": "1"} }, want: true},
+		"it is complete": {after: func(deployment *appsv1.Deployment) {
+			progressing(corev1.ConditionTrue, "NewReplicaSetAvailable")(deployment)
+			deployment.Status.Replicas, deployment.Status.UpdatedReplicas = 2, 2
+		}, want: true},
+		"it took too long":   {after: progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded"), want: true},
+		"it gets further":    {after: progressing(corev1.ConditionTrue, "ReplicaSetUpdated")},
+		"somebody paused it": {after: func(deployment *appsv1.Deployment) { deployment.Spec.Paused = true }, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := rolling(progressing(corev1.ConditionTrue, "ReplicaSetUpdated"))
+			after := rolling(progressing(corev1.ConditionTrue, "ReplicaSetUpdated"))
+			test.after(after)
+			if got := ConcernsWorkload().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+				t.Errorf("%t, want %t", got, test.want)
+			}
+		})
+	}
+}
