@@ -245,6 +245,32 @@ func TestMetricsTellOfErrors(t *testing.T) {
 	}
 }
 
+// TestMetricsTellOfRestartsThatFail: also while another workload of the namespace waits for its time, so that all is looked at again anyway.
+func TestMetricsTellOfRestartsThatFail(t *testing.T) {
+	ns := namespace(t)
+	manager, scraper := startScraped(t, ns)
+	g := gomega.NewWithT(t)
+	counted := func(result string) func(context.Context) (float64, error) {
+		return scraper.sum("mainstay_reconcile_total", `kind="Workload"`, `namespace="`+ns+`"`, `result="`+result+`"`)
+	}
+	setData(t, ns, "flags", "a", "1")
+	waiting := user(ns, "waiting", "flags", auto())
+	create(t, waiting)
+	g.Eventually(startedFor(waiting)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	setData(t, ns, "flags", "a", "2")
+	g.Eventually(startedFor(waiting)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
+	setData(t, ns, "flags", "a", "3")
+	manager.calls.settled(t)
+	manager.calls.breakCalls("/deployments/web")
+	create(t, user(ns, "web", "flags", auto()))
+	g.Eventually(counted("transient")).WithContext(t.Context()).Should(gomega.BeNumerically(">", 0.0))
+	manager.calls.breakCalls("")
+	manager.calls.forbid("/deployments/other")
+	create(t, user(ns, "other", "flags", auto()))
+	g.Eventually(counted("blocked")).WithContext(t.Context()).Should(gomega.BeNumerically(">", 0.0))
+	g.Expect(startedFor(waiting)(t.Context())).To(gomega.Equal(content("flags", "a", "2")), "it did not wait")
+}
+
 // TestMetricsHaveEachDeclared: what is documented is there, with its labels, and nothing else is called ours.
 func TestMetricsHaveEachDeclared(t *testing.T) {
 	_, scraper := startScraped(t)

@@ -67,35 +67,73 @@ type reconciler struct {
 	rolling  *rolling
 }
 
-// Reconcile does what is due in the namespace that the request's name is.
+// Reconcile does what is due in the namespace that the request's name is. What fails while something else is due is tried again
+// by then, without the queue's backoff; it counts as failed all the same.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	start := r.clock.Now()
-	restarts, result, err := r.bring(ctx, request.Name)
-	metrics.Reconciled(metrics.Pass{Kind: "Workload", Namespace: request.Name, Result: resultOf(restarts, err), Took: r.clock.Since(start)})
-	if outcome.IsShutdown(err) || outcome.Of(err) == outcome.Gone {
+	done := r.bring(ctx, request.Name)
+	metrics.Reconciled(metrics.Pass{Kind: "Workload", Namespace: request.Name, Result: done.result(), Took: r.clock.Since(start)})
+	if outcome.IsShutdown(done.err) || outcome.Of(done.err) == outcome.Gone {
 		return ctrl.Result{}, nil
 	}
-	return result, err
+	switch {
+	case done.err == nil:
+		return ctrl.Result{RequeueAfter: done.again()}, nil
+	case done.due == 0:
+		return ctrl.Result{}, done.err
+	default:
+		log.FromContext(ctx).Error(done.err, "Not all could be done, and is tried again")
+		return ctrl.Result{RequeueAfter: min(retrySoon, done.again())}, nil
+	}
 }
 
-func resultOf(writes int, err error) metrics.Result {
-	switch {
-	case outcome.IsShutdown(err) || outcome.Of(err) == outcome.Gone:
+// pass is what became of one look at a namespace.
+type pass struct {
+	// writes is how many there were to make.
+	writes int
+	// refused tells that the API server did not let one of them be made.
+	refused bool
+	// due is after how long something is due by time alone; 0 if nothing is.
+	due time.Duration
+	// err is what could not be done, but for refusals.
+	err error
+}
+
+// again is after how long to look again without an event; 0 means not at all.
+func (p pass) again() time.Duration {
+	if !p.refused {
+		return p.due
+	}
+	poll := outcome.SlowPoll()
+	if p.due == 0 {
+		return poll
+	}
+	return min(poll, p.due)
+}
+
+// result is how the pass counts.
+func (p pass) result() metrics.Result {
+	switch class := outcome.Of(p.err); {
+	case outcome.IsShutdown(p.err), class == outcome.Gone:
 		return metrics.Stopped
-	case err != nil:
-		return metrics.Transient
-	case writes > 0:
+	case apierrors.IsConflict(p.err):
+		return metrics.Conflict
+	case class != outcome.None:
+		return metrics.Result(class)
+	case p.refused:
+		return metrics.Blocked
+	case p.writes > 0:
 		return metrics.Changed
 	default:
 		return metrics.Unchanged
 	}
 }
 
-// bring observes, decides and writes. It returns how many writes there were to make.
-func (r *reconciler) bring(ctx context.Context, namespace string) (int, ctrl.Result, error) {
+// bring observes, decides and writes.
+func (r *reconciler) bring(ctx context.Context, namespace string) pass {
 	snapshot, err := r.reader.Snapshot(ctx, namespace)
 	if err != nil {
-		return 0, ctrl.Result{}, err
+		return pass{err: err}
 	}
 	plan := workload.Decide(snapshot, r.clock.Now())
 	var unknown []error
@@ -112,22 +150,7 @@ func (r *reconciler) bring(ctx context.Context, namespace string) (int, ctrl.Res
 	}
 	r.rolling.observe(namespace, snapshot, plan, r.clock.Now())
 	refused, err := r.carryOut(ctx, namespace, snapshot, plan)
-	err = errors.Join(append(unknown, err)...)
-	result := ctrl.Result{RequeueAfter: plan.Again}
-	sooner := func(than time.Duration) {
-		if result.RequeueAfter == 0 || than < result.RequeueAfter {
-			result.RequeueAfter = than
-		}
-	}
-	if refused {
-		sooner(outcome.SlowPoll())
-	}
-	if err != nil && plan.Again > 0 && !outcome.IsShutdown(err) {
-		log.FromContext(ctx).Error(err, "Not all could be done, and is tried again")
-		sooner(retrySoon)
-		return len(plan.Patches), result, nil
-	}
-	return len(plan.Patches), result, err
+	return pass{writes: len(plan.Patches), refused: refused, due: plan.Again, err: errors.Join(append(unknown, err)...)}
 }
 
 // carryOut makes the writes of a plan. One that fails keeps no other from being made. What is refused is
