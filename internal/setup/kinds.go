@@ -57,8 +57,11 @@ type kind struct {
 	awaited string
 	// governed is how policies look at its objects; nil if they do not govern it.
 	governed *platformpolicycontroller.Governed
-	// usesWorkloads tells that it has workloads restarted, for which the kinds share a part: workloads.go.
+	// usesWorkloads tells that it has to do with workloads that others made: they are cached, and may be patched.
 	usesWorkloads bool
+	// usesConfiguration tells that it has workloads restarted when configuration changes, for which the kinds share a
+	// part: workloads.go.
+	usesConfiguration bool
 	// converter is given where it has several versions. Objects are converted also while the kind is off.
 	converter func(*runtime.Scheme) (conversion.Converter, error)
 }
@@ -71,7 +74,7 @@ type wiring struct {
 	kinds []kind
 	// rules is nil while policies are off.
 	rules policy.Source
-	// workloads reads what concerns workloads, for the kinds that have them restarted.
+	// workloads reads what concerns workloads, for the kinds that use configuration.
 	workloads observe.Reader
 }
 
@@ -129,9 +132,10 @@ func configurationKinds() []kind {
 					Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Reader: w.workloads,
 				})
 			},
-			hooks:         func(w wiring) []admission.Hook { return configmonitorcontroller.Hooks(w.manager.GetScheme()) },
-			cached:        configmonitorcontroller.CacheOptions,
-			usesWorkloads: true,
+			hooks:             func(w wiring) []admission.Hook { return configmonitorcontroller.Hooks(w.manager.GetScheme()) },
+			cached:            configmonitorcontroller.CacheOptions,
+			usesWorkloads:     true,
+			usesConfiguration: true,
 		},
 		{
 			name:      appconfig.Controller,
@@ -146,8 +150,9 @@ func configurationKinds() []kind {
 			hooks: func(w wiring) []admission.Hook {
 				return appconfigcontroller.Hooks(w.manager.GetScheme(), w.namespaceCache(), w.manager.GetAPIReader())
 			},
-			cached:        appconfigcontroller.CacheOptions,
-			usesWorkloads: true,
+			cached:            appconfigcontroller.CacheOptions,
+			usesWorkloads:     true,
+			usesConfiguration: true,
 		},
 	}
 }
@@ -229,7 +234,7 @@ func (w wiring) hooks() []admission.Hook {
 	return hooks
 }
 
-// cacheOptions unite what each kind wants to be held, what those share that have workloads restarted, and the metadata of those definitions
+// cacheOptions unite what each kind wants to be held, what those share that have to do with workloads and their configuration, and the metadata of those definitions
 // whose arrival is waited for. Each may say something about objects that no other does.
 func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]cache.ByObject, error) {
 	options := map[client.Object]cache.ByObject{}
@@ -244,7 +249,12 @@ func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]ca
 		return nil
 	}
 	if haveWorkloads(on) {
-		if err := say(workloadsName, observe.CacheOptions(secrets)); err != nil {
+		if err := say(workloadsName, observe.WorkloadCacheOptions()); err != nil {
+			return nil, err
+		}
+	}
+	if haveConfiguration(on) {
+		if err := say(configurationName, observe.ConfigurationCacheOptions(secrets)); err != nil {
 			return nil, err
 		}
 	}

@@ -23,14 +23,23 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/workloadcontroller"
 )
 
-// Some kinds have workloads restarted when configuration changes. What they share is here: it is there while one of them is on.
+// Some kinds have to do with workloads that others made, and some of those have them restarted when configuration changes. What they share is
+// here: it is there while one of them is on.
 
-// workloadsName is how what they share is called, where kinds have names.
-const workloadsName = "workload"
+// How what they share is called, where kinds have names: as the parts in the chart that have the rights to it.
+const (
+	workloadsName     = "workload"
+	configurationName = "configuration"
+)
 
-// haveWorkloads tells whether one of the kinds has workloads restarted.
+// haveWorkloads tells whether one of the kinds has to do with workloads.
 func haveWorkloads(on []kind) bool {
 	return slices.ContainsFunc(on, func(k kind) bool { return k.usesWorkloads })
+}
+
+// haveConfiguration tells whether one of the kinds has workloads restarted.
+func haveConfiguration(on []kind) bool {
+	return slices.ContainsFunc(on, func(k kind) bool { return k.usesConfiguration })
 }
 
 // validateSecretNamespaces checks --secret-namespaces.
@@ -55,7 +64,7 @@ func (s Settings) validateSecretNamespaces() error {
 
 // secretAccess says whose Secrets are read. The key that they are hashed with is read, or made, where there are any, and never otherwise.
 func secretAccess(ctx context.Context, config *rest.Config, settings Settings, on []kind) (observe.SecretAccess, error) {
-	if len(settings.SecretNamespaces) == 0 || !haveWorkloads(on) {
+	if len(settings.SecretNamespaces) == 0 || !haveConfiguration(on) {
 		return observe.SecretAccess{}, nil
 	}
 	live, err := newClient(config)
@@ -134,7 +143,7 @@ func workloadReader(manager ctrl.Manager, settings Settings, on []kind, secrets 
 
 // addWorkloads adds what the kinds share that have workloads restarted.
 func (w wiring) addWorkloads(ctx context.Context) error {
-	if !haveWorkloads(w.kinds) {
+	if !haveConfiguration(w.kinds) {
 		return nil
 	}
 	if err := observe.Index(ctx, w.manager.GetFieldIndexer(), w.workloads.Secrets); err != nil {

@@ -25,7 +25,7 @@ import (
 
 // restarting is a kind that has workloads restarted, and says something of the cache itself.
 func restarting(name string, cached ...client.Object) kind {
-	return kind{name: name, usesWorkloads: true, cached: func() map[client.Object]cache.ByObject {
+	return kind{name: name, usesWorkloads: true, usesConfiguration: true, cached: func() map[client.Object]cache.ByObject {
 		options := map[client.Object]cache.ByObject{}
 		for _, object := range cached {
 			options[object] = cache.ByObject{}
@@ -36,15 +36,15 @@ func restarting(name string, cached ...client.Object) kind {
 
 // TestWorkloadsAreShared: what such kinds share is held once, beside what each of the others says, and not at all while they are off.
 func TestWorkloadsAreShared(t *testing.T) {
-	workloads := []string{"*v1.ConfigMap", "*v1.DaemonSet", "*v1.Deployment", "*v1.StatefulSet"}
+	all := []string{"*v1.ConfigMap", "*v1.DaemonSet", "*v1.Deployment", "*v1.StatefulSet"}
 	heldBeside := func(secrets observe.SecretAccess, more ...kind) []string {
 		t.Helper()
-		all := slices.DeleteFunc(kinds(), func(k kind) bool { return k.usesWorkloads })
-		without, err := cacheOptions(all, secrets)
+		others := slices.DeleteFunc(kinds(), func(k kind) bool { return k.usesWorkloads })
+		without, err := cacheOptions(others, secrets)
 		if err != nil {
 			t.Fatal(err)
 		}
-		with, err := cacheOptions(append(all, more...), secrets)
+		with, err := cacheOptions(append(others, more...), secrets)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,13 +58,18 @@ func TestWorkloadsAreShared(t *testing.T) {
 		return slices.Sorted(maps.Keys(held))
 	}
 	opted := observe.NewSecretAccess([]string{"shop"}, []byte("key"))
-	if diff := cmp.Diff(workloads, heldBeside(observe.SecretAccess{}, restarting("a"), restarting("b"))); diff != "" {
+	if diff := cmp.Diff(all, heldBeside(observe.SecretAccess{}, restarting("a"), restarting("b"))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(append(slices.Clone(workloads[:3]), "*v1.Secret", "*v1.StatefulSet"), heldBeside(opted, restarting("a"))); diff != "" {
+	alone := restarting("a")
+	alone.usesConfiguration = false
+	if diff := cmp.Diff(all[1:], heldBeside(opted, alone)); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := cacheOptions([]kind{restarting("a", &corev1.ConfigMap{})}, opted); err == nil || !strings.Contains(err.Error(), "workload and a both say how to cache *v1.ConfigMap") {
+	if diff := cmp.Diff(append(slices.Clone(all[:3]), "*v1.Secret", "*v1.StatefulSet"), heldBeside(opted, restarting("a"))); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := cacheOptions([]kind{restarting("a", &corev1.ConfigMap{})}, opted); err == nil || !strings.Contains(err.Error(), "configuration and a both say how to cache *v1.ConfigMap") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -297,6 +297,7 @@ func TestRightsOfParts(t *testing.T) {
 		"configmonitor":  {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
 		"platformpolicy": {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
 		"workload":       {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "statefulsets", "watch"},
+		"configuration":  {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "controllerrevisions", "list"},
 		"secrets":        {"secrets: {namespaces: [shop]}", "{}", "Role", "secrets", "get"},
 		"shared":         {"{}", "", "ClusterRole", "customresourcedefinitions", "get"},
 	} {
@@ -325,7 +326,7 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"appconfig", "certificates", "configmonitor", "defaultpolicy", "election", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
+	if diff := cmp.Diff([]string{"appconfig", "certificates", "configmonitor", "configuration", "defaultpolicy", "election", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }

@@ -192,8 +192,14 @@ tolerations:
 {{/* The parts of this installation, each of which has its rights in files/rbac, as a YAML list. */}}
 {{- define "mainstay.parts" -}}
 {{- $parts := concat (list "shared") (include "mainstay.kinds" . | fromYamlArray) -}}
-{{- /* What the kinds share that have workloads restarted: usesWorkloads in internal/setup/kinds.go. */ -}}
-{{- if or (has "appconfig" $parts) (has "configmonitor" $parts) -}}{{- $parts = append $parts "workload" -}}{{- end -}}
+{{- /* What kinds share: usesWorkloads and usesConfiguration in internal/setup/kinds.go. */ -}}
+{{- $uses := dict
+  "appconfig" (list "workload" "configuration")
+  "configmonitor" (list "workload" "configuration")
+-}}
+{{- range $kind, $shared := $uses -}}
+{{- if has $kind $parts -}}{{- $parts = concat $parts $shared | uniq -}}{{- end -}}
+{{- end -}}
 {{- if .Values.leaderElection.enabled -}}{{- $parts = append $parts "election" -}}{{- end -}}
 {{- if eq (include "mainstay.defaultPolicy" .) "true" -}}{{- $parts = append $parts "defaultpolicy" -}}{{- end -}}
 {{- if .Values.webhook.enabled -}}
@@ -208,7 +214,7 @@ tolerations:
 {{/* The namespaces whose Secrets the manager may read, as a YAML list; empty while no kind that is on has a use for them. */}}
 {{- define "mainstay.secretNamespaces" -}}
 {{- $granted := list -}}
-{{- if has "workload" (include "mainstay.parts" . | fromYamlArray) -}}
+{{- if has "configuration" (include "mainstay.parts" . | fromYamlArray) -}}
 {{- range $namespace := .Values.secrets.namespaces -}}
 {{- if and $.Values.watchNamespaces (not (has $namespace $.Values.watchNamespaces)) -}}
 {{- fail (printf "secrets.namespaces: %s is not watched, for watchNamespaces is %s: name it there too, or not here" $namespace (join ", " $.Values.watchNamespaces)) -}}

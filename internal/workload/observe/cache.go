@@ -33,20 +33,27 @@ func (a SecretAccess) Granted(namespace string) bool { return slices.Contains(a.
 // helmReleases are the Secrets in which Helm keeps the manifests of its releases: large, many, and no pod uses one.
 const helmReleases = corev1.SecretType("helm.sh/release.v1")
 
-// CacheOptions say what the cache must hold for a Reader: all workloads that can be restarted, all ConfigMaps, and of the namespaces
-// that are opted in the Secrets. Everything that Mainstay has not made is held in part only, of ConfigMaps and Secrets no value at all.
-//
-// The rights to Secrets are granted in these namespaces one by one.
+// WorkloadCacheOptions say what the cache holds of workloads, for all kinds that have to do with other people's: all of them, in part.
 //
 // +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=list;watch
-// +kubebuilder:rbac:part=workload,groups="",resources=configmaps,verbs=list;watch
-// +kubebuilder:rbac:part=secrets,groups="",resources=secrets,verbs=get;list;watch
-func CacheOptions(secrets SecretAccess) map[client.Object]cache.ByObject {
-	options := map[client.Object]cache.ByObject{
+func WorkloadCacheOptions() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
 		&appsv1.Deployment{}:  {Label: labels.Everything(), Transform: stripDeployment},
 		&appsv1.StatefulSet{}: {Label: labels.Everything(), Transform: stripStatefulSet},
 		&appsv1.DaemonSet{}:   {Label: labels.Everything(), Transform: stripDaemonSet},
-		&corev1.ConfigMap{}:   {Label: labels.Everything(), Transform: hashConfigMap},
+	}
+}
+
+// ConfigurationCacheOptions say what the cache must hold for a Reader beside the workloads: all ConfigMaps, and of the namespaces that are opted in
+// the Secrets. Everything that Mainstay has not made is held in part only, of ConfigMaps and Secrets no value at all.
+//
+// The rights to Secrets are granted in these namespaces one by one.
+//
+// +kubebuilder:rbac:part=configuration,groups="",resources=configmaps,verbs=list;watch
+// +kubebuilder:rbac:part=secrets,groups="",resources=secrets,verbs=get;list;watch
+func ConfigurationCacheOptions(secrets SecretAccess) map[client.Object]cache.ByObject {
+	options := map[client.Object]cache.ByObject{
+		&corev1.ConfigMap{}: {Label: labels.Everything(), Transform: hashConfigMap},
 	}
 	if len(secrets.Namespaces) == 0 {
 		return options

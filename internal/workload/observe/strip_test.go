@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -169,7 +170,9 @@ func TestOursStayWhole(t *testing.T) {
 // TestCacheOptions: all is held of what is in all watched namespaces, but Secrets only of those that are named.
 func TestCacheOptions(t *testing.T) {
 	secretsOf := func(access SecretAccess) (found []cache.ByObject) {
-		for object, option := range CacheOptions(access) {
+		options := WorkloadCacheOptions()
+		maps.Copy(options, ConfigurationCacheOptions(access))
+		for object, option := range options {
 			if !option.Label.Matches(labels.Set{}) {
 				t.Errorf("%T: only some are held", object)
 			}
