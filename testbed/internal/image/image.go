@@ -30,6 +30,7 @@ type File struct {
 	Path string // absolute path in the image
 	Mode int64  // permission bits
 	Data []byte
+	Link string // what a symbolic link leads to; it has neither mode nor data
 }
 
 // Config is what a container of the image runs.
@@ -63,6 +64,9 @@ func Layer(files []File) (v1.Layer, error) {
 		header := &tar.Header{
 			Typeflag: tar.TypeReg, Name: path.Clean(file.Path)[1:], Mode: file.Mode,
 			Size: int64(len(file.Data)), ModTime: epoch,
+		}
+		if file.Link != "" {
+			header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, file.Link, 0o777
 		}
 		if err := writer.WriteHeader(header); err != nil {
 			return nil, fmt.Errorf("adding file %s: %w", file.Path, err)

@@ -1,6 +1,9 @@
 package image
 
 import (
+	"archive/tar"
+	"errors"
+	"io"
 	"path/filepath"
 	"testing"
 
@@ -68,6 +71,37 @@ func TestReproducible(t *testing.T) {
 	}
 	if first != second {
 		t.Errorf("the same input gave %s and %s", first, second)
+	}
+}
+
+// TestLayerLinks: a link has a target, and no content.
+func TestLayerLinks(t *testing.T) {
+	layer, err := Layer([]File{{Path: "/bin/box", Mode: 0o755, Data: []byte("binary")}, {Path: "/bin/cp", Link: "box"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layer.Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var headers []tar.Header
+	for reader := tar.NewReader(content); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers = append(headers, tar.Header{Typeflag: header.Typeflag, Name: header.Name, Linkname: header.Linkname, Mode: header.Mode, Size: header.Size})
+	}
+	want := []tar.Header{
+		{Typeflag: tar.TypeDir, Name: "bin/", Mode: 0o755},
+		{Typeflag: tar.TypeReg, Name: "bin/box", Mode: 0o755, Size: 6},
+		{Typeflag: tar.TypeSymlink, Name: "bin/cp", Linkname: "box", Mode: 0o777},
+	}
+	if difference := cmp.Diff(want, headers); difference != "" {
+		t.Error(difference)
 	}
 }
 

@@ -1,0 +1,126 @@
+package product
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// bootstrap writes a root file system with the packages to a tar file.
+func bootstrap(ctx context.Context, suite, output, packages string) error {
+	return mmdebstrap(
+		ctx, suite, output,
+		"--variant=apt", "--include="+packages,
+		"--aptopt=Apt::Install-Recommends \"false\"",
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+		"--dpkgopt=path-exclude=/usr/share/locale/*",
+		"--customize-hook=rm -rf \"$1\"/var/lib/apt/lists/* \"$1\"/var/cache/apt/* \"$1\"/var/log/*.log",
+	)
+}
+
+// fetch downloads packages, without what they depend on, into a folder, and returns their files in the order of the
+// names. Apt checks their signatures.
+func fetch(ctx context.Context, suite, folder string, packages []string) ([]string, error) {
+	// The hook runs on this machine, outside the root file system, which stays empty.
+	download := `cd "` + folder + `" && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q -o APT::Sandbox::User=root download ` + strings.Join(packages, " ")
+	if err := mmdebstrap(ctx, suite, "-", "--variant=custom", "--format=null", "--customize-hook="+download); err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, name := range packages {
+		found, _ := filepath.Glob(filepath.Join(folder, name+"_*.deb")) // the pattern is well-formed
+		if len(found) != 1 {
+			return nil, fmt.Errorf("downloading the package %s gave %d files, want one", name, len(found))
+		}
+		files = append(files, found[0])
+	}
+	return files, nil
+}
+
+// mmdebstrap uses the mirror of the machine's own apt sources: another may be out of reach.
+func mmdebstrap(ctx context.Context, suite, output string, arguments ...string) error {
+	program, err := exec.LookPath("mmdebstrap")
+	if err != nil {
+		return errors.New("mmdebstrap is missing: apt-get install mmdebstrap")
+	}
+	arguments = append([]string{"--mode=root", "--aptopt=Acquire::Check-Valid-Until \"false\""}, arguments...)
+	// The machine's own list holds other releases too; mmdebstrap takes the mirror from here.
+	arguments = append(arguments, suite, output)
+	if mirror := debianMirror(); mirror != "" {
+		arguments = append(arguments, mirror)
+	}
+	command := exec.CommandContext(ctx, program, arguments...)
+	// mmdebstrap cleans up when it is asked to end; SIGKILL would leave its folder.
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 10 * time.Second
+	if messages, err := command.CombinedOutput(); err != nil {
+		text := string(messages)
+		return fmt.Errorf("fetching from Debian %s: %w\n%s", suite, err, text[max(0, len(text)-3000):])
+	}
+	return nil
+}
+
+// unpack puts a package's files into a folder, as if it were the root. Its scripts do not run.
+func unpack(ctx context.Context, file, folder string) error {
+	if messages, err := exec.CommandContext(ctx, "dpkg-deb", "--extract", file, folder).CombinedOutput(); err != nil {
+		return fmt.Errorf("unpacking %s: %w\n%s", filepath.Base(file), err, messages)
+	}
+	return nil
+}
+
+// unpackTar writes a package's files to a tar file.
+func unpackTar(ctx context.Context, file, output string) error {
+	tar, err := os.Create(output)
+	if err != nil {
+		return fmt.Errorf("unpacking %s: %w", filepath.Base(file), err)
+	}
+	defer func() { _ = tar.Close() }()
+	command := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", file)
+	var messages strings.Builder
+	command.Stdout, command.Stderr = tar, &messages
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("unpacking %s: %w\n%s", filepath.Base(file), err, messages.String())
+	}
+	if err := tar.Close(); err != nil {
+		return fmt.Errorf("unpacking %s: %w", filepath.Base(file), err)
+	}
+	return nil
+}
+
+// debianMirror finds the address of the machine's Debian mirror in its apt sources;
+// "" leaves the choice to mmdebstrap (deb.debian.org).
+func debianMirror() string {
+	files, _ := filepath.Glob("/etc/apt/sources.list.d/*") // the pattern is well-formed
+	for _, file := range append([]string{"/etc/apt/sources.list"}, files...) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		if mirror := parseMirror(string(content)); mirror != "" {
+			return mirror
+		}
+	}
+	return ""
+}
+
+// parseMirror takes the first main archive (…/debian) of a sources file, in the
+// one-line or the deb822 format (sources.list(5)).
+func parseMirror(sources string) string {
+	for line := range strings.Lines(sources) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != "deb" && fields[0] != "URIs:" {
+			continue
+		}
+		for _, field := range fields[1:] {
+			if strings.Contains(field, "://") && strings.HasSuffix(strings.TrimSuffix(field, "/"), "/debian") {
+				return field
+			}
+		}
+	}
+	return ""
+}
