@@ -126,7 +126,7 @@ func TestCluster(t *testing.T) {
 		name string
 		test func(*testbed)
 	}{
-		{"network", testNetwork}, {"volume", testVolume}, {"metrics", testMetrics},
+		{"network", testNetwork}, {"volume", testVolume}, {"metrics", testMetrics}, {"java", testJava},
 		{"restart", testRestart}, {"partition", testPartition},
 	}
 	for _, step := range steps {
@@ -174,6 +174,24 @@ func testVolume(b *testbed) {
 
 func testMetrics(b *testbed) {
 	b.eventuallyKube(60*time.Second, "web-", "top", "pods")
+}
+
+// testJava runs a Java program without an agent, with one that an init container brings, and with a broken one.
+func testJava(b *testbed) {
+	tarballs := strings.Fields(run(b.t, b.program, "image", "build", "demo-java", "demo-agent"))
+	run(b.t, b.program, append([]string{"image", "load"}, tarballs...)...)
+	b.kube("apply", "-f", "testdata/java.yaml")
+	b.kube("-n", "java", "wait", "--for=condition=Ready", "pod/plain", "pod/agent", "--timeout=60s")
+	for pod, want := range map[string]string{
+		"plain": `{"message":"Hello from demo-java","agent":null,"javaToolOptions":null,"env":null}`,
+		"agent": `{"message":"a \"message\"","agent":"2.0 team=shop","javaToolOptions":"-javaagent:/mnt/agent/agent.jar=team=shop","env":"a \"message\""}`,
+	} {
+		address := b.kube("-n", "java", "get", "pod", pod, "-o", "jsonpath={.status.podIP}")
+		b.eventuallyFetch(20*time.Second, want, "http://"+address+":8080/?env=MESSAGE")
+	}
+	const restarted = `{.status.containerStatuses[0].lastState.terminated.reason}`
+	b.eventuallyKube(30*time.Second, "Error", "-n", "java", "get", "pod", "broken", "-o", "jsonpath="+restarted)
+	b.kube("delete", "namespace", "java")
 }
 
 // testRestart kills a part of the cluster, which `up` starts again.

@@ -40,7 +40,7 @@ func Key(parts ...string) string {
 }
 
 // Sources returns name and content of every file of a source folder that can change a
-// build, sorted by path: *.go without tests, go.mod and go.sum.
+// build, sorted by path: *.go without tests, go.mod and go.sum, *.java.
 func Sources(folder string) ([]string, error) {
 	var parts []string
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
@@ -48,7 +48,7 @@ func Sources(folder string) ([]string, error) {
 			return err
 		}
 		name := entry.Name()
-		relevant := name == "go.mod" || name == "go.sum" ||
+		relevant := name == "go.mod" || name == "go.sum" || strings.HasSuffix(name, ".java") ||
 			strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
 		if entry.IsDir() || !relevant {
 			return nil

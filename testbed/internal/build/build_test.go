@@ -25,7 +25,7 @@ func TestKey(t *testing.T) {
 
 func TestSources(t *testing.T) {
 	folder := t.TempDir()
-	for _, name := range []string{"main.go", "main_test.go", "go.mod", "go.sum", "README.md", "sub/x.go"} {
+	for _, name := range []string{"main.go", "main_test.go", "go.mod", "go.sum", "README.md", "sub/x.go", "sub/X.java"} {
 		path := filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestSources(t *testing.T) {
 	}
 	want := []string{
 		"go.mod", "content of go.mod", "go.sum", "content of go.sum",
-		"main.go", "content of main.go", "sub/x.go", "content of sub/x.go",
+		"main.go", "content of main.go", "sub/X.java", "content of sub/X.java", "sub/x.go", "content of sub/x.go",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the sources are %q, want %q", got, want)

@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
 )
 
-// References of the images that every node gets.
+// References of the images.
 const (
 	PauseImage         = "docker.io/mainstay/pause:1.0"
 	CoreDNSImage       = "docker.io/mainstay/coredns:1.15.0"
@@ -24,6 +24,8 @@ const (
 	DemoWebImage       = "docker.io/mainstay/demo-web" // tags 1.0 and 2.0
 	NginxImage         = "docker.io/library/nginx"     // tags 1.22 and stable
 	KubectlImage       = "docker.io/mainstay/kubectl:1.37.1"
+	DemoJavaImage      = "docker.io/mainstay/demo-java:1.0"
+	DemoAgentImage     = "docker.io/mainstay/demo-agent" // tags 1.0, 2.0 and broken
 )
 
 // imageRevision changes the key of every image: raise it when this package builds
@@ -44,7 +46,7 @@ type Builder struct {
 func Images() []string { return []string{"pause", "coredns", "metrics-server", "demo-web", "nginx"} }
 
 // AllImages lists the names that [Builder.Image] takes: also those that a node gets by `image load` only.
-func AllImages() []string { return append(Images(), "kubectl") }
+func AllImages() []string { return append(Images(), "kubectl", "demo-java", "demo-agent") }
 
 // Image returns the tarball of one image.
 func (b Builder) Image(ctx context.Context, name string) (string, error) {
@@ -53,6 +55,10 @@ func (b Builder) Image(ctx context.Context, name string) (string, error) {
 		return b.nginx(ctx)
 	case "kubectl":
 		return b.kubectl(ctx)
+	case "demo-java":
+		return b.demoJava(ctx)
+	case "demo-agent":
+		return b.demoAgent(ctx)
 	}
 	program, found := b.programs()[name]
 	if !found {
