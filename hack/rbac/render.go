@@ -36,6 +36,8 @@ var clusterScoped = map[string]bool{
 	"authentication.k8s.io/tokenreviews":                           true,
 	"authorization.k8s.io/subjectaccessreviews":                    true,
 	"policy.mainstay.dev/platformpolicies":                         true,
+	"instrumentation.mainstay.dev/clusterinstrumentations":         true,
+	"instrumentation.mainstay.dev/clusterinstrumentations/status":  true,
 	"rbac.authorization.k8s.io/clusterroles":                       true,
 	"scheduling.k8s.io/priorityclasses":                            true,
 	"storage.k8s.io/storageclasses":                                true,

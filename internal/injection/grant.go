@@ -65,3 +65,6 @@ func (g Grant) due(revision string, now time.Time) time.Duration {
 	wait := firstRetry << min(max(g.Attempts-1, 0), 5)
 	return max(0, g.At.Add(min(wait, lastRetry)).Sub(now))
 }
+
+// IsKept tells that the grant brings nothing new.
+func (g Grant) IsKept() bool { return g.Revision == kept }

@@ -22,6 +22,7 @@ import (
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/injection/injector"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
@@ -33,6 +34,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/optional"
 	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -62,6 +64,10 @@ type kind struct {
 	// usesConfiguration tells that it has workloads restarted when configuration changes, for which the kinds share a
 	// part: workloads.go.
 	usesConfiguration bool
+	// usesNamespaces tells that it looks at namespaces: their metadata are cached.
+	usesNamespaces bool
+	// injects tells that it injects into workloads that others made, for which the kinds share a part: injection.go.
+	injects bool
 	// converter is given where it has several versions. Objects are converted also while the kind is off.
 	converter func(*runtime.Scheme) (conversion.Converter, error)
 }
@@ -76,6 +82,8 @@ type wiring struct {
 	rules policy.Source
 	// workloads reads what concerns workloads, for the kinds that use configuration.
 	workloads observe.Reader
+	// injection reads what concerns injection, for the kinds that inject; nil if none is on.
+	injection *injector.Reader
 }
 
 // kinds are all kinds that there are.
@@ -113,10 +121,11 @@ func kinds() []kind {
 					Ungoverned: policies.Ungoverned(w.settings.Namespace), Clock: w.settings.Clock,
 				})
 			},
-			hooks:  func(w wiring) []admission.Hook { return platformpolicycontroller.Hooks(w.manager.GetScheme()) },
-			cached: policies.CacheOptions,
+			hooks:          func(w wiring) []admission.Hook { return platformpolicycontroller.Hooks(w.manager.GetScheme()) },
+			cached:         policies.CacheOptions,
+			usesNamespaces: true,
 		},
-	}, configurationKinds()...)
+	}, append(configurationKinds(), injectionKinds()...)...)
 }
 
 // configurationKinds are those that have workloads restarted when configuration changes.
@@ -144,7 +153,7 @@ func configurationKinds() []kind {
 			object:    &configv1.AppConfig{},
 			setup: func(ctx context.Context, w wiring) error {
 				return appconfigcontroller.Setup(ctx, w.manager, appconfigcontroller.Options{
-					Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Workloads: w.workloads, HasNamespaces: w.settings.hasPolicies(),
+					Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Workloads: w.workloads, HasNamespaces: haveNamespaces(w.kinds),
 				})
 			},
 			hooks: func(w wiring) []admission.Hook {
@@ -159,7 +168,7 @@ func configurationKinds() []kind {
 
 // namespaceCache has the metadata of all namespaces; nil where nobody has them cached.
 func (w wiring) namespaceCache() client.Reader {
-	if !w.settings.hasPolicies() {
+	if !haveNamespaces(w.kinds) {
 		return nil
 	}
 	return w.manager.GetClient()
@@ -191,6 +200,11 @@ func enabledKinds(names []string) ([]kind, error) {
 
 // hasPolicies tells whether there are PlatformPolicies. Without them none governs.
 func (s Settings) hasPolicies() bool { return slices.Contains(s.Kinds, platformpolicy.Controller) }
+
+// haveNamespaces tells whether one of the kinds looks at namespaces.
+func haveNamespaces(on []kind) bool {
+	return slices.ContainsFunc(on, func(k kind) bool { return k.usesNamespaces })
+}
 
 // definitionsOf are the names of the kinds' definitions.
 func definitionsOf(on []kind) []string {
@@ -231,6 +245,9 @@ func (w wiring) hooks() []admission.Hook {
 	for _, k := range w.kinds {
 		hooks = append(hooks, k.hooks(w)...)
 	}
+	if w.injection != nil {
+		hooks = append(hooks, injector.Hook(w.manager.GetScheme(), w.injection))
+	}
 	return hooks
 }
 
@@ -249,12 +266,17 @@ func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]ca
 		return nil
 	}
 	if haveWorkloads(on) {
-		if err := say(workloadsName, observe.WorkloadCacheOptions()); err != nil {
+		if err := say(workloadsName, observe.WorkloadCacheOptions(templateStrip(on))); err != nil {
 			return nil, err
 		}
 	}
 	if haveConfiguration(on) {
 		if err := say(configurationName, observe.ConfigurationCacheOptions(secrets)); err != nil {
+			return nil, err
+		}
+	}
+	if haveNamespaces(on) {
+		if err := say("namespaces", watch.Namespaces()); err != nil {
 			return nil, err
 		}
 	}

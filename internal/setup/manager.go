@@ -130,6 +130,9 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	}
 	settings = settings.withClock()
 	wired := wiring{manager: manager, settings: settings, kinds: on, rules: rules, workloads: workloadReader(manager, settings, on, secrets)}
+	if wired.injection, err = injectionReader(manager, restConfig, settings, wired); err != nil {
+		return nil, err
+	}
 	if err := wired.addControllers(ctx); err != nil {
 		return nil, err
 	}

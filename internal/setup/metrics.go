@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/fence"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/version"
 	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
@@ -62,10 +62,9 @@ func exposeMetrics(ctx context.Context, wired wiring, keeper *certificates.Keepe
 			}
 		},
 	}
-	// Only policies have the cache hold namespaces.
-	if wired.settings.hasPolicies() {
+	if haveNamespaces(wired.kinds) {
 		sources.IsGone = func(ctx context.Context, namespace string) bool {
-			return apierrors.IsNotFound(manager.GetCache().Get(ctx, client.ObjectKey{Name: namespace}, policies.Namespace()))
+			return apierrors.IsNotFound(manager.GetCache().Get(ctx, client.ObjectKey{Name: namespace}, watch.Namespace()))
 		}
 	}
 	for _, kind := range wired.kinds {

@@ -12,6 +12,7 @@ import (
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
@@ -24,6 +25,7 @@ func Scheme() (*runtime.Scheme, error) {
 		appsv1.AddToScheme,
 		policyv1.AddToScheme,
 		configv1.AddToScheme,
+		instrv1.AddToScheme,
 		appsv1beta1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {

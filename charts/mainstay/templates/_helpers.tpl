@@ -195,7 +195,9 @@ tolerations:
 {{- /* What kinds share: usesWorkloads and usesConfiguration in internal/setup/kinds.go. */ -}}
 {{- $uses := dict
   "appconfig" (list "workload" "configuration")
+  "clusterinstrumentation" (list "workload" "injection")
   "configmonitor" (list "workload" "configuration")
+  "instrumentation" (list "workload" "injection")
 -}}
 {{- range $kind, $shared := $uses -}}
 {{- if has $kind $parts -}}{{- $parts = concat $parts $shared | uniq -}}{{- end -}}

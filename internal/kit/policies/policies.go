@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
@@ -56,7 +57,7 @@ func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, erro
 			return policy.Rules{}, err
 		}
 	}
-	found := Namespace()
+	found := watch.Namespace()
 	err := r.Cached.Get(ctx, client.ObjectKey{Name: namespace}, found)
 	if apierrors.IsNotFound(err) {
 		err = r.Live.Get(ctx, client.ObjectKey{Name: namespace}, found)
@@ -71,25 +72,9 @@ func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, erro
 	return policy.Governing(all.Items, namespace, found.Labels), nil
 }
 
-// Namespace is the metadata of a namespace, to be read or watched: all that is cached of it.
-func Namespace() *metav1.PartialObjectMetadata {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return namespace
-}
-
-// CacheOptions say what the cache must hold for a Reader: all policies, and of all namespaces the
-// name and labels.
+// CacheOptions say what the cache must hold for a Reader beside namespaces: all policies.
 func CacheOptions() map[client.Object]ctrlcache.ByObject {
 	return map[client.Object]ctrlcache.ByObject{
 		&policyv1.PlatformPolicy{}: {Label: labels.Everything(), Transform: ctrlcache.TransformStripManagedFields()},
-		Namespace():                {Label: labels.Everything(), Transform: stripNamespace},
 	}
-}
-
-func stripNamespace(cached any) (any, error) {
-	if namespace, ok := cached.(*metav1.PartialObjectMetadata); ok {
-		namespace.Annotations, namespace.ManagedFields = nil, nil
-	}
-	return cached, nil
 }

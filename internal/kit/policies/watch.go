@@ -28,7 +28,7 @@ func Watch(under *builder.Builder, cached client.Reader, list client.ObjectList)
 	})
 	return under.
 		Watches(&policyv1.PlatformPolicy{}, everywhere, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(Namespace(), within, builder.WithPredicates(watch.LabelsChanged()))
+		Watches(watch.Namespace(), within, builder.WithPredicates(watch.LabelsChanged()))
 }
 
 func allOf(ctx context.Context, cached client.Reader, list client.ObjectList, options ...client.ListOption) []reconcile.Request {

@@ -33,14 +33,16 @@ func (a SecretAccess) Granted(namespace string) bool { return slices.Contains(a.
 // helmReleases are the Secrets in which Helm keeps the manifests of its releases: large, many, and no pod uses one.
 const helmReleases = corev1.SecretType("helm.sh/release.v1")
 
-// WorkloadCacheOptions say what the cache holds of workloads, for all kinds that have to do with other people's: all of them, in part.
+// WorkloadCacheOptions say what the cache holds of workloads, for all kinds that have to do with other people's: all of them, in part. more is
+// what else is kept of pod templates than restarts need; nil for nothing.
 //
 // +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=list;watch
-func WorkloadCacheOptions() map[client.Object]cache.ByObject {
+func WorkloadCacheOptions(more func(*corev1.PodTemplateSpec) corev1.PodSpec) map[client.Object]cache.ByObject {
+	strip := stripper{more}
 	return map[client.Object]cache.ByObject{
-		&appsv1.Deployment{}:  {Label: labels.Everything(), Transform: stripDeployment},
-		&appsv1.StatefulSet{}: {Label: labels.Everything(), Transform: stripStatefulSet},
-		&appsv1.DaemonSet{}:   {Label: labels.Everything(), Transform: stripDaemonSet},
+		&appsv1.Deployment{}:  {Label: labels.Everything(), Transform: strip.deployment},
+		&appsv1.StatefulSet{}: {Label: labels.Everything(), Transform: strip.statefulSet},
+		&appsv1.DaemonSet{}:   {Label: labels.Everything(), Transform: strip.daemonSet},
 	}
 }
 

@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,8 +11,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
-// stripDeployment is the transform for Deployments.
-func stripDeployment(cached any) (any, error) {
+// stripper strips workloads.
+type stripper struct {
+	// more is what else is kept of pod templates; nil for nothing.
+	more func(*corev1.PodTemplateSpec) corev1.PodSpec
+}
+
+// deployment is the transform for Deployments.
+func (s stripper) deployment(cached any) (any, error) {
 	deployment, ok := cached.(*appsv1.Deployment)
 	if !ok || keepWhole(deployment) {
 		return cached, nil
@@ -18,33 +26,33 @@ func stripDeployment(cached any) (any, error) {
 	spec := &deployment.Spec
 	deployment.Spec = appsv1.DeploymentSpec{
 		Replicas: spec.Replicas, Selector: spec.Selector, Paused: spec.Paused,
-		Strategy: appsv1.DeploymentStrategy{Type: spec.Strategy.Type}, Template: stripTemplate(&spec.Template),
+		Strategy: appsv1.DeploymentStrategy{Type: spec.Strategy.Type}, Template: s.template(&spec.Template),
 	}
 	return deployment, nil
 }
 
-// stripStatefulSet is the transform for StatefulSets.
-func stripStatefulSet(cached any) (any, error) {
+// statefulSet is the transform for StatefulSets.
+func (s stripper) statefulSet(cached any) (any, error) {
 	set, ok := cached.(*appsv1.StatefulSet)
 	if !ok || keepWhole(set) {
 		return cached, nil
 	}
 	spec := &set.Spec
 	set.Spec = appsv1.StatefulSetSpec{
-		Replicas: spec.Replicas, Selector: spec.Selector, UpdateStrategy: spec.UpdateStrategy, Template: stripTemplate(&spec.Template),
+		Replicas: spec.Replicas, Selector: spec.Selector, UpdateStrategy: spec.UpdateStrategy, Template: s.template(&spec.Template),
 	}
 	return set, nil
 }
 
-// stripDaemonSet is the transform for DaemonSets.
-func stripDaemonSet(cached any) (any, error) {
+// daemonSet is the transform for DaemonSets.
+func (s stripper) daemonSet(cached any) (any, error) {
 	set, ok := cached.(*appsv1.DaemonSet)
 	if !ok || keepWhole(set) {
 		return cached, nil
 	}
 	spec := &set.Spec
 	set.Spec = appsv1.DaemonSetSpec{
-		Selector: spec.Selector, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: spec.UpdateStrategy.Type}, Template: stripTemplate(&spec.Template),
+		Selector: spec.Selector, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: spec.UpdateStrategy.Type}, Template: s.template(&spec.Template),
 	}
 	return set, nil
 }
@@ -63,8 +71,8 @@ func keepWhole(object metav1.Object) bool {
 	return false
 }
 
-// stripTemplate leaves of a pod template its labels, our annotations, and the references to ConfigMaps and Secrets.
-func stripTemplate(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+// template leaves of a pod template its labels, our annotations, the references to ConfigMaps and Secrets, and what else is asked for.
+func (s stripper) template(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	stripped := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: onlyKept(template.Annotations)},
 		Spec: corev1.PodSpec{
@@ -78,7 +86,25 @@ func stripTemplate(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 			stripped.Spec.Volumes = append(stripped.Spec.Volumes, corev1.Volume{Name: volume.Name, VolumeSource: source})
 		}
 	}
+	if s.more != nil {
+		add(&stripped.Spec, s.more(template))
+	}
 	return stripped
+}
+
+// add adds what else is asked for. Containers are replaced by what is: it has all that restarts need. Of init containers and volumes it has
+// some, which are whole.
+func add(spec *corev1.PodSpec, more corev1.PodSpec) {
+	spec.OS, spec.Containers = more.OS, more.Containers
+	for _, container := range more.InitContainers {
+		at := slices.IndexFunc(spec.InitContainers, func(one corev1.Container) bool { return one.Name == container.Name })
+		if at < 0 {
+			spec.InitContainers = append(spec.InitContainers, container)
+		} else {
+			spec.InitContainers[at] = container
+		}
+	}
+	spec.Volumes = append(spec.Volumes, more.Volumes...)
 }
 
 // stripProjected is nil if no ConfigMap or Secret is among what a volume is made of.

@@ -78,7 +78,7 @@ func metadata() metav1.ObjectMeta {
 // TestStrippedUses: what is stripped tells the same uses as the whole, and what identifies the workload stays.
 func TestStrippedUses(t *testing.T) {
 	whole := template()
-	got := transformed(t, stripDeployment, &appsv1.Deployment{
+	got := transformed(t, stripper{}.deployment, &appsv1.Deployment{
 		ObjectMeta: metadata(),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(3)), Paused: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}, Template: template(),
@@ -121,7 +121,7 @@ func TestStripSets(t *testing.T) {
 	whole := template()
 	uses := workload.Uses(&whole.Spec)
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}
-	set := transformed(t, stripStatefulSet, &appsv1.StatefulSet{ObjectMeta: metadata(), Spec: appsv1.StatefulSetSpec{
+	set := transformed(t, stripper{}.statefulSet, &appsv1.StatefulSet{ObjectMeta: metadata(), Spec: appsv1.StatefulSetSpec{
 		Replicas: new(int32(3)), Selector: selector, Template: template(), ServiceName: "shop", VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{}},
 		UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 	}})
@@ -129,7 +129,7 @@ func TestStripSets(t *testing.T) {
 		set.Spec.VolumeClaimTemplates != nil || set.Spec.ServiceName != "" {
 		t.Errorf("got %+v", set.Spec)
 	}
-	daemons := transformed(t, stripDaemonSet, &appsv1.DaemonSet{ObjectMeta: metadata(), Spec: appsv1.DaemonSetSpec{
+	daemons := transformed(t, stripper{}.daemonSet, &appsv1.DaemonSet{ObjectMeta: metadata(), Spec: appsv1.DaemonSetSpec{
 		Selector: selector, Template: template(), MinReadySeconds: 9, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 	}})
 	if daemons.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType || daemons.Spec.Selector != selector || daemons.Spec.MinReadySeconds != 0 {
@@ -158,7 +158,7 @@ func TestOursStayWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := transformed(t, stripDeployment, ours())
+	got := transformed(t, stripper{}.deployment, ours())
 	if diff := cmp.Diff(byDefault, any(got)); diff != "" {
 		t.Error(diff)
 	}
@@ -170,7 +170,7 @@ func TestOursStayWhole(t *testing.T) {
 // TestCacheOptions: all is held of what is in all watched namespaces, but Secrets only of those that are named.
 func TestCacheOptions(t *testing.T) {
 	secretsOf := func(access SecretAccess) (found []cache.ByObject) {
-		options := WorkloadCacheOptions()
+		options := WorkloadCacheOptions(nil)
 		maps.Copy(options, ConfigurationCacheOptions(access))
 		for object, option := range options {
 			if !option.Label.Matches(labels.Set{}) {

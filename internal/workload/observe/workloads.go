@@ -40,6 +40,20 @@ func EmptyWorkload(kind, namespace, name string) client.Object {
 	return object
 }
 
+// KindOfWorkload is the kind of a workload, which objects of the cache do not say themselves; empty of anything else.
+func KindOfWorkload(object client.Object) string {
+	switch object.(type) {
+	case *appsv1.Deployment:
+		return KindDeployment
+	case *appsv1.StatefulSet:
+		return KindStatefulSet
+	case *appsv1.DaemonSet:
+		return KindDaemonSet
+	default:
+		return ""
+	}
+}
+
 // PodTemplate is the pod template of a workload, and part of it; nil of anything else.
 func PodTemplate(object client.Object) *corev1.PodTemplateSpec {
 	switch object := object.(type) {

@@ -13,8 +13,8 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -141,7 +141,7 @@ type namespaces struct {
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 func (n namespaces) labels(ctx context.Context, name string) (map[string]string, error) {
-	found := policies.Namespace()
+	found := watch.Namespace()
 	var err error = apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 	if n.cached != nil {
 		err = n.cached.Get(ctx, client.ObjectKey{Name: name}, found)

@@ -23,7 +23,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/loop"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -75,7 +74,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	within := namespaces{live: live}
 	if options.HasNamespaces {
 		within.cached = cached
-		if err := watch.Prefetch(ctx, manager.GetCache(), policies.Namespace()); err != nil {
+		if err := watch.Prefetch(ctx, manager.GetCache(), watch.Namespace()); err != nil {
 			return err
 		}
 	}
@@ -105,7 +104,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		under = under.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(namedBy(cached)), changed)
 	}
 	if options.HasNamespaces {
-		under = under.Watches(policies.Namespace(), handler.EnqueueRequestsFromMapFunc(residents(cached)), builder.WithPredicates(watch.LabelsChanged()))
+		under = under.Watches(watch.Namespace(), handler.EnqueueRequestsFromMapFunc(residents(cached)), builder.WithPredicates(watch.LabelsChanged()))
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,

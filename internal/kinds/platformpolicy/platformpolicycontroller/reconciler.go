@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/loop"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
 // kind brings PlatformPolicy to the loop. It has no children.
@@ -45,7 +45,7 @@ func (kind) Admit(policy *policyv1.PlatformPolicy) error {
 func (k kind) Observe(ctx context.Context, _ *policyv1.PlatformPolicy) (platformpolicy.Observed, error) {
 	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}}
 	namespaces := &metav1.PartialObjectMetadataList{}
-	namespaces.SetGroupVersionKind(policies.Namespace().GroupVersionKind())
+	namespaces.SetGroupVersionKind(watch.Namespace().GroupVersionKind())
 	if err := k.cached.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return observed, fmt.Errorf("listing namespaces: %w", err)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/loop"
 	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -66,7 +65,7 @@ func Setup(manager ctrl.Manager, options Options) error {
 		Named(platformpolicy.Controller).
 		For(&policyv1.PlatformPolicy{}, builder.WithPredicates(watch.SpecChanged())).
 		Watches(&policyv1.PlatformPolicy{}, everything, builder.WithPredicates(watch.SpecChanged())).
-		Watches(policies.Namespace(), everything, builder.WithPredicates(watch.LabelsChanged()))
+		Watches(watch.Namespace(), everything, builder.WithPredicates(watch.LabelsChanged()))
 	for _, governed := range options.Governed {
 		under = under.Watches(governed.Object, everything, builder.WithPredicates(watch.SpecChanged()))
 	}

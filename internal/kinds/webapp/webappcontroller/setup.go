@@ -120,7 +120,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	}
 	prefetched := append(owned(), optional.Definition())
 	if options.Rules != nil {
-		prefetched = append(prefetched, policies.Namespace())
+		prefetched = append(prefetched, watch.Namespace())
 	}
 	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
 		return err

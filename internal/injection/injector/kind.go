@@ -1,0 +1,209 @@
+package injector
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// Object is an Instrumentation or a ClusterInstrumentation.
+type Object interface {
+	loop.Object
+	injection.Object
+	Outcome() *instrv1.InstrumentationStatus
+}
+
+// Observed is what was read for one Instrumentation, and what follows from it.
+type Observed struct {
+	identity injection.Identity
+	// agent is nil if it is being deleted, or can't be compiled.
+	agent *injection.Agent
+	seen  []injection.Seen
+	// decision is made here already: without webhooks it says which workloads have to be read whole.
+	decision injection.Decision
+	// bodies are, without webhooks, the patches of those that are written.
+	bodies map[int][]byte
+}
+
+// kind brings one of the kinds to the loop. It has no children.
+type kind[T Object] struct {
+	reader *Reader
+	clock  clock.PassiveClock
+	empty  func() T
+	admit  func(T) error
+	// isDirect tells that there are no webhooks.
+	isDirect bool
+}
+
+// New is an empty object.
+func (k kind[T]) New() T { return k.empty() }
+
+// Admit fills in defaults and validates.
+func (k kind[T]) Admit(object T) error { return k.admit(object) }
+
+// Observe reads, from the cache, the workloads that may be concerned and all Instrumentations that may be. Asked of the API server are the
+// pods of workloads that are being replaced or try a revision; and without webhooks, whole, the workloads that are to be changed.
+func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
+	observed := Observed{identity: injection.IdentityOf(object)}
+	agents, err := k.reader.agents(ctx, object.GetNamespace())
+	if err != nil {
+		return observed, err
+	}
+	if object.GetDeletionTimestamp() == nil {
+		if observed.agent, err = k.reader.agent(object); err != nil {
+			return observed, nil //nolint:nilerr // Admit has refused it: nothing is done, and that is said
+		}
+	}
+	found, err := k.reader.workloads(ctx, object.GetNamespace())
+	if err != nil {
+		return observed, err
+	}
+	if err := k.reader.settle(ctx, found, agents); err != nil {
+		return observed, err
+	}
+	observed.seen = make([]injection.Seen, len(found))
+	for i := range found {
+		observed.seen[i] = found[i].Seen
+	}
+	assessment := injection.Assess(observed.identity, observed.agent, observed.seen, k.clock.Now())
+	for _, standing := range assessment.Watched() {
+		if standing.Trouble, err = k.reader.trouble(ctx, &found[standing.Index]); err != nil {
+			return observed, err
+		}
+	}
+	if observed.decision, err = assessment.Decide(); err != nil {
+		return observed, nil //nolint:nilerr // the window is invalid, and Admit has refused it
+	}
+	if k.isDirect {
+		observed.bodies, err = k.reader.bodies(ctx, &observed)
+	}
+	return observed, err
+}
+
+// trouble asks what is wrong with the pods of a workload that run what is injected now; nil if nothing is.
+//
+// +kubebuilder:rbac:part=injection,groups="",resources=pods,verbs=list
+func (r *Reader) trouble(ctx context.Context, of *seen) (*workload.Trouble, error) {
+	selector, err := metav1.LabelSelectorAsSelector(of.selector)
+	if err != nil {
+		return nil, fmt.Errorf("reading the selector of %s in namespace %s: %w", of.String(), of.Namespace, err)
+	}
+	var pods, mine corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(of.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing the pods of %s in namespace %s: %w", of.String(), of.Namespace, err)
+	}
+	for _, pod := range pods.Items {
+		if pod.Annotations[instrv1.AnnotationInjected] == of.Template.Annotations[instrv1.AnnotationInjected] {
+			mine.Items = append(mine.Items, pod)
+		}
+	}
+	return workload.FindTrouble(mine.Items, ""), nil
+}
+
+// Children are none.
+func (kind[T]) Children(Observed) plan.Children { return nil }
+
+// Desired are the patches of workloads; or, where the canaries of a revision have failed, one that notes that on the Instrumentation.
+func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
+	if observed.decision.Failure != "" {
+		return plan.Plan{Patches: []plan.Patch{failed(object, &observed)}}
+	}
+	var patches []plan.Patch
+	for _, write := range observed.decision.Writes {
+		one := &observed.seen[write.Index]
+		patch := plan.Patch{
+			Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: write.Reason, Message: write.Message,
+			Type: types.MergePatchType, Body: annotate(one.UID, injection.GrantKey(observed.identity.ID()), write.Grant),
+		}
+		if k.isDirect {
+			body, changes := observed.bodies[write.Index]
+			if !changes {
+				continue
+			}
+			patch.Type, patch.Body = types.JSONPatchType, body
+		}
+		patches = append(patches, patch)
+	}
+	return plan.Plan{Patches: patches}
+}
+
+// maxFailure bounds what is noted of a failure, in bytes.
+const maxFailure = 1000
+
+// failed notes on an Instrumentation that the canaries of its revision have failed. Only then is anything undone.
+func failed(object client.Object, observed *Observed) plan.Patch {
+	text := observed.agent.Revision + " " + observed.decision.Failure
+	body := annotation(object.GetUID(), instrv1.AnnotationFailed, text[:min(len(text), maxFailure)])
+	return plan.Patch{
+		Ref:        plan.Ref{Kind: observed.identity.Kind, Namespace: object.GetNamespace(), Name: object.GetName()},
+		APIVersion: instrv1.GroupVersion.String(), UID: object.GetUID(), Type: types.MergePatchType, Body: body,
+	}
+}
+
+// annotate is a merge patch that writes a grant, or takes it off. It fails where the object is not the one that was looked at.
+func annotate(uid types.UID, key string, grant *injection.Grant) []byte {
+	if grant == nil {
+		return annotation(uid, key, nil)
+	}
+	return annotation(uid, key, grant.String())
+}
+
+func annotation(uid types.UID, key string, value any) []byte {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{key: value}}})
+	if err != nil {
+		panic("marshalling an annotation: " + err.Error()) // strings can be
+	}
+	return body
+}
+
+func refOf(one *injection.Seen) plan.Ref {
+	return plan.Ref{Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
+}
+
+// Report sets the status.
+func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) time.Duration {
+	facts := injection.Facts{
+		Agent: observed.agent, Generation: into.GetGeneration(), Deleting: object.GetDeletionTimestamp() != nil,
+		Seen: observed.seen, Decision: observed.decision, Refused: map[int]string{}, Failure: result.Failure,
+	}
+	for i := range observed.seen {
+		if refusal, isRefused := result.Refused[refOf(&observed.seen[i])]; isRefused {
+			facts.Refused[i] = refusal
+		}
+	}
+	status := facts.Status()
+	first := into.GetFirstReadyTime()
+	*into.Outcome() = status
+	into.SetFirstReadyTime(first)
+	if len(facts.Refused) > 0 {
+		return cmp.Or(observed.decision.Again, refusedPoll)
+	}
+	return observed.decision.Again
+}
+
+// refusedPoll is how soon what the API server refused is tried again.
+const refusedPoll = time.Minute
+
+// Trouble names the conditions that are bad news when True.
+func (kind[T]) Trouble() []string {
+	return []string{instrv1.ConditionDegraded, instrv1.ConditionStalled, instrv1.ConditionOverruled}
+}
+
+// Released tells that nothing of it is left in any workload.
+func (kind[T]) Released(_ T, observed Observed, _ plan.Result) bool {
+	return len(observed.decision.Writes) == 0 && observed.decision.Leaving == 0
+}

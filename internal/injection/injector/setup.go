@@ -1,0 +1,213 @@
+package injector
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
+)
+
+// gather is for how long changes of workloads, and of what is around them, are gathered before they are looked at: after an
+// Instrumentation has appeared hundreds of workloads change at once.
+const gather = 500 * time.Millisecond
+
+// Options of the controller of one kind.
+type Options struct {
+	// Concurrency is how many Instrumentations are reconciled at once.
+	Concurrency int
+	Clock       clock.PassiveClock
+	Reader      *Reader
+	// Direct tells that there are no webhooks.
+	Direct bool
+	// Secrets tells that the cache has some.
+	Secrets bool
+}
+
+// Definition is what differs between the two kinds.
+type Definition[T Object] struct {
+	// Name of the controller.
+	Name string
+	// Kind of the API.
+	Kind string
+	// Empty is an empty object.
+	Empty func() T
+	// Admit fills in defaults and validates.
+	Admit func(T) error
+}
+
+// Setup adds the controller of one kind to the manager.
+//
+// +kubebuilder:rbac:part=injection,groups="",resources=namespaces,verbs=get;list;watch
+func Setup[T Object](manager ctrl.Manager, definition Definition[T], options Options) error {
+	cached, live := manager.GetClient(), manager.GetAPIReader()
+	recorder := manager.GetEventRecorder("mainstay-" + definition.Name)
+	applier := apply.New(cached, children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()})
+	applier.Recorder = recorder
+	reconciler := &loop.Reconciler[T, Observed]{
+		Name:      definition.Name,
+		Kind:      kind[T]{reader: options.Reader, clock: options.Clock, empty: definition.Empty, admit: definition.Admit, isDirect: options.Direct},
+		Client:    cached,
+		Applier:   applier,
+		Recorder:  recorder,
+		Clock:     options.Clock,
+		Finalizer: injection.Finalizer,
+	}
+	concerned := concerned{options.Reader, definition.Kind}
+	written := builder.WithPredicates(predicate.Or(watch.SpecChanged(), predicate.AnnotationChangedPredicate{}))
+	under := ctrl.NewControllerManagedBy(manager).
+		Named(definition.Name).
+		For(definition.Empty(), written).
+		Watches(watch.Namespace(), watch.Later(concerned.byNamespace, gather), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})))
+	for _, rival := range options.Reader.rivals(definition.Kind) {
+		under = under.Watches(rival, watch.Later(concerned.byRival, gather), written)
+	}
+	for _, object := range observe.Workloads() {
+		under = under.Watches(object, watch.Later(concerned.byWorkload, gather),
+			builder.WithPredicates(predicate.Or(observe.ConcernsWorkload(), predicate.LabelChangedPredicate{})))
+	}
+	if options.Reader.Source != nil {
+		under = under.Watches(&corev1.ConfigMap{}, watch.Later(concerned.bySource(workload.ConfigMap), gather), builder.WithPredicates(watch.ContentChanged()))
+	}
+	if options.Reader.Source != nil && options.Secrets {
+		under = under.Watches(&corev1.Secret{}, watch.Later(concerned.bySource(workload.Secret), gather), builder.WithPredicates(watch.ContentChanged()))
+	}
+	err := under.WithOptions(controller.Options{
+		MaxConcurrentReconciles: options.Concurrency,
+		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
+	}).Complete(reconciler)
+	if err != nil {
+		return fmt.Errorf("building the controller: %w", err)
+	}
+	return nil
+}
+
+// rivals are the kinds of Instrumentations that may come before those of a kind.
+func (r *Reader) rivals(kind string) []client.Object {
+	rivals := []client.Object{}
+	if r.Namespaced {
+		rivals = append(rivals, &instrv1.Instrumentation{})
+	}
+	if r.Cluster && kind == injection.KindCluster {
+		rivals = append(rivals, &instrv1.ClusterInstrumentation{})
+	}
+	return rivals
+}
+
+// concerned finds the Instrumentations of one kind that a change concerns.
+type concerned struct {
+	reader *Reader
+	kind   string
+}
+
+// agents are those of the kind in a namespace; none, with a word in the log, if that can't be read.
+func (c concerned) agents(ctx context.Context, namespace string) []*injection.Agent {
+	agents, err := c.reader.agents(ctx, namespace)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Looking for the Instrumentations that a change concerns")
+		return nil
+	}
+	return slices.DeleteFunc(agents, func(agent *injection.Agent) bool { return agent.Kind != c.kind })
+}
+
+func requestFor(identity injection.Identity) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: identity.Namespace, Name: identity.Name}}
+}
+
+// all are the requests for those of a namespace.
+func (c concerned) all(ctx context.Context, namespace string) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, agent := range c.agents(ctx, namespace) {
+		requests = append(requests, requestFor(agent.Identity))
+	}
+	return requests
+}
+
+func (c concerned) byNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return c.all(ctx, namespace.GetName())
+}
+
+func (c concerned) byRival(ctx context.Context, rival client.Object) []reconcile.Request {
+	return c.all(ctx, rival.GetNamespace())
+}
+
+// byWorkload are those that match a workload and those that are in it, whether or not they are still there.
+func (c concerned) byWorkload(ctx context.Context, object client.Object) []reconcile.Request {
+	w := workloadOf(object, observe.KindOfWorkload(object), observe.PodTemplate(object))
+	var requests []reconcile.Request
+	for _, agent := range c.agents(ctx, w.Namespace) {
+		if agent.Concerns(w) {
+			requests = append(requests, requestFor(agent.Identity))
+		}
+	}
+	for _, injected := range injection.Injected(w.Template.Annotations) {
+		kind, name, _ := strings.Cut(injected.By, "/")
+		if kind != c.kind || name == "" {
+			continue
+		}
+		request := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+		if kind == injection.KindNamespaced {
+			request.Namespace = w.Namespace
+		}
+		if !slices.Contains(requests, request) {
+			requests = append(requests, request)
+		}
+	}
+	return requests
+}
+
+// bySource are all of a namespace where some workload takes all variables of a ConfigMap or Secret: one of them may be one that is extended.
+func (c concerned) bySource(kind workload.SourceKind) handler.MapFunc {
+	return func(ctx context.Context, source client.Object) []reconcile.Request {
+		requests := c.all(ctx, source.GetNamespace())
+		if len(requests) == 0 {
+			return nil
+		}
+		found, err := c.reader.workloads(ctx, source.GetNamespace())
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Looking for the workloads that a change concerns")
+			return nil
+		}
+		for i := range found {
+			if takesAll(&found[i].Template.Spec, kind, source.GetName()) {
+				return requests
+			}
+		}
+		return nil
+	}
+}
+
+// takesAll tells whether some container takes all variables of a ConfigMap or Secret.
+func takesAll(spec *corev1.PodSpec, kind workload.SourceKind, name string) bool {
+	for i := range spec.Containers {
+		for _, source := range spec.Containers[i].EnvFrom {
+			isConfigMap := kind == workload.ConfigMap && source.ConfigMapRef != nil && source.ConfigMapRef.Name == name
+			isSecret := kind == workload.Secret && source.SecretRef != nil && source.SecretRef.Name == name
+			if isConfigMap || isSecret {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,42 @@
+package watch
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/api"
+)
+
+// Namespace is the metadata of a namespace, to be read or watched: all that is cached of it.
+func Namespace() *metav1.PartialObjectMetadata {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return namespace
+}
+
+// Namespaces have the cache hold all namespaces: their names, their labels, and of their annotations ours.
+func Namespaces() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{Namespace(): {Label: labels.Everything(), Transform: stripNamespace}}
+}
+
+func stripNamespace(cached any) (any, error) {
+	namespace, ok := cached.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return cached, nil // a tombstone
+	}
+	namespace.ManagedFields = nil
+	maps.DeleteFunc(namespace.Annotations, func(key, _ string) bool {
+		domain, _, _ := strings.Cut(key, "/")
+		return domain != api.Domain && !strings.HasSuffix(domain, "."+api.Domain)
+	})
+	if len(namespace.Annotations) == 0 {
+		namespace.Annotations = nil
+	}
+	return cached, nil
+}

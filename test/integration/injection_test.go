@@ -1,0 +1,87 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+)
+
+// javaAgent is an Instrumentation for Deployments of these names.
+func javaAgent(namespace, pattern string) *instrv1.Instrumentation {
+	return &instrv1.Instrumentation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "java"},
+		Spec: instrv1.InstrumentationSpec{
+			Matchers: []instrv1.Matcher{{Deployment: pattern, Env: []corev1.EnvVar{{Name: "TEAM", Value: "shop"}}}},
+			Agent:    instrv1.Agent{Image: "registry.example/agent:1", Language: instrv1.LanguageJava},
+		},
+	}
+}
+
+// bareDeployment is one of a program that knows of no agents.
+func bareDeployment(namespace, name string, env ...corev1.EnvVar) *k8sappsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: k8sappsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](0),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", Env: env}, {Name: "istio-proxy", Image: "proxy:1"}}},
+			},
+		},
+	}
+}
+
+// TestInstrumentation: what exists is injected, what is made later is made so, what changes reaches all, and all is as it was in the end.
+func TestInstrumentation(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s := newGoverned(t)
+	s.start(t)
+	earlier := bareDeployment("elsewhere", "web-1", corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"})
+	s.create(t, earlier)
+	first := earlier.Spec.Template.DeepCopy()
+	agent := javaAgent("elsewhere", "web-*")
+	s.create(t, agent)
+	read := func() corev1.PodTemplateSpec {
+		var found k8sappsv1.Deployment
+		g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(earlier), &found)).To(gomega.Succeed())
+		return found.Spec.Template
+	}
+	value := func() string {
+		for _, variable := range read().Spec.Containers[0].Env {
+			if variable.Name == "JAVA_TOOL_OPTIONS" {
+				return variable.Value
+			}
+		}
+		return ""
+	}
+	g.Eventually(value).Should(gomega.Equal("-Xmx1g -javaagent:/mainstay/agent/agent.jar"))
+	later := bareDeployment("elsewhere", "web-2")
+	s.create(t, later)
+	g.Expect(later.Spec.Template.Annotations).To(gomega.HaveKey(instrv1.AnnotationInjected), "it is injected within the request")
+	g.Expect(later.Spec.Template.Spec.Containers[1].Env).To(gomega.BeEmpty())
+
+	before := agent.DeepCopy()
+	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(agent), agent)).To(gomega.Succeed())
+	before = agent.DeepCopy()
+	agent.Spec.Agent.Options = "debug"
+	g.Expect(s.client.Patch(t.Context(), agent, client.MergeFrom(before))).To(gomega.Succeed())
+	g.Eventually(value).Should(gomega.Equal("-Xmx1g -javaagent:/mainstay/agent/agent.jar=debug"))
+
+	g.Expect(s.client.Delete(t.Context(), agent)).To(gomega.Succeed())
+	g.Eventually(func() bool {
+		return apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
+	}).Should(gomega.BeTrue())
+	last := read()
+	g.Expect(equality.Semantic.DeepEqual(first, &last)).To(gomega.BeTrue(), "%v", last)
+}
