@@ -37,7 +37,7 @@ type importRule struct {
 // pure are the packages of decisions, beside those of the kinds.
 var pure = []string{
 	"internal/kit/plan", "internal/kit/conditions", "internal/kit/naming", "internal/kit/image",
-	"internal/kit/rollout", "internal/policy", "internal/workload",
+	"internal/kit/rollout", "internal/policy", "internal/workload", "internal/injection",
 }
 
 // stacks are the kinds that are made of our other kinds.

@@ -69,7 +69,8 @@ func templateStrip(on []kind) func(*corev1.PodTemplateSpec) corev1.PodSpec {
 
 // injectionReader reads what injection rests on; nil if none of the kinds injects. Which keys ConfigMaps and Secrets have is known only where
 // another kind has them cached.
-func injectionReader(manager ctrl.Manager, config *rest.Config, settings Settings, wired wiring) (*injector.Reader, error) {
+func injectionReader(config *rest.Config, wired wiring) (*injector.Reader, error) {
+	manager := wired.manager
 	if !haveInjection(wired.kinds) {
 		return nil, nil //nolint:nilnil // no reader is a valid answer
 	}
@@ -85,7 +86,7 @@ func injectionReader(manager ctrl.Manager, config *rest.Config, settings Setting
 		return slices.ContainsFunc(wired.kinds, func(k kind) bool { return k.name == name })
 	}
 	reader := injector.Reader{
-		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(settings.Namespace),
+		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(wired.settings.Namespace),
 		Namespaced: isOn(instrumentation.Controller), Cluster: isOn(clusterinstrumentation.Controller), HasImageVolumes: hasImageVolumes(found),
 	}
 	if haveConfiguration(wired.kinds) {

@@ -72,7 +72,7 @@ func TestEnabledKinds(t *testing.T) {
 	if err != nil || len(on) != 1 || on[0].name != "webapp" {
 		t.Errorf("got %v, %v", on, err)
 	}
-	for names, want := range map[string]string{"": "none is named", "webapp,shop": `"shop" is none of appconfig, configmonitor, platformpolicy, webapp`} {
+	for names, want := range map[string]string{"": "none is named", "webapp,shop": `"shop" is none of appconfig, clusterinstrumentation, configmonitor, instrumentation, platformpolicy, webapp`} {
 		if _, err := enabledKinds(strings.FieldsFunc(names, func(r rune) bool { return r == ',' })); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want an error with %q", names, err, want)
 		}

@@ -124,13 +124,8 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	rules, err := addPolicies(manager, restConfig, settings)
+	wired, err := wire(manager, restConfig, settings, on, secrets)
 	if err != nil {
-		return nil, err
-	}
-	settings = settings.withClock()
-	wired := wiring{manager: manager, settings: settings, kinds: on, rules: rules, workloads: workloadReader(manager, settings, on, secrets)}
-	if wired.injection, err = injectionReader(manager, restConfig, settings, wired); err != nil {
 		return nil, err
 	}
 	if err := wired.addControllers(ctx); err != nil {
@@ -155,6 +150,18 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		return nil, err
 	}
 	return operator, nil
+}
+
+// wire makes what kinds are given.
+func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []kind, secrets observe.SecretAccess) (wiring, error) {
+	settings = settings.withClock()
+	wired := wiring{manager: manager, settings: settings, kinds: on, workloads: workloadReader(manager, settings, on, secrets)}
+	var err error
+	if wired.rules, err = addPolicies(manager, restConfig, settings); err != nil {
+		return wired, err
+	}
+	wired.injection, err = injectionReader(restConfig, wired)
+	return wired, err
 }
 
 // withClock has the true time where no other is given.

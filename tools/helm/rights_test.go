@@ -70,16 +70,21 @@ func TestKindsOff(t *testing.T) {
 	appconfig := []string{"appconfigs.config.mainstay.dev", "appconfigs/status.config.mainstay.dev", "appconfigs/finalizers.config.mainstay.dev"}
 	monitors := []string{"configmonitors.config.mainstay.dev", "configmonitors/status.config.mainstay.dev", "pods/eviction"}
 	restarts := []string{"configmaps", "deployments.apps", "statefulsets.apps", "daemonsets.apps"}
-	// The kinds of configuration need Deployments and Namespaces, too.
-	const noConfiguration = ", appconfig: {enabled: false}, configmonitor: {enabled: false}"
+	instrumentation := []string{"instrumentations.instrumentation.mainstay.dev", "instrumentations/status.instrumentation.mainstay.dev"}
+	clusterwide := []string{"clusterinstrumentations.instrumentation.mainstay.dev", "clusterinstrumentations/status.instrumentation.mainstay.dev"}
+	// The kinds of configuration and those that inject need Deployments and Namespaces, too.
+	const alone = ", appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}"
 	for off, wanted := range map[string]struct {
 		none, all []string
 		too       string
 	}{
-		"webapp":         {webapp, policies, noConfiguration},
-		"platformpolicy": {policies, webapp, noConfiguration},
+		"webapp":         {webapp, policies, alone},
+		"platformpolicy": {policies, webapp, alone},
 		"appconfig":      {appconfig, slices.Concat(webapp, policies, monitors, restarts), ""},
 		"configmonitor":  {monitors, slices.Concat(webapp, policies, appconfig, restarts), ""},
+
+		"instrumentation":        {instrumentation, slices.Concat(webapp, policies, restarts, clusterwide), ""},
+		"clusterinstrumentation": {clusterwide, slices.Concat(webapp, policies, restarts, instrumentation), ""},
 	} {
 		manifest := mustRender(t, "kinds: {"+off+": {enabled: false}"+wanted.too+"}", target{}).Manifest
 		granted := resourcesOf(t, manifest, "ClusterRole", "mainstay-manager")
@@ -98,7 +103,9 @@ func TestKindsOff(t *testing.T) {
 		}
 		// People must be able to see and delete what is there.
 		people := resourcesOf(t, manifest, "ClusterRole", "mainstay-edit")
-		for _, resource := range []string{"webapps.apps.mainstay.dev", "appconfigs.config.mainstay.dev", "configmonitors.config.mainstay.dev"} {
+		for _, resource := range []string{
+			"webapps.apps.mainstay.dev", "appconfigs.config.mainstay.dev", "configmonitors.config.mainstay.dev", "instrumentations.instrumentation.mainstay.dev",
+		} {
 			if !slices.Contains(people, resource) {
 				t.Errorf("without %s people may not change %s", off, resource)
 			}
@@ -110,7 +117,7 @@ func TestKindsOff(t *testing.T) {
 func TestSharedRights(t *testing.T) {
 	for off, wanted := range map[string]struct{ kept, gone right }{
 		"webapp":         {right{"apps", "deployments", "", "patch"}, right{"apps", "deployments", "", "create"}},
-		"platformpolicy": {right{"", "namespaces", "", "get"}, right{"", "namespaces", "", "watch"}},
+		"platformpolicy": {right{"", "namespaces", "", "watch"}, right{"policy.mainstay.dev", "platformpolicies", "", "watch"}},
 		"appconfig":      {right{"", "configmaps", "", "watch"}, right{"", "configmaps", "", "patch"}},
 		"configmonitor":  {right{"", "pods", "", "list"}, right{"", "pods/eviction", "", "create"}},
 	} {
@@ -141,7 +148,7 @@ func TestWatchNamespaces(t *testing.T) {
 	within, events := roleRights(t, some, "Role", "shop", "mainstay-manager-kinds"), roleRights(t, some, "Role", "default", "mainstay-manager-events")
 	cluster := []string{
 		"customresourcedefinitions", "customresourcedefinitions/status", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
-		"namespaces", "platformpolicies", "platformpolicies/status", "clusterroles",
+		"namespaces", "platformpolicies", "platformpolicies/status", "clusterroles", "clusterinstrumentations", "clusterinstrumentations/status",
 	}
 	for _, r := range smallest {
 		if !slices.Contains(cluster, r.Resource) {
@@ -176,8 +183,8 @@ func TestWatchNamespaces(t *testing.T) {
 	if bound != 4 {
 		t.Errorf("%d roles are bound", bound)
 	}
-	if without := mustRender(t, "{watchNamespaces: [shop], kinds: {platformpolicy: {enabled: false}, appconfig: {enabled: false}}}", target{}).Manifest; strings.Contains(without, "mainstay-manager-events") || strings.Contains(without, "namespaces\n") {
-		t.Error("without policies there are rights that only they need")
+	if without := mustRender(t, "{watchNamespaces: [shop], kinds: {platformpolicy: {enabled: false}, appconfig: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}}", target{}).Manifest; strings.Contains(without, "mainstay-manager-events") || strings.Contains(without, "namespaces\n") {
+		t.Error("without kinds of the whole cluster there are rights that only they need")
 	}
 }
 
@@ -296,10 +303,20 @@ func TestRightsOfParts(t *testing.T) {
 		"appconfig":      {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
 		"configmonitor":  {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
 		"platformpolicy": {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
-		"workload":       {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "statefulsets", "watch"},
-		"configuration":  {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "controllerrevisions", "list"},
-		"secrets":        {"secrets: {namespaces: [shop]}", "{}", "Role", "secrets", "get"},
-		"shared":         {"{}", "", "ClusterRole", "customresourcedefinitions", "get"},
+		"workload": {
+			"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
+			"ClusterRole", "statefulsets", "watch",
+		},
+		"injection": {
+			"kinds: {webapp: {enabled: false}, configmonitor: {enabled: false}}",
+			"kinds: {webapp: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
+			"ClusterRole", "pods", "list",
+		},
+		"instrumentation":        {"{}", "kinds: {instrumentation: {enabled: false}}", "ClusterRole", "instrumentations", "watch"},
+		"clusterinstrumentation": {"{}", "kinds: {clusterinstrumentation: {enabled: false}}", "ClusterRole", "clusterinstrumentations", "watch"},
+		"configuration":          {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "controllerrevisions", "list"},
+		"secrets":                {"secrets: {namespaces: [shop]}", "{}", "Role", "secrets", "get"},
+		"shared":                 {"{}", "", "ClusterRole", "customresourcedefinitions", "get"},
 	} {
 		granted := func(values string) bool {
 			return slices.ContainsFunc(objects(t, mustRender(t, values, target{}).Manifest), func(object *unstructured.Unstructured) bool {
@@ -326,7 +343,7 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"appconfig", "certificates", "configmonitor", "configuration", "defaultpolicy", "election", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
+	if diff := cmp.Diff([]string{"appconfig", "certificates", "clusterinstrumentation", "configmonitor", "configuration", "defaultpolicy", "election", "injection", "instrumentation", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }

@@ -108,7 +108,7 @@ func TestRightsOfUninstall(t *testing.T) {
 		resources = append(resources, r.Resource)
 	}
 	slices.Sort(resources)
-	want := []string{"appconfigs", "configmonitors", "customresourcedefinitions", "mutatingwebhookconfigurations", "platformpolicies", "validatingwebhookconfigurations", "webapps"}
+	want := []string{"appconfigs", "clusterinstrumentations", "configmonitors", "customresourcedefinitions", "instrumentations", "mutatingwebhookconfigurations", "platformpolicies", "validatingwebhookconfigurations", "webapps"}
 	if diff := cmp.Diff(want, slices.Compact(resources)); diff != "" {
 		t.Error(diff)
 	}

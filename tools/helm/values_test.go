@@ -78,17 +78,19 @@ var effects = map[string]struct{ values, want string }{
 
 // removals has for every value that takes something away one setting and what it removes.
 var removals = map[string]struct{ values, gone string }{
-	"crds.manage":                 {"crds: {manage: false}", "--install-crds"},
-	"kinds.appconfig":             {"kinds: {appconfig: {enabled: false}}", "--kinds=appconfig,"},
-	"kinds.configmonitor":         {"kinds: {configmonitor: {enabled: false}}", ",configmonitor,"},
-	"kinds.platformpolicy":        {"kinds: {platformpolicy: {enabled: false}}", ",platformpolicy,"},
-	"kinds.webapp":                {"kinds: {webapp: {enabled: false}}", "horizontalpodautoscalers"},
-	"defaultPolicy.create":        {"defaultPolicy: {create: false}", "--default-policy"},
-	"webhook.enabled":             {"webhook: {enabled: false}", "name: mainstay-webhook"},
-	"metrics.enabled":             {"metrics: {enabled: false}", "mainstay-metrics"},
-	"networkPolicy.enabled":       {"networkPolicy: {enabled: false}", "kind: NetworkPolicy"},
-	"serviceAccount.create":       {"serviceAccount: {create: false, name: mine}", "automountServiceAccountToken: false"},
-	"podDisruptionBudget.enabled": {"podDisruptionBudget: {enabled: false}", "kind: PodDisruptionBudget"},
+	"crds.manage":                  {"crds: {manage: false}", "--install-crds"},
+	"kinds.appconfig":              {"kinds: {appconfig: {enabled: false}}", "--kinds=appconfig,"},
+	"kinds.configmonitor":          {"kinds: {configmonitor: {enabled: false}}", ",configmonitor,"},
+	"kinds.clusterinstrumentation": {"kinds: {clusterinstrumentation: {enabled: false}}", ",clusterinstrumentation,"},
+	"kinds.instrumentation":        {"kinds: {instrumentation: {enabled: false}}", ",instrumentation,"},
+	"kinds.platformpolicy":         {"kinds: {platformpolicy: {enabled: false}}", ",platformpolicy,"},
+	"kinds.webapp":                 {"kinds: {webapp: {enabled: false}}", "horizontalpodautoscalers"},
+	"defaultPolicy.create":         {"defaultPolicy: {create: false}", "--default-policy"},
+	"webhook.enabled":              {"webhook: {enabled: false}", "name: mainstay-webhook"},
+	"metrics.enabled":              {"metrics: {enabled: false}", "mainstay-metrics"},
+	"networkPolicy.enabled":        {"networkPolicy: {enabled: false}", "kind: NetworkPolicy"},
+	"serviceAccount.create":        {"serviceAccount: {create: false, name: mine}", "automountServiceAccountToken: false"},
+	"podDisruptionBudget.enabled":  {"podDisruptionBudget: {enabled: false}", "kind: PodDisruptionBudget"},
 }
 
 const digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -192,7 +194,7 @@ func TestValuesRefused(t *testing.T) {
 		"extraArgs: [manager]":           "does not match pattern",
 		"extraEnv: [TZ]":                 "got string, want object",
 		"kinds: {shop: {enabled: true}}": "additional properties 'shop' not allowed",
-		"kinds: {webapp: {enabled: false}, platformpolicy: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}}": "at least one must be enabled",
+		"kinds: {webapp: {enabled: false}, platformpolicy: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}": "at least one must be enabled",
 	} {
 		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", values, err, want)

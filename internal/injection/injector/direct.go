@@ -71,8 +71,8 @@ func (r *Reader) body(ctx context.Context, one *injection.Seen, key string, gran
 		return nil, err
 	}
 	unchanged := []jsonpatch.Operation{
-		{Op: "test", Path: "/metadata/uid", Value: string(one.UID)},
-		{Op: "test", Path: "/metadata/resourceVersion", Value: whole.GetResourceVersion()},
+		{Op: "replace", Path: "/metadata/uid", Value: string(one.UID)},
+		{Op: "replace", Path: "/metadata/resourceVersion", Value: whole.GetResourceVersion()},
 	}
 	return json.Marshal(append(unchanged, changes...))
 }
