@@ -23,6 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
@@ -42,6 +43,8 @@ var listed = map[string]struct {
 	"configmaps":               {&corev1.ConfigMapList{}, ""},
 	"appconfigs":               {&configv1.AppConfigList{}, ""},
 	"configmonitors":           {&configv1.ConfigMonitorList{}, ""},
+	"instrumentations":         {&instrv1.InstrumentationList{}, ""},
+	"clusterinstrumentations":  {&instrv1.ClusterInstrumentationList{}, ""},
 	"services":                 {&corev1.ServiceList{}, ours},
 	"serviceaccounts":          {&corev1.ServiceAccountList{}, ""},
 	"pods":                     {&corev1.PodList{}, api.LabelOwner},

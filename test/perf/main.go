@@ -59,6 +59,7 @@ var parts = []struct {
 	{"panic", (*bench).panicking},
 	{"config", (*bench).configuration},
 	{"sources", (*bench).sources},
+	{"injection", (*bench).injection},
 	{"many", (*bench).manyObjects},
 }
 

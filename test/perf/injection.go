@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+)
+
+const (
+	injectedNamespace = "injected"
+	// instrumentable Deployments are there, half of which are matched.
+	instrumentable = 1000
+	matched        = instrumentable / 2
+	// injectionQuiet is for how long a manager that has injected must ask nothing.
+	injectionQuiet = 30 * time.Second
+)
+
+// injection measures how fast an agent reaches Deployments that exist, how fast a changed one does, and what their owners wait for. The Deployments
+// are scaled to 0, and nobody reconciles them: what their pods take is not ours.
+func (b *bench) injection(ctx context.Context) error {
+	p, err := b.plane(ctx, "injection")
+	if err != nil {
+		return err
+	}
+	defer b.end(p)
+	kubeconfig, _, err := p.user(managerUser)
+	if err != nil {
+		return err
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return err
+	}
+	if err := fillInjectable(ctx, p); err != nil {
+		return err
+	}
+	running, err := startChild(p.directory, childOptions{Kubeconfig: kubeconfig, WebhookPort: port})
+	if err != nil {
+		return err
+	}
+	defer b.endChild(running)
+	if err := awaitWebhooks(ctx, p.client); err != nil {
+		return err
+	}
+	agent := &instrv1.Instrumentation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: injectedNamespace, Name: "java"},
+		Spec: instrv1.InstrumentationSpec{
+			Matchers: []instrv1.Matcher{{Deployment: "matched-*"}},
+			Agent:    instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava},
+		},
+	}
+	steps := []struct {
+		name string
+		do   func() error
+		has  string
+	}{
+		{"until all are injected", func() error { return p.client.Create(ctx, agent) }, "agent.jar"},
+		{"until all have a changed one", func() error { return patchOptions(ctx, p.client, agent) }, "agent.jar=debug"},
+		{"until all are restored", func() error { return p.client.Delete(ctx, agent) }, ""},
+	}
+	for i, step := range steps {
+		if err := b.inject(ctx, p, step.name, step.has, step.do); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		if i == 1 {
+			if err := errors.Join(b.injectionAtRest(ctx, p), b.composing(ctx, p)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func fillInjectable(ctx context.Context, p *plane) error {
+	if err := makeNamespace(ctx, p.client, injectedNamespace); err != nil {
+		return err
+	}
+	return each(ctx, instrumentable, clients, func(ctx context.Context, i int) error {
+		return p.client.Create(ctx, injectable(i))
+	})
+}
+
+// injectable is one of the Deployments; every second one is matched.
+func injectable(i int) *k8sappsv1.Deployment {
+	name := fmt.Sprintf("other-%d", i)
+	if i%2 == 0 {
+		name = fmt.Sprintf("matched-%d", i)
+	}
+	deployment := scaledToZero(injectedNamespace, name, "settings", "")
+	deployment.Annotations = nil
+	container := &deployment.Spec.Template.Spec.Containers[0]
+	container.EnvFrom = nil
+	container.Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx64m"}, {Name: "PORT", Value: "8080"}}
+	return deployment
+}
+
+func patchOptions(ctx context.Context, to client.Client, agent *instrv1.Instrumentation) error {
+	return to.Patch(ctx, agent, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"agent":{"options":"debug"}}}`)))
+}
+
+// inject does something that changes all that are matched, and measures how long that takes, over as many patches by a bare client, and how many
+// writes the manager makes. In the end it says what the controller of Deployments would: that the pods are there.
+func (b *bench) inject(ctx context.Context, p *plane, name, has string, do func() error) error {
+	position, err := p.position()
+	if err != nil {
+		return err
+	}
+	done := p.until(ctx, &k8sappsv1.DeploymentList{}, matched, hasAgent(has))
+	start := time.Now()
+	if err := do(); err != nil {
+		return err
+	}
+	if err := <-done; err != nil {
+		return err
+	}
+	took := time.Since(start)
+	made, err := p.calls(managerUser, position)
+	if err != nil {
+		return err
+	}
+	floor, err := patchAsMany(ctx, p)
+	if err != nil {
+		return err
+	}
+	patches := made.that(func(c call) bool { return c.Verb == "patch" && c.ObjectRef.Resource == "deployments" })
+	lists := made.that(func(c call) bool { return c.Verb == "list" && c.ObjectRef.Resource != "pods" })
+	title := fmt.Sprintf("injection: %d of %d Deployments: ", matched, instrumentable)
+	b.add(
+		Figure{Name: title + name, Kind: Info, Unit: "s", Limit: new(10.0), Value: took.Seconds()},
+		Figure{Name: title + name + ", over a bare client's patches", Kind: Ratio, Value: took.Seconds() / floor.Seconds(),
+			Note: fmt.Sprintf("%.2f s; as many patches of an annotation, as many at once, of Deployments that are not matched: %.2f s", took.Seconds(), floor.Seconds())},
+		Figure{Name: title + name + ": patches", Kind: Count, Limit: new(float64(matched)), Value: float64(len(patches)), Note: made.String()},
+		Figure{Name: title + name + ": lists", Kind: Count, Limit: new(0.0), Value: float64(len(lists))},
+	)
+	return settleDeployments(ctx, p)
+}
+
+// hasAgent finds matched Deployments by what their variable ends with; nothing: by what their owner wrote.
+func hasAgent(suffix string) func(client.Object) bool {
+	return func(object client.Object) bool {
+		deployment, ok := object.(*k8sappsv1.Deployment)
+		if !ok || !strings.HasPrefix(deployment.Name, "matched-") {
+			return false
+		}
+		spec := &deployment.Spec.Template.Spec
+		if suffix == "" {
+			return len(spec.InitContainers) == 0 && spec.Containers[0].Env[0].Value == "-Xmx64m"
+		}
+		return len(spec.InitContainers) == 1 && strings.HasSuffix(spec.Containers[0].Env[0].Value, suffix)
+	}
+}
+
+// patchesAtOnce is how many the manager makes at once.
+const patchesAtOnce = 16
+
+// patchAsMany patches as many Deployments that nobody matches.
+func patchAsMany(ctx context.Context, p *plane) (time.Duration, error) {
+	start := time.Now()
+	err := each(ctx, matched, patchesAtOnce, func(ctx context.Context, i int) error {
+		body := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench":"%d"}}}`, start.UnixNano())
+		return p.client.Patch(ctx, injectable(2*i+1), client.RawPatch(types.MergePatchType, body))
+	})
+	return time.Since(start), err
+}
+
+// settleDeployments writes into each Deployment's status what their controller would.
+func settleDeployments(ctx context.Context, p *plane) error {
+	var all k8sappsv1.DeploymentList
+	if err := p.client.List(ctx, &all, client.InNamespace(injectedNamespace)); err != nil {
+		return err
+	}
+	return each(ctx, len(all.Items), clients, func(ctx context.Context, i int) error {
+		one := &all.Items[i]
+		one.Status.ObservedGeneration = one.Generation
+		one.Status.Conditions = []k8sappsv1.DeploymentCondition{{
+			Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable", LastUpdateTime: metav1.Now(),
+		}}
+		return p.client.Status().Update(ctx, one)
+	})
+}
+
+// injectionAtRest counts what a manager asks while all is as it should be.
+func (b *bench) injectionAtRest(ctx context.Context, p *plane) error {
+	if err := pause(ctx, gathering); err != nil {
+		return err
+	}
+	position, err := p.position()
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, injectionQuiet); err != nil {
+		return err
+	}
+	made, err := p.calls(managerUser, position)
+	if err != nil {
+		return err
+	}
+	made = made.that(not(call.isEvent), not(call.isLease), func(c call) bool { return c.Verb != "watch" })
+	b.add(Figure{Name: fmt.Sprintf("injection: calls in %s at rest", injectionQuiet), Kind: Count, Limit: new(0.0), Value: float64(len(made)), Note: made.String()})
+	return nil
+}
+
+// composing compares what an owner waits for when a Deployment is composed with what owners of a namespace wait for about which nobody is asked.
+func (b *bench) composing(ctx context.Context, p *plane) error {
+	const unasked = metav1.NamespaceSystem
+	var took [2][]time.Duration
+	for i := range warmUp + reviews {
+		for side, namespace := range []string{injectedNamespace, unasked} {
+			one := injectable(2 * instrumentable)
+			one.Namespace = namespace
+			start := time.Now()
+			if err := p.client.Create(ctx, one, client.DryRunAll); err != nil {
+				return err
+			}
+			if i >= warmUp {
+				took[side] = append(took[side], time.Since(start))
+			}
+		}
+	}
+	for _, share := range []float64{0.5, 0.99} {
+		own, floor := percentile(took[0], share), percentile(took[1], share)
+		b.add(Figure{Name: fmt.Sprintf("injection: p%.0f of what an owner waits longer", share*100), Kind: Info, Unit: "ms", Limit: new(5.0),
+			Value: (own.Seconds() - floor.Seconds()) * 1e3,
+			Note:  fmt.Sprintf("%.2f ms, and %.2f ms where no webhook is asked; %d dry-run creations of a Deployment, one after the other", own.Seconds()*1e3, floor.Seconds()*1e3, reviews)})
+	}
+	return nil
+}
