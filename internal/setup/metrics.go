@@ -67,6 +67,9 @@ func exposeMetrics(ctx context.Context, wired wiring, keeper *certificates.Keepe
 			return apierrors.IsNotFound(manager.GetCache().Get(ctx, client.ObjectKey{Name: namespace}, watch.Namespace()))
 		}
 	}
+	if wired.injection != nil {
+		sources.Instrumented = wired.injection.Count
+	}
 	for _, kind := range wired.kinds {
 		tally, err := metrics.Count(ctx, manager.GetCache(), kind.groupKind.Kind, kind.object)
 		if err != nil {

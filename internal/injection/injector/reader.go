@@ -66,10 +66,9 @@ func (r *Reader) agent(object injection.Object) (*injection.Agent, error) {
 	return agent, err
 }
 
-// agents are all that there are; of the Instrumentations those of one namespace, unless it is empty. What can't be compiled injects
-// nothing, and its own controller says so.
-func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Agent, error) {
-	var objects []injection.Object
+// objects are all that there are; of the Instrumentations those of one namespace, unless it is empty. They are the cache's: nobody may change them.
+func (r *Reader) objects(ctx context.Context, namespace string) ([]described, error) {
+	var objects []described
 	if r.Namespaced {
 		var list instrv1.InstrumentationList
 		if err := r.Cached.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -87,6 +86,15 @@ func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Age
 		for i := range list.Items {
 			objects = append(objects, &list.Items[i])
 		}
+	}
+	return objects, nil
+}
+
+// agents are the objects, made ready to be asked. What can't be compiled injects nothing, and its own controller says so.
+func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Agent, error) {
+	objects, err := r.objects(ctx, namespace)
+	if err != nil {
+		return nil, err
 	}
 	var agents []*injection.Agent
 	for _, object := range objects {

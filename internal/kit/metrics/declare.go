@@ -79,6 +79,13 @@ var (
 			"and so is `Progressing`.",
 		Labels: []Label{kindLabel, {"phase", "the first that applies: `Deleting`, `Pending` (no Ready condition yet, or none since its spec was changed), `Ready`, `Paused`, `Stalled` (someone must act), `Degraded`, `Unknown` (nobody knows while writes fail), `Progressing`"}},
 	})
+	instrumented = gauge(Metric{
+		Name: "mainstay_instrumented_workloads",
+		Help: "Workloads that Instrumentations and ClusterInstrumentations match, by what became of them; one that several match counts for each. " +
+			"Each replica tells it: take the maximum.",
+		Normal: "Nearly all `injected`; some `pending` while agents are rolled out. `failed` is a reason to look: status.workloads says why.",
+		Labels: []Label{kindLabel, {"state", "`injected`, `pending` (it is being replaced, or waits for its turn) or `failed` (it can't be injected, or does not come up with the agent)"}},
+	})
 	leader = gauge(Metric{
 		Name:   "mainstay_leader",
 		Help:   "1 if this replica works, 0 if it stands by or can't be sure of its lease.",

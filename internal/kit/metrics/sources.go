@@ -16,6 +16,8 @@ type Sources struct {
 	Version string
 	// Objects count those of each kind.
 	Objects []*Tally
+	// Instrumented counts, by kind and state, the workloads that are matched; an error leaves the metric out.
+	Instrumented func(ctx context.Context) (map[Instrumented]int, error)
 	// Leads reports whether this replica works.
 	Leads func() bool
 	// CertificateExpiry is when the serving certificate expires; zero if there is none.
@@ -25,6 +27,9 @@ type Sources struct {
 	// IsGone reports whether a namespace is known not to exist.
 	IsGone func(ctx context.Context, namespace string) bool
 }
+
+// Instrumented is what Instrumentations of a kind say of workloads.
+type Instrumented struct{ Kind, State string }
 
 // Expose hands all metrics out by controller-runtime's registry from now on. In a process with several managers,
 // as tests have, the last one's sources count.
@@ -42,12 +47,12 @@ type collector struct{}
 
 // Describe tells of which metrics there are.
 func (collector) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, description := range []*prometheus.Desc{objects, leader, certificateExpiry, webhooksReady, info} {
+	for _, description := range []*prometheus.Desc{objects, instrumented, leader, certificateExpiry, webhooksReady, info} {
 		descriptions <- description
 	}
 }
 
-// sweepTimeout bounds what IsGone may take in all: it only looks into a cache.
+// sweepTimeout bounds what looks into the cache may take in all.
 const sweepTimeout = time.Second
 
 // Collect computes the metrics, and forgets namespaces that are gone.
@@ -80,9 +85,16 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 			tell(objects, float64(counts[phase]), tally.kind, phase)
 		}
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
+	defer cancel()
+	if sources.Instrumented != nil {
+		if counts, err := sources.Instrumented(ctx); err == nil {
+			for of, count := range counts {
+				tell(instrumented, float64(count), of.Kind, of.State)
+			}
+		}
+	}
 	if sources.IsGone != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
-		defer cancel()
 		namespaces.sweep(func(namespace string) bool { return sources.IsGone(ctx, namespace) })
 	}
 }

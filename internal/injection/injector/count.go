@@ -1,0 +1,31 @@
+package injector
+
+import (
+	"context"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+)
+
+// Count sums up what the statuses of all Instrumentations say of workloads.
+func (r *Reader) Count(ctx context.Context) (map[metrics.Instrumented]int, error) {
+	objects, err := r.objects(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	counts := map[metrics.Instrumented]int{}
+	for _, object := range objects {
+		kind, status := injection.IdentityOf(object).Kind, object.Outcome()
+		counts[metrics.Instrumented{Kind: kind, State: "injected"}] += int(status.Injected)
+		counts[metrics.Instrumented{Kind: kind, State: "pending"}] += int(status.Pending)
+		counts[metrics.Instrumented{Kind: kind, State: "failed"}] += int(status.Failed)
+	}
+	return counts, nil
+}
+
+// described is an object with what became of it.
+type described interface {
+	injection.Object
+	Outcome() *instrv1.InstrumentationStatus
+}
