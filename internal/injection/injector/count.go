@@ -15,11 +15,20 @@ func (r *Reader) Count(ctx context.Context) (map[metrics.Instrumented]int, error
 		return nil, err
 	}
 	counts := map[metrics.Instrumented]int{}
-	for _, object := range objects {
-		kind, status := injection.IdentityOf(object).Kind, object.Outcome()
+	add := func(kind string, status *instrv1.InstrumentationStatus) {
 		counts[metrics.Instrumented{Kind: kind, State: "injected"}] += int(status.Injected)
 		counts[metrics.Instrumented{Kind: kind, State: "pending"}] += int(status.Pending)
 		counts[metrics.Instrumented{Kind: kind, State: "failed"}] += int(status.Failed)
+	}
+	none := &instrv1.InstrumentationStatus{} // so that there is a 0
+	if r.Namespaced {
+		add(injection.KindNamespaced, none)
+	}
+	if r.Cluster {
+		add(injection.KindCluster, none)
+	}
+	for _, object := range objects {
+		add(injection.IdentityOf(object).Kind, object.Outcome())
 	}
 	return counts, nil
 }
