@@ -76,12 +76,12 @@ type Verdict struct {
 func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict {
 	recorded := Injected(w.Template.Annotations)
 	last := recorded
-	if before != nil {
+	if before != nil && before.Annotations[instrv1.AnnotationInjected] != w.Template.Annotations[instrv1.AnnotationInjected] {
 		earlier := Injected(before.Annotations)
 		if recorded == nil {
 			last = earlier
 		}
-		recorded = union(recorded, earlier)
+		recorded = union(recorded, sparing(earlier, recorded))
 	}
 	remove(w.Template, recorded)
 	write(w.Template, nil)
@@ -90,14 +90,15 @@ func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict
 		return verdicts
 	}
 	var effective []Injection
+	var by []int
 	taken := map[string]*Agent{}
 	for i, agent := range s.Agents {
 		containers := agent.match(w)
 		if len(containers) == 0 {
 			continue
 		}
-		if by, name := takenBy(taken, w.Template, containers); by != nil {
-			verdicts[i] = Verdict{Overruled, refuse(instrv1.WorkloadOverruled, "%s comes first on container %s", by, name)}
+		if first, name := takenBy(taken, w.Template, containers); first != nil {
+			verdicts[i] = Verdict{Overruled, refuse(instrv1.WorkloadOverruled, "%s comes first on container %s", first, name)}
 			continue
 		}
 		for _, one := range containers {
@@ -110,7 +111,13 @@ func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict
 		injection, verdict := s.choose(agent, w, wanted, of(last, agent.ID))
 		verdicts[i] = verdict
 		if injection != nil {
-			effective = append(effective, *injection)
+			effective, by = append(effective, *injection), append(by, i)
+		}
+	}
+	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, effective); last-- {
+		effective = effective[:last]
+		if verdict := &verdicts[by[last]]; verdict.State == In {
+			*verdict = Verdict{Refused, refuse(instrv1.WorkloadTooLarge, "the annotations of its pod template leave no room for the record of what is injected: it has to be written there")}
 		}
 	}
 	for i := range effective {
@@ -163,7 +170,7 @@ func (s *Setting) keep(w *Workload, wanted, had *Injection) *Injection {
 	kept.Parts = slices.DeleteFunc(slices.Clone(had.Parts), func(part Part) bool {
 		return !slices.ContainsFunc(wanted.Parts, func(mine Part) bool { return mine.Name == part.Name })
 	})
-	if kept.fit(w.Template, s.Keys, s.HasImageVolumes) != nil || len(kept.Parts) == 0 {
+	if !kept.isSound() || kept.fit(w.Template, s.Keys, s.HasImageVolumes) != nil || len(kept.Parts) == 0 {
 		return nil
 	}
 	return &kept

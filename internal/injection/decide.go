@@ -101,6 +101,7 @@ func (d *deciding) sort(s *Standing) {
 	case Failed:
 		if s.Stale || s.hasGrant && s.grant.Revision == d.agent.Revision {
 			d.write(s, nil, EventRestored, fmt.Sprintf("%s is taken out: its canaries failed", d.agent))
+			d.again(pollAnswer)
 		}
 		d.tell(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, "this revision failed where it was tried: "+d.agent.Because)
 	case Waiting:

@@ -51,7 +51,17 @@ func defaultAgent(agent *instrv1.Agent) {
 			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 		}
 	}
+	roundUp(agent.Resources.Requests)
+	roundUp(agent.Resources.Limits)
 	defaultEnv(agent.Env)
+}
+
+// roundUp does what the API server does with the resources of containers: what is injected must be what is stored.
+func roundUp(list corev1.ResourceList) {
+	for name, quantity := range list {
+		quantity.RoundUp(resource.Milli)
+		list[name] = quantity
+	}
 }
 
 func defaultRollout(rollout *instrv1.Rollout) {

@@ -2,6 +2,7 @@ package injection
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ func refuse(reason, format string, values ...any) *Refusal {
 // fit notes in an Injection what the containers of a template, which has none of it, have themselves. It returns why it can't be injected; nil if it
 // can. Parts whose containers are not there are left out.
 func (i *Injection) fit(template *corev1.PodTemplateSpec, keys KeyLookup, hasImageVolumes bool) *Refusal {
-	if template.Spec.OS != nil && template.Spec.OS.Name == corev1.Windows {
+	if isWindows(&template.Spec) {
 		return refuse(instrv1.WorkloadUnsupported, "its pods run Windows")
 	}
 	if i.Mode == instrv1.VolumeImage && !hasImageVolumes {
@@ -62,6 +63,14 @@ func (i *Injection) fit(template *corev1.PodTemplateSpec, keys KeyLookup, hasIma
 	return nil
 }
 
+// isWindows tells that pods run Windows. Most say so by the node that they want, and not by spec.os, which came later.
+func isWindows(spec *corev1.PodSpec) bool {
+	if spec.OS != nil {
+		return spec.OS.Name == corev1.Windows
+	}
+	return spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows)
+}
+
 func containerOf(template *corev1.PodTemplateSpec, name string) *corev1.Container {
 	for i := range template.Spec.Containers {
 		if template.Spec.Containers[i].Name == name {
@@ -73,10 +82,17 @@ func containerOf(template *corev1.PodTemplateSpec, name string) *corev1.Containe
 
 // mountedAround is where a container has something mounted at a path, above it or below it; empty if it has not.
 func mountedAround(container *corev1.Container, wanted string) string {
+	var paths []string
 	for _, mount := range container.VolumeMounts {
-		taken := "/" + strings.Trim(mount.MountPath, "/")
+		paths = append(paths, mount.MountPath)
+	}
+	for _, device := range container.VolumeDevices {
+		paths = append(paths, device.DevicePath)
+	}
+	for _, given := range paths {
+		taken := path.Join("/", given)
 		if taken == wanted || taken == "/" || strings.HasPrefix(taken, wanted+"/") || strings.HasPrefix(wanted, taken+"/") {
-			return mount.MountPath
+			return given
 		}
 	}
 	return ""
@@ -86,8 +102,16 @@ func mountedAround(container *corev1.Container, wanted string) string {
 func (p *Part) fit(container *corev1.Container, keys KeyLookup) *Refusal {
 	p.Own = nil
 	for _, variable := range p.Env {
-		if hasVariable(container.Env, variable.Name) || fromSources(container, variable.Name, keys) == Present {
+		is := Present
+		if !hasVariable(container.Env, variable.Name) {
+			is = fromSources(container, variable.Name, keys)
+		}
+		switch is {
+		case Present:
 			p.Own = append(p.Own, variable.Name)
+		case Unknown:
+			return mayHave(container, variable.Name)
+		case Absent:
 		}
 	}
 	loads := make([]Load, len(p.Load))
@@ -127,6 +151,8 @@ func ownForm(container *corev1.Container, load *Load, keys KeyLookup) (Form, *Re
 		return FormValueFrom, nil
 	case container.Env[at].Value == "":
 		return FormEmpty, nil
+	case load.ends(container.Env[at].Value):
+		return "", refuse(instrv1.WorkloadVariableTaken, "container %s loads it already: its %s ends in %s", container.Name, load.Name, load.Text)
 	}
 	return FormValue, nil
 }
@@ -140,8 +166,13 @@ func formFromSources(container *corev1.Container, load *Load, keys KeyLookup) (F
 		return FormEnvFrom, nil
 	case Unknown:
 	}
-	return "", refuse(instrv1.WorkloadVariableUnknown, "container %s may have %s from what envFrom names (%s), and it is not known whether it has, for certain: "+
-		"give env a variable %s, with a value or valueFrom", container.Name, load.Name, strings.Join(sourceNames(container), ", "), load.Name)
+	return "", mayHave(container, load.Name)
+}
+
+// mayHave refuses to set a variable that the container may have from envFrom: its own would be lost.
+func mayHave(container *corev1.Container, name string) *Refusal {
+	return refuse(instrv1.WorkloadVariableUnknown, "container %s may have %s from what envFrom names (%s), and it is not known whether it has, for certain: "+
+		"give env a variable %s, with a value or valueFrom", container.Name, name, strings.Join(sourceNames(container), ", "), name)
 }
 
 // fromSources tells whether a container has a variable from envFrom. What is optional may come and go, and so is not known if it is there.

@@ -63,7 +63,8 @@ func (g Grant) due(revision string, now time.Time) time.Duration {
 		return 0
 	}
 	wait := firstRetry << min(max(g.Attempts-1, 0), 5)
-	return max(0, g.At.Add(min(wait, lastRetry)).Sub(now))
+	wait = min(wait, lastRetry)
+	return max(0, min(wait, g.At.Add(wait).Sub(now))) // a time that is to come is of somebody else, or of another clock
 }
 
 // IsKept tells that the grant brings nothing new.

@@ -34,7 +34,11 @@ func (i *Injection) putInto(template *corev1.PodTemplateSpec) {
 	spec := &template.Spec
 	spec.Volumes = append(slices.Clip(spec.Volumes), i.volume())
 	if i.Mode != instrv1.VolumeImage {
-		spec.InitContainers = append(slices.Clip(spec.InitContainers), i.initContainer(containerOf(template, i.Parts[0].Name)))
+		container := i.initContainer(containerOf(template, i.Parts[0].Name))
+		if spec.Resources != nil {
+			container.Resources = corev1.ResourceRequirements{} // the pod has some as a whole, which those of a container may not exceed
+		}
+		spec.InitContainers = append(slices.Clip(spec.InitContainers), container)
 	}
 	for at := range i.Parts {
 		part := &i.Parts[at]

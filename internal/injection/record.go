@@ -2,11 +2,15 @@ package injection
 
 import (
 	"encoding/json"
+	"path"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
@@ -87,6 +91,11 @@ func (l *Load) value(own string) string {
 	return l.Text
 }
 
+// ends tells that a value is as if it had been extended. An owner's own must not be: nobody could tell later that it was not.
+func (l *Load) ends(value string) bool {
+	return value == l.Text || l.Separator != "" && strings.HasSuffix(value, l.Separator+l.Text)
+}
+
 // partName is that of volume and init container.
 func partName(id string) string { return "mainstay-agent-" + id }
 
@@ -108,6 +117,33 @@ func (i *Injection) withoutOwn() Injection {
 	return plain
 }
 
+// isSound tells that what was read can be injected again: it stands where users can write.
+func (i *Injection) isSound() bool {
+	for _, part := range i.Parts {
+		known := map[string]bool{}
+		for _, load := range part.Load {
+			if len(validation.IsEnvVarName(load.Name)) > 0 || load.Text == "" || known[load.Name] {
+				return false
+			}
+			known[load.Name] = true
+		}
+		for _, variable := range part.Env {
+			if len(validation.IsEnvVarName(variable.Name)) > 0 || known[variable.Name] {
+				return false
+			}
+			known[variable.Name] = true
+		}
+	}
+	isPlace := func(given string) bool { return given == path.Clean(given) && len(given) > 1 && given[0] == '/' }
+	switch i.Mode {
+	case instrv1.VolumeInitContainer:
+		return i.Image != "" && isPlace(i.MountPath)
+	case instrv1.VolumeImage:
+		return i.Image != "" && isPlace(i.MountPath) && isPlace(i.Directory)
+	}
+	return false
+}
+
 // Injected reads what is injected into a template. What can't be read counts as nothing: somebody has tampered with it.
 func Injected(annotations map[string]string) []Injection {
 	text := annotations[instrv1.AnnotationInjected]
@@ -115,10 +151,39 @@ func Injected(annotations map[string]string) []Injection {
 		return nil
 	}
 	var found []Injection
-	if json.Unmarshal([]byte(text), &found) != nil {
+	if json.Unmarshal([]byte(text), &found) != nil || !isOurRecord(found) {
 		return nil
 	}
 	return found
+}
+
+// Bounds of a record, above all that Mainstay writes. Whoever may write a workload may write a record, and must not keep the manager busy by it.
+const (
+	maxInjections = 100  // one for a container
+	maxLoads      = 10   // dotnet needs 3
+	maxEnv        = 3000 // 50 matchers and the agent, with 50 each
+)
+
+// isOurRecord tells that a record is of a shape that Mainstay writes: each Instrumentation once, each container once.
+func isOurRecord(injections []Injection) bool {
+	if len(injections) > maxInjections {
+		return false
+	}
+	known := map[string]bool{}
+	for i := range injections {
+		id := "id " + injections[i].ID
+		if known[id] {
+			return false
+		}
+		known[id] = true
+		for _, part := range injections[i].Parts {
+			if known[part.Name] || len(part.Load) > maxLoads || len(part.Env) > maxEnv || len(part.Own) > len(part.Env) {
+				return false
+			}
+			known[part.Name] = true
+		}
+	}
+	return true
 }
 
 // of is the Injection of one Instrumentation; nil if there is none.
@@ -140,14 +205,50 @@ func write(template *corev1.PodTemplateSpec, injections []Injection) {
 		}
 		return
 	}
+	if template.Annotations == nil {
+		template.Annotations = map[string]string{}
+	}
+	template.Annotations[instrv1.AnnotationInjected] = string(encode(injections))
+}
+
+// hasRoom tells that a template, which has no record, may have this one: annotations are limited.
+func hasRoom(template *corev1.PodTemplateSpec, injections []Injection) bool {
+	size := len(instrv1.AnnotationInjected) + len(encode(injections))
+	for key, value := range template.Annotations {
+		size += len(key) + len(value)
+	}
+	return size <= apivalidation.TotalAnnotationSizeLimitB
+}
+
+func encode(injections []Injection) []byte {
 	content, err := json.Marshal(injections)
 	if err != nil {
 		panic("marshalling what is injected: " + err.Error()) // the types can be marshalled
 	}
-	if template.Annotations == nil {
-		template.Annotations = map[string]string{}
+	return content
+}
+
+// sparing are the Injections of the template that is replaced, without the variables that the new template has itself, as its own record says:
+// a template that comes back may have a variable that was the owner's then, and is injected now.
+func sparing(earlier, recorded []Injection) []Injection {
+	own := map[string][]string{}
+	for _, one := range recorded {
+		for _, part := range one.Parts {
+			own[part.Name] = append(own[part.Name], part.Own...)
+		}
 	}
-	template.Annotations[instrv1.AnnotationInjected] = string(content)
+	if len(own) == 0 {
+		return earlier
+	}
+	earlier = slices.Clone(earlier)
+	for i := range earlier {
+		earlier[i].Parts = slices.Clone(earlier[i].Parts)
+		for at := range earlier[i].Parts {
+			part := &earlier[i].Parts[at]
+			part.Own = slices.Concat(part.Own, own[part.Name])
+		}
+	}
+	return earlier
 }
 
 // union are the Injections of several lists, each once.

@@ -34,12 +34,57 @@ func (p *Part) removeFrom(container *corev1.Container) {
 	for i := len(p.Load) - 1; i >= 0; i-- {
 		p.Load[i].removeFrom(container)
 	}
+	if len(p.Env) == 0 {
+		return
+	}
+	ours := make(map[string]*corev1.EnvVar, len(p.Env))
 	for i := range p.Env {
-		wanted := &p.Env[i]
-		if slices.Contains(p.Own, wanted.Name) {
-			continue
+		ours[p.Env[i].Name] = &p.Env[i]
+	}
+	for _, name := range p.Own {
+		delete(ours, name)
+	}
+	container.Env = without(container.Env, func(one *corev1.EnvVar) bool {
+		wanted := ours[one.Name]
+		return wanted != nil && isEqual(one, wanted)
+	})
+	for i := range container.Env {
+		if wanted := ours[container.Env[i].Name]; wanted != nil {
+			separate(&container.Env[i], wanted)
 		}
-		container.Env = without(container.Env, func(one *corev1.EnvVar) bool { return isEqual(one, wanted) })
+	}
+}
+
+// separate takes ours out of a variable that an owner has given his own form while ours was there: what he applies is merged with it field by field,
+// and a variable with two forms is refused.
+func separate(variable, ours *corev1.EnvVar) {
+	from := variable.ValueFrom
+	if from == nil {
+		return
+	}
+	if ours.ValueFrom == nil {
+		if variable.Value == ours.Value {
+			variable.Value = ""
+		}
+		return
+	}
+	if variable.Value != "" && digest(from) == digest(ours.ValueFrom) {
+		variable.ValueFrom = nil
+		return
+	}
+	own := *from
+	takeOut(&own.FieldRef, ours.ValueFrom.FieldRef)
+	takeOut(&own.ConfigMapKeyRef, ours.ValueFrom.ConfigMapKeyRef)
+	takeOut(&own.SecretKeyRef, ours.ValueFrom.SecretKeyRef)
+	if own != (corev1.EnvVarSource{}) {
+		variable.ValueFrom = &own
+	}
+}
+
+// takeOut takes a source out that is ours.
+func takeOut[T any](from **T, ours *T) {
+	if *from != nil && ours != nil && digest(*from) == digest(ours) {
+		*from = nil
 	}
 }
 
@@ -47,7 +92,8 @@ func (p *Part) removeFrom(container *corev1.Container) {
 // beside our value; one who has taken it out has left our helper.
 func (l *Load) removeFrom(container *corev1.Container) {
 	var source *corev1.EnvVarSource
-	if at := lastIndexOf(container.Env, l.helper()); at >= 0 {
+	hasHelper := l.Form == FormValueFrom || l.Form == "" // not known: the record is lost
+	if at := lastIndexOf(container.Env, l.helper()); at >= 0 && hasHelper && container.Env[at].ValueFrom != nil {
 		source = container.Env[at].ValueFrom
 		container.Env = slices.Delete(container.Env, at, at+1)
 	}

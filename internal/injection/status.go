@@ -79,7 +79,8 @@ func (s *sum) note(name string, told Told) {
 		switch told.Reason {
 		case instrv1.WorkloadOverruled:
 			s.overruled = append(s.overruled, name+": "+told.Message)
-		case instrv1.WorkloadMountPathTaken, instrv1.WorkloadVariableTaken, instrv1.WorkloadVariableUnknown, instrv1.WorkloadUnsupported, instrv1.WorkloadRefused:
+		case instrv1.WorkloadMountPathTaken, instrv1.WorkloadVariableTaken, instrv1.WorkloadVariableUnknown, instrv1.WorkloadUnsupported,
+			instrv1.WorkloadTooLarge, instrv1.WorkloadRefused:
 			s.bare = append(s.bare, name+": "+told.Message)
 		case instrv1.WorkloadCanaryFailed:
 		default:

@@ -11,7 +11,10 @@ import (
 // the template.
 func Strip(template *corev1.PodTemplateSpec) corev1.PodSpec {
 	values := namesOfValues(template)
-	stripped := corev1.PodSpec{OS: template.Spec.OS}
+	stripped := corev1.PodSpec{OS: template.Spec.OS, Resources: template.Spec.Resources}
+	if os, isGiven := template.Spec.NodeSelector[corev1.LabelOSStable]; isGiven {
+		stripped.NodeSelector = map[string]string{corev1.LabelOSStable: os}
+	}
 	for i := range template.Spec.InitContainers {
 		if isOurs(template.Spec.InitContainers[i].Name) {
 			stripped.InitContainers = append(stripped.InitContainers, template.Spec.InitContainers[i])
@@ -48,7 +51,7 @@ func namesOfValues(template *corev1.PodTemplateSpec) map[string]bool {
 }
 
 func stripContainer(container *corev1.Container, values map[string]bool) corev1.Container {
-	stripped := corev1.Container{Name: container.Name, EnvFrom: container.EnvFrom}
+	stripped := corev1.Container{Name: container.Name, EnvFrom: container.EnvFrom, VolumeDevices: container.VolumeDevices}
 	for _, variable := range container.Env {
 		if !values[variable.Name] && !strings.HasPrefix(variable.Name, helperPrefix) {
 			variable.Value = ""

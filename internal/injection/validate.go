@@ -115,7 +115,7 @@ func validateResources(resources *corev1.ResourceRequirements, at *field.Path) f
 			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "accepted is at most the limit, "+limit.String()))
 		}
 	}
-	slices.SortFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
+	slices.SortFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 	return problems
 }
 
