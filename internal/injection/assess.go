@@ -141,7 +141,7 @@ func (a *Assessment) Watched() []*Standing {
 		if rollout.Strategy == instrv1.RolloutCanary && rollout.Canary != nil && rollout.Canary.Soak != nil {
 			isTrying = a.now.Sub(latest(standing.rolled.Since, standing.grant.At)) <= rollout.Canary.Soak.Duration
 		}
-		if !standing.rolled.Complete || isTrying {
+		if !standing.rolled.Complete && standing.rolled.Blocked == "" || isTrying {
 			watched = append(watched, standing)
 		}
 	}

@@ -69,6 +69,8 @@ type deciding struct {
 const (
 	// pollTrouble is how soon to look at pods again that are being replaced.
 	pollTrouble = 5 * time.Second
+	// pollSlowly is the same where there is no end to it.
+	pollSlowly = time.Minute
 	// pollAnswer is how soon to look whether a write that takes a grant off had an effect.
 	pollAnswer = firstRetry
 )
@@ -132,8 +134,19 @@ func (d *deciding) bring(s *Standing) {
 		d.tell(s, instrv1.StateFailed, reason, message)
 	default:
 		d.Workloads = append(d.Workloads, Told{Index: s.Index, State: instrv1.StatePending, Reason: reason, Message: message, Going: true})
-		d.again(pollTrouble)
+		d.again(d.pollOf(s))
 	}
+}
+
+// pollOf is how soon to look at the pods of a workload again that is being replaced; 0 where only an event can bring anything new.
+func (d *deciding) pollOf(s *Standing) time.Duration {
+	switch {
+	case s.rolled.Blocked != "":
+		return 0
+	case latest(s.rolled.Progressed, s.grant.At).IsZero():
+		return pollSlowly // it may stay so for ever: nobody knows since when it is
+	}
+	return pollTrouble
 }
 
 // takeOut has the agent taken out of a workload in which there is something of it.

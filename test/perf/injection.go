@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	k8sappsv1 "k8s.io/api/apps/v1"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
 )
 
 const (
@@ -59,6 +62,9 @@ func (b *bench) injection(ctx context.Context) error {
 			Agent:    instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava},
 		},
 	}
+	if err := b.promises(ctx); err != nil {
+		return err
+	}
 	steps := []struct {
 		name string
 		do   func() error
@@ -78,6 +84,26 @@ func (b *bench) injection(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
+}
+
+// generatedTemplates are checked; the tests check a hundredth.
+const generatedTemplates = 100_000
+
+// promises checks what Compose promises on generated pod templates.
+func (b *bench) promises(ctx context.Context) error {
+	start := time.Now()
+	var injected atomic.Int64
+	err := each(ctx, generatedTemplates, runtime.NumCPU(), func(_ context.Context, i int) error {
+		count, err := injectiontest.Check(uint64(i)) //nolint:gosec // it is no negative number
+		injected.Add(int64(count))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.add(Figure{Name: "injection: generated pod templates of which all promises hold", Kind: Count, Value: generatedTemplates, Limit: new(float64(generatedTemplates)), AtLeast: true,
+		Note: fmt.Sprintf("%d injections, %s", injected.Load(), time.Since(start).Round(time.Second))})
 	return nil
 }
 
