@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
@@ -84,4 +85,43 @@ func TestInstrumentation(t *testing.T) {
 	}).Should(gomega.BeTrue())
 	last := read()
 	g.Expect(equality.Semantic.DeepEqual(first, &last)).To(gomega.BeTrue(), "%v", last)
+}
+
+// TestInstrumentationOfAWebApp: what Mainstay itself makes is injected as anybody's, and its own controller does not mind.
+func TestInstrumentationOfAWebApp(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s := newGoverned(t)
+	s.start(t)
+	app := s.app("elsewhere")
+	s.create(t, app)
+	key := client.ObjectKeyFromObject(app)
+	read := func(g gomega.Gomega) *k8sappsv1.Deployment {
+		var found k8sappsv1.Deployment
+		g.Expect(s.client.Get(t.Context(), key, &found)).To(gomega.Succeed())
+		return &found
+	}
+	g.Eventually(func(g gomega.Gomega) { read(g) }).Should(gomega.Succeed())
+	first := read(g)
+	agent := javaAgent("elsewhere", app.Name)
+	s.create(t, agent)
+	g.Eventually(func(g gomega.Gomega) {
+		g.Expect(read(g).Spec.Template.Annotations).To(gomega.HaveKey(instrv1.AnnotationInjected))
+	}).Should(gomega.Succeed())
+	injected := read(g)
+
+	// A change of the WebApp is composed with what is injected, and nobody undoes the other's work.
+	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"}} })).To(gomega.Succeed())
+	g.Eventually(func(g gomega.Gomega) {
+		env := read(g).Spec.Template.Spec.Containers[0].Env
+		g.Expect(env).To(gomega.ContainElement(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g -javaagent:/mainstay/agent/agent.jar"}))
+	}).Should(gomega.Succeed())
+	settled := read(g).ResourceVersion
+	g.Expect(injected.Generation).To(gomega.BeNumerically(">", first.Generation))
+	g.Consistently(func(g gomega.Gomega) { g.Expect(read(g).ResourceVersion).To(gomega.Equal(settled)) }, "3s").Should(gomega.Succeed())
+
+	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.Env = nil })).To(gomega.Succeed())
+	g.Expect(s.client.Delete(t.Context(), agent)).To(gomega.Succeed())
+	g.Eventually(func(g gomega.Gomega) {
+		g.Expect(read(g).Spec.Template).To(gomega.Equal(first.Spec.Template))
+	}).Should(gomega.Succeed())
 }

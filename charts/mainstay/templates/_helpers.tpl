@@ -209,6 +209,7 @@ tolerations:
 {{- if not .Values.certManager.enabled -}}{{- $parts = append $parts "certificates" -}}{{- end -}}
 {{- else -}}
 {{- $parts = append $parts "withdrawal" -}}
+{{- if has "injection" $parts -}}{{- $parts = append $parts "injectiondirect" -}}{{- end -}}
 {{- end -}}
 {{- toYaml $parts -}}
 {{- end -}}

@@ -20,7 +20,7 @@ import (
 // bodies are, without webhooks, the patches that make workloads what they should be: JSON patches, which fail where a workload has changed
 // meanwhile. What there is nothing to change in has none.
 //
-// +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=get
+// +kubebuilder:rbac:part=injectiondirect,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=get
 func (r *Reader) bodies(ctx context.Context, observed *Observed) (map[int][]byte, error) {
 	bodies := map[int][]byte{}
 	for _, write := range observed.decision.Writes {
