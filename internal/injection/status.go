@@ -36,7 +36,20 @@ type sum struct {
 	going, waiting, overruled          []string
 	// broken do not come up, and bare can't be injected; each with why.
 	broken, bare []string
-	listed       []instrv1.WorkloadStatus
+	listed       []Listed
+}
+
+// Listed is a workload that the status names.
+type Listed struct {
+	// Index is its place among those that were seen.
+	Index  int
+	Status instrv1.WorkloadStatus
+}
+
+// Listed are the workloads that the status names.
+func (f *Facts) Listed() []Listed {
+	listed := f.add().listed
+	return listed[:min(len(listed), maxTold)]
 }
 
 func (f *Facts) add() sum {
@@ -54,10 +67,10 @@ func (f *Facts) add() sum {
 		if f.Agent != nil && f.Agent.Kind == KindCluster {
 			status.Namespace = one.Namespace
 		}
-		s.listed = append(s.listed, status)
+		s.listed = append(s.listed, Listed{told.Index, status})
 	}
-	slices.SortStableFunc(s.listed, func(a, b instrv1.WorkloadStatus) int {
-		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	slices.SortStableFunc(s.listed, func(a, b Listed) int {
+		return cmp.Or(cmp.Compare(a.Status.State, b.Status.State), cmp.Compare(a.Status.Namespace, b.Status.Namespace), cmp.Compare(a.Status.Name, b.Status.Name))
 	})
 	return s
 }
@@ -105,8 +118,10 @@ func (f *Facts) Status() instrv1.InstrumentationStatus {
 	status := instrv1.InstrumentationStatus{
 		ObservedGeneration: f.Generation,
 		Matched:            count(s.matched), Injected: count(s.injected), Pending: count(s.pending), Failed: count(s.failed),
-		Workloads:  s.listed[:min(len(s.listed), maxTold)],
 		Conditions: f.conditions(&s),
+	}
+	for _, one := range s.listed[:min(len(s.listed), maxTold)] {
+		status.Workloads = append(status.Workloads, one.Status)
 	}
 	if f.Agent != nil {
 		status.Revision = f.Agent.Revision

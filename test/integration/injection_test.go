@@ -6,6 +6,7 @@ import (
 	"github.com/onsi/gomega"
 	k8sappsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,4 +125,35 @@ func TestInstrumentationOfAWebApp(t *testing.T) {
 	g.Eventually(func(g gomega.Gomega) {
 		g.Expect(read(g).Spec.Template).To(gomega.Equal(first.Spec.Template))
 	}).Should(gomega.Succeed())
+}
+
+// TestInstrumentationTells: what was done to a workload, or can't be, is told where its owner looks.
+func TestInstrumentationTells(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s := newGoverned(t)
+	s.start(t)
+	s.create(t, bareDeployment("elsewhere", "good"))
+	optional := corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "options"}, Key: "java", Optional: new(true),
+	}}}
+	s.create(t, bareDeployment("elsewhere", "bad", optional))
+	s.create(t, javaAgent("elsewhere", "*"))
+	told := func(name string) func() []string {
+		return func() (reasons []string) {
+			var all eventsv1.EventList
+			g.Expect(s.client.List(t.Context(), &all, client.InNamespace("elsewhere"))).To(gomega.Succeed())
+			for _, event := range all.Items {
+				if event.Regarding.Name == name {
+					reasons = append(reasons, event.Reason)
+				}
+			}
+			return reasons
+		}
+	}
+	g.Eventually(told("good")).Should(gomega.Equal([]string{"AgentInjected"}))
+	g.Eventually(told("bad")).Should(gomega.Equal([]string{instrv1.WorkloadVariableUnknown}))
+	s.warnings()
+	later := bareDeployment("elsewhere", "later", optional)
+	s.create(t, later)
+	g.Expect(s.warnings()).To(gomega.ContainElement(gomega.ContainSubstring("Instrumentation/java injects nothing: container app takes JAVA_TOOL_OPTIONS from an optional key")))
 }

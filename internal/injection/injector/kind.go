@@ -138,7 +138,28 @@ func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
 		}
 		patches = append(patches, patch)
 	}
-	return plan.Plan{Patches: patches}
+	return plan.Plan{Patches: patches, Warnings: warnings(object, &observed)}
+}
+
+// warnings are about workloads that have failed since the status was written.
+func warnings(object Object, observed *Observed) []plan.Warning {
+	known := map[instrv1.WorkloadStatus]bool{}
+	for _, told := range object.Outcome().Workloads {
+		known[told] = true
+	}
+	facts := injection.Facts{Agent: observed.agent, Seen: observed.seen, Decision: observed.decision}
+	var found []plan.Warning
+	for _, told := range facts.Listed() {
+		if told.Status.State != instrv1.StateFailed || known[told.Status] {
+			continue
+		}
+		one := &observed.seen[told.Index]
+		found = append(found, plan.Warning{
+			Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: told.Status.Reason,
+			Message: fmt.Sprintf("%s: %s", observed.identity, told.Status.Message),
+		})
+	}
+	return found
 }
 
 // maxFailure bounds what is noted of a failure, in bytes.

@@ -80,6 +80,9 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 	if err == nil {
 		err = p.patchAll(ctx, wanted.Patches)
 	}
+	if err == nil {
+		p.warn(wanted.Warnings)
+	}
 	// A refusal is told in status, for which a cache that lags is no ground; any other error ends the pass as it is.
 	if lags := p.await(ctx); err == nil || (lags != nil && outcome.Of(err) == outcome.Blocked) {
 		err = lags

@@ -88,3 +88,16 @@ func (p *pass) patch(ctx context.Context, patch *plan.Patch) (made bool, err err
 	}
 	return true, children.Await(ctx, p.Children.Cached, cached, written.GetResourceVersion())
 }
+
+// warn tells the warnings of a plan.
+func (p *pass) warn(warnings []plan.Warning) {
+	if p.Recorder == nil {
+		return
+	}
+	for i := range warnings {
+		warning := &warnings[i]
+		about := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: warning.Ref.Namespace, Name: warning.Ref.Name, UID: warning.UID}}
+		about.SetGroupVersionKind(schema.FromAPIVersionAndKind(warning.APIVersion, warning.Ref.Kind))
+		p.Recorder.Eventf(about, nil, corev1.EventTypeWarning, warning.Reason, "Reconcile", "%s", warning.Message)
+	}
+}

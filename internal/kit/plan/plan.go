@@ -41,6 +41,8 @@ type Plan struct {
 	Keep []Ref
 	// Patches are made after the children, side by side; one for each object at most.
 	Patches []Patch
+	// Warnings are told as events of objects that somebody else owns, after all else.
+	Warnings []Warning
 	// Hold leaves everything as it is: nothing is applied, pruned or patched; the result's
 	// Held tells which children would have been.
 	Hold bool
@@ -79,6 +81,15 @@ type Patch struct {
 	// as any refusal is.
 	Body []byte
 	// Reason and Message of the event that is told of the object once it is written; an empty reason: none.
+	Reason, Message string
+}
+
+// Warning is an event about an object that somebody else owns.
+type Warning struct {
+	Ref        Ref
+	APIVersion string
+	UID        types.UID
+	// Reason in one word, and Message for people.
 	Reason, Message string
 }
 
