@@ -208,14 +208,14 @@ func (d *deciding) failed() bool {
 		return false
 	}
 	begun := 0
-	var first *Told
 	for i := range d.units {
 		if d.units[i].State != rollout.Pending {
 			begun++
 		}
 	}
+	var first *Told
 	for i := range d.Workloads {
-		if told := &d.Workloads[i]; told.State == instrv1.StateFailed && d.isUnit(told.Index) && first == nil {
+		if told := &d.Workloads[i]; told.State == instrv1.StateFailed && d.isOnTrial(told.Index) && first == nil {
 			first = told
 		}
 	}
@@ -226,9 +226,15 @@ func (d *deciding) failed() bool {
 	return true
 }
 
-// isUnit tells that a workload takes part in the rollout.
-func (d *deciding) isUnit(index int) bool {
-	return slices.ContainsFunc(d.at, func(s *Standing) bool { return s.Index == index })
+// isOnTrial tells that a workload takes part in the rollout, and was given the revision so lately that what is wrong with its pods is laid to it:
+// later its owner may have changed it.
+func (d *deciding) isOnTrial(index int) bool {
+	policy := &d.agent.Spec.Rollout.Policy
+	trial := rollout.Timeout(*policy)
+	if policy.Canary != nil && policy.Canary.Soak != nil {
+		trial += policy.Canary.Soak.Duration
+	}
+	return slices.ContainsFunc(d.at, func(s *Standing) bool { return s.Index == index && d.now.Sub(s.grant.At) <= trial })
 }
 
 // gate grants the revision to those whose turn it is.
