@@ -1,0 +1,275 @@
+package injection_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+)
+
+// owner is a way in which owners write templates: what is stored last was written from the manifest before.
+type owner struct {
+	name  string
+	write func(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec
+}
+
+// owners are all of them but server-side apply, which only a server does.
+var owners = []owner{
+	{"kubectl apply, and Helm", func(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+		t.Helper()
+		return merged(t, before, manifest, stored)
+	}},
+	{"replace", func(_ *testing.T, _, manifest, _ *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+		return manifest.DeepCopy()
+	}},
+	{"what kubectl get printed, edited by hand and applied", func(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+		t.Helper()
+		exported := merged(t, before, manifest, stored)
+		return merged(t, before, exported, stored)
+	}},
+	{"apply that drops annotations", func(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+		t.Helper()
+		written := merged(t, before, manifest, stored)
+		delete(written.Annotations, instrv1.AnnotationInjected)
+		return written
+	}},
+}
+
+// merged is what three-way merge makes of a stored template: kubectl's client-side apply, and Helm.
+func merged(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	t.Helper()
+	schema, err := strategicpatch.NewPatchMetaFromStruct(corev1.PodTemplateSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := strategicpatch.CreateThreeWayMergePatch(marshal(t, before), marshal(t, manifest), marshal(t, stored), schema, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := strategicpatch.StrategicMergePatch(marshal(t, stored), patch, corev1.PodTemplateSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := &corev1.PodTemplateSpec{}
+	if err := json.Unmarshal(content, written); err != nil {
+		t.Fatal(err)
+	}
+	return written
+}
+
+func marshal(t *testing.T, value any) []byte {
+	t.Helper()
+	content, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// forms are those in which an owner may have a variable.
+var forms = []struct {
+	name  string
+	owner func(name string) corev1.PodTemplateSpec
+}{
+	{"absent", func(string) corev1.PodTemplateSpec { return withVariable() }},
+	{"a value", func(name string) corev1.PodTemplateSpec { return withVariable(corev1.EnvVar{Name: name, Value: "own"}) }},
+	{"another value", func(name string) corev1.PodTemplateSpec { return withVariable(corev1.EnvVar{Name: name, Value: "other"}) }},
+	{"a ConfigMap's", func(name string) corev1.PodTemplateSpec {
+		return withVariable(corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "LOG",
+		}}})
+	}},
+	{"a Secret's", func(name string) corev1.PodTemplateSpec {
+		return withVariable(corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "credentials"}, Key: "PASSWORD",
+		}}})
+	}},
+	{"a field's", func(name string) corev1.PodTemplateSpec {
+		return withVariable(corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+			APIVersion: "v1", FieldPath: "metadata.uid",
+		}}})
+	}},
+	{"of a whole ConfigMap", func(string) corev1.PodTemplateSpec {
+		made := withVariable()
+		made.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
+		return made
+	}},
+}
+
+// withVariable has other variables before it and behind it, and is not alone in its pod.
+func withVariable(variables ...corev1.EnvVar) corev1.PodTemplateSpec {
+	app := container("app", corev1.EnvVar{Name: "FIRST", Value: "1"})
+	app.Env = append(append(app.Env, variables...), corev1.EnvVar{Name: "LAST", Value: "$(FIRST)"})
+	made := template(app, container("istio-proxy", corev1.EnvVar{Name: "PROXY", Value: "1"}))
+	made.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	made.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	return made
+}
+
+// Whoever writes, in whichever way, and whatever he changes: what is injected is as if his template had been new, and what is left at the end is
+// what he wrote.
+func TestOwners(t *testing.T) {
+	withEnv := func(variable corev1.EnvVar) injection.Object {
+		return instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Env = []corev1.EnvVar{variable} })
+	}
+	for _, agent := range []struct {
+		name, variable string
+		object         injection.Object
+	}{
+		{"a loader", "JAVA_TOOL_OPTIONS", instrumentation("java", nil)},
+		{"a value", "LOG", withEnv(corev1.EnvVar{Name: "LOG", Value: "info"})},
+		{"an empty value", "LOG", withEnv(corev1.EnvVar{Name: "LOG"})},
+		{"a field", "LOG", withEnv(corev1.EnvVar{Name: "LOG", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}})},
+	} {
+		setting := settingOf(t, agent.object)
+		for _, owner := range owners {
+			for _, first := range forms {
+				for _, then := range forms {
+					t.Run(agent.name+"/"+owner.name+"/"+first.name+" to "+then.name, func(t *testing.T) {
+						expectComposed(t, setting, owner, first.owner(agent.variable), then.owner(agent.variable))
+					})
+				}
+			}
+		}
+	}
+}
+
+// expectComposed has an owner write one template, then another, each twice.
+func expectComposed(t *testing.T, setting *injection.Setting, owner owner, first, then corev1.PodTemplateSpec) {
+	t.Helper()
+	before, stored := &first, first.DeepCopy()
+	compose(setting, stored, nil)
+	for _, manifest := range []*corev1.PodTemplateSpec{&first, &then, &then, &first, &then} {
+		want := manifest.DeepCopy()
+		for _, verdict := range compose(setting, want, nil) {
+			if verdict.State != injection.In {
+				t.Fatalf("the state is %d: %v", verdict.State, verdict.Refusal)
+			}
+		}
+		written := owner.write(t, before, manifest, stored)
+		compose(setting, written, stored)
+		expectSame(t, "after a write", written, want)
+		before, stored = manifest, written
+	}
+	left := stored.DeepCopy()
+	compose(settingOf(t), left, stored)
+	expectSame(t, "after removal", left, &then)
+	written := owner.write(t, before, &first, left)
+	compose(settingOf(t), written, left)
+	expectSame(t, "written after removal", written, &first)
+}
+
+// A rollout that is undone brings an old template back, with its old record: what is injected is what is wanted now.
+func TestUndo(t *testing.T) {
+	older := settingOf(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Options = "old" }))
+	newer := settingOf(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
+		spec.Agent.Options = "new"
+		spec.Agent.Env = []corev1.EnvVar{{Name: "FIRST", Value: "1"}, {Name: "LOG", Value: "info"}}
+	}))
+	for _, first := range forms {
+		for _, then := range forms {
+			for _, variable := range []string{"JAVA_TOOL_OPTIONS", "LOG"} {
+				own := first.owner(variable)
+				undone, stored := own.DeepCopy(), new(then.owner(variable))
+				compose(older, undone, nil)
+				compose(newer, stored, nil)
+				for name, setting := range map[string]*injection.Setting{"older": older, "newer": newer, "none": settingOf(t)} {
+					got, want := undone.DeepCopy(), own.DeepCopy()
+					compose(setting, got, stored)
+					compose(setting, want, nil)
+					expectSame(t, variable+" "+first.name+" after "+then.name+", "+name, got, want)
+				}
+			}
+		}
+	}
+}
+
+// An owner's variable that is as the agent's env has it stays when an older template comes back.
+func TestUndoKeepsWhatIsAlike(t *testing.T) {
+	setting := settingOf(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Env = []corev1.EnvVar{{Name: "LOG", Value: "info"}} }))
+	own := template(container("app", corev1.EnvVar{Name: "LOG", Value: "info"}))
+	undone, stored := own.DeepCopy(), new(template(container("app")))
+	compose(setting, undone, nil)
+	compose(setting, stored, nil)
+	compose(settingOf(t), undone, stored)
+	expectSame(t, "after removal", undone, &own)
+}
+
+// What an owner has that is called as our helper is his.
+func TestOwnersHelperStays(t *testing.T) {
+	setting := settingOf(t, instrumentation("java", nil))
+	own := withVariable(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "own"})
+	stored := own.DeepCopy()
+	compose(setting, stored, nil)
+	then := own.DeepCopy()
+	then.Spec.Containers[0].Env = append(then.Spec.Containers[0].Env, corev1.EnvVar{Name: "MAINSTAY_JAVA_TOOL_OPTIONS", Value: "mine"})
+	written := merged(t, &own, then, stored)
+	verdicts := compose(setting, written, stored)
+	expectRefusal(t, verdicts[0], instrv1.WorkloadVariableTaken, "container app has a variable MAINSTAY_JAVA_TOOL_OPTIONS")
+	expectSame(t, "with his own", written, then)
+}
+
+// An owner who has the agent's option himself, by hand, keeps it: it could not be told from ours.
+func TestOwnersOptionStays(t *testing.T) {
+	const text = "-javaagent:/mainstay/agent/agent.jar"
+	for _, value := range []string{text, "-Xmx1g " + text} {
+		own := template(container("app", corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: value}))
+		for _, before := range []*corev1.PodTemplateSpec{nil, &own} {
+			given := own.DeepCopy()
+			verdicts := compose(settingOf(t, instrumentation("java", nil)), given, before)
+			expectRefusal(t, verdicts[0], instrv1.WorkloadVariableTaken, "container app loads it already: its JAVA_TOOL_OPTIONS ends in "+text)
+			expectSame(t, value, given, &own)
+		}
+	}
+	own := template(container("app", corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-X" + text}))
+	if verdicts := compose(settingOf(t, instrumentation("java", nil)), &own, nil); verdicts[0].State != injection.In {
+		t.Errorf("what only looks so is refused: %v", verdicts[0].Refusal)
+	}
+}
+
+// keysOf knows one ConfigMap, and what it has.
+func keysOf(is injection.Presence) injection.KeyLookup {
+	return func(string, string, string) injection.Presence { return is }
+}
+
+// A variable that envFrom may have is not set beside it, where nobody knows.
+func TestEnvThatEnvFromMayHave(t *testing.T) {
+	object := instrumentation("labels", func(spec *instrv1.InstrumentationSpec) {
+		spec.Agent.Language = instrv1.LanguageCustom
+		spec.Agent.Env = []corev1.EnvVar{{Name: "X_LOG", Value: "info"}}
+	})
+	for _, test := range []struct {
+		name, prefix string
+		optional     *bool
+		keys         injection.KeyLookup
+		state        injection.State
+		isSet        bool
+	}{
+		{"has it", "X_", nil, keysOf(injection.Present), injection.In, false},
+		{"has it not", "X_", nil, keysOf(injection.Absent), injection.In, true},
+		{"has it not, optional", "", new(true), keysOf(injection.Absent), injection.In, true},
+		{"other prefix", "Y_", nil, keysOf(injection.Unknown), injection.In, true},
+		{"not known", "X_", nil, keysOf(injection.Unknown), injection.Refused, false},
+		{"nothing known", "", nil, nil, injection.Refused, false},
+		{"optional", "", new(true), keysOf(injection.Present), injection.Refused, false},
+	} {
+		own := template(container("app"))
+		own.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{Prefix: test.prefix, SecretRef: &corev1.SecretEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Optional: test.optional,
+		}}}
+		setting := settingOf(t, object)
+		setting.Keys = test.keys
+		given := own.DeepCopy()
+		verdicts := compose(setting, given, nil)
+		if verdicts[0].State != test.state || (len(given.Spec.Containers[0].Env) > 0) != test.isSet {
+			t.Errorf("%s: the state is %d (%v), env %v", test.name, verdicts[0].State, verdicts[0].Refusal, given.Spec.Containers[0].Env)
+		}
+		if test.state == injection.Refused {
+			expectRefusal(t, verdicts[0], instrv1.WorkloadVariableUnknown, "container app may have X_LOG from what envFrom names (Secret settings)")
+		}
+	}
+}

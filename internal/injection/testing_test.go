@@ -1,0 +1,93 @@
+package injection_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
+)
+
+// instrumentation is one for Java that matches all Deployments; change makes another of it.
+func instrumentation(name string, change func(spec *instrv1.InstrumentationSpec)) *instrv1.Instrumentation {
+	object := &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: injectiontest.Namespace, Name: name, Finalizers: []string{injection.Finalizer}, CreationTimestamp: metav1.NewTime(injectiontest.Began),
+	}}
+	object.Spec.Agent = instrv1.Agent{Image: "registry.example.com/agent:1", Language: instrv1.LanguageJava}
+	object.Spec.Matchers = []instrv1.Matcher{{}}
+	if change != nil {
+		change(&object.Spec)
+	}
+	return object
+}
+
+// cluster is the same for all namespaces.
+func cluster(name string, change func(spec *instrv1.InstrumentationSpec)) *instrv1.ClusterInstrumentation {
+	from := instrumentation(name, change)
+	object := &instrv1.ClusterInstrumentation{ObjectMeta: from.ObjectMeta}
+	object.Namespace = ""
+	object.Spec.InstrumentationSpec = from.Spec
+	return object
+}
+
+func settingOf(t testing.TB, objects ...injection.Object) *injection.Setting {
+	t.Helper()
+	setting := &injection.Setting{Keys: injectiontest.Keys, HasImageVolumes: true}
+	for _, object := range objects {
+		agent, err := injection.Compile(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		setting.Agents = append(setting.Agents, agent)
+	}
+	injection.Sort(setting.Agents)
+	return setting
+}
+
+func template(containers ...corev1.Container) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: containers}}
+}
+
+func container(name string, env ...corev1.EnvVar) corev1.Container {
+	return corev1.Container{Name: name, Image: "registry.example.com/" + name + ":1", Env: env}
+}
+
+// compose composes in place, for Deployment web.
+func compose(setting *injection.Setting, template, before *corev1.PodTemplateSpec) []injection.Verdict {
+	w := injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: "web", Template: template}
+	return setting.Compose(&w, before)
+}
+
+// expectSame compares as things are stored.
+func expectSame(t *testing.T, what string, got, want *corev1.PodTemplateSpec) {
+	t.Helper()
+	if difference := cmp.Diff(asStored(t, want), asStored(t, got)); difference != "" {
+		t.Errorf("%s: (- wanted, + is)\n%s", what, difference)
+	}
+}
+
+func asStored(t *testing.T, value any) any {
+	t.Helper()
+	content, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored any
+	if err := json.Unmarshal(content, &stored); err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+func expectRefusal(t *testing.T, got injection.Verdict, reason, message string) {
+	t.Helper()
+	if got.Refusal == nil || got.Refusal.Reason != reason || !strings.Contains(got.Refusal.Message, message) {
+		t.Errorf("the refusal is %v: wanted %s: %s", got.Refusal, reason, message)
+	}
+}

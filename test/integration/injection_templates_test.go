@@ -1,0 +1,64 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
+)
+
+// What is injected into templates that the API server takes, it takes too; and it stores it as it is, for what it filled in would be taken for
+// somebody's change.
+func TestInjectedTemplatesAreValid(t *testing.T) {
+	t.Parallel()
+	const deployments = 200
+	injected := 0
+	for seed := range uint64(deployments) {
+		g := injectiontest.New(seed)
+		setting, err := g.Setting(g.Objects("agent"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := stored(t, g.Template())
+		if err != nil {
+			t.Errorf("seed %d: the owner's template is refused: %v", seed, err)
+			continue
+		}
+		w := injection.Workload{
+			Kind: "Deployment", Namespace: injectiontest.Namespace, Name: g.Name(), Annotations: injectiontest.Granted(setting), Template: own.DeepCopy(),
+		}
+		for _, verdict := range setting.Compose(&w, nil) {
+			if verdict.State == injection.In {
+				injected++
+			}
+		}
+		is, err := stored(t, *w.Template)
+		if err != nil {
+			t.Errorf("seed %d: what is injected makes it invalid: %v", seed, err)
+			continue
+		}
+		if difference := cmp.Diff(w.Template, is); difference != "" {
+			t.Errorf("seed %d: it is stored otherwise (- as injected, + as stored):\n%s", seed, difference)
+		}
+	}
+	if injected < deployments/2 {
+		t.Errorf("%d Instrumentations were injected into %d Deployments: that tests too little", injected, deployments)
+	}
+}
+
+// stored is what a Deployment's template would be stored as.
+func stored(t *testing.T, template corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
+	t.Helper()
+	deployment := &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "injection-is-valid"},
+		Spec:       k8sappsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
+	}
+	err := cluster.client.Create(t.Context(), deployment, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	return &deployment.Spec.Template, err
+}
