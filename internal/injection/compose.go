@@ -152,6 +152,12 @@ func (s *Setting) choose(agent *Agent, w *Workload, wanted, had *Injection) (*In
 	case isNew && agent.isGated() && GrantOf(w.Annotations, agent.ID).Revision != agent.Revision:
 		verdict.State = Waiting
 	}
+	if verdict.State == Waiting && had == nil {
+		// what can't be injected has no turn: it would be granted one again and again
+		if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
+			return nil, Verdict{Refused, refusal}
+		}
+	}
 	if verdict.State != In {
 		if had == nil || !isNew {
 			return nil, verdict

@@ -98,7 +98,9 @@ func (d *deciding) sort(s *Standing) {
 	case Unmatched:
 		d.takeOut(s)
 	case Refused, Overruled:
-		d.takeOut(s)
+		if s.Has { // a grant without effect stays: taken off, it would be written again when its turn comes
+			d.takeOut(s)
+		}
 		d.tell(s, instrv1.StateFailed, s.Verdict.Refusal.Reason, s.Verdict.Refusal.Message)
 	case Failed:
 		if s.Stale || s.hasGrant && s.grant.Revision == d.agent.Revision {

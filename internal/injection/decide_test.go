@@ -1,0 +1,417 @@
+package injection_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// now is when decisions are made: a Saturday, long after all began.
+var now = injectiontest.Began.Add(24 * time.Hour)
+
+// place is a namespace with workloads, in which the webhook answers, and pods come up when a test says so.
+type place struct {
+	t       *testing.T
+	object  injection.Object
+	setting *injection.Setting
+	seen    []injection.Seen
+	// troubles are those of pods, by the names of workloads.
+	troubles map[string]*workload.Trouble
+	now      time.Time
+}
+
+func newPlace(t *testing.T, object injection.Object, names ...string) *place {
+	t.Helper()
+	p := &place{t: t, troubles: map[string]*workload.Trouble{}, now: now}
+	for _, name := range names {
+		made := template(container("app"))
+		p.seen = append(p.seen, injection.Seen{
+			Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name, Template: &made, Annotations: map[string]string{}},
+			Rolled:   workload.Rolled{Complete: true, Since: injectiontest.Began},
+		})
+	}
+	p.change(object)
+	return p
+}
+
+// change has another Instrumentation.
+func (p *place) change(object injection.Object) {
+	p.object, p.setting = object, settingOf(p.t, object)
+	for i := range p.seen {
+		p.seen[i].Setting = p.setting
+	}
+}
+
+func (p *place) decide() injection.Decision {
+	p.t.Helper()
+	assessment := injection.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
+	for _, standing := range assessment.Watched() {
+		standing.Trouble = p.troubles[p.seen[standing.Index].Name]
+	}
+	decision, err := assessment.Decide()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return decision
+}
+
+// write writes the annotations; what the webhook answers is that pods are replaced.
+func (p *place) write(decision injection.Decision, answers bool) {
+	p.t.Helper()
+	id := injection.IdentityOf(p.object).ID()
+	for _, write := range decision.Writes {
+		one := &p.seen[write.Index]
+		if write.Grant == nil {
+			delete(one.Annotations, injection.GrantKey(id))
+		} else {
+			one.Annotations[injection.GrantKey(id)] = write.Grant.String()
+		}
+		if !answers {
+			continue
+		}
+		was := one.Template.DeepCopy()
+		one.Setting.Compose(&one.Workload, was)
+		if was.Annotations[instrv1.AnnotationInjected] != one.Template.Annotations[instrv1.AnnotationInjected] {
+			one.Rolled = workload.Rolled{Progressed: p.now}
+		}
+	}
+}
+
+// pass decides and writes.
+func (p *place) pass() injection.Decision {
+	p.t.Helper()
+	decision := p.decide()
+	p.write(decision, true)
+	return decision
+}
+
+// up has the pods of all that are being replaced come up.
+func (p *place) up() {
+	for i := range p.seen {
+		if !p.seen[i].Rolled.Complete {
+			p.seen[i].Rolled = workload.Rolled{Complete: true, Since: p.now}
+		}
+	}
+}
+
+// injected names those that have the agent.
+func (p *place) injected() string {
+	var names []string
+	for i := range p.seen {
+		if injectedInto(p.seen[i].Template) != "" {
+			names = append(names, p.seen[i].Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// told is what is said of the workloads, as "a:State:Reason".
+func (p *place) told(decision injection.Decision) string {
+	var all []string
+	for _, told := range decision.Workloads {
+		all = append(all, strings.TrimRight(fmt.Sprintf("%s:%s:%s", p.seen[told.Index].Name, told.State, told.Reason), ":"))
+	}
+	return strings.Join(all, " ")
+}
+
+func (p *place) expect(what, injected string, writes int, told string, decision injection.Decision) {
+	p.t.Helper()
+	if got := p.injected(); got != injected {
+		p.t.Errorf("%s: injected are %q, wanted %q", what, got, injected)
+	}
+	if len(decision.Writes) != writes {
+		p.t.Errorf("%s: %d writes, wanted %d: %v", what, len(decision.Writes), writes, decision.Writes)
+	}
+	if got := p.told(decision); got != told {
+		p.t.Errorf("%s: told is %q, wanted %q", what, got, told)
+	}
+}
+
+func withRollout(change func(rollout *instrv1.Rollout)) *instrv1.Instrumentation {
+	return instrumentation("java", func(spec *instrv1.InstrumentationSpec) { change(&spec.Rollout) })
+}
+
+func TestAutomatic(t *testing.T) {
+	p := newPlace(t, instrumentation("java", nil), "a", "b", "c")
+	p.expect("first", "a b c", 3, "a:Pending:Asked b:Pending:Asked c:Pending:Asked", p.pass())
+	p.expect("rolling", "a b c", 0, "a:Pending:Rolling b:Pending:Rolling c:Pending:Rolling", p.pass())
+	p.up()
+	decision := p.pass()
+	p.expect("settled", "a b c", 0, "a b c", decision)
+	if decision.Again != 0 {
+		t.Errorf("at rest it looks again after %s", decision.Again)
+	}
+	p.change(instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Options = "x" }))
+	p.expect("changed", "a b c", 3, "a:Pending:Asked b:Pending:Asked c:Pending:Asked", p.pass())
+}
+
+func TestMaxParallel(t *testing.T) {
+	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) { rollout.MaxParallel = new(int32(2)) }), "a", "b", "c")
+	p.expect("first", "a b", 2, "a:Pending:Asked b:Pending:Asked c:Pending:WaitingForOthers", p.pass())
+	p.expect("rolling", "a b", 0, "a:Pending:Rolling b:Pending:Rolling c:Pending:WaitingForOthers", p.pass())
+	p.up()
+	p.expect("next", "a b c", 1, "a b c:Pending:Asked", p.pass())
+}
+
+func TestOrder(t *testing.T) {
+	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) { rollout.Order = []string{"c", "Deployment/b"} }), "a", "b", "c")
+	for _, want := range []string{"c", "b c", "a b c"} {
+		p.pass()
+		if got := p.injected(); got != want {
+			t.Errorf("injected are %q, wanted %q", got, want)
+		}
+		p.up()
+	}
+}
+
+// Workloads of a ClusterInstrumentation are named with their namespaces.
+func TestOrderOfCluster(t *testing.T) {
+	p := newPlace(t, cluster("java", func(spec *instrv1.InstrumentationSpec) { spec.Rollout.Order = []string{"shop/b"} }), "a", "b")
+	p.pass()
+	if got := p.injected(); got != "b" {
+		t.Errorf("injected are %q", got)
+	}
+}
+
+// A window that is closed keeps new revisions out, and neither what is gone from being healed nor what is unmatched from being taken out.
+func TestWindow(t *testing.T) {
+	closed := withRollout(func(rollout *instrv1.Rollout) {
+		rollout.Window = &rolloutv1.Window{Start: "20:00", End: "22:00"}
+	})
+	p := newPlace(t, closed, "a", "b")
+	decision := p.pass()
+	p.expect("closed", "", 0, "a:Pending:OutsideWindow b:Pending:OutsideWindow", decision)
+	if decision.Again != 12*time.Hour {
+		t.Errorf("it looks again after %s", decision.Again)
+	}
+	p.now = now.Add(12 * time.Hour)
+	p.expect("open", "a b", 2, "a:Pending:Asked b:Pending:Asked", p.pass())
+	p.up()
+	p.now = now.Add(15 * time.Hour)
+	p.seen[0].Template = new(template(container("app")))
+	p.expect("healed", "a b", 1, "b a:Pending:Asked", p.pass())
+}
+
+func TestCanary(t *testing.T) {
+	canary := withRollout(func(rollout *instrv1.Rollout) {
+		rollout.Strategy = instrv1.RolloutCanary
+		rollout.Canary = &rolloutv1.Canary{Percent: new(int32(50)), Soak: &metav1.Duration{Duration: time.Minute}}
+		rollout.Timeout = &metav1.Duration{Duration: 10 * time.Minute}
+	})
+	const waiting = "c:Pending:WaitingForCanary d:Pending:WaitingForCanary"
+	tried := func(t *testing.T) *place {
+		t.Helper()
+		p := newPlace(t, canary, "a", "b", "c", "d")
+		p.expect("first", "a b", 2, "a:Pending:Asked b:Pending:Asked "+waiting, p.pass())
+		return p
+	}
+	t.Run("succeeds", func(t *testing.T) {
+		p := tried(t)
+		p.expect("rolling", "a b", 0, "a:Pending:Rolling b:Pending:Rolling "+waiting, p.pass())
+		p.up()
+		p.now = now.Add(30 * time.Second)
+		p.expect("soaking", "a b", 0, "a b "+waiting, p.pass())
+		p.now = now.Add(time.Minute)
+		p.expect("soaked", "a b c d", 2, "a b c:Pending:Asked d:Pending:Asked", p.pass())
+	})
+	for _, test := range []struct {
+		name    string
+		happens func(p *place)
+		failure string
+	}{
+		{"crash loop", func(p *place) { p.troubles["b"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"} }, "Deployment/b: CrashLoop: it exits"},
+		{"crash loop while it soaks", func(p *place) {
+			p.up()
+			p.now = now.Add(30 * time.Second)
+			p.troubles["a"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"}
+		}, "Deployment/a: CrashLoop: it exits"},
+		{"image that is not pulled yet", func(p *place) {
+			p.troubles["b"] = &workload.Trouble{Reason: api.ReasonImagePullFailed, Message: "no such image"}
+		}, ""},
+		{"image that is never pulled", func(p *place) {
+			p.troubles["b"] = &workload.Trouble{Reason: api.ReasonImagePullFailed, Message: "no such image"}
+			p.now = now.Add(10*time.Minute + time.Second)
+			p.seen[0].Rolled = workload.Rolled{Complete: true, Since: now}
+		}, "Deployment/b: Timeout: its pods did not come up with the agent within 10m0s: no such image"},
+		{"its own deadline", func(p *place) { p.seen[0].Rolled.Failed = "ProgressDeadlineExceeded" },
+			"Deployment/a: Timeout: its pods do not come up with the agent: ProgressDeadlineExceeded"},
+		{"paused", func(p *place) {
+			p.seen[0].Rolled.Blocked = "it is paused"
+			p.now = now.Add(time.Hour)
+			p.seen[1].Rolled.Complete = true
+		}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := tried(t)
+			test.happens(p)
+			decision := p.decide()
+			if decision.Failure != test.failure || test.failure != "" && len(decision.Writes) > 0 {
+				t.Fatalf("the failure is %q, with %d writes", decision.Failure, len(decision.Writes))
+			}
+			if test.failure != "" {
+				expectUndone(t, p, decision.Failure)
+			}
+		})
+	}
+}
+
+// expectUndone notes a failure on the Instrumentation, and expects it to be taken out, and to be tried again when the note is gone.
+func expectUndone(t *testing.T, p *place, failure string) {
+	t.Helper()
+	failed := p.object.(*instrv1.Instrumentation).DeepCopy()
+	failed.Annotations = map[string]string{instrv1.AnnotationFailed: p.setting.Agents[0].Revision + " " + failure}
+	fresh := failed.DeepCopy()
+	fresh.Annotations = nil
+	p.change(failed)
+	const told = "a:Failed:CanaryFailed b:Failed:CanaryFailed c:Failed:CanaryFailed d:Failed:CanaryFailed"
+	unanswered := p.decide()
+	if len(unanswered.Writes) != 2 || unanswered.Again == 0 {
+		t.Errorf("the undoing writes %d, and looks again after %s", len(unanswered.Writes), unanswered.Again)
+	}
+	p.expect("undone", "", 2, told, p.pass())
+	p.expect("at rest", "", 0, told, p.pass())
+	for i := range p.seen {
+		if len(p.seen[i].Annotations) > 0 {
+			t.Errorf("%s has annotations: %v", p.seen[i].Name, p.seen[i].Annotations)
+		}
+	}
+	p.up()
+	p.troubles = map[string]*workload.Trouble{}
+	p.change(fresh)
+	p.pass()
+	if got := p.injected(); got != "a b" {
+		t.Errorf("tried again, injected are %q", got)
+	}
+}
+
+// A workload that crashes when all have it does not undo it everywhere.
+func TestCrashAfterCanary(t *testing.T) {
+	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) {
+		rollout.Strategy, rollout.Canary = instrv1.RolloutCanary, &rolloutv1.Canary{Count: 1}
+	}), "a", "b", "c")
+	p.pass()
+	p.up()
+	p.now = now.Add(time.Hour)
+	p.pass()
+	p.troubles["c"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"}
+	decision := p.pass()
+	p.expect("crashing", "a b c", 0, "a c:Failed:CrashLoop b:Pending:Rolling", decision)
+	if decision.Failure != "" {
+		t.Errorf("it is undone: %s", decision.Failure)
+	}
+}
+
+// What is being deleted, and what is gone, is taken out of all; until that is so it asks again.
+func TestLeaving(t *testing.T) {
+	p := newPlace(t, instrumentation("java", nil), "a", "b")
+	p.pass()
+	deleted := p.object.(*instrv1.Instrumentation).DeepCopy()
+	deleted.DeletionTimestamp = new(metav1.NewTime(now))
+	p.change(deleted)
+	decision := p.decide()
+	if decision.Leaving != 2 || decision.Again == 0 {
+		t.Errorf("it leaves %d, and looks again after %s", decision.Leaving, decision.Again)
+	}
+	p.expect("deleted", "", 2, "", p.pass())
+	decision = p.pass()
+	p.expect("left", "", 0, "", decision)
+	if decision.Leaving != 0 || decision.Again != 0 {
+		t.Errorf("at the end it leaves %d, and looks again after %s", decision.Leaving, decision.Again)
+	}
+}
+
+func TestAbsent(t *testing.T) {
+	p := newPlace(t, instrumentation("java", nil), "a", "b")
+	p.pass()
+	for i := range p.seen {
+		p.seen[i].Setting = settingOf(t)
+	}
+	decision, err := injection.Assess(injection.IdentityOf(p.object), nil, p.seen, now).Decide()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write(decision, true)
+	p.expect("absent", "", 2, "", decision)
+	if decision, err = injection.Assess(injection.IdentityOf(p.object), nil, p.seen, now).Decide(); err != nil || len(decision.Writes) > 0 {
+		t.Errorf("at the end: %v, %v", decision, err)
+	}
+}
+
+// Refused ones are told, and are no unit of the rollout.
+func TestRefusedWorkloads(t *testing.T) {
+	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) {
+		rollout.Strategy, rollout.Canary = instrv1.RolloutCanary, &rolloutv1.Canary{Count: 1}
+	}), "a", "b")
+	p.seen[0].Template.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+	p.expect("first", "b", 1, "a:Failed:Unsupported b:Pending:Asked", p.pass())
+	p.up()
+	decision := p.pass()
+	p.expect("refused", "b", 0, "b a:Failed:Unsupported", decision)
+	if decision.Failure != "" {
+		t.Errorf("it is a failure: %s", decision.Failure)
+	}
+}
+
+// One that is refused when its turn has come is not asked again and again.
+func TestRefusedAfterGrant(t *testing.T) {
+	old := instrumentation("java", nil)
+	p := newPlace(t, old, "a")
+	p.pass()
+	p.up()
+	p.seen[0].Template.Spec.Containers[0].VolumeMounts = append(p.seen[0].Template.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/opt/agent"})
+	p.change(instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
+		spec.Agent.MountPath, spec.Rollout.MaxParallel = "/opt/agent", new(int32(1))
+	}))
+	for range 4 {
+		p.pass()
+		p.up()
+		p.now = p.now.Add(time.Hour)
+	}
+	p.expect("at rest", "", 0, "a:Failed:MountPathTaken", p.pass())
+}
+
+// A webhook that does not answer is asked again after 10 s, 20 s, ... 5 min, and the workloads say so.
+func TestWebhookThatDoesNotAnswer(t *testing.T) {
+	p := newPlace(t, instrumentation("java", nil), "a")
+	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+		decision := p.decide()
+		if len(decision.Writes) != 1 || decision.Again != wait*time.Second {
+			t.Fatalf("after %s: %d writes, and again after %s; wanted one, and %ds", p.now.Sub(now), len(decision.Writes), decision.Again, wait)
+		}
+		p.write(decision, false)
+		p.now = p.now.Add(wait*time.Second - time.Second)
+		if decision = p.decide(); len(decision.Writes) != 0 || decision.Again != time.Second {
+			t.Fatalf("after %s: %d writes, and again after %s", p.now.Sub(now), len(decision.Writes), decision.Again)
+		}
+		if message := decision.Workloads[0].Message; !strings.Contains(message, "the webhook does not answer") {
+			t.Errorf("it says %q", message)
+		}
+		p.now = p.now.Add(time.Second)
+	}
+	// what was long ago counts no more
+	p.now = p.now.Add(time.Hour)
+	if decision := p.decide(); len(decision.Writes) != 1 || decision.Writes[0].Grant.Attempts != 1 {
+		t.Errorf("after an hour: %v", decision.Writes)
+	}
+}
+
+// A grant of a time to come keeps nothing from being asked for.
+func TestGrantOfATimeToCome(t *testing.T) {
+	p := newPlace(t, instrumentation("java", nil), "a")
+	agent := p.setting.Agents[0]
+	p.seen[0].Annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: now.Add(1000 * time.Hour), Attempts: 1}.String()
+	if decision := p.decide(); decision.Again > 10*time.Second {
+		t.Errorf("it looks again after %s", decision.Again)
+	}
+}
