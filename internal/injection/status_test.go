@@ -1,0 +1,126 @@
+package injection_test
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// seenWorkloads are as many as there are names.
+func seenWorkloads(names ...string) []injection.Seen {
+	var seen []injection.Seen
+	for _, name := range names {
+		seen = append(seen, injection.Seen{Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name}})
+	}
+	return seen
+}
+
+// summary is each condition as "Ready=True:Injected".
+func summary(conditions []metav1.Condition) string {
+	text := ""
+	for _, condition := range conditions {
+		text += fmt.Sprintf("%s=%s:%s ", condition.Type, condition.Status, condition.Reason)
+	}
+	return text
+}
+
+// Each row of the table of judge, with the rows below it true as well.
+func TestStatus(t *testing.T) {
+	agent := settingOf(t, instrumentation("java", nil)).Agents[0]
+	failed := *agent
+	failed.Failed, failed.Because = agent.Revision, "Deployment/a: CrashLoop: it exits"
+	done := injection.Told{Index: 0}
+	going := injection.Told{Index: 1, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling, Message: "its pods are being replaced", Going: true}
+	waiting := injection.Told{Index: 2, State: instrv1.StatePending, Reason: "WaitingForOthers", Message: "waits its turn"}
+	overruled := injection.Told{Index: 3, State: instrv1.StateFailed, Reason: instrv1.WorkloadOverruled, Message: "Instrumentation/x comes first on container app"}
+	bare := injection.Told{Index: 4, State: instrv1.StateFailed, Reason: instrv1.WorkloadTooLarge, Message: "no room"}
+	broken := injection.Told{Index: 5, State: instrv1.StateFailed, Reason: "CrashLoop", Message: "it exits"}
+	told := func(all ...injection.Told) injection.Decision { return injection.Decision{Workloads: all} }
+	const (
+		still   = "Progressing=False:Settled "
+		rolling = "Progressing=True:Injecting "
+		healthy = "Degraded=False:Healthy "
+	)
+	for _, test := range []struct {
+		name          string
+		facts         injection.Facts
+		want, message string
+	}{
+		{"all", injection.Facts{Decision: told(done)}, "Ready=True:Injected " + still + healthy, "1 of 1 workloads run with the agent"},
+		{"none", injection.Facts{}, "Ready=True:NothingMatched " + still + healthy, "no workload is matched"},
+		{"waiting", injection.Facts{Decision: told(done, waiting)}, "Ready=False:Waiting " + still + healthy,
+			"1 of 2 workloads run with the agent; waiting: WaitingForOthers (Deployment/c: waits its turn)"},
+		{"being replaced", injection.Facts{Decision: told(done, waiting, going)}, "Ready=False:Injecting " + rolling + healthy,
+			"1 of 3 workloads run with the agent; being replaced: Deployment/b"},
+		{"overruled", injection.Facts{Decision: told(done, going, overruled)},
+			"Ready=False:Overruled " + rolling + "Degraded=True:Overruled Overruled=True:Overruled ", "Deployment/d: Instrumentation/x comes first on container app"},
+		{"bare", injection.Facts{Decision: told(overruled, bare)}, "Ready=False:NotInjected " + still + "Degraded=True:NotInjected Overruled=True:Overruled ",
+			"Deployment/e: no room"},
+		{"refused by the API server", injection.Facts{Decision: told(done), Refused: map[int]string{0: "forbidden"}},
+			"Ready=False:NotInjected " + still + "Degraded=True:NotInjected ", "Deployment/a: forbidden"},
+		{"broken", injection.Facts{Decision: told(bare, broken)}, "Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "Deployment/f: it exits"},
+		{"failed", injection.Facts{Agent: &failed, Decision: told(broken)},
+			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ",
+			"Deployment/a: CrashLoop: it exits: this revision is injected nowhere; change the spec, or take the annotation instrumentation.mainstay.dev/failed off to try it again"},
+		{"just failed", injection.Facts{Decision: injection.Decision{Failure: "Deployment/a: it exits"}},
+			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ", "Deployment/a: it exits"},
+		{"being deleted", injection.Facts{Agent: &failed, Deleting: true, Decision: injection.Decision{Leaving: 2, Workloads: []injection.Told{broken}}},
+			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 2 workloads"},
+		{"a call failed", injection.Facts{Deleting: true, Failure: &plan.Failure{Reason: "ReconcileFailed", Message: "timeout", Transient: true}},
+			"Ready=Unknown:ReconcileFailed " + still + healthy, "timeout"},
+		{"the server refused", injection.Facts{Deleting: true, Failure: &plan.Failure{Reason: "Refused", Message: "no"}},
+			"Ready=False:Refused " + still + "Degraded=True:Refused ", "no"},
+		{"an invalid spec", injection.Facts{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.x", Stalled: true}},
+			"Ready=False:InvalidSpec " + still + "Degraded=True:InvalidSpec Stalled=True:InvalidSpec ", "spec.x"},
+	} {
+		if test.facts.Agent == nil && test.facts.Failure == nil {
+			test.facts.Agent = agent
+		}
+		test.facts.Seen = seenWorkloads("a", "b", "c", "d", "e", "f")
+		status := test.facts.Status()
+		if got := summary(status.Conditions); got != test.want {
+			t.Errorf("%s: %s\nwanted %s", test.name, got, test.want)
+		}
+		if got := status.Conditions[0].Message; got != test.message {
+			t.Errorf("%s: it says %q\nwanted %q", test.name, got, test.message)
+		}
+		if sum := status.Injected + status.Pending + status.Failed; sum != status.Matched {
+			t.Errorf("%s: %d are matched, the parts are %d", test.name, status.Matched, sum)
+		}
+	}
+}
+
+// The status stays small: it names 50, the failed ones first, and messages name 3.
+func TestStatusIsBounded(t *testing.T) {
+	var names []string
+	var decision injection.Decision
+	for i := range 120 {
+		names = append(names, fmt.Sprintf("web-%03d", i))
+		told := injection.Told{Index: i, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling, Going: true}
+		if i >= 90 {
+			told = injection.Told{Index: i, State: instrv1.StateFailed, Reason: "CrashLoop", Message: "it exits"}
+		}
+		decision.Workloads = append(decision.Workloads, told)
+	}
+	facts := injection.Facts{Agent: settingOf(t, cluster("java", nil)).Agents[0], Seen: seenWorkloads(names...), Decision: decision}
+	status := facts.Status()
+	if len(status.Workloads) != 50 || status.Workloads[29].State != instrv1.StateFailed || status.Workloads[30].State != instrv1.StatePending {
+		t.Errorf("%d are named: %v", len(status.Workloads), status.Workloads)
+	}
+	if first := status.Workloads[0]; first.Name != "Deployment/web-090" || first.Namespace != injectiontest.Namespace {
+		t.Errorf("the first is %v", first)
+	}
+	const want = "Deployment/web-090 in shop: it exits; Deployment/web-091 in shop: it exits; Deployment/web-092 in shop: it exits and 27 more"
+	if got := status.Conditions[0].Message; got != want {
+		t.Errorf("it says %q", got)
+	}
+	if status.Matched != 120 || status.Pending != 90 || status.Failed != 30 || status.Injected != 0 {
+		t.Errorf("matched %d, pending %d, failed %d, injected %d", status.Matched, status.Pending, status.Failed, status.Injected)
+	}
+}
