@@ -51,7 +51,18 @@ func compileMatcher(from *instrv1.Matcher) (matcher, error) {
 // isForAll tells that a matcher leaves out no workload.
 func isForAll(from *instrv1.Matcher) bool {
 	hasLabels := from.Labels != nil && len(from.Labels.MatchLabels)+len(from.Labels.MatchExpressions) > 0
-	return strings.Trim(from.Deployment, "*") == "" && !hasLabels
+	return !hasLabels && isForAnyName(from.Deployment)
+}
+
+// isForAnyName tells that a pattern names nothing: ?* and [a-z]* match what * does, give or take a name that nobody has.
+func isForAnyName(pattern string) bool {
+	for first := 'a'; first <= 'z'; first++ {
+		name := string(first) + strings.Repeat("-"+string(first), 3)
+		if !fits(pattern, name) {
+			return false
+		}
+	}
+	return true
 }
 
 // fits tells whether a name matches a pattern; an empty pattern matches all. Patterns have been checked.

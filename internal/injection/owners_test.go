@@ -77,7 +77,9 @@ var forms = []struct {
 }{
 	{"absent", func(string) corev1.PodTemplateSpec { return withVariable() }},
 	{"a value", func(name string) corev1.PodTemplateSpec { return withVariable(corev1.EnvVar{Name: name, Value: "own"}) }},
-	{"another value", func(name string) corev1.PodTemplateSpec { return withVariable(corev1.EnvVar{Name: name, Value: "other"}) }},
+	{"another value", func(name string) corev1.PodTemplateSpec {
+		return withVariable(corev1.EnvVar{Name: name, Value: "other"})
+	}},
 	{"a ConfigMap's", func(name string) corev1.PodTemplateSpec {
 		return withVariable(corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "LOG",
@@ -190,7 +192,9 @@ func TestUndo(t *testing.T) {
 
 // An owner's variable that is as the agent's env has it stays when an older template comes back.
 func TestUndoKeepsWhatIsAlike(t *testing.T) {
-	setting := settingOf(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Env = []corev1.EnvVar{{Name: "LOG", Value: "info"}} }))
+	setting := settingOf(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
+		spec.Agent.Env = []corev1.EnvVar{{Name: "LOG", Value: "info"}}
+	}))
 	own := template(container("app", corev1.EnvVar{Name: "LOG", Value: "info"}))
 	undone, stored := own.DeepCopy(), new(template(container("app")))
 	compose(setting, undone, nil)

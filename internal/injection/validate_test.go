@@ -1,0 +1,201 @@
+package injection_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+)
+
+// Each rule is refused once, and its neighbour accepted.
+func TestValidate(t *testing.T) {
+	type spec = instrv1.InstrumentationSpec
+	value := func(variable corev1.EnvVar) func(s *spec) {
+		return func(s *spec) { s.Agent.Env = []corev1.EnvVar{variable} }
+	}
+	from := func(source corev1.EnvVarSource) func(s *spec) {
+		return value(corev1.EnvVar{Name: "A", ValueFrom: &source})
+	}
+	field := func(path string) func(s *spec) {
+		return from(corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}})
+	}
+	config := func(name, key string) *corev1.ConfigMapKeySelector {
+		return &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
+	}
+	secret := func(name, key string) *corev1.SecretKeySelector {
+		return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
+	}
+	resources := func(requests, limits corev1.ResourceList) func(s *spec) {
+		return func(s *spec) { s.Agent.Resources = &corev1.ResourceRequirements{Requests: requests, Limits: limits} }
+	}
+	list := func(name corev1.ResourceName, quantity string) corev1.ResourceList {
+		return corev1.ResourceList{name: resource.MustParse(quantity)}
+	}
+	const pattern = "accepted is a name of lower case letters, digits, - and ., in which * stands for any characters, ? for one and [a-c] for one of some"
+	const oneSource = "Invalid value: \"\": accepted is one of fieldRef, configMapKeyRef and secretKeyRef"
+	for _, test := range []struct {
+		name     string
+		refused  func(s *spec)
+		problems []string
+		accepted func(s *spec)
+	}{
+		{"image", func(s *spec) { s.Agent.Image = "a b" }, nil, func(s *spec) { s.Agent.Image = "registry.example.com:5000/a/b:1" }},
+		{"deployment", func(s *spec) { s.Matchers[0].Deployment = "web[" }, []string{`spec.matchers[0].deployment: Invalid value: "web[": ` + pattern},
+			func(s *spec) { s.Matchers[0].Deployment = "web-[a-c]*.?" }},
+		{"deployment's letters", func(s *spec) { s.Matchers[0].Deployment = "Web" }, []string{`spec.matchers[0].deployment: Invalid value: "Web": ` + pattern},
+			func(s *spec) { s.Matchers[0].Deployment = "web" }},
+		{"container", func(s *spec) { s.Matchers[0].Container = "a b" }, []string{`spec.matchers[0].container: Invalid value: "a b": ` + pattern},
+			func(s *spec) { s.Matchers[0].Container = "a*" }},
+		{"both patterns", func(s *spec) { s.Matchers[0].Container, s.Matchers[0].Deployment = "A", "B" },
+			[]string{`spec.matchers[0].container: Invalid value: "A": ` + pattern, `spec.matchers[0].deployment: Invalid value: "B": ` + pattern}, func(*spec) {}},
+		{"labels", func(s *spec) {
+			s.Matchers[0].Labels = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
+		}, nil,
+			func(s *spec) { s.Matchers[0].Labels = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "c"}} }},
+		{"matcher's env", func(s *spec) { s.Matchers[0].Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS"}} },
+			[]string{`spec.matchers[0].env[0].name: Invalid value: "JAVA_TOOL_OPTIONS": spec.agent.language sets it already`},
+			func(s *spec) { s.Matchers[0].Env = []corev1.EnvVar{{Name: "NODE_OPTIONS"}} }},
+		{"path", func(s *spec) { s.Agent.Path = "../agent.jar" }, []string{`spec.agent.path: Invalid value: "../agent.jar": accepted is a path without . and ..`},
+			func(s *spec) { s.Agent.Path = "lib/..agent.jar" }},
+		{"mount path", func(s *spec) { s.Agent.MountPath = "/a/./b" }, []string{`spec.agent.mountPath: Invalid value: "/a/./b": accepted is a path without . and ..`},
+			func(s *spec) { s.Agent.MountPath = "/a/b" }},
+		{"directory", func(s *spec) { s.Agent.Directory = "/a/.." }, []string{`spec.agent.directory: Invalid value: "/a/..": accepted is a path without . and ..`},
+			func(s *spec) { s.Agent.Directory = "/a" }},
+		{"mount path above the files", func(s *spec) { s.Agent.Directory, s.Agent.MountPath = "/a/b", "/a" },
+			[]string{`spec.agent.mountPath: Invalid value: "/a": in the init container it would hide the files that are to be copied: accepted is what is not above spec.agent.directory (/a/b)`},
+			func(s *spec) { s.Agent.Directory, s.Agent.MountPath = "/a/b", "/a/c" }},
+		{"mount path on the files", func(s *spec) { s.Agent.MountPath = "/agent" },
+			[]string{`spec.agent.mountPath: Invalid value: "/agent": in the init container it would hide the files that are to be copied: accepted is what is not above spec.agent.directory (/agent)`},
+			func(s *spec) { s.Agent.MountPath, s.Agent.VolumeMode = "/agent", instrv1.VolumeImage }},
+		{"size limit", func(s *spec) { s.Agent.SizeLimit = new(resource.MustParse("0")) }, []string{`spec.agent.sizeLimit: Invalid value: "0": accepted is more than 0`},
+			func(s *spec) { s.Agent.SizeLimit = new(resource.MustParse("1")) }},
+		{"claims", func(s *spec) {
+			s.Agent.Resources = &corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "gpu"}}}
+		}, []string{`spec.agent.resources.claims: Forbidden: the pods that it is injected into do not have them`}, resources(nil, nil)},
+		{"resource names", resources(nil, list("gpu", "1")), []string{`spec.agent.resources.limits: Unsupported value: "gpu": supported values: "cpu", "memory", "ephemeral-storage"`},
+			resources(nil, list("ephemeral-storage", "1"))},
+		{"negative", resources(list("cpu", "-1"), nil), []string{`spec.agent.resources.requests[cpu]: Invalid value: "-1": accepted is 0 or more`}, resources(list("cpu", "0"), nil)},
+		{"more than the limit", resources(list("cpu", "2"), list("cpu", "1")), []string{`spec.agent.resources.requests[cpu]: Invalid value: "2": accepted is at most the limit, 1`},
+			resources(list("cpu", "1"), list("cpu", "1"))},
+		{"name of a variable", value(corev1.EnvVar{Name: "A=B"}), nil, value(corev1.EnvVar{Name: "a.b-c"})},
+		{"loader's name", value(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS"}),
+			[]string{`spec.agent.env[0].name: Invalid value: "JAVA_TOOL_OPTIONS": spec.agent.language sets it already`}, value(corev1.EnvVar{Name: "PYTHONPATH"})},
+		{"our names", value(corev1.EnvVar{Name: "MAINSTAY_X"}),
+			[]string{`spec.agent.env[0].name: Invalid value: "MAINSTAY_X": names that begin with MAINSTAY_ are Mainstay's own`}, value(corev1.EnvVar{Name: "MAINSTAYX"})},
+		{"two forms", value(corev1.EnvVar{Name: "A", Value: "x", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: secret("a", "b")}}),
+			[]string{`spec.agent.env[0].valueFrom: Invalid value: "": give value or valueFrom, not both`}, from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b")})},
+		{"no source", from(corev1.EnvVarSource{}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, from(corev1.EnvVarSource{ConfigMapKeyRef: config("a", "b")})},
+		{"two sources", from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b"), ConfigMapKeyRef: config("a", "b")}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
+		{"resource", from(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{}}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
+		{"file", from(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
+		{"field", field("status.phase"), []string{`spec.agent.env[0].valueFrom.fieldRef.fieldPath: Invalid value: "status.phase": accepted is metadata.name, metadata.namespace, metadata.uid, ` +
+			`metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP or status.podIPs`}, field("status.podIPs")},
+		{"label", field("metadata.labels['a b']"), nil, field("metadata.labels['example.com/team']")},
+		{"annotation", field("metadata.annotations['a'"), nil, field("metadata.annotations['a']")},
+		{"ConfigMap's name", from(corev1.EnvVarSource{ConfigMapKeyRef: config("A", "b")}), nil, from(corev1.EnvVarSource{ConfigMapKeyRef: config("a.b", "b")})},
+		{"Secret's key", from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b c")}), nil, from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b_C")})},
+		{"rollout", func(s *spec) { s.Rollout.Window = &rolloutv1.Window{Start: "25:00", End: "06:00"} }, nil,
+			func(s *spec) { s.Rollout.Window = &rolloutv1.Window{Start: "22:00", End: "06:00"} }},
+	} {
+		refused := problemsOf(test.refused)
+		if len(refused) == 0 || test.problems != nil && !slices.Equal(refused, test.problems) {
+			t.Errorf("%s: %s", test.name, cmp.Diff(test.problems, refused))
+		}
+		if problems := problemsOf(test.accepted); len(problems) > 0 {
+			t.Errorf("%s: refused is what should be accepted: %v", test.name, problems)
+		}
+	}
+}
+
+// problemsOf are those of a spec that is changed, in order. They are the same each time.
+func problemsOf(change func(spec *instrv1.InstrumentationSpec)) []string {
+	object := instrumentation("java", change)
+	injection.Default(&object.Spec)
+	var texts []string
+	for _, problem := range injection.Validate(&object.Spec) {
+		texts = append(texts, problem.Error())
+	}
+	return texts
+}
+
+// The order of problems does not depend on chance: they stand in a condition.
+func TestValidateIsSteady(t *testing.T) {
+	change := func(spec *instrv1.InstrumentationSpec) {
+		spec.Agent.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{
+			"a": resource.MustParse("1"), "b": resource.MustParse("1"), "c": resource.MustParse("-1"), "cpu": resource.MustParse("-1"),
+		}}
+	}
+	first := problemsOf(change)
+	for range 50 {
+		if again := problemsOf(change); !slices.Equal(first, again) {
+			t.Fatalf("%v, then %v", first, again)
+		}
+	}
+}
+
+// What matches everything in many namespaces needs a word.
+func TestValidateScope(t *testing.T) {
+	const forbidden = "spec.matchers[0]: Forbidden: it matches every workload of the namespaces that are selected, and each of their pods would be replaced: " +
+		"name some by deployment or labels, or set spec.allowAll: true"
+	labelled := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	for _, test := range []struct {
+		name    string
+		spec    instrv1.ClusterInstrumentationSpec
+		matcher instrv1.Matcher
+		want    string
+	}{
+		{"all", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{}, forbidden},
+		{"all of some namespaces", instrv1.ClusterInstrumentationSpec{NamespaceSelector: labelled}, instrv1.Matcher{}, forbidden},
+		{"any name", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "**"}, forbidden},
+		{"any container", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Container: "app"}, forbidden},
+		{"empty labels", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Labels: &metav1.LabelSelector{}}, forbidden},
+		{"one character and any others", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "?*"}, forbidden},
+		{"any first letter", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "[a-z0-9]*"}, forbidden},
+		{"some first letters", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "[a-c]*"}, ""},
+		{"allowed", instrv1.ClusterInstrumentationSpec{AllowAll: true}, instrv1.Matcher{}, ""},
+		{"named", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "web*"}, ""},
+		{"labels", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Labels: labelled}, ""},
+		{"selector", instrv1.ClusterInstrumentationSpec{AllowAll: true, NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}},
+			instrv1.Matcher{}, `spec.namespaceSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`},
+	} {
+		test.spec.Matchers = []instrv1.Matcher{test.matcher}
+		got := ""
+		for _, problem := range injection.ValidateScope(&test.spec) {
+			got += problem.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, wanted %q", test.name, got, test.want)
+		}
+	}
+}
+
+// What the API server fills in or rounds is filled in and rounded before: what is injected has to be what is stored.
+func TestDefault(t *testing.T) {
+	object := instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
+		spec.Agent.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("0.0001")}}
+		spec.Agent.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
+		spec.Rollout.Strategy = instrv1.RolloutCanary
+	})
+	injection.Default(&object.Spec)
+	if got := object.Spec.Agent.Resources.Limits.Cpu().String(); got != "1m" {
+		t.Errorf("the limit is %s", got)
+	}
+	if got := object.Spec.Agent.Env[0].ValueFrom.FieldRef.APIVersion; got != "v1" {
+		t.Errorf("the field's version is %q", got)
+	}
+	if canary := object.Spec.Rollout.Canary; *canary.Percent != 10 || canary.Soak.Duration.String() != "5m0s" {
+		t.Errorf("the canary is %v", canary)
+	}
+	again := object.DeepCopy()
+	injection.Default(&again.Spec)
+	if difference := cmp.Diff(object, again); difference != "" {
+		t.Errorf("a second time it changes:\n%s", difference)
+	}
+}
