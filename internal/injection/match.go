@@ -57,8 +57,8 @@ func isForAll(from *instrv1.Matcher) bool {
 // isForAnyName tells that a pattern names nothing: ?* and [a-z]* match what * does, give or take a name that nobody has.
 func isForAnyName(pattern string) bool {
 	for first := 'a'; first <= 'z'; first++ {
-		name := string(first) + strings.Repeat("-"+string(first), 3)
-		if !fits(pattern, name) {
+		letter := string(first)
+		if !fits(pattern, strings.Repeat(letter, 5)) || !fits(pattern, letter+"-"+letter) {
 			return false
 		}
 	}

@@ -158,6 +158,7 @@ func TestValidateScope(t *testing.T) {
 		{"empty labels", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Labels: &metav1.LabelSelector{}}, forbidden},
 		{"one character and any others", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "?*"}, forbidden},
 		{"any first letter", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "[a-z0-9]*"}, forbidden},
+		{"two words", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "*-*"}, ""},
 		{"some first letters", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "[a-c]*"}, ""},
 		{"allowed", instrv1.ClusterInstrumentationSpec{AllowAll: true}, instrv1.Matcher{}, ""},
 		{"named", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "web*"}, ""},

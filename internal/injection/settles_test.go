@@ -1,0 +1,109 @@
+package injection_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// world is a namespace with several Instrumentations, whose controllers take turns.
+type world struct {
+	seen    []injection.Seen
+	setting *injection.Setting
+	now     time.Time
+}
+
+// round has each Instrumentation decide once, and pods come up behind. It returns the writes that were made.
+func (w *world) round(t *testing.T) int {
+	t.Helper()
+	writes := 0
+	for _, agent := range w.setting.Agents {
+		decision, err := injection.Assess(agent.Identity, agent, w.seen, w.now).Decide()
+		if err != nil || decision.Failure != "" {
+			t.Fatalf("%s: %v, %s", agent, err, decision.Failure)
+		}
+		for _, write := range decision.Writes {
+			one := &w.seen[write.Index]
+			if write.Grant == nil {
+				delete(one.Annotations, injection.GrantKey(agent.ID))
+			} else {
+				one.Annotations[injection.GrantKey(agent.ID)] = write.Grant.String()
+			}
+			one.Setting.Compose(&one.Workload, one.Template.DeepCopy())
+		}
+		writes += len(decision.Writes)
+	}
+	w.now = w.now.Add(time.Hour)
+	return writes
+}
+
+// settle goes on until nothing is written any more.
+func (w *world) settle(t *testing.T, what string) {
+	t.Helper()
+	for i := range w.seen {
+		w.seen[i].Setting = w.setting
+	}
+	const rounds = 30
+	for range rounds {
+		if w.round(t) == 0 {
+			return
+		}
+	}
+	t.Fatalf("%s: it still writes after %d rounds", what, rounds)
+}
+
+// Whatever workloads and Instrumentations there are, in the end nothing is written, nobody waits who could go, and deletion leaves what the
+// owners wrote.
+func TestItSettles(t *testing.T) {
+	const worlds, workloads = 150, 5
+	for seed := range uint64(worlds) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			g := injectiontest.New(seed)
+			w := world{now: now}
+			var owners []corev1.PodTemplateSpec
+			for i := range workloads {
+				owners = append(owners, g.Template())
+				w.seen = append(w.seen, injection.Seen{
+					Workload: injection.Workload{
+						Kind: "Deployment", Namespace: injectiontest.Namespace, Name: fmt.Sprintf("web-%d", i),
+						Annotations: map[string]string{}, Template: owners[i].DeepCopy(),
+					},
+					Rolled: workload.Rolled{Complete: true, Since: injectiontest.Began},
+				})
+			}
+			first, second := g.Objects("agent"), g.Objects("agent")
+			for _, objects := range [][]injection.Object{first, second} {
+				w.setting = settingOf(t, objects...)
+				w.settle(t, "injected")
+				for i := range w.seen {
+					for at, verdict := range w.setting.Compose(&w.seen[i].Workload, nil) {
+						if verdict.State == injection.Waiting {
+							t.Errorf("%s waits for %s", w.seen[i].Name, w.setting.Agents[at])
+						}
+					}
+				}
+				for _, object := range objects {
+					object.SetDeletionTimestamp(new(metav1.NewTime(w.now)))
+				}
+				if seed%2 == 0 { // now and then the next ones come while these are there
+					continue
+				}
+				w.setting = settingOf(t, objects...)
+				w.settle(t, "deleted")
+				for i := range w.seen {
+					expectSame(t, w.seen[i].Name, w.seen[i].Template, &owners[i])
+					if len(w.seen[i].Annotations) > 0 {
+						t.Errorf("%s has annotations: %v", w.seen[i].Name, w.seen[i].Annotations)
+					}
+				}
+			}
+		})
+	}
+}
