@@ -180,8 +180,15 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// Each reason not to inject leaves the whole workload alone, the containers that could be injected, too.
-func TestRefused(t *testing.T) {
+// refusal is a reason not to inject; empty where it is the neighbour of one.
+type refusal struct {
+	name            string
+	agent           func(spec *instrv1.InstrumentationSpec)
+	owner           func(spec *corev1.PodSpec)
+	reason, message string
+}
+
+func refusals() []refusal {
 	env := func(variable corev1.EnvVar) func(spec *corev1.PodSpec) {
 		return func(spec *corev1.PodSpec) { spec.Containers[1].Env = []corev1.EnvVar{variable} }
 	}
@@ -195,12 +202,7 @@ func TestRefused(t *testing.T) {
 	dotnet := func(spec *instrv1.InstrumentationSpec) {
 		spec.Agent.Language, spec.Agent.Path, spec.Agent.Profiler = "dotnet", "p.so", "{918728DD-259F-4A6A-AC2B-B85E1B658318}"
 	}
-	for _, test := range []struct {
-		name            string
-		agent           func(spec *instrv1.InstrumentationSpec)
-		owner           func(spec *corev1.PodSpec)
-		reason, message string
-	}{
+	return []refusal{
 		{"Windows", java, func(spec *corev1.PodSpec) { spec.OS = &corev1.PodOS{Name: corev1.Windows} }, instrv1.WorkloadUnsupported, "its pods run Windows"},
 		{"Windows by its nodes", java, func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows"} }, instrv1.WorkloadUnsupported, "its pods run Windows"},
 		{"Linux by its nodes", java, func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{"kubernetes.io/os": "linux"} }, "", ""},
@@ -227,7 +229,12 @@ func TestRefused(t *testing.T) {
 			spec.Containers[1].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "unseen"}}}}
 		}, instrv1.WorkloadVariableUnknown, "container worker may have JAVA_TOOL_OPTIONS from what envFrom names (ConfigMap unseen), and it is not known whether it has, for certain: " +
 			"give env a variable JAVA_TOOL_OPTIONS, with a value or valueFrom"},
-	} {
+	}
+}
+
+// Each reason not to inject leaves the whole workload alone, the containers that could be injected, too.
+func TestRefused(t *testing.T) {
+	for _, test := range refusals() {
 		setting := settingOf(t, instrumentation("x", test.agent))
 		setting.HasImageVolumes = false
 		own := template(container("app"), container("worker"))

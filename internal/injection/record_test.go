@@ -20,7 +20,7 @@ func FuzzCompose(f *testing.F) {
 		f.Add(uint64(2), "", text)
 	}
 	for seed := range uint64(20) {
-		_, composed := composedBySeed(f, seed)
+		composed := composedBySeed(f, seed)
 		f.Add(seed, composed.Annotations[instrv1.AnnotationInjected], composed.Annotations[instrv1.AnnotationInjected])
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, record, earlier string) {
@@ -127,7 +127,7 @@ func TestRecordsAreBounded(t *testing.T) {
 // An Injection is the same after it was written down: else every template differed from what it should be.
 func TestRecordIsReadAsItWasWritten(t *testing.T) {
 	for seed := range uint64(200) {
-		_, composed := composedBySeed(t, seed)
+		composed := composedBySeed(t, seed)
 		text := composed.Annotations[instrv1.AnnotationInjected]
 		if text == "" {
 			continue
@@ -142,16 +142,16 @@ func TestRecordIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func composedBySeed(t testing.TB, seed uint64) (*corev1.PodTemplateSpec, *corev1.PodTemplateSpec) {
+func composedBySeed(t testing.TB, seed uint64) *corev1.PodTemplateSpec {
 	t.Helper()
 	g := injectiontest.New(seed)
 	setting := settingOf(t, g.Objects("agent")...)
 	own := g.Template()
 	w := injection.Workload{
-		Kind: "Deployment", Namespace: injectiontest.Namespace, Name: "web-1", Annotations: injectiontest.Granted(setting), Template: own.DeepCopy(),
+		Kind: "Deployment", Namespace: injectiontest.Namespace, Name: "web-1", Annotations: injectiontest.Granted(setting), Template: &own,
 	}
 	setting.Compose(&w, nil)
-	return &own, w.Template
+	return w.Template
 }
 
 // A record that has no room beside the owner's annotations is refused, before the API server refuses the owner's write.

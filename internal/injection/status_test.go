@@ -83,16 +83,20 @@ func TestStatus(t *testing.T) {
 			test.facts.Agent = agent
 		}
 		test.facts.Seen = seenWorkloads("a", "b", "c", "d", "e", "f")
-		status := test.facts.Status()
-		if got := summary(status.Conditions); got != test.want {
-			t.Errorf("%s: %s\nwanted %s", test.name, got, test.want)
-		}
-		if got := status.Conditions[0].Message; got != test.message {
-			t.Errorf("%s: it says %q\nwanted %q", test.name, got, test.message)
-		}
-		if sum := status.Injected + status.Pending + status.Failed; sum != status.Matched {
-			t.Errorf("%s: %d are matched, the parts are %d", test.name, status.Matched, sum)
-		}
+		expectStatus(t, test.name, test.facts.Status(), test.want, test.message)
+	}
+}
+
+func expectStatus(t *testing.T, name string, status instrv1.InstrumentationStatus, want, message string) {
+	t.Helper()
+	if got := summary(status.Conditions); got != want {
+		t.Errorf("%s: %s\nwanted %s", name, got, want)
+	}
+	if got := status.Conditions[0].Message; got != message {
+		t.Errorf("%s: it says %q\nwanted %q", name, got, message)
+	}
+	if sum := status.Injected + status.Pending + status.Failed; sum != status.Matched {
+		t.Errorf("%s: %d are matched, the parts are %d", name, status.Matched, sum)
 	}
 }
 

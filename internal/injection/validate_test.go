@@ -14,38 +14,47 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
-// Each rule is refused once, and its neighbour accepted.
-func TestValidate(t *testing.T) {
-	type spec = instrv1.InstrumentationSpec
-	value := func(variable corev1.EnvVar) func(s *spec) {
-		return func(s *spec) { s.Agent.Env = []corev1.EnvVar{variable} }
-	}
-	from := func(source corev1.EnvVarSource) func(s *spec) {
-		return value(corev1.EnvVar{Name: "A", ValueFrom: &source})
-	}
-	field := func(path string) func(s *spec) {
-		return from(corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}})
-	}
-	config := func(name, key string) *corev1.ConfigMapKeySelector {
-		return &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
-	}
-	secret := func(name, key string) *corev1.SecretKeySelector {
-		return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
-	}
-	resources := func(requests, limits corev1.ResourceList) func(s *spec) {
-		return func(s *spec) { s.Agent.Resources = &corev1.ResourceRequirements{Requests: requests, Limits: limits} }
-	}
-	list := func(name corev1.ResourceName, quantity string) corev1.ResourceList {
-		return corev1.ResourceList{name: resource.MustParse(quantity)}
-	}
+type spec = instrv1.InstrumentationSpec
+
+// rule is something that is refused, and its neighbour that is not. No problems: some.
+type rule struct {
+	name     string
+	refused  func(s *spec)
+	problems []string
+	accepted func(s *spec)
+}
+
+func value(variable corev1.EnvVar) func(s *spec) {
+	return func(s *spec) { s.Agent.Env = []corev1.EnvVar{variable} }
+}
+
+func from(source corev1.EnvVarSource) func(s *spec) {
+	return value(corev1.EnvVar{Name: "A", ValueFrom: &source})
+}
+
+func fromField(path string) func(s *spec) {
+	return from(corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}})
+}
+
+func config(name, key string) *corev1.ConfigMapKeySelector {
+	return &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
+}
+
+func secret(name, key string) *corev1.SecretKeySelector {
+	return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
+}
+
+func resources(requests, limits corev1.ResourceList) func(s *spec) {
+	return func(s *spec) { s.Agent.Resources = &corev1.ResourceRequirements{Requests: requests, Limits: limits} }
+}
+
+func list(name corev1.ResourceName, quantity string) corev1.ResourceList {
+	return corev1.ResourceList{name: resource.MustParse(quantity)}
+}
+
+func rulesOfPlaces() []rule {
 	const pattern = "accepted is a name of lower case letters, digits, - and ., in which * stands for any characters, ? for one and [a-c] for one of some"
-	const oneSource = "Invalid value: \"\": accepted is one of fieldRef, configMapKeyRef and secretKeyRef"
-	for _, test := range []struct {
-		name     string
-		refused  func(s *spec)
-		problems []string
-		accepted func(s *spec)
-	}{
+	return []rule{
 		{"image", func(s *spec) { s.Agent.Image = "a b" }, nil, func(s *spec) { s.Agent.Image = "registry.example.com:5000/a/b:1" }},
 		{"deployment", func(s *spec) { s.Matchers[0].Deployment = "web[" }, []string{`spec.matchers[0].deployment: Invalid value: "web[": ` + pattern},
 			func(s *spec) { s.Matchers[0].Deployment = "web-[a-c]*.?" }},
@@ -74,6 +83,11 @@ func TestValidate(t *testing.T) {
 		{"mount path on the files", func(s *spec) { s.Agent.MountPath = "/agent" },
 			[]string{`spec.agent.mountPath: Invalid value: "/agent": in the init container it would hide the files that are to be copied: accepted is what is not above spec.agent.directory (/agent)`},
 			func(s *spec) { s.Agent.MountPath, s.Agent.VolumeMode = "/agent", instrv1.VolumeImage }},
+	}
+}
+
+func rulesOfResources() []rule {
+	return []rule{
 		{"size limit", func(s *spec) { s.Agent.SizeLimit = new(resource.MustParse("0")) }, []string{`spec.agent.sizeLimit: Invalid value: "0": accepted is more than 0`},
 			func(s *spec) { s.Agent.SizeLimit = new(resource.MustParse("1")) }},
 		{"claims", func(s *spec) {
@@ -84,6 +98,14 @@ func TestValidate(t *testing.T) {
 		{"negative", resources(list("cpu", "-1"), nil), []string{`spec.agent.resources.requests[cpu]: Invalid value: "-1": accepted is 0 or more`}, resources(list("cpu", "0"), nil)},
 		{"more than the limit", resources(list("cpu", "2"), list("cpu", "1")), []string{`spec.agent.resources.requests[cpu]: Invalid value: "2": accepted is at most the limit, 1`},
 			resources(list("cpu", "1"), list("cpu", "1"))},
+		{"rollout", func(s *spec) { s.Rollout.Window = &rolloutv1.Window{Start: "25:00", End: "06:00"} }, nil,
+			func(s *spec) { s.Rollout.Window = &rolloutv1.Window{Start: "22:00", End: "06:00"} }},
+	}
+}
+
+func rulesOfVariables() []rule {
+	const oneSource = "Invalid value: \"\": accepted is one of fieldRef, configMapKeyRef and secretKeyRef"
+	return []rule{
 		{"name of a variable", value(corev1.EnvVar{Name: "A=B"}), nil, value(corev1.EnvVar{Name: "a.b-c"})},
 		{"loader's name", value(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS"}),
 			[]string{`spec.agent.env[0].name: Invalid value: "JAVA_TOOL_OPTIONS": spec.agent.language sets it already`}, value(corev1.EnvVar{Name: "PYTHONPATH"})},
@@ -95,15 +117,18 @@ func TestValidate(t *testing.T) {
 		{"two sources", from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b"), ConfigMapKeyRef: config("a", "b")}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
 		{"resource", from(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{}}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
 		{"file", from(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
-		{"field", field("status.phase"), []string{`spec.agent.env[0].valueFrom.fieldRef.fieldPath: Invalid value: "status.phase": accepted is metadata.name, metadata.namespace, metadata.uid, ` +
-			`metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP or status.podIPs`}, field("status.podIPs")},
-		{"label", field("metadata.labels['a b']"), nil, field("metadata.labels['example.com/team']")},
-		{"annotation", field("metadata.annotations['a'"), nil, field("metadata.annotations['a']")},
+		{"field", fromField("status.phase"), []string{`spec.agent.env[0].valueFrom.fieldRef.fieldPath: Invalid value: "status.phase": accepted is metadata.name, metadata.namespace, metadata.uid, ` +
+			`metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP or status.podIPs`}, fromField("status.podIPs")},
+		{"label", fromField("metadata.labels['a b']"), nil, fromField("metadata.labels['example.com/team']")},
+		{"annotation", fromField("metadata.annotations['a'"), nil, fromField("metadata.annotations['a']")},
 		{"ConfigMap's name", from(corev1.EnvVarSource{ConfigMapKeyRef: config("A", "b")}), nil, from(corev1.EnvVarSource{ConfigMapKeyRef: config("a.b", "b")})},
 		{"Secret's key", from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b c")}), nil, from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b_C")})},
-		{"rollout", func(s *spec) { s.Rollout.Window = &rolloutv1.Window{Start: "25:00", End: "06:00"} }, nil,
-			func(s *spec) { s.Rollout.Window = &rolloutv1.Window{Start: "22:00", End: "06:00"} }},
-	} {
+	}
+}
+
+// Each rule is refused once, and its neighbour accepted.
+func TestValidate(t *testing.T) {
+	for _, test := range slices.Concat(rulesOfPlaces(), rulesOfResources(), rulesOfVariables()) {
 		refused := problemsOf(test.refused)
 		if len(refused) == 0 || test.problems != nil && !slices.Equal(refused, test.problems) {
 			t.Errorf("%s: %s", test.name, cmp.Diff(test.problems, refused))

@@ -71,7 +71,7 @@ func valueFrom(source *corev1.EnvVarSource) (string, bool) {
 	}
 	content, err := json.Marshal(source)
 	if err != nil {
-		panic(err) // it can be marshalled
+		panic(err) //nolint:forbidigo // it can be marshalled
 	}
 	return "from " + string(content), true
 }

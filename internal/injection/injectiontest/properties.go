@@ -2,6 +2,7 @@ package injectiontest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -211,7 +212,7 @@ func (c *check) stripped() error {
 			whole, verdicts := c.compose(setting, template, nil)
 			composed, smallVerdicts := c.compose(setting, &small, nil)
 			if (same(&whole, template) == nil) != (same(&composed, &small) == nil) {
-				return fmt.Errorf("%s: the whole differs: %v; what is stripped: %v", name, same(&whole, template), same(&composed, &small))
+				return fmt.Errorf("%s: only one of both differs: %w", name, errors.Join(same(&whole, template), same(&composed, &small)))
 			}
 			if !equal(verdicts, smallVerdicts) {
 				return fmt.Errorf("%s: verdicts are %v of the whole, %v of what is stripped", name, verdicts, smallVerdicts)
@@ -318,7 +319,7 @@ func equal(a, b any) bool { return toJSON(a) == toJSON(b) }
 func toJSON(value any) string {
 	content, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // the types of the API can be marshalled
+		panic(err) //nolint:forbidigo // the types of the API can be marshalled
 	}
 	return string(content)
 }
