@@ -127,8 +127,8 @@ func isEqual(a, b *corev1.EnvVar) bool {
 }
 
 func lastIndexOf(variables []corev1.EnvVar, name string) int {
-	for i := len(variables) - 1; i >= 0; i-- {
-		if variables[i].Name == name {
+	for i, variable := range slices.Backward(variables) {
+		if variable.Name == name {
 			return i
 		}
 	}

@@ -36,12 +36,12 @@ func fromField(path string) func(s *spec) {
 	return from(corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}})
 }
 
-func config(name, key string) *corev1.ConfigMapKeySelector {
-	return &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
+func config(name string) *corev1.ConfigMapKeySelector {
+	return &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: "b"}
 }
 
-func secret(name, key string) *corev1.SecretKeySelector {
-	return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
+func secret(key string) *corev1.SecretKeySelector {
+	return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}, Key: key}
 }
 
 func resources(requests, limits corev1.ResourceList) func(s *spec) {
@@ -111,18 +111,18 @@ func rulesOfVariables() []rule {
 			[]string{`spec.agent.env[0].name: Invalid value: "JAVA_TOOL_OPTIONS": spec.agent.language sets it already`}, value(corev1.EnvVar{Name: "PYTHONPATH"})},
 		{"our names", value(corev1.EnvVar{Name: "MAINSTAY_X"}),
 			[]string{`spec.agent.env[0].name: Invalid value: "MAINSTAY_X": names that begin with MAINSTAY_ are Mainstay's own`}, value(corev1.EnvVar{Name: "MAINSTAYX"})},
-		{"two forms", value(corev1.EnvVar{Name: "A", Value: "x", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: secret("a", "b")}}),
-			[]string{`spec.agent.env[0].valueFrom: Invalid value: "": give value or valueFrom, not both`}, from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b")})},
-		{"no source", from(corev1.EnvVarSource{}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, from(corev1.EnvVarSource{ConfigMapKeyRef: config("a", "b")})},
-		{"two sources", from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b"), ConfigMapKeyRef: config("a", "b")}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
+		{"two forms", value(corev1.EnvVar{Name: "A", Value: "x", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: secret("b")}}),
+			[]string{`spec.agent.env[0].valueFrom: Invalid value: "": give value or valueFrom, not both`}, from(corev1.EnvVarSource{SecretKeyRef: secret("b")})},
+		{"no source", from(corev1.EnvVarSource{}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, from(corev1.EnvVarSource{ConfigMapKeyRef: config("a")})},
+		{"two sources", from(corev1.EnvVarSource{SecretKeyRef: secret("b"), ConfigMapKeyRef: config("a")}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
 		{"resource", from(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{}}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
 		{"file", from(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
 		{"field", fromField("status.phase"), []string{`spec.agent.env[0].valueFrom.fieldRef.fieldPath: Invalid value: "status.phase": accepted is metadata.name, metadata.namespace, metadata.uid, ` +
 			`metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP or status.podIPs`}, fromField("status.podIPs")},
 		{"label", fromField("metadata.labels['a b']"), nil, fromField("metadata.labels['example.com/team']")},
 		{"annotation", fromField("metadata.annotations['a'"), nil, fromField("metadata.annotations['a']")},
-		{"ConfigMap's name", from(corev1.EnvVarSource{ConfigMapKeyRef: config("A", "b")}), nil, from(corev1.EnvVarSource{ConfigMapKeyRef: config("a.b", "b")})},
-		{"Secret's key", from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b c")}), nil, from(corev1.EnvVarSource{SecretKeyRef: secret("a", "b_C")})},
+		{"ConfigMap's name", from(corev1.EnvVarSource{ConfigMapKeyRef: config("A")}), nil, from(corev1.EnvVarSource{ConfigMapKeyRef: config("a.b")})},
+		{"Secret's key", from(corev1.EnvVarSource{SecretKeyRef: secret("b c")}), nil, from(corev1.EnvVarSource{SecretKeyRef: secret("b_C")})},
 	}
 }
 
