@@ -209,12 +209,17 @@ func TestOwnersHelperStays(t *testing.T) {
 	own := withVariable(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "own"})
 	stored := own.DeepCopy()
 	compose(setting, stored, nil)
-	then := own.DeepCopy()
-	then.Spec.Containers[0].Env = append(then.Spec.Containers[0].Env, corev1.EnvVar{Name: "MAINSTAY_JAVA_TOOL_OPTIONS", Value: "mine"})
-	written := merged(t, &own, then, stored)
-	verdicts := compose(setting, written, stored)
-	expectRefusal(t, verdicts[0], instrv1.WorkloadVariableTaken, "container app has a variable MAINSTAY_JAVA_TOOL_OPTIONS")
-	expectSame(t, "with his own", written, then)
+	for _, helper := range []corev1.EnvVar{
+		{Name: "MAINSTAY_JAVA_TOOL_OPTIONS", Value: "mine"},
+		{Name: "MAINSTAY_JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
+	} {
+		then := own.DeepCopy()
+		then.Spec.Containers[0].Env = append(then.Spec.Containers[0].Env, helper)
+		written := merged(t, &own, then, stored)
+		verdicts := compose(setting, written, stored)
+		expectRefusal(t, verdicts[0], instrv1.WorkloadVariableTaken, "container app has a variable MAINSTAY_JAVA_TOOL_OPTIONS")
+		expectSame(t, "with his own", written, then)
+	}
 }
 
 // An owner who has the agent's option himself, by hand, keeps it: it could not be told from ours.

@@ -100,6 +100,10 @@ func (g *Generator) volume(name string) corev1.Volume {
 func (g *Generator) container(name string, spec *corev1.PodSpec) corev1.Container {
 	made := corev1.Container{Name: name, Image: "registry.example.com/" + name + ":1", Env: g.env(spec), EnvFrom: g.envFrom()}
 	for _, volume := range spec.Volumes {
+		if volume.PersistentVolumeClaim != nil && g.oneIn(4) {
+			made.VolumeDevices = append(made.VolumeDevices, corev1.VolumeDevice{Name: volume.Name, DevicePath: pick(g, "/dev/", "/mainstay/agent/") + volume.Name})
+			continue
+		}
 		if g.oneIn(2) {
 			made.VolumeMounts = append(made.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: g.mountPath(volume.Name), ReadOnly: g.oneIn(2)})
 		}
