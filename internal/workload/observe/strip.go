@@ -95,7 +95,7 @@ func (s stripper) template(template *corev1.PodTemplateSpec) corev1.PodTemplateS
 // add adds what else is asked for. Containers are replaced by what is: it has all that restarts need. Of init containers and volumes it has
 // some, which are whole.
 func add(spec *corev1.PodSpec, more corev1.PodSpec) {
-	spec.OS, spec.Containers = more.OS, more.Containers
+	spec.OS, spec.NodeSelector, spec.Resources, spec.Containers = more.OS, more.NodeSelector, more.Resources, more.Containers
 	for _, container := range more.InitContainers {
 		at := slices.IndexFunc(spec.InitContainers, func(one corev1.Container) bool { return one.Name == container.Name })
 		if at < 0 {

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"maps"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -199,5 +200,17 @@ func TestCacheOptions(t *testing.T) {
 	}
 	if got := found[0].Field.String(); got != "type!=helm.sh/release.v1" {
 		t.Errorf("got the field selector %s", got)
+	}
+}
+
+// What else is asked for of a pod as a whole is kept.
+func TestStrippedKeepsWhatIsAsked(t *testing.T) {
+	asked := corev1.PodSpec{
+		OS: &corev1.PodOS{Name: corev1.Linux}, NodeSelector: map[string]string{corev1.LabelOSStable: "linux"}, Resources: &corev1.ResourceRequirements{},
+		Containers: []corev1.Container{{Name: "app"}},
+	}
+	strip := stripper{more: func(*corev1.PodTemplateSpec) corev1.PodSpec { return asked }}
+	if got := strip.template(&corev1.PodTemplateSpec{}).Spec; !reflect.DeepEqual(got, asked) {
+		t.Errorf("kept is %v", got)
 	}
 }
