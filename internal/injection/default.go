@@ -46,9 +46,10 @@ func defaultAgent(agent *instrv1.Agent) {
 		agent.Command = []string{"cp", "-R", agent.Directory + "/.", agent.MountPath}
 	}
 	if agent.Resources == nil {
+		// Requests are the limits, so that a pod stays Guaranteed that was.
 		agent.Resources = &corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 		}
 	}
 	roundUp(agent.Resources.Requests)

@@ -48,10 +48,17 @@ func compileMatcher(from *instrv1.Matcher) (matcher, error) {
 	return compiled, err
 }
 
-// isForAll tells that a matcher leaves out no workload.
-func isForAll(from *instrv1.Matcher) bool {
-	hasLabels := from.Labels != nil && len(from.Labels.MatchLabels)+len(from.Labels.MatchExpressions) > 0
-	return !hasLabels && isForAnyName(from.Deployment)
+// isForAll tells that a matcher names no workload, by name or by a label that it must have.
+func isForAll(from *instrv1.Matcher) bool { return !names(from.Labels) && isForAnyName(from.Deployment) }
+
+// names tells that a selector asks for some label. What only excludes leaves in nearly everything.
+func names(selector *metav1.LabelSelector) bool {
+	if selector == nil {
+		return false
+	}
+	return len(selector.MatchLabels) > 0 || slices.ContainsFunc(selector.MatchExpressions, func(one metav1.LabelSelectorRequirement) bool {
+		return one.Operator == metav1.LabelSelectorOpIn || one.Operator == metav1.LabelSelectorOpExists
+	})
 }
 
 // isForAnyName tells that a pattern names nothing: ?* and [a-z]* match what * does, give or take a name that nobody has.

@@ -260,7 +260,8 @@ type Agent struct {
 	// +default="256Mi"
 	SizeLimit *resource.Quantity `json:"sizeLimit,omitempty"`
 
-	// Resources of the init container. Left out: requests of 10m CPU and 32Mi memory, limits of 500m and 128Mi.
+	// Resources of the init container. Left out: requests and limits of 100m CPU and 128Mi memory, with which a pod of the class Guaranteed
+	// stays so.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
