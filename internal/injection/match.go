@@ -49,7 +49,9 @@ func compileMatcher(from *instrv1.Matcher) (matcher, error) {
 }
 
 // isForAll tells that a matcher names no workload, by name or by a label that it must have.
-func isForAll(from *instrv1.Matcher) bool { return !names(from.Labels) && isForAnyName(from.Deployment) }
+func isForAll(from *instrv1.Matcher) bool {
+	return !names(from.Labels) && isForAnyName(from.Deployment)
+}
 
 // names tells that a selector asks for some label. What only excludes leaves in nearly everything.
 func names(selector *metav1.LabelSelector) bool {

@@ -188,6 +188,9 @@ func TestValidateScope(t *testing.T) {
 		{"allowed", instrv1.ClusterInstrumentationSpec{AllowAll: true}, instrv1.Matcher{}, ""},
 		{"named", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "web*"}, ""},
 		{"labels", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Labels: labelled}, ""},
+		{"labels that only exclude", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Labels: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}},
+		}}}, forbidden},
 		{"selector", instrv1.ClusterInstrumentationSpec{AllowAll: true, NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}},
 			instrv1.Matcher{}, `spec.namespaceSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`},
 	} {

@@ -73,9 +73,8 @@ func TestInstrumentation(t *testing.T) {
 	g.Expect(later.Spec.Template.Annotations).To(gomega.HaveKey(instrv1.AnnotationInjected), "it is injected within the request")
 	g.Expect(later.Spec.Template.Spec.Containers[1].Env).To(gomega.BeEmpty())
 
-	before := agent.DeepCopy()
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(agent), agent)).To(gomega.Succeed())
-	before = agent.DeepCopy()
+	before := agent.DeepCopy()
 	agent.Spec.Agent.Options = "debug"
 	g.Expect(s.client.Patch(t.Context(), agent, client.MergeFrom(before))).To(gomega.Succeed())
 	g.Eventually(value).Should(gomega.Equal("-Xmx1g -javaagent:/mainstay/agent/agent.jar=debug"))

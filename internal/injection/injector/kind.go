@@ -184,10 +184,8 @@ func annotate(uid types.UID, key string, grant *injection.Grant) []byte {
 }
 
 func annotation(uid types.UID, key string, value any) []byte {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{key: value}}})
-	if err != nil {
-		panic("marshalling an annotation: " + err.Error()) // strings can be
-	}
+	// Strings and null can be encoded.
+	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{key: value}}})
 	return body
 }
 
