@@ -44,15 +44,28 @@ func bareDeployment(namespace, name string, env ...corev1.EnvVar) *k8sappsv1.Dep
 	}
 }
 
-// TestInstrumentation: what exists is injected, what is made later is made so, what changes reaches all, and all is as it was in the end.
+// TestInstrumentation has what users see of one, from its creation to its end.
 func TestInstrumentation(t *testing.T) {
-	g := gomega.NewWithT(t)
 	s := newGoverned(t)
 	s.start(t)
-	earlier := bareDeployment("elsewhere", "web-1", corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"})
+	for name, test := range map[string]func(*testing.T, *governed, string){
+		"life": instrumentationLives, "webapp": instrumentationOfAWebApp, "tells": instrumentationTells,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			test(t, s, name)
+		})
+	}
+}
+
+// instrumentationLives: what exists is injected, what is made later is made so, what changes reaches all, and all is as it was in the end.
+func instrumentationLives(t *testing.T, s *governed, namespace string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	earlier := bareDeployment(namespace, "web-1", corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"})
 	s.create(t, earlier)
 	first := earlier.Spec.Template.DeepCopy()
-	agent := javaAgent("elsewhere", "web-*")
+	agent := javaAgent(namespace, "web-*")
 	s.create(t, agent)
 	read := func() corev1.PodTemplateSpec {
 		var found k8sappsv1.Deployment
@@ -68,7 +81,7 @@ func TestInstrumentation(t *testing.T) {
 		return ""
 	}
 	g.Eventually(value).Should(gomega.Equal("-Xmx1g -javaagent:/mainstay/agent/agent.jar"))
-	later := bareDeployment("elsewhere", "web-2")
+	later := bareDeployment(namespace, "web-2")
 	s.create(t, later)
 	g.Expect(later.Spec.Template.Annotations).To(gomega.HaveKey(instrv1.AnnotationInjected), "it is injected within the request")
 	g.Expect(later.Spec.Template.Spec.Containers[1].Env).To(gomega.BeEmpty())
@@ -87,12 +100,11 @@ func TestInstrumentation(t *testing.T) {
 	g.Expect(equality.Semantic.DeepEqual(first, &last)).To(gomega.BeTrue(), "%v", last)
 }
 
-// TestInstrumentationOfAWebApp: what Mainstay itself makes is injected as anybody's, and its own controller does not mind.
-func TestInstrumentationOfAWebApp(t *testing.T) {
+// instrumentationOfAWebApp: what Mainstay itself makes is injected as anybody's, and its own controller does not mind.
+func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
+	t.Helper()
 	g := gomega.NewWithT(t)
-	s := newGoverned(t)
-	s.start(t)
-	app := s.app("elsewhere")
+	app := s.app(namespace)
 	s.create(t, app)
 	key := client.ObjectKeyFromObject(app)
 	read := func(g gomega.Gomega) *k8sappsv1.Deployment {
@@ -102,7 +114,7 @@ func TestInstrumentationOfAWebApp(t *testing.T) {
 	}
 	g.Eventually(func(g gomega.Gomega) { read(g) }).Should(gomega.Succeed())
 	first := read(g)
-	agent := javaAgent("elsewhere", app.Name)
+	agent := javaAgent(namespace, app.Name)
 	s.create(t, agent)
 	g.Eventually(func(g gomega.Gomega) {
 		g.Expect(read(g).Spec.Template.Annotations).To(gomega.HaveKey(instrv1.AnnotationInjected))
@@ -126,21 +138,20 @@ func TestInstrumentationOfAWebApp(t *testing.T) {
 	}).Should(gomega.Succeed())
 }
 
-// TestInstrumentationTells: what was done to a workload, or can't be, is told where its owner looks.
-func TestInstrumentationTells(t *testing.T) {
+// instrumentationTells: what was done to a workload, or can't be, is told where its owner looks.
+func instrumentationTells(t *testing.T, s *governed, namespace string) {
+	t.Helper()
 	g := gomega.NewWithT(t)
-	s := newGoverned(t)
-	s.start(t)
-	s.create(t, bareDeployment("elsewhere", "good"))
+	s.create(t, bareDeployment(namespace, "good"))
 	optional := corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "options"}, Key: "java", Optional: new(true),
 	}}}
-	s.create(t, bareDeployment("elsewhere", "bad", optional))
-	s.create(t, javaAgent("elsewhere", "*"))
+	s.create(t, bareDeployment(namespace, "bad", optional))
+	s.create(t, javaAgent(namespace, "*"))
 	told := func(name string) func() []string {
 		return func() (reasons []string) {
 			var all eventsv1.EventList
-			g.Expect(s.client.List(t.Context(), &all, client.InNamespace("elsewhere"))).To(gomega.Succeed())
+			g.Expect(s.client.List(t.Context(), &all, client.InNamespace(namespace))).To(gomega.Succeed())
 			for _, event := range all.Items {
 				if event.Regarding.Name == name {
 					reasons = append(reasons, event.Reason)
@@ -152,7 +163,7 @@ func TestInstrumentationTells(t *testing.T) {
 	g.Eventually(told("good")).Should(gomega.Equal([]string{"AgentInjected"}))
 	g.Eventually(told("bad")).Should(gomega.Equal([]string{instrv1.WorkloadVariableUnknown}))
 	s.warnings()
-	later := bareDeployment("elsewhere", "later", optional)
+	later := bareDeployment(namespace, "later", optional)
 	s.create(t, later)
 	g.Expect(s.warnings()).To(gomega.ContainElement(gomega.ContainSubstring("Instrumentation/java injects nothing: container app takes JAVA_TOOL_OPTIONS from an optional key")))
 }
