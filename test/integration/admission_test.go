@@ -86,6 +86,12 @@ func newGoverned(t *testing.T) *governed {
 // start runs the operator as in production, but for leader election, and waits until webhooks are asked.
 func (s *governed) start(t *testing.T) {
 	t.Helper()
+	s.startWith(t, func(*setup.Settings) {})
+}
+
+// startWith is start with other settings.
+func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
+	t.Helper()
 	settings := setup.DefaultSettings()
 	settings.Namespace = system
 	settings.LeaderElection = false
@@ -97,6 +103,7 @@ func (s *governed) start(t *testing.T) {
 	settings.Webhooks.URL = fmt.Sprintf("https://127.0.0.1:%d", s.port)
 	settings.Webhooks.Certificates.Name = "mainstay-webhook"
 	settings.Webhooks.Certificates.Settle = 200 * time.Millisecond
+	change(&settings)
 	s.calls = &calls{writes: -1}
 	config := rest.CopyConfig(s.config)
 	config.Wrap(s.calls.wrap)

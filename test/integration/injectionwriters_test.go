@@ -1,0 +1,154 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// writer brings Deployments to what their manifests say, as one kind of owner does.
+type writer func(t *testing.T, s *governed, manifests []*k8sappsv1.Deployment)
+
+// namedWriter is one of the owners.
+type namedWriter struct {
+	name  string
+	write writer
+	// isSlow has a third of the changes made only.
+	isSlow bool
+}
+
+// writers are the kinds of owners. Argo CD and Flux write as kubectl does.
+func writers(t *testing.T, s *governed) []namedWriter {
+	t.Helper()
+	run := kubectl(t, s.config)
+	with := func(arguments ...string) writer {
+		return func(t *testing.T, _ *governed, manifests []*k8sappsv1.Deployment) {
+			t.Helper()
+			run(t, listOf(t, manifests), append(arguments, "-f", "-")...)
+		}
+	}
+	replace := func(t *testing.T, s *governed, manifests []*k8sappsv1.Deployment) {
+		t.Helper()
+		verb := "create"
+		if s.client.Get(t.Context(), client.ObjectKeyFromObject(manifests[0]), &k8sappsv1.Deployment{}) == nil {
+			verb = "replace"
+		}
+		run(t, listOf(t, manifests), verb, "-f", "-")
+	}
+	return []namedWriter{
+		{name: "kubectl apply", write: with("apply"), isSlow: true},
+		{name: "kubectl apply --server-side", write: with("apply", "--server-side")},
+		{name: "kubectl apply --server-side --force-conflicts", write: with("apply", "--server-side", "--force-conflicts")},
+		{name: "kubectl replace", write: replace},
+		{name: "Helm", write: helm()},
+		{name: "a controller that drops annotations", write: update},
+	}
+}
+
+// kubectl runs the program that belongs to the API server. It fails the test where kubectl fails.
+func kubectl(t *testing.T, config *rest.Config) func(t *testing.T, input []byte, arguments ...string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	access := clientcmdapi.NewConfig()
+	access.Clusters["test"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
+	access.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	access.CurrentContext = "test"
+	if err := clientcmd.WriteToFile(*access, file); err != nil {
+		t.Fatal(err)
+	}
+	return func(t *testing.T, input []byte, arguments ...string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), arguments...)
+		command.Env = append(os.Environ(), "KUBECONFIG="+file, "HOME="+filepath.Dir(file))
+		command.Stdin = bytes.NewReader(input)
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("kubectl %v: %v: %s", arguments, err, output)
+		}
+		return string(output)
+	}
+}
+
+// listOf is a file of manifests.
+func listOf(t *testing.T, manifests []*k8sappsv1.Deployment) []byte {
+	t.Helper()
+	items := make([]json.RawMessage, len(manifests))
+	for i := range manifests {
+		items[i] = fileOf(t, manifests[i])
+	}
+	return []byte(asJSON(t, map[string]any{"apiVersion": "v1", "kind": "List", "items": items}))
+}
+
+// fileOf is a manifest as somebody writes it: with the value of a variable that is empty, which Go leaves out.
+func fileOf(t *testing.T, manifest *k8sappsv1.Deployment) []byte {
+	t.Helper()
+	name := asJSON(t, map[string]any{"name": javaOptions})
+	return []byte(strings.ReplaceAll(asJSON(t, manifest), name, strings.TrimSuffix(name, "}")+`,"value":""}`))
+}
+
+// helm writes as Helm does: it changes what differs between the last manifest, this one and what is stored.
+func helm() writer {
+	var last sync.Map
+	return func(t *testing.T, s *governed, manifests []*k8sappsv1.Deployment) {
+		t.Helper()
+		for _, manifest := range manifests {
+			wanted := fileOf(t, manifest)
+			before, isUpgrade := last.Swap(manifest.Name, wanted)
+			if !isUpgrade {
+				if err := s.client.Create(t.Context(), manifest, client.FieldOwner("helm")); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			var stored k8sappsv1.Deployment
+			if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(manifest), &stored); err != nil {
+				t.Fatal(err)
+			}
+			meta, err := strategicpatch.NewPatchMetaFromStruct(manifest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			patch, err := strategicpatch.CreateThreeWayMergePatch(before.([]byte), wanted, []byte(asJSON(t, &stored)), meta, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.client.Patch(t.Context(), manifest, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("helm")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// update writes as many controllers do: all that there is, the annotations too.
+func update(t *testing.T, s *governed, manifests []*k8sappsv1.Deployment) {
+	t.Helper()
+	for _, manifest := range manifests {
+		var stored k8sappsv1.Deployment
+		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(manifest), &stored)
+		switch {
+		case apierrors.IsNotFound(err):
+			err = s.client.Create(t.Context(), manifest, client.FieldOwner("controller"))
+		case err == nil:
+			stored.Annotations, stored.Labels, stored.Spec = manifest.Annotations, manifest.Labels, manifest.Spec
+			err = s.client.Update(t.Context(), &stored, client.FieldOwner("controller"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
