@@ -1,0 +1,185 @@
+package integration
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+)
+
+// gated is an operator with a clock that can be moved.
+type gated struct {
+	*governed
+	clock *leaping
+}
+
+// leap moves the clock, and has an Instrumentation looked at.
+func (s *gated) leap(t *testing.T, agent client.Object, by time.Duration) {
+	t.Helper()
+	s.clock.leap(by)
+	s.merge(t, agent, `{"metadata":{"annotations":{"looked-at":"`+s.clock.Now().Format(time.RFC3339Nano)+`"}}}`)
+}
+
+// names are the Deployments of a namespace whose agent has these options, in one string.
+func (s *gated) names(t *testing.T, space, options string) func() (string, error) {
+	return func() (string, error) {
+		var list k8sappsv1.DeploymentList
+		err := s.client.List(t.Context(), &list, client.InNamespace(space))
+		var found []string
+		for i := range list.Items {
+			for _, variable := range list.Items[i].Spec.Template.Spec.Containers[0].Env {
+				if variable.Name == javaOptions && strings.HasSuffix(variable.Value, javaSuffix+options) {
+					found = append(found, list.Items[i].Name)
+				}
+			}
+		}
+		slices.Sort(found)
+		return strings.Join(found, " "), err
+	}
+}
+
+// crash makes a pod of a Deployment that does not come up.
+func (s *gated) crash(t *testing.T, space, name string) *corev1.Pod {
+	t.Helper()
+	var of k8sappsv1.Deployment
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: name}, &of); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name + "-0", Labels: of.Spec.Template.Labels, Annotations: of.Spec.Template.Annotations},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+	}
+	s.create(t, pod)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "app", Image: "app:1", RestartCount: 4,
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}},
+	}}
+	if err := s.client.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// TestInjectionInTurn: workloads get an agent when the rollout's policy says so.
+func TestInjectionInTurn(t *testing.T) {
+	s := &gated{newGoverned(t), newLeaping()}
+	s.startWith(t, withClock(s.clock))
+	for name, test := range map[string]func(*testing.T, *gated, string){
+		"canary": testCanary, "parallel": testParallel, "window": testWindow,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, s, s.space(t, name)) })
+	}
+}
+
+func testCanary(t *testing.T, s *gated, space string) {
+	g := gomega.NewWithT(t)
+	s.bare(t, space, "web-1", "web-2", "web-3")
+	agent := javaAgent(space, "web-*")
+	agent.Spec.Rollout.Strategy = instrv1.RolloutCanary
+	agent.Spec.Rollout.Canary = &rolloutv1.Canary{Count: 1, Soak: &metav1.Duration{Duration: time.Hour}}
+	s.create(t, agent)
+	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1"))
+	s.finish(t, space)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False Waiting 1/3"))
+	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1"))
+	s.leap(t, agent, time.Hour+time.Minute)
+	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2 web-3"))
+	s.finish(t, space)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 3/3"))
+
+	s.bare(t, space, "web-4")
+	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2 web-3 web-4"), "a new one needs no canary: the others have tried it")
+	s.finish(t, space)
+	s.calls.settled(t)
+	n := s.calls.count()
+	s.merge(t, agent, `{"spec":{"agent":{"options":"broken"}}}`)
+	g.Eventually(s.names(t, space, "=broken")).Should(gomega.Equal("web-1"))
+	pod := s.crash(t, space, "web-1")
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False CanaryFailed 0/4"))
+	g.Eventually(s.names(t, space, "=broken")).Should(gomega.BeEmpty())
+	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-2 web-3 web-4"), "the others keep what they have")
+	g.Expect(agent.Annotations[instrv1.AnnotationFailed]).To(gomega.ContainSubstring("Deployment/web-1: CrashLoop"))
+	g.Expect(meta.IsStatusConditionTrue(agent.Status.Conditions, instrv1.ConditionStalled)).To(gomega.BeTrue())
+	checkNotedFirst(t, s.calls.since(n, "PATCH "), agent.Name)
+
+	s.leap(t, agent, time.Hour)
+	g.Expect(s.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(gomega.Succeed())
+	s.finish(t, space)
+	s.calls.settled(t)
+	g.Expect(s.names(t, space, "=broken")()).To(gomega.BeEmpty(), "it stays so")
+	s.merge(t, agent, `{"metadata":{"annotations":{"`+instrv1.AnnotationFailed+`":null}}}`)
+	g.Eventually(s.names(t, space, "=broken")).Should(gomega.Equal("web-1"), "it is tried again")
+	s.finish(t, space)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False Waiting 1/4"))
+	s.leap(t, agent, time.Hour+time.Minute)
+	g.Eventually(s.names(t, space, "=broken")).Should(gomega.Equal("web-1 web-2 web-3 web-4"))
+}
+
+// checkNotedFirst expects that the failure is noted between the write that brought the revision and the one that takes it out.
+func checkNotedFirst(t *testing.T, calls []string, name string) {
+	t.Helper()
+	var order []string
+	for _, call := range calls {
+		switch {
+		case strings.HasSuffix(call, "/instrumentations/"+name):
+			order = append(order, "note")
+		case strings.Contains(call, "/deployments/") && !strings.HasSuffix(call, "/status"):
+			order = append(order, "workload")
+		}
+	}
+	if got, want := strings.Join(order, " "), "workload note workload"; got != want {
+		t.Errorf("the order was %s, not %s: %v", got, want, calls)
+	}
+}
+
+func testParallel(t *testing.T, s *gated, space string) {
+	g := gomega.NewWithT(t)
+	s.bare(t, space, "web-1", "web-2", "web-3")
+	agent := javaAgent(space, "web-*")
+	agent.Spec.Rollout.MaxParallel = new(int32(1))
+	agent.Spec.Rollout.Order = []string{"web-3", "web-2"}
+	s.create(t, agent)
+	for _, has := range []string{"web-3", "web-2 web-3", "web-1 web-2 web-3"} {
+		g.Eventually(s.names(t, space, "")).Should(gomega.Equal(has))
+		s.calls.settled(t)
+		g.Expect(s.names(t, space, "")()).To(gomega.Equal(has), "the next one waits until this one is done")
+		s.finish(t, space)
+	}
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 3/3"))
+	s.removed(t, agent)
+	g.Expect(s.with(t, space)()).To(gomega.BeEmpty(), "all at once")
+}
+
+func testWindow(t *testing.T, s *gated, space string) {
+	g := gomega.NewWithT(t)
+	made := s.bare(t, space, "web-1")
+	agent := javaAgent(space, "web-*")
+	opens := s.clock.Now().UTC().Add(2 * time.Hour)
+	agent.Spec.Rollout.Window = &rolloutv1.Window{Start: opens.Format("15:04"), End: opens.Add(time.Hour).Format("15:04")}
+	s.create(t, agent)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False Waiting 0/1"))
+	g.Expect(agent.Status.Workloads).To(gomega.ConsistOf(gomega.HaveField("Reason", "OutsideWindow")))
+	s.merge(t, made, `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`)
+	g.Expect(injection.Injected(made.Spec.Template.Annotations)).To(gomega.BeEmpty(), "nor is it injected with a write of its owner")
+	s.leap(t, agent, 2*time.Hour+time.Minute)
+	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1"))
+	s.leap(t, agent, 4*time.Hour)
+	s.finish(t, space)
+	s.merge(t, made, `{"spec":{"template":{"metadata":{"labels":{"version":"3"}}}}}`)
+	g.Expect(injection.Injected(made.Spec.Template.Annotations)).To(gomega.HaveLen(1), "what it has it keeps")
+	s.removed(t, agent)
+	g.Expect(s.with(t, space)()).To(gomega.BeEmpty(), "it is taken out at any time")
+}
