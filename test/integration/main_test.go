@@ -139,6 +139,8 @@ type calls struct {
 	namespace string
 	// underway are writes to it that have no answer yet.
 	underway int
+	// before is called before each call; nil for nothing.
+	before func(*http.Request)
 }
 
 // breakCalls makes calls fail from now on, as if the network had; empty mends it.
@@ -192,6 +194,9 @@ func refusal(request *http.Request) *http.Response {
 // wrap counts calls on their way to next.
 func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+		if c.before != nil {
+			c.before(request)
+		}
 		if c.isForbidden(request) {
 			return refusal(request), nil
 		}

@@ -70,6 +70,7 @@ func (r *Reader) body(ctx context.Context, one *injection.Seen, key string, gran
 	if err != nil || len(changes) == 0 {
 		return nil, err
 	}
+	// Not a test: what fails one is refused, as what will never be let through is. This makes a conflict, which is tried again at once.
 	unchanged := []jsonpatch.Operation{
 		{Op: "replace", Path: "/metadata/uid", Value: string(one.UID)},
 		{Op: "replace", Path: "/metadata/resourceVersion", Value: whole.GetResourceVersion()},

@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/injection"
+)
+
+// TestInjectionCosts: each workload that is matched is written once, nothing is read beside the caches, and at rest there is no call.
+func TestInjectionCosts(t *testing.T) {
+	const matched = 30
+	g := gomega.NewWithT(t)
+	s := newGoverned(t)
+	s.start(t)
+	space := s.space(t, "many")
+	for i := range matched {
+		s.bare(t, space, fmt.Sprintf("web-%d", i), fmt.Sprintf("api-%d", i))
+	}
+	s.finish(t, space)
+	n := s.calls.settled(t)
+	agent := javaAgent(space, "web-*")
+	s.create(t, agent)
+	injected := func(options string) func() (int, error) {
+		return func() (int, error) {
+			var list k8sappsv1.DeploymentList
+			err := s.client.List(t.Context(), &list, client.InNamespace(space))
+			count := 0
+			for i := range list.Items {
+				record := injection.Injected(list.Items[i].Spec.Template.Annotations)
+				if len(record) == 1 && strings.HasSuffix(record[0].Parts[0].Load[0].Text, options) {
+					count++
+				}
+			}
+			return count, err
+		}
+	}
+	reach := func(about, options string) {
+		g.Eventually(injected(options)).Should(gomega.Equal(matched))
+		s.finish(t, space)
+		s.calls.settled(t)
+		g.Eventually(s.tells(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched, matched)))
+		n = checkCosts(t, s, about, n, matched, 1)
+	}
+	reach("a new Instrumentation", "agent.jar")
+	s.merge(t, agent, `{"spec":{"agent":{"options":"debug"}}}`)
+	reach("a changed one", "=debug")
+
+	s.bare(t, space, "web-new")
+	s.merge(t, bareDeployment(space, "web-new"), `{"spec":{"replicas":0,"template":{"metadata":{"labels":{"version":"2"}}}}}`)
+	s.finish(t, space)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched+1, matched+1)))
+	s.calls.settled(t)
+	n = checkCosts(t, s, "what owners write", n, 0, 0)
+	s.merge(t, agent, `{"spec":{"agent":{"imagePullPolicy":"IfNotPresent"}}}`)
+	s.calls.settled(t)
+	g.Expect(s.calls.since(n)).To(gomega.BeEmpty(), "at rest")
+
+	s.removed(t, agent)
+	g.Expect(injected("")()).To(gomega.BeZero())
+	s.calls.settled(t)
+	checkCosts(t, s, "a deletion", n, matched+1, 1)
+}
+
+// checkCosts expects so many patches of Deployments since n, so many at most of the Instrumentation's finalizers, and no reads but of pods that
+// are being replaced. It returns the number of calls.
+func checkCosts(t *testing.T, s *governed, about string, n, patches, finalizers int) int {
+	t.Helper()
+	now := s.calls.count()
+	counts := map[string]int{}
+	for _, call := range s.calls.since(n) {
+		switch verb, path, _ := strings.Cut(call, " "); {
+		case strings.Contains(path, "/deployments/"):
+			counts[verb+" deployment"]++
+		case strings.HasSuffix(path, "/instrumentations/java"):
+			counts[verb+" instrumentation"]++
+		case strings.HasSuffix(path, "/status"):
+			counts["status"]++
+		default:
+			counts[call]++
+		}
+	}
+	t.Logf("%s: %v", about, counts)
+	if counts["PATCH deployment"] != patches {
+		t.Errorf("%s: %d patches of Deployments, not %d", about, counts["PATCH deployment"], patches)
+	}
+	if counts["PATCH instrumentation"] > finalizers {
+		t.Errorf("%s: the Instrumentation is written %d times", about, counts["PATCH instrumentation"])
+	}
+	for call := range counts {
+		if strings.HasPrefix(call, "GET") && !strings.HasSuffix(call, "/pods") {
+			t.Errorf("%s: %s", about, call)
+		}
+	}
+	return now
+}
