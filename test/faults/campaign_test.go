@@ -17,7 +17,7 @@ import (
 )
 
 // scenarios has at least one of each kind.
-var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor()}
+var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor(), instrumentation()}
 
 // longer are further ones, for `make faults`.
 var longer = []campaign.Scenario{adoptingWebApp(), appConfig()}

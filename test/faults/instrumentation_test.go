@@ -1,0 +1,163 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	instrumentationv1alpha1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/test/faults/campaign"
+)
+
+// instrumentation injects an agent into a Deployment, and a changed one; then the Deployment wants none, wants one again, and the Instrumentation
+// is deleted, which leaves the Deployment as it was made.
+func instrumentation() campaign.Scenario {
+	return campaign.Scenario{
+		Name:     "instrumentation",
+		Owner:    instrumentationv1alpha1.GroupVersion.WithKind("Instrumentation"),
+		Children: []schema.GroupVersionKind{k8sappsv1.SchemeGroupVersion.WithKind("Deployment")},
+		Steps: []campaign.Step{
+			{Name: "create", Do: createInstrumentation, Settled: instrumentationIs("True NothingMatched", noAgent)},
+			{Name: "match", Do: matchMonitor, Settled: instrumentationIs("False Injecting", "agent.jar")},
+			{Name: "roll out", Do: makeAvailable, Settled: instrumentationIs("True Injected", "agent.jar")},
+			{Name: "change", Do: changeAgent, Settled: instrumentationIs("False Injecting", "agent.jar=debug")},
+			{Name: "roll out the change", Do: makeAvailable, Settled: instrumentationIs("True Injected", "agent.jar=debug")},
+			{Name: "opt out", Do: optOut(`"false"`), Settled: instrumentationIs("True NothingMatched", noAgent)},
+			{Name: "opt in", Do: optOut("null"), Settled: instrumentationIs("False Injecting", "agent.jar=debug")},
+			{Name: "delete", Do: deleteInstrumentation, Settled: isRestored},
+			// The deletion needs the manager, for there is a finalizer: it is not the last step, which is taken while the manager hears nothing of it.
+			{Name: "retire", Do: retire, Settled: campaign.IsEmpty},
+		},
+		MoreStatuses: betweenControllers,
+		IsReady:      instrumentationIsReady,
+		Mask:         hideGrants,
+	}
+}
+
+// noAgent is what a Deployment loads that has no agent.
+const noAgent = ""
+
+func namedInstrumentation(namespace string) *instrumentationv1alpha1.Instrumentation {
+	return &instrumentationv1alpha1.Instrumentation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
+		Spec: instrumentationv1alpha1.InstrumentationSpec{
+			Matchers: []instrumentationv1alpha1.Matcher{{Deployment: appName, Env: []corev1.EnvVar{{Name: "TEAM", Value: "shop"}}}},
+			Agent:    instrumentationv1alpha1.Agent{Image: "agent:1", Language: instrumentationv1alpha1.LanguageJava},
+		},
+	}
+}
+
+func createInstrumentation(ctx context.Context, c client.Client, namespace string) error {
+	return c.Create(ctx, namedInstrumentation(namespace))
+}
+
+func changeAgent(ctx context.Context, c client.Client, namespace string) error {
+	return c.Patch(ctx, namedInstrumentation(namespace), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"agent":{"options":"debug"}}}`)))
+}
+
+func optOut(value string) func(context.Context, client.Client, string) error {
+	patch := `{"metadata":{"annotations":{"` + instrumentationv1alpha1.AnnotationInject + `":` + value + `}}}`
+	return func(ctx context.Context, c client.Client, namespace string) error {
+		return c.Patch(ctx, newDeployment(namespace, appName), client.RawPatch("application/merge-patch+json", []byte(patch)))
+	}
+}
+
+func deleteInstrumentation(ctx context.Context, c client.Client, namespace string) error {
+	return c.Delete(ctx, namedInstrumentation(namespace))
+}
+
+// instrumentationIs tells what is missing until the Instrumentation is ready or not, and the Deployment loads an agent.
+func instrumentationIs(ready, loads string) func(campaign.World) error {
+	return func(world campaign.World) error {
+		var found instrumentationv1alpha1.Instrumentation
+		if err := world.Read("Instrumentation", appName, &found); err != nil {
+			return err
+		}
+		if err := conditionIs(found.Status.Conditions, found.Generation, found.Status.ObservedGeneration, ready); err != nil {
+			return err
+		}
+		return loadsAgent(world, loads)
+	}
+}
+
+// loadsAgent tells whether the Deployment loads this, and nothing is left of it where it loads nothing.
+func loadsAgent(world campaign.World, wanted string) error {
+	var deployment k8sappsv1.Deployment
+	if _, exists := world["Deployment "+appName]; !exists && wanted == noAgent {
+		return nil
+	}
+	if err := world.Read("Deployment", appName, &deployment); err != nil {
+		return err
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	record := injection.Injected(deployment.Spec.Template.Annotations)
+	if wanted == noAgent {
+		if len(record)+len(container.Env)+len(deployment.Spec.Template.Spec.Volumes) > 0 {
+			return fmt.Errorf("there is still an agent: %v", container.Env)
+		}
+		return nil
+	}
+	for _, variable := range container.Env {
+		if strings.HasSuffix(variable.Value, "/"+wanted) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the Deployment does not load %s: %v", wanted, container.Env)
+}
+
+// isRestored tells what is missing until nothing is left of the Instrumentation.
+func isRestored(world campaign.World) error {
+	if _, exists := world["Instrumentation "+appName]; exists {
+		return errors.New("the Instrumentation is still there")
+	}
+	var deployment k8sappsv1.Deployment
+	if err := world.Read("Deployment", appName, &deployment); err != nil {
+		return err
+	}
+	if len(deployment.Annotations) > 0 {
+		return fmt.Errorf("the Deployment has annotations: %v", deployment.Annotations)
+	}
+	return loadsAgent(world, noAgent)
+}
+
+// instrumentationIsReady counts where something is matched: an Instrumentation whose manager is dead can't know what came meanwhile.
+func instrumentationIsReady(owner *unstructured.Unstructured) bool {
+	var found instrumentationv1alpha1.Instrumentation
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &found); err != nil {
+		return false
+	}
+	return found.Status.ObservedGeneration == found.Generation && found.Spec.Agent.Options != "" && found.Status.Injected > 0 &&
+		meta.IsStatusConditionTrue(found.Status.Conditions, instrumentationv1alpha1.ConditionReady)
+}
+
+// hideGrants hides when a Deployment was written, and the id of the Instrumentation, which depends on its namespace.
+func hideGrants(object *unstructured.Unstructured) {
+	annotations := object.GetAnnotations()
+	for key, value := range annotations {
+		if fields := strings.Fields(value); strings.HasSuffix(key, "."+instrumentationv1alpha1.AnnotationGranted) && len(fields) == 3 {
+			fields[1] = "2026-01-01T00:00:00Z"
+			annotations[key] = strings.Join(fields, " ")
+		}
+	}
+	object.SetAnnotations(annotations)
+	id := injection.Identity{Kind: injection.KindNamespaced, Namespace: object.GetNamespace(), Name: appName}.ID()
+	text, err := object.MarshalJSON()
+	if err == nil {
+		err = object.UnmarshalJSON(bytes.ReplaceAll(text, []byte(id), []byte("00000000")))
+	}
+	if err != nil {
+		panic(err) // it was JSON before
+	}
+}
