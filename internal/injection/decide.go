@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 const (
@@ -30,7 +32,7 @@ type Write struct {
 const (
 	EventInjected = "AgentInjected"
 	EventRestored = "AgentRemoved"
-	EventHealed   = "AgentRestored"
+	EventHealed   = "AgentUpdated"
 )
 
 // Told is one workload that is matched.
@@ -51,8 +53,9 @@ type Decision struct {
 	Failure string
 	// Workloads are all that are matched.
 	Workloads []Told
-	// Leaving is in how many workloads something is that is to be taken out.
+	// Leaving is in how many workloads something is that is to be taken out, From are their places.
 	Leaving int
+	From    []int
 	// Again is after how long time alone changes the decision; 0: never.
 	Again time.Duration
 }
@@ -107,7 +110,7 @@ func (d *deciding) sort(s *Standing) {
 			d.write(s, nil, EventRestored, fmt.Sprintf("%s is taken out: its canaries failed", d.agent))
 			d.again(pollAnswer)
 		}
-		d.tell(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, "this revision failed where it was tried: "+d.agent.Because)
+		d.tell(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, withoutRevision(s))
 	case Waiting:
 		d.unit(s, rollout.Pending, time.Time{})
 	case In:
@@ -122,7 +125,7 @@ func (d *deciding) bring(s *Standing) {
 		if s.grant.Revision == d.agent.Revision {
 			d.tell(s, instrv1.StatePending, instrv1.WorkloadAsked, "it was asked for, and is not as it should be: the webhook does not answer, or somebody undoes what it does")
 		} else {
-			d.tell(s, instrv1.StatePending, instrv1.WorkloadAsked, "it is being injected")
+			d.asked(s)
 		}
 		d.grant(s, d.agent.Revision)
 		return
@@ -158,8 +161,9 @@ func (d *deciding) takeOut(s *Standing) {
 	}
 	if s.Has {
 		d.Leaving++
-		d.again(pollAnswer)
+		d.From = append(d.From, s.Index)
 	}
+	d.again(pollAnswer)
 	d.write(s, nil, EventRestored, fmt.Sprintf("%s is taken out: the pod template is as its owner wrote it", d.agent))
 }
 
@@ -184,6 +188,19 @@ func (d *deciding) write(s *Standing, grant *Grant, reason, message string) {
 
 func (d *deciding) tell(s *Standing, state instrv1.WorkloadState, reason, message string) {
 	d.Workloads = append(d.Workloads, Told{Index: s.Index, State: state, Reason: reason, Message: message})
+}
+
+// asked tells of a workload that it is written to for the first time: what comes of it is known in a moment.
+func (d *deciding) asked(s *Standing) {
+	d.Workloads = append(d.Workloads, Told{Index: s.Index, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Message: "it is being injected", Going: true})
+}
+
+// withoutRevision says how a workload is that does not get a revision which failed.
+func withoutRevision(s *Standing) string {
+	if s.Has && !s.Stale {
+		return "it keeps the agent that it has: the new revision failed where it was tried first"
+	}
+	return "it runs without the agent: this revision failed where it was tried first"
 }
 
 func (d *deciding) again(in time.Duration) {
@@ -224,7 +241,9 @@ func (d *deciding) failed() bool {
 	if first == nil || begun > rollout.Canaries(policy.Policy, len(d.units)) {
 		return false
 	}
-	d.Failure = fmt.Sprintf("%s: %s: %s", d.seen[first.Index].String(), first.Reason, first.Message)
+	// The pods, and their logs, go with the agent: not to be looked for.
+	message := strings.ReplaceAll(first.Message, workload.SeeLogs, "")
+	d.Failure = fmt.Sprintf("%s: %s: %s", d.seen[first.Index].String(), first.Reason, message)
 	return true
 }
 
@@ -246,7 +265,7 @@ func (d *deciding) gate() error {
 		return err
 	}
 	for _, index := range answer.Go {
-		d.tell(d.at[index], instrv1.StatePending, instrv1.WorkloadAsked, "it is being injected")
+		d.asked(d.at[index])
 		d.grant(d.at[index], d.agent.Revision)
 	}
 	for index, standing := range d.at {

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
@@ -17,8 +18,9 @@ const maxTold = 50
 
 // Facts are what a status is made of.
 type Facts struct {
-	// Agent is the Instrumentation; nil if its spec can't be carried out.
-	Agent *Agent
+	// Identity names the Instrumentation. Agent is what it says; nil if its spec can't be carried out, or it is being deleted.
+	Identity Identity
+	Agent    *Agent
 	// Generation is that of the object, Deleting tells that it is being deleted.
 	Generation int64
 	Deleting   bool
@@ -34,9 +36,9 @@ type Facts struct {
 type sum struct {
 	matched, injected, pending, failed int
 	going, waiting, overruled          []string
-	// broken do not come up, and bare can't be injected; each with why.
-	broken, bare []string
-	listed       []Listed
+	// broken do not come up, bare can't be injected, and stuck are those that the agent can't be taken out of; each with why.
+	broken, bare, stuck []string
+	listed              []Listed
 }
 
 // Listed is a workload that the status names.
@@ -62,26 +64,58 @@ func (f *Facts) add() sum {
 		if told.State == "" {
 			continue
 		}
-		one := &f.Seen[told.Index]
-		status := instrv1.WorkloadStatus{Name: one.String(), State: told.State, Reason: told.Reason, Message: told.Message}
-		if f.Agent != nil && f.Agent.Kind == KindCluster {
-			status.Namespace = one.Namespace
-		}
-		s.listed = append(s.listed, Listed{told.Index, status})
+		s.listed = append(s.listed, f.listOne(told.Index, told))
 	}
+	f.addStuck(&s)
 	slices.SortStableFunc(s.listed, func(a, b Listed) int {
 		return cmp.Or(cmp.Compare(a.Status.State, b.Status.State), cmp.Compare(a.Status.Namespace, b.Status.Namespace), cmp.Compare(a.Status.Name, b.Status.Name))
 	})
 	return s
 }
 
+// addStuck adds the workloads that are not matched any more, and that the API server does not let us take the agent out of.
+func (f *Facts) addStuck(s *sum) {
+	for _, index := range f.Decision.From {
+		refusal, isRefused := f.Refused[index]
+		if !isRefused || slices.ContainsFunc(f.Decision.Workloads, func(told Told) bool { return told.Index == index }) {
+			continue
+		}
+		s.stuck = append(s.stuck, f.nameOf(index)+": "+refusal)
+		s.listed = append(s.listed, f.listOne(index, Told{State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused, Message: "the agent can't be taken out: " + refusal}))
+	}
+}
+
+// listOne is a workload in status.workloads.
+func (f *Facts) listOne(index int, told Told) Listed {
+	one := &f.Seen[index]
+	status := instrv1.WorkloadStatus{Name: one.String(), State: told.State, Reason: told.Reason, Message: told.Message}
+	if f.isCluster() {
+		status.Namespace = one.Namespace
+	}
+	return Listed{index, status}
+}
+
 // nameOf is a workload's name in a message.
 func (f *Facts) nameOf(index int) string {
 	one := &f.Seen[index]
-	if f.Agent != nil && f.Agent.Kind == KindCluster {
+	if f.isCluster() {
 		return one.String() + " in " + one.Namespace
 	}
 	return one.String()
+}
+
+// isCluster tells that the workloads may be in several namespaces.
+func (f *Facts) isCluster() bool {
+	return f.Identity.Kind == KindCluster || f.Agent != nil && f.Agent.Kind == KindCluster
+}
+
+// namesOf are the names of several workloads.
+func (f *Facts) namesOf(indices []int) []string {
+	var names []string
+	for _, index := range indices {
+		names = append(names, f.nameOf(index))
+	}
+	return names
 }
 
 // note counts one workload.
@@ -153,6 +187,7 @@ const (
 //	the spec can't be carried out                   stalled   InvalidSpec
 //	the API server refused something                wrong     Refused
 //	a call failed and is tried again                unknown   ReconcileFailed
+//	it can't be taken out of a workload             wrong     Refused
 //	it is being deleted                             underWay  Restoring
 //	the canaries of this revision failed            stalled   CanaryFailed
 //	pods do not come up with the agent              wrong     RolloutFailed
@@ -167,15 +202,17 @@ func (f *Facts) judge(s *sum) (severity, string, string) {
 	switch {
 	case f.Failure != nil:
 		return failureSeverity(f.Failure), f.Failure.Reason, f.Failure.Message
+	case len(s.stuck) > 0:
+		return wrong, api.ReasonRefused, "it can't be taken out of " + listed(s.stuck, "; ")
 	case f.Deleting:
-		return underWay, instrv1.ReasonRestoring, fmt.Sprintf("it is being taken out of %d workloads", f.Decision.Leaving)
+		return underWay, instrv1.ReasonRestoring, f.leaving()
 	case f.Decision.Failure != "":
-		return stalled, instrv1.ReasonCanaryFailed, f.Decision.Failure
+		return stalled, instrv1.ReasonCanaryFailed, "the revision failed on " + f.Decision.Failure + "; it is being taken out there"
 	case f.Agent.HasFailed():
-		return stalled, instrv1.ReasonCanaryFailed, f.Agent.Because + ": this revision is injected nowhere; change the spec, or take the annotation " +
-			instrv1.AnnotationFailed + " off to try it again"
+		return stalled, instrv1.ReasonCanaryFailed, "the revision failed on " + f.Agent.Because + "; it was taken out there, and nothing else gets it. " +
+			"Change the spec, or try it again: " + f.Agent.tryAgain()
 	case len(s.broken) > 0:
-		return wrong, instrv1.ReasonRolloutFailed, listed(s.broken, "; ")
+		return wrong, instrv1.ReasonRolloutFailed, "with the agent, " + listed(s.broken, "; ")
 	case len(s.bare) > 0:
 		return wrong, instrv1.ReasonNotInjected, listed(s.bare, "; ")
 	case len(s.overruled) > 0:
@@ -188,6 +225,23 @@ func (f *Facts) judge(s *sum) (severity, string, string) {
 		return underWay, instrv1.ReasonWaiting, progress + "; waiting: " + listed(s.waiting, ", ")
 	}
 	return working, instrv1.ReasonInjected, progress
+}
+
+// leaving says what the agent is being taken out of.
+func (f *Facts) leaving() string {
+	if f.Decision.Leaving == 0 {
+		return "it is taken out of all workloads"
+	}
+	return fmt.Sprintf("it is being taken out of %d workloads: %s", f.Decision.Leaving, listed(f.namesOf(f.Decision.From), ", "))
+}
+
+// tryAgain is the command that has a failed revision tried again.
+func (a *Agent) tryAgain() string {
+	command := "kubectl annotate " + strings.ToLower(a.Kind) + " " + a.Name + " " + instrv1.AnnotationFailed + "-"
+	if a.Namespace != "" {
+		command += " -n " + a.Namespace
+	}
+	return command
 }
 
 func failureSeverity(failure *plan.Failure) severity {
@@ -239,7 +293,7 @@ func (f *Facts) conditions(s *sum) []metav1.Condition {
 	case len(s.going) > 0:
 		progressing = condition(instrv1.ConditionProgressing, metav1.ConditionTrue, instrv1.ReasonInjecting, "being replaced: "+listed(s.going, ", "))
 	case f.Decision.Leaving > 0:
-		progressing = condition(instrv1.ConditionProgressing, metav1.ConditionTrue, instrv1.ReasonRestoring, fmt.Sprintf("the agent is being taken out of %d workloads", f.Decision.Leaving))
+		progressing = condition(instrv1.ConditionProgressing, metav1.ConditionTrue, instrv1.ReasonRestoring, f.leaving())
 	}
 	degraded := condition(instrv1.ConditionDegraded, metav1.ConditionFalse, instrv1.ReasonHealthy, "nothing is wrong")
 	if severity >= wrong {

@@ -36,6 +36,9 @@ var precedence = []string{
 	api.ReasonPodsNotReady,
 }
 
+// SeeLogs ends what is said of a container that keeps exiting.
+const SeeLogs = " (kubectl logs --previous shows its last words)"
+
 // FindTrouble returns the most telling trouble among pods, nil if there is none. Pods that
 // are ending or have ended do not count, nor does one that is merely starting.
 // mountProblem is what the cluster's events say of a pod that stays without containers;
@@ -130,7 +133,7 @@ func containerTrouble(status *corev1.ContainerStatus) *Trouble {
 	if status.Ready || ended == nil || (!backingOff && status.RestartCount < 2) {
 		return nil
 	}
-	return &Trouble{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d (kubectl logs --previous shows its last words)", status.Name, ended.Reason, ended.ExitCode)}
+	return &Trouble{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode) + SeeLogs}
 }
 
 // wasReady tells whether the pod was ready since a running container's last start: its Ready

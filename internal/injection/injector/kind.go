@@ -196,7 +196,7 @@ func refOf(one *injection.Seen) plan.Ref {
 // Report sets the status.
 func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) time.Duration {
 	facts := injection.Facts{
-		Agent: observed.agent, Generation: into.GetGeneration(), Deleting: object.GetDeletionTimestamp() != nil,
+		Identity: observed.identity, Agent: observed.agent, Generation: into.GetGeneration(), Deleting: object.GetDeletionTimestamp() != nil,
 		Seen: observed.seen, Decision: observed.decision, Refused: map[int]string{}, Failure: result.Failure,
 	}
 	for i := range observed.seen {
@@ -222,7 +222,7 @@ func (kind[T]) Trouble() []string {
 	return []string{instrv1.ConditionDegraded, instrv1.ConditionStalled, instrv1.ConditionOverruled}
 }
 
-// Released tells that nothing of it is left in any workload.
-func (kind[T]) Released(_ T, observed Observed, _ plan.Result) bool {
-	return len(observed.decision.Writes) == 0 && observed.decision.Leaving == 0
+// Released tells that nothing of it is left in any workload. A grant that was all that was left is gone, unless that was refused.
+func (kind[T]) Released(_ T, observed Observed, result plan.Result) bool {
+	return observed.decision.Leaving == 0 && len(result.Refused) == 0
 }
