@@ -199,11 +199,12 @@ func cluster(ctx context.Context, log *step.Log) ([]string, error) {
 	if err := log.BuildNext(ctx); err != nil {
 		return nil, err
 	}
-	kubectl, err := step.Ask(ctx, "image", "build", "kubectl")
+	built, err := step.Ask(ctx, "image", "build", "kubectl", "demo-java", "demo-agent")
 	if err != nil {
 		return nil, err
 	}
-	load := exec.CommandContext(ctx, step.Testbed, "image", "load", step.Image, step.NextImage, kubectl)
+	images := append([]string{"image", "load", step.Image, step.NextImage}, strings.Fields(built)...)
+	load := exec.CommandContext(ctx, step.Testbed, images...)
 	if err := log.Do(ctx, "loading the images into the cluster", load); err != nil {
 		return nil, err
 	}

@@ -243,7 +243,7 @@ func (d *deciding) failed() bool {
 	}
 	// The pods, and their logs, go with the agent: not to be looked for.
 	message := strings.ReplaceAll(first.Message, workload.SeeLogs, "")
-	d.Failure = fmt.Sprintf("%s: %s: %s", d.seen[first.Index].String(), first.Reason, message)
+	d.Failure = fmt.Sprintf("%s: %s: %s", d.agent.nameOf(&d.seen[first.Index]), first.Reason, message)
 	return true
 }
 

@@ -18,9 +18,9 @@ const maxTold = 50
 
 // Facts are what a status is made of.
 type Facts struct {
-	// Identity names the Instrumentation. Agent is what it says; nil if its spec can't be carried out, or it is being deleted.
-	Identity Identity
+	// Agent is the Instrumentation; nil if its spec can't be carried out, or it is being deleted: Identity then says which it is.
 	Agent    *Agent
+	Identity Identity
 	// Generation is that of the object, Deleting tells that it is being deleted.
 	Generation int64
 	Deleting   bool
@@ -89,24 +89,29 @@ func (f *Facts) addStuck(s *sum) {
 func (f *Facts) listOne(index int, told Told) Listed {
 	one := &f.Seen[index]
 	status := instrv1.WorkloadStatus{Name: one.String(), State: told.State, Reason: told.Reason, Message: told.Message}
-	if f.isCluster() {
+	if f.identity().Kind == KindCluster {
 		status.Namespace = one.Namespace
 	}
 	return Listed{index, status}
 }
 
 // nameOf is a workload's name in a message.
-func (f *Facts) nameOf(index int) string {
-	one := &f.Seen[index]
-	if f.isCluster() {
+func (f *Facts) nameOf(index int) string { return f.identity().nameOf(&f.Seen[index]) }
+
+// nameOf is a workload's name in a message about an Instrumentation: one of the cluster has workloads in several namespaces.
+func (i Identity) nameOf(one *Seen) string {
+	if i.Kind == KindCluster {
 		return one.String() + " in " + one.Namespace
 	}
 	return one.String()
 }
 
-// isCluster tells that the workloads may be in several namespaces.
-func (f *Facts) isCluster() bool {
-	return f.Identity.Kind == KindCluster || f.Agent != nil && f.Agent.Kind == KindCluster
+// identity is that of the Instrumentation, by whichever of the fields says it.
+func (f *Facts) identity() Identity {
+	if f.Agent != nil {
+		return f.Agent.Identity
+	}
+	return f.Identity
 }
 
 // namesOf are the names of several workloads.

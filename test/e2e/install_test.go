@@ -45,6 +45,8 @@ func TestMainstay(t *testing.T) {
 			"a changed configuration":                    testChangedConfiguration,
 			"an AppConfig":                               testAppConfig,
 			"workloads of other kinds":                   testOtherWorkloads,
+			"an agent comes, changes and goes":           testInstrumentation,
+			"a broken agent":                             testBrokenAgent,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -55,6 +57,7 @@ func TestMainstay(t *testing.T) {
 	t.Run("rolling update loses no request", testRollingUpdateLosesNoRequest)
 	t.Run("autoscaling on and off", testAutoscalingOnAndOff)
 	t.Run("configuration changed while nobody watches", testChangedWhileAway)
+	t.Run("agents injected while nobody watches", testInjectedWhileAway)
 	t.Run("an upgrade", testUpgrade)
 	t.Run("no admission is refused", testNoAdmissionIsRefused)
 	t.Run("webhooks down", testWebhooksDown)
@@ -178,6 +181,16 @@ func released(t *testing.T) string {
 	return jsonpath(t, "", "crd/webapps.apps.mainstay.dev", "{.spec.conversion.strategy}")
 }
 
+// leaveInstrumentations makes one of each kind, which have finalizers: nobody has to take these off, after there are no managers any more.
+func leaveInstrumentations(t *testing.T, ns string) {
+	t.Helper()
+	apply(t, ns, instrumentation(agent1, `[{deployment: nothing}]`))
+	clusterInstrumentation(t, "e2e-left", agent1, ns)
+	for _, object := range []string{"instrumentation/tracing", "clusterinstrumentation/e2e-left"} {
+		kubectl(t, "-n", ns, "wait", "--for=condition=Ready", object, "--timeout=60s")
+	}
+}
+
 func testUninstallAndManifest(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "manifest")
@@ -185,6 +198,7 @@ func testUninstallAndManifest(t *testing.T) {
 	waitReady(t, ns, "shop")
 	pods := kubectl(t, "-n", ns, "get", "pods", "-o", "name")
 
+	leaveInstrumentations(t, ns)
 	kubectl(t, "-n", ns, "patch", "webapp", "shop", "--type=merge", "-p", `{"metadata":{"finalizers":["mainstay.dev/e2e","example.com/e2e"]}}`)
 	kubectl(t, "patch", "platformpolicy", "default", "--type=merge", "-p", `{"metadata":{"finalizers":["mainstay.dev/e2e"]}}`)
 	helm(t, "uninstall", "mainstay", "--namespace", system, "--wait", "--timeout", "3m")
@@ -192,6 +206,7 @@ func testUninstallAndManifest(t *testing.T) {
 	g.Expect(released(t)).To(gomega.Equal("None"), "there is nobody who could answer")
 	g.Expect(jsonpath(t, ns, "webapp/shop", "{.metadata.finalizers}")).To(gomega.Equal(`["example.com/e2e"]`))
 	kubectl(t, "-n", ns, "patch", "webapp", "shop", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	kubectl(t, "-n", ns, "delete", "instrumentation/tracing", "clusterinstrumentation/e2e-left", "--timeout=10s")
 	g.Expect(kubectl(t, "-n", system, "get", "jobs,pods,roles,serviceaccounts", "-l", "app.kubernetes.io/instance=mainstay", "-o", "name")).To(gomega.BeEmpty())
 	kubectl(t, "delete", "namespace", system, "--timeout=90s")
 	g.Expect(kubectl(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/instance=mainstay", "-o", "name")).To(gomega.BeEmpty())

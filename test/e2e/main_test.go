@@ -100,7 +100,7 @@ func namespace(t *testing.T, name string) string {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
 		if t.Failed() {
-			state, _ := command(ctx, "", os.Getenv("KUBECTL"), "-n", name, "get", "all,webapps,appconfigs,configmonitors,events", "-o", "wide")
+			state, _ := command(ctx, "", os.Getenv("KUBECTL"), "-n", name, "get", "all,webapps,appconfigs,configmonitors,instrumentations,events", "-o", "wide")
 			t.Logf("what was in %s:\n%s", name, state)
 		}
 		if _, err := command(ctx, "", os.Getenv("KUBECTL"), "delete", "namespace", name, "--wait=false"); err != nil {

@@ -1,0 +1,271 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The agent is a jar whose premain leaves its version and options where the Java program's answer shows them. The broken one throws, and the
+// virtual machine ends.
+const (
+	demoJava    = "docker.io/mainstay/demo-java:1.0"
+	agent1      = "docker.io/mainstay/demo-agent:1.0"
+	agent2      = "docker.io/mainstay/demo-agent:2.0"
+	agentBroken = "docker.io/mainstay/demo-agent:broken"
+)
+
+// restricted makes a namespace in which the strictest Pod Security Standard is enforced.
+func restricted(t *testing.T, name string) string {
+	t.Helper()
+	ns := namespace(t, name)
+	kubectl(t, "label", "namespace", ns, "pod-security.kubernetes.io/enforce=restricted")
+	return ns
+}
+
+// javaPods is a workload whose pods are a Java program and, beside it, a container in which there is no Java; and its Service. spec is what
+// its kind has beside the pods.
+func javaPods(kind, name, beside, spec string) string {
+	const security = "securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}"
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: %[1]s
+metadata: {name: %[2]s, labels: {app: %[2]s}}
+spec:
+  %[5]s
+  selector: {matchLabels: {app: %[2]s}}
+  template:
+    metadata: {labels: {app: %[2]s}}
+    spec:
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - name: java
+          image: %[3]s
+          env: [{name: JAVA_TOOL_OPTIONS, value: "-Xshare:auto"}]
+          ports: [{containerPort: 8080}]
+          readinessProbe: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 1}
+          lifecycle: {preStop: {sleep: {seconds: 5}}}
+          %[7]s
+        - name: %[4]s
+          image: %[6]s
+          env: [{name: PORT, value: "8081"}]
+          %[7]s
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[2]s}
+spec: {selector: {app: %[2]s}, ports: [{port: 8080}]}
+---
+`, kind, name, demoJava, beside, spec, demo, security)
+}
+
+func javaDeployment(name string) string {
+	return javaPods("Deployment", name, "web", "replicas: 2\n  minReadySeconds: 1")
+}
+
+// instrumentation injects an image into what the matchers say, which are written in one line.
+func instrumentation(image, matchers string) string {
+	return fmt.Sprintf(`
+apiVersion: instrumentation.mainstay.dev/v1alpha1
+kind: Instrumentation
+metadata: {name: tracing}
+spec:
+  matchers: %s
+  agent: {image: %q, language: java, options: team=shop}
+---
+`, matchers, image)
+}
+
+// answer is what the Java program says: agent is null without one.
+type answer struct {
+	Agent           *string
+	JavaToolOptions string
+	Env             *string
+}
+
+// asks a Service for the mark that the agent leaves, and for a variable: "2.0 team=shop TEAM=shop".
+func asks(t *testing.T, ns, name, variable string) func() (string, error) {
+	url := serviceURL(t, ns, name) + "/?env=" + variable
+	return func() (string, error) {
+		page, err := fetch(t.Context(), url)
+		if err != nil {
+			return "", err
+		}
+		var said answer
+		if err := json.Unmarshal([]byte(page), &said); err != nil {
+			return "", fmt.Errorf("reading %q: %w", page, err)
+		}
+		show := func(text *string) string {
+			if text == nil {
+				return "none"
+			}
+			return *text
+		}
+		return show(said.Agent) + ", " + variable + "=" + show(said.Env), nil
+	}
+}
+
+// template is the pod template of a workload, as the API server gives it.
+func template(t *testing.T, ns, workload string) string {
+	t.Helper()
+	return jsonpath(t, ns, workload, "{.spec.template}")
+}
+
+// instrumented waits until all that is matched runs with the agent.
+func instrumented(t *testing.T, ns, object string, matched int) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() string {
+		return jsonpath(t, ns, object, `{.status.injected} of {.status.matched}, {.status.conditions[?(@.type=="Ready")].reason}`)
+	}).Should(gomega.Equal(fmt.Sprintf("%[1]d of %[1]d, Injected", matched)))
+}
+
+// testInstrumentation: a Java program that nobody has prepared loads an agent, and gets the labels by which its team finds it; what stands
+// beside it is left alone. The agent changes, and reaches it. The Instrumentation goes, and the pod template is what it was, to the last bit.
+func testInstrumentation(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := restricted(t, "agents")
+	owners := javaDeployment("shop") + javaPods("StatefulSet", "store", "envoy", "serviceName: none")
+	apply(t, ns, owners)
+	workloads := []string{"deployment/shop", "statefulset/store"}
+	plain := map[string]string{}
+	for _, workload := range workloads {
+		kubectl(t, "-n", ns, "rollout", "status", workload, "--timeout=90s")
+		plain[workload] = template(t, ns, workload)
+	}
+	g.Eventually(asks(t, ns, "shop", "TEAM")).Should(gomega.Equal("none, TEAM=none"))
+	beside := jsonpath(t, ns, "deployment/shop", "{.spec.template.spec.containers[1]}")
+
+	const matchers = `[{deployment: "sho*", container: java, env: [{name: TEAM, value: shop}]},
+    {kinds: [StatefulSet], labels: {matchLabels: {app: store}}, env: [{name: TEAM, valueFrom: {fieldRef: {fieldPath: "metadata.labels['app']"}}}]}]`
+	stop := steadily(t, serviceURL(t, ns, "shop"))
+	apply(t, ns, instrumentation(agent1, matchers))
+	instrumented(t, ns, "instrumentation/tracing", 2)
+	g.Eventually(asks(t, ns, "shop", "TEAM")).Should(gomega.Equal("1.0 team=shop, TEAM=shop"))
+	g.Eventually(asks(t, ns, "store", "TEAM")).Should(gomega.Equal("1.0 team=shop, TEAM=store"))
+	g.Expect(jsonpath(t, ns, "deployment/shop", "{.spec.template.spec.containers[1]}")).To(gomega.Equal(beside), "what stands beside it is left alone")
+	g.Expect(jsonpath(t, ns, "statefulset/store", "{.spec.template.spec.containers[1].env[*].name}")).To(gomega.Equal("PORT"), "a side-car is left alone")
+	g.Expect(kubectl(t, "-n", ns, "get", "instrumentations", "--no-headers")).To(gomega.MatchRegexp(`tracing +True +2 +2 +0 +Injected `))
+	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "shop")).To(gomega.MatchRegexp(`AgentInjected .*Instrumentation/tracing is injected`))
+
+	// Its owner applies it again, in both ways, and nothing rolls.
+	apply(t, ns, owners)
+	_, err := command(t.Context(), javaDeployment("shop"), "sh", "-c", `"$KUBECTL" apply -n "$0" --server-side --force-conflicts -f -`, ns)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(replicaSets(t, ns, "shop")).To(gomega.Equal("2"))
+
+	apply(t, ns, instrumentation(agent2, matchers))
+	g.Eventually(asks(t, ns, "shop", "TEAM")).Should(gomega.Equal("2.0 team=shop, TEAM=shop"))
+	instrumented(t, ns, "instrumentation/tracing", 2)
+	g.Eventually(func() string { return replicaSets(t, ns, "shop") }).Should(gomega.Equal("3"))
+
+	kubectl(t, "-n", ns, "delete", "instrumentation", "tracing", "--timeout=30s")
+	for _, workload := range workloads {
+		g.Expect(template(t, ns, workload)).To(gomega.Equal(plain[workload]), workload)
+		g.Expect(jsonpath(t, ns, workload, "{.metadata.annotations}")).NotTo(gomega.ContainSubstring("mainstay.dev"), workload)
+	}
+	kubectl(t, "-n", ns, "rollout", "status", "deployment/shop", "--timeout=90s")
+	rolledOut(t, ns, "shop")
+	sent, failed := stop()
+	t.Logf("%d requests, %d failed", sent, len(failed))
+	g.Expect(failed).To(gomega.BeEmpty())
+	g.Eventually(asks(t, ns, "shop", "TEAM")).Should(gomega.Equal("none, TEAM=none"))
+	g.Expect(list[appsv1.ReplicaSet](t, "-n", ns, "replicasets")).To(gomega.HaveLen(3), "to Kubernetes, too, the template is the first one")
+}
+
+// clusterInstrumentation injects an image into the containers java of a namespace; one workload tries it before the others. It goes with the test.
+func clusterInstrumentation(t *testing.T, name, image, namespace string) {
+	t.Helper()
+	apply(t, "", fmt.Sprintf(`
+apiVersion: instrumentation.mainstay.dev/v1alpha1
+kind: ClusterInstrumentation
+metadata: {name: %[1]s}
+spec:
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[3]s}}
+  allowAll: true
+  matchers: [{container: java}]
+  agent: {image: %[2]q, language: java, options: team=shop}
+  rollout: {strategy: Canary, canary: {count: 1, soak: 3s}, order: [%[3]s/cart]}
+`, name, image, namespace))
+}
+
+// testBrokenAgent: an agent that ends the virtual machine gets into one of two workloads, and is taken out again before anybody has looked.
+// The services answer all the time. The one that is given in its place goes to the first, and when that has stood the test to the other.
+func testBrokenAgent(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := restricted(t, "agents-broken")
+	const name, object = "e2e-tracing", "clusterinstrumentation/e2e-tracing"
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if _, err := command(ctx, "", os.Getenv("KUBECTL"), "delete", object, "--ignore-not-found"); err != nil {
+			t.Error(err)
+		}
+	})
+	workloads := []string{"deployment/cart", "deployment/shop"}
+	apply(t, ns, javaDeployment("cart")+javaDeployment("shop"))
+	plain := map[string]string{}
+	for _, workload := range workloads {
+		kubectl(t, "-n", ns, "rollout", "status", workload, "--timeout=90s")
+		plain[workload] = template(t, ns, workload)
+	}
+	stopCart, stopShop := steadily(t, serviceURL(t, ns, "cart")), steadily(t, serviceURL(t, ns, "shop"))
+
+	clusterInstrumentation(t, name, agentBroken, ns)
+	ready := func() string {
+		return jsonpath(t, "", object, `{.status.conditions[?(@.type=="Ready")].reason}: {.status.conditions[?(@.type=="Ready")].message}`)
+	}
+	g.Eventually(ready).Should(gomega.MatchRegexp(`CanaryFailed: the revision failed on Deployment/cart in e2e-agents-broken: CrashLoop: .*kubectl annotate clusterinstrumentation e2e-tracing`))
+	for _, workload := range workloads {
+		g.Eventually(func() string { return template(t, ns, workload) }).Should(gomega.Equal(plain[workload]), workload)
+	}
+	g.Eventually(func() string { return replicaSets(t, ns, "cart") }).Should(gomega.Equal("3"), "it was tried there, and undone")
+	g.Expect(replicaSets(t, ns, "shop")).To(gomega.Equal("1"), "nobody else got it")
+	rolledOut(t, ns, "cart")
+	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "cart")).To(gomega.MatchRegexp(`AgentRemoved .*its canaries failed`))
+
+	clusterInstrumentation(t, name, agent1, ns)
+	instrumented(t, "", object, 2)
+	for _, workload := range []string{"cart", "shop"} {
+		g.Eventually(asks(t, ns, workload, "TEAM")).Should(gomega.Equal("1.0 team=shop, TEAM=none"))
+	}
+	for _, stop := range []func() (int, []error){stopCart, stopShop} {
+		sent, failed := stop()
+		t.Logf("%d requests, %d failed", sent, len(failed))
+		g.Expect(failed).To(gomega.BeEmpty())
+	}
+}
+
+// testInjectedWhileAway: what is made, and what is edited, while no manager runs is injected when one is back, once.
+func testInjectedWhileAway(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := restricted(t, "agents-away")
+	apply(t, ns, javaDeployment("early")+instrumentation(agent1, `[{container: java}]`))
+	g.Eventually(asks(t, ns, "early", "TEAM")).Should(gomega.Equal("1.0 team=shop, TEAM=none"))
+	instrumented(t, ns, "instrumentation/tracing", 1)
+	healthy := template(t, ns, "deployment/early")
+
+	kubectl(t, "-n", system, "scale", "deployment/mainstay-manager", "--replicas=0")
+	g.Eventually(func() int { return len(list[corev1.Pod](t, "-n", system, "pods")) }).Should(gomega.BeZero())
+	apply(t, ns, javaDeployment("late"))
+	kubectl(t, "-n", ns, "rollout", "status", "deployment/late", "--timeout=90s")
+	g.Eventually(asks(t, ns, "late", "TEAM")).Should(gomega.Equal("none, TEAM=none"))
+	kubectl(t, "-n", ns, "set", "env", "deployment/early", "--containers=java", "JAVA_TOOL_OPTIONS=-Xshare:auto")
+
+	kubectl(t, "-n", system, "scale", "deployment/mainstay-manager", "--replicas=2")
+	kubectl(t, "-n", system, "rollout", "status", "deployment/mainstay-manager", "--timeout=120s")
+	g.Eventually(asks(t, ns, "late", "TEAM")).Should(gomega.Equal("1.0 team=shop, TEAM=none"))
+	instrumented(t, ns, "instrumentation/tracing", 2)
+	rolledOut(t, ns, "late")
+	awaitWebhooks(t)
+	g.Expect(replicaSets(t, ns, "late")).To(gomega.Equal("2"))
+	g.Expect(template(t, ns, "deployment/early")).To(gomega.Equal(healthy))
+}
