@@ -2,6 +2,7 @@ package injection_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,14 +65,18 @@ func TestStatus(t *testing.T) {
 			"Deployment/e: no room"},
 		{"refused by the API server", injection.Facts{Decision: told(done), Refused: map[int]string{0: "forbidden"}},
 			"Ready=False:NotInjected " + still + "Degraded=True:NotInjected ", "Deployment/a: forbidden"},
-		{"broken", injection.Facts{Decision: told(bare, broken)}, "Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "Deployment/f: it exits"},
+		{"broken", injection.Facts{Decision: told(bare, broken)}, "Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "with the agent, Deployment/f: it exits"},
 		{"failed", injection.Facts{Agent: &failed, Decision: told(broken)},
 			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ",
-			"Deployment/a: CrashLoop: it exits: this revision is injected nowhere; change the spec, or take the annotation instrumentation.mainstay.dev/failed off to try it again"},
+			"the revision failed on Deployment/a: CrashLoop: it exits; it was taken out there, and nothing else gets it. " +
+				"Change the spec, or try it again: kubectl annotate instrumentation java instrumentation.mainstay.dev/failed- -n shop"},
 		{"just failed", injection.Facts{Decision: injection.Decision{Failure: "Deployment/a: it exits"}},
-			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ", "Deployment/a: it exits"},
-		{"being deleted", injection.Facts{Agent: &failed, Deleting: true, Decision: injection.Decision{Leaving: 2, Workloads: []injection.Told{broken}}},
-			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 2 workloads"},
+			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ", "the revision failed on Deployment/a: it exits; it is being taken out there"},
+		{"being deleted", injection.Facts{Agent: &failed, Deleting: true, Decision: injection.Decision{Leaving: 2, From: []int{0, 1}, Workloads: []injection.Told{broken}}},
+			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 2 workloads: Deployment/a, Deployment/b"},
+		{"nearly deleted", injection.Facts{Deleting: true}, "Ready=False:Restoring " + still + healthy, "it is taken out of all workloads"},
+		{"a deletion is refused", injection.Facts{Deleting: true, Decision: injection.Decision{Leaving: 1, From: []int{1}}, Refused: map[int]string{1: "frozen"}},
+			"Ready=False:Refused Progressing=True:Restoring Degraded=True:Refused ", "it can't be taken out of Deployment/b: frozen"},
 		{"a call failed", injection.Facts{Deleting: true, Failure: &plan.Failure{Reason: "ReconcileFailed", Message: "timeout", Transient: true}},
 			"Ready=Unknown:ReconcileFailed " + still + healthy, "timeout"},
 		{"the server refused", injection.Facts{Deleting: true, Failure: &plan.Failure{Reason: "Refused", Message: "no"}},
@@ -100,6 +105,21 @@ func expectStatus(t *testing.T, name string, status instrv1.InstrumentationStatu
 	}
 }
 
+// What can't be taken out of a workload that is matched no more is named, and not counted.
+func TestStatusNamesWhatIsStuck(t *testing.T) {
+	facts := injection.Facts{
+		Identity: injection.Identity{Kind: injection.KindCluster, Name: "java"}, Deleting: true, Seen: seenWorkloads("a"),
+		Decision: injection.Decision{Leaving: 1, From: []int{0}}, Refused: map[int]string{0: "frozen"},
+	}
+	status := facts.Status()
+	want := []instrv1.WorkloadStatus{{
+		Namespace: injectiontest.Namespace, Name: "Deployment/a", State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused, Message: "the agent can't be taken out: frozen",
+	}}
+	if !slices.Equal(status.Workloads, want) || status.Failed != 0 {
+		t.Errorf("%d have failed: %v", status.Failed, status.Workloads)
+	}
+}
+
 // The status stays small: it names 50, the failed ones first, and messages name 3.
 func TestStatusIsBounded(t *testing.T) {
 	var names []string
@@ -120,7 +140,7 @@ func TestStatusIsBounded(t *testing.T) {
 	if first := status.Workloads[0]; first.Name != "Deployment/web-090" || first.Namespace != injectiontest.Namespace {
 		t.Errorf("the first is %v", first)
 	}
-	const want = "Deployment/web-090 in shop: it exits; Deployment/web-091 in shop: it exits; Deployment/web-092 in shop: it exits and 27 more"
+	const want = "with the agent, Deployment/web-090 in shop: it exits; Deployment/web-091 in shop: it exits; Deployment/web-092 in shop: it exits and 27 more"
 	if got := status.Conditions[0].Message; got != want {
 		t.Errorf("it says %q", got)
 	}
