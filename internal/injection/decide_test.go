@@ -312,6 +312,23 @@ func TestCrashAfterCanary(t *testing.T) {
 	}
 }
 
+// Where another has taken it out already, in a write of its own, a grant is all that is left. Nothing but the decision brings that back, once it is gone:
+// no workload bears a trace of it any more.
+func TestOnlyAGrantIsLeft(t *testing.T) {
+	p := newPlace(t, instrumentation("java", nil), "a")
+	p.pass()
+	deleted := p.object.(*instrv1.Instrumentation).DeepCopy()
+	deleted.DeletionTimestamp = new(metav1.NewTime(now))
+	p.change(deleted)
+	p.seen[0].Setting.Compose(&p.seen[0].Workload, p.seen[0].Template.DeepCopy())
+	decision := p.pass()
+	p.expect("a grant", "", 1, "", decision)
+	if decision.Leaving != 0 || decision.Again == 0 {
+		t.Errorf("leaving %d, again in %s", decision.Leaving, decision.Again)
+	}
+	p.expect("nothing", "", 0, "", p.pass())
+}
+
 // What is being deleted, and what is gone, is taken out of all; until that is so it asks again.
 func TestLeaving(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a", "b")

@@ -162,8 +162,6 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "an event that is repeated within minutes is counted up"
 	case right.group == "config.mainstay.dev" && right.verb == "patch" && !strings.Contains(right.resource, "/"):
 		return "uninstalling takes finalizers off, of which these kinds have none"
-	case right.group == "apps" && right.verb == "get" && right.resource != "deployments":
-		return "workloads are read whole where there are no webhooks to inject into them"
 	case right == use{"", "namespaces", "", "get"}:
 		return "a namespace may be so new that the cache lacks it"
 	case right == use{"policy.mainstay.dev", "platformpolicies", "", "get"}:
