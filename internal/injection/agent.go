@@ -102,12 +102,15 @@ func namespaceSelector(object Object) *metav1.LabelSelector {
 }
 
 // HasFailed tells that this very revision failed where it was tried.
-func (a *Agent) HasFailed() bool { return a.Failed == a.Revision }
+func (a *Agent) HasFailed() bool { return a.Failed != "" && a.Failed == a.Revision }
+
+// isTried tells that some workloads try a revision first.
+func (a *Agent) isTried() bool { return a.Spec.Rollout.Strategy == instrv1.RolloutCanary }
 
 // isGated tells that a new revision waits for a grant.
 func (a *Agent) isGated() bool {
 	rollout := &a.Spec.Rollout
-	return rollout.Strategy == instrv1.RolloutCanary || rollout.MaxParallel != nil || rollout.Window != nil || len(rollout.Order) > 0
+	return a.isTried() || rollout.MaxParallel != nil || rollout.Window != nil || len(rollout.Order) > 0
 }
 
 // Covers tells whether the agent is for the workloads of a namespace.

@@ -1,9 +1,10 @@
 package injection
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
@@ -26,16 +27,19 @@ type Standing struct {
 	Index int
 	// Verdict is what Compose would do.
 	Verdict Verdict
-	// Stale tells that Compose would change something.
-	Stale bool
+	// Stale tells that Compose would change something of the agent's; Differs says what.
+	Stale   bool
+	Differs string
 	// Has tells that something of the agent is in the template.
 	Has   bool
 	grant Grant
 	// hasGrant tells that there is an annotation, whatever it says.
 	hasGrant bool
 	rolled   workload.Rolled
-	// Trouble is what is wrong with pods that run the agent, where somebody has looked; nil if nothing is.
-	Trouble *workload.Trouble
+	// Trouble is what is wrong with pods that run the agent, where somebody has looked; nil if nothing is. ReadySince is since when the last of them
+	// is ready; zero where nobody has looked.
+	Trouble    *workload.Trouble
+	ReadySince time.Time
 }
 
 // Assessment is how all workloads stand to one agent.
@@ -66,7 +70,8 @@ func (a *Assessment) look(index int) (Standing, bool) {
 	one := &a.seen[index]
 	_, hasGrant := one.Annotations[GrantKey(a.agent.ID)]
 	had := of(Injected(one.Template.Annotations), a.agent.ID)
-	if had == nil && !hasGrant && len(a.agent.match(&one.Workload)) == 0 {
+	isCovered := slices.ContainsFunc(one.Setting.Agents, func(agent *Agent) bool { return agent.ID == a.agent.ID })
+	if had == nil && !hasGrant && (!isCovered || len(a.agent.match(&one.Workload)) == 0) {
 		return Standing{}, false
 	}
 	standing := Standing{Index: index, Has: had != nil, hasGrant: hasGrant, grant: GrantOf(one.Annotations, a.agent.ID), rolled: one.Rolled}
@@ -78,7 +83,8 @@ func (a *Assessment) look(index int) (Standing, bool) {
 			standing.Verdict = verdicts[i]
 		}
 	}
-	standing.Stale = !equality.Semantic.DeepEqual(composed.Template, one.Template)
+	standing.Differs = differs(one.Template, composed.Template, had, of(Injected(composed.Template.Annotations), a.agent.ID))
+	standing.Stale = standing.Differs != ""
 	return standing, standing.Verdict.State != Unmatched || standing.Has || hasGrant
 }
 
@@ -87,25 +93,65 @@ func (a *Agent) Concerns(w *Workload) bool {
 	return of(Injected(w.Template.Annotations), a.ID) != nil || len(a.match(w)) > 0
 }
 
-// state is how far a workload is that has the agent as its spec says.
-func (a *Assessment) state(s *Standing) (rollout.State, time.Time, string, string) {
+// situation is how far a workload is that has the agent as its spec says.
+type situation struct {
+	state rollout.State
+	// since is when that began.
+	since           time.Time
+	reason, message string
+}
+
+// situation finds it. What it says of workloads that were long there is not laid to the agent: see isLaid.
+func (a *Assessment) situation(s *Standing) situation {
 	limit := rollout.Timeout(a.agent.Spec.Rollout.Policy)
 	began := latest(s.rolled.Progressed, s.grant.At)
 	switch {
 	case s.Trouble != nil && isFatal(s.Trouble.Reason):
-		return rollout.Failed, began, s.Trouble.Reason, s.Trouble.Message
+		return situation{rollout.Failed, began, s.Trouble.Reason, s.Trouble.Message}
 	case s.rolled.Complete:
-		return rollout.Done, latest(s.rolled.Since, s.grant.At), "", ""
+		return situation{rollout.Done, latest(latest(s.rolled.Since, s.ReadySince), s.grant.At), "", ""}
 	case s.rolled.Failed != "":
-		return rollout.Failed, began, instrv1.WorkloadTimeout, "its pods do not come up with the agent: " + s.rolled.Failed
+		return situation{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods do not come up with the agent: " + s.rolled.Failed}
 	case s.rolled.Blocked != "":
-		return rollout.Going, began, instrv1.WorkloadBlocked, s.rolled.Blocked
+		return situation{rollout.Going, began, instrv1.WorkloadBlocked, s.rolled.Blocked}
+	case a.isReplaced(s):
+		return situation{rollout.Going, began, instrv1.WorkloadRolling, fmt.Sprintf("%d of its %d pods, which all have the agent, are ready", s.rolled.Ready, s.rolled.Pods)}
 	case !began.IsZero() && a.now.Sub(began) > limit:
-		return rollout.Failed, began, instrv1.WorkloadTimeout, "its pods did not come up with the agent within " + limit.String() + a.details(s)
+		return situation{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods did not come up with the agent within " + limit.String() + a.details(s)}
 	case s.Trouble != nil:
-		return rollout.Going, began, s.Trouble.Reason, s.Trouble.Message
+		return situation{rollout.Going, began, s.Trouble.Reason, s.Trouble.Message}
 	}
-	return rollout.Going, began, instrv1.WorkloadRolling, "its pods are being replaced"
+	return situation{rollout.Going, began, instrv1.WorkloadRolling, "its pods are being replaced"}
+}
+
+// isReplaced tells of a workload that does not remember that its rollout was over (a DaemonSet) that all its pods have the agent, and have had it for
+// so long that what is not ready is so for another reason.
+func (a *Assessment) isReplaced(s *Standing) bool {
+	return s.rolled.Forgets && s.rolled.Pods > 0 && s.rolled.Updated == s.rolled.Pods && a.now.Sub(s.grant.At) > a.trial()
+}
+
+// trial is for how long what is wrong with a workload is laid to the agent.
+func (a *Assessment) trial() time.Duration {
+	policy := &a.agent.Spec.Rollout.Policy
+	trial := rollout.Timeout(*policy) + time.Minute
+	if policy.Canary != nil && policy.Canary.Soak != nil {
+		trial += policy.Canary.Soak.Duration
+	}
+	return trial
+}
+
+// isLaid tells whether what is wrong with a workload is laid to the agent: it came so lately, or the rollout that brought it was never over.
+// Later its owner may have changed it.
+func (a *Assessment) isLaid(s *Standing) bool {
+	switch {
+	case s.grant.At.IsZero():
+		return false
+	case !s.rolled.Progressed.IsZero():
+		return s.rolled.Progressed.Sub(s.grant.At) <= a.trial()
+	case s.rolled.Forgets:
+		return a.now.Sub(s.grant.At) <= a.trial()
+	}
+	return true // a StatefulSet tells that a rollout is not over, and not since when
 }
 
 func (a *Assessment) details(s *Standing) string {
@@ -125,25 +171,59 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// maxWatched is of how many workloads the pods are looked at in one pass.
+// maxWatched is of how many workloads, beside canaries, the pods are looked at in one pass.
 const maxWatched = 20
 
-// Watched are the standings whose pods matter now: those that are being replaced and, while canaries try the agent, those that are done.
+// Watched are the standings whose pods matter now: those that try the agent first, and some of those that are being replaced.
 func (a *Assessment) Watched() []*Standing {
-	var watched []*Standing
-	rollout := a.agent.Spec.Rollout
+	var watched, going []*Standing
+	canaries := a.canaries()
 	for i := range a.Standings {
 		standing := &a.Standings[i]
-		if standing.Verdict.State != In || standing.Stale || len(watched) == maxWatched {
+		if standing.Verdict.State != In || standing.Stale || standing.rolled.Blocked != "" {
 			continue
 		}
-		isTrying := false
-		if rollout.Strategy == instrv1.RolloutCanary && rollout.Canary != nil && rollout.Canary.Soak != nil {
-			isTrying = a.now.Sub(latest(standing.rolled.Since, standing.grant.At)) <= rollout.Canary.Soak.Duration
-		}
-		if !standing.rolled.Complete && standing.rolled.Blocked == "" || isTrying {
+		switch {
+		case canaries[standing.Index] && a.now.Sub(latest(standing.rolled.Since, standing.grant.At)) <= a.trial():
 			watched = append(watched, standing)
+		case !standing.rolled.Complete && !a.isReplaced(standing) && len(going) < maxWatched:
+			going = append(going, standing)
 		}
 	}
-	return watched
+	return append(watched, going...)
+}
+
+// canaries are the workloads, by their places, that try a revision first.
+func (a *Assessment) canaries() map[int]bool {
+	if !a.agent.isTried() {
+		return nil
+	}
+	var units []rollout.Unit
+	var at []int
+	for i := range a.Standings {
+		if s := &a.Standings[i]; s.Verdict.State == In || s.Verdict.State == Waiting && !a.isUnfit(s) {
+			units, at = append(units, a.unitOf(s)), append(at, s.Index)
+		}
+	}
+	policy := a.agent.Spec.Rollout.Policy
+	first := map[int]bool{}
+	for _, index := range rollout.Order(units, policy)[:rollout.Canaries(policy, len(units))] {
+		first[at[index]] = true
+	}
+	return first
+}
+
+// isUnfit tells that a workload would try nothing, or was broken before.
+func (a *Assessment) isUnfit(s *Standing) bool {
+	return a.agent.isTried() && (!s.rolled.Complete || s.rolled.Pods == 0)
+}
+
+// unitOf is a workload as the rollout's policy names it.
+func (a *Assessment) unitOf(s *Standing) rollout.Unit {
+	one := &a.seen[s.Index]
+	name := one.Name
+	if a.agent.Kind == KindCluster {
+		name = one.Namespace + "/" + name
+	}
+	return rollout.Unit{Kind: one.Kind, Name: name}
 }

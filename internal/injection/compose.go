@@ -101,17 +101,18 @@ func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict
 			verdicts[i] = Verdict{Overruled, refuse(instrv1.WorkloadOverruled, "%s comes first on container %s", first, name)}
 			continue
 		}
-		for _, one := range containers {
-			taken[w.Template.Spec.Containers[one.index].Name] = agent
-		}
 		wanted := agent.build(w.Template, containers)
 		if of(recorded, agent.ID) == nil && hasVolume(w.Template, partName(agent.ID)) {
 			wanted.removeFrom(w.Template) // somebody has taken off the record, and nothing else
 		}
 		injection, verdict := s.choose(agent, w, wanted, of(last, agent.ID))
 		verdicts[i] = verdict
-		if injection != nil {
-			effective, by = append(effective, *injection), append(by, i)
+		if injection == nil {
+			continue // who comes next may go on until this one's turn comes
+		}
+		effective, by = append(effective, *injection), append(by, i)
+		for _, one := range containers {
+			taken[w.Template.Spec.Containers[one.index].Name] = agent
 		}
 	}
 	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, effective); last-- {
@@ -145,33 +146,40 @@ func takenBy(taken map[string]*Agent, template *corev1.PodTemplateSpec, containe
 // choose says what is injected for an agent: what its spec says, what there was, or nothing.
 func (s *Setting) choose(agent *Agent, w *Workload, wanted, had *Injection) (*Injection, Verdict) {
 	isNew := !wanted.isSame(had)
-	verdict := Verdict{State: In}
-	switch {
-	case agent.HasFailed():
-		verdict.State = Failed
-	case isNew && agent.isGated() && GrantOf(w.Annotations, agent.ID).Revision != agent.Revision:
-		verdict.State = Waiting
+	if !isNew {
+		wanted.Revision, wanted.Previous = had.Revision, had.Previous
+	} else if had != nil && agent.isTried() {
+		previous := *had
+		previous.Previous = nil
+		wanted.Previous = &previous
 	}
-	if verdict.State == Waiting && had == nil {
+	switch {
+	case agent.HasFailed() && wanted.Revision == agent.Revision:
+		if had != nil && had.Revision == agent.Revision {
+			had = had.Previous
+		}
+		return s.keep(w, wanted, had), Verdict{State: Failed}
+	case isNew && agent.isGated() && GrantOf(w.Annotations, agent.ID).Revision != agent.Revision:
+		if had != nil {
+			return s.keep(w, wanted, had), Verdict{State: Waiting}
+		}
 		// what can't be injected has no turn: it would be granted one again and again
 		if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
 			return nil, Verdict{Refused, refusal}
 		}
-	}
-	if verdict.State != In {
-		if had == nil || !isNew {
-			return nil, verdict
-		}
-		return s.keep(w, wanted, had), verdict
+		return nil, Verdict{State: Waiting}
 	}
 	if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
 		return nil, Verdict{Refused, refusal}
 	}
-	return wanted, verdict
+	return wanted, Verdict{State: In}
 }
 
-// keep is what there was, of the containers that are still the agent's; nil if it does not fit any more.
+// keep is what there was, of the containers that are still the agent's; nil if there was nothing, or it does not fit any more.
 func (s *Setting) keep(w *Workload, wanted, had *Injection) *Injection {
+	if had == nil {
+		return nil
+	}
 	kept := *had
 	kept.Parts = slices.DeleteFunc(slices.Clone(had.Parts), func(part Part) bool {
 		return !slices.ContainsFunc(wanted.Parts, func(mine Part) bool { return mine.Name == part.Name })

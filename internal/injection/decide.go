@@ -74,6 +74,11 @@ const (
 	pollTrouble = 5 * time.Second
 	// pollSlowly is the same where there is no end to it.
 	pollSlowly = time.Minute
+	// maxWrites is how many workloads are written to in one pass: a changed spec must not wait behind thousands of writes for the former one.
+	maxWrites = 500
+	pollMore  = 500 * time.Millisecond
+	// contested is how many attempts without effect it takes until that is told as a failure.
+	contested = 4
 	// pollAnswer is how soon to look whether a write that takes a grant off had an effect.
 	pollAnswer = firstRetry
 )
@@ -86,10 +91,16 @@ func (a *Assessment) Decide() (Decision, error) {
 	}
 	if d.failed() {
 		d.Writes = nil
+		d.sit("the revision has failed where it is tried first")
 		return d.Decision, nil
 	}
+	d.bench()
 	if err := d.gate(); err != nil {
 		return d.Decision, err
+	}
+	if len(d.Writes) > maxWrites {
+		d.Writes = d.Writes[:maxWrites]
+		d.again(pollMore)
 	}
 	slices.SortStableFunc(d.Workloads, func(x, y Told) int { return cmp.Compare(x.State, y.State) })
 	return d.Decision, nil
@@ -121,32 +132,50 @@ func (d *deciding) sort(s *Standing) {
 // bring decides on a workload that has the agent, or may have it at once.
 func (d *deciding) bring(s *Standing) {
 	if s.Stale {
-		d.unit(s, rollout.Going, d.now)
-		if s.grant.Revision == d.agent.Revision {
-			d.tell(s, instrv1.StatePending, instrv1.WorkloadAsked, "it was asked for, and is not as it should be: the webhook does not answer, or somebody undoes what it does")
-		} else {
-			d.asked(s)
-		}
-		d.grant(s, d.agent.Revision)
+		d.ask(s)
 		return
 	}
-	state, since, reason, message := d.state(s)
-	d.unit(s, state, since)
-	switch state {
+	now := d.situation(s)
+	switch {
+	case now.state == rollout.Failed && !d.isLaid(s), now.state == rollout.Going && d.isReplaced(s):
+		d.unit(s, rollout.Done, now.since) // no ground to hold others up
+	default:
+		d.unit(s, now.state, now.since)
+	}
+	switch now.state {
 	case rollout.Done:
 		d.Workloads = append(d.Workloads, Told{Index: s.Index})
 	case rollout.Failed:
-		d.tell(s, instrv1.StateFailed, reason, message)
+		d.tell(s, instrv1.StateFailed, now.reason, now.message)
 	default:
-		d.Workloads = append(d.Workloads, Told{Index: s.Index, State: instrv1.StatePending, Reason: reason, Message: message, Going: true})
+		d.Workloads = append(d.Workloads, Told{Index: s.Index, State: instrv1.StatePending, Reason: now.reason, Message: now.message, Going: true})
 		d.again(d.pollOf(s))
 	}
+}
+
+// ask has a workload composed that is not as it should be.
+func (d *deciding) ask(s *Standing) {
+	again := s.grant.Revision == d.agent.Revision
+	switch {
+	case again && s.grant.Attempts >= contested && d.now.Sub(s.grant.At) <= 2*lastRetry:
+		d.unit(s, rollout.Failed, s.grant.At)
+		d.tell(s, instrv1.StateFailed, instrv1.WorkloadAsked, fmt.Sprintf("it was asked for %d times, and %s is not as it should be: "+
+			"the webhook does not answer, or another webhook undoes what it does", s.grant.Attempts, s.Differs))
+	case again:
+		d.unit(s, rollout.Going, s.grant.At)
+		d.tell(s, instrv1.StatePending, instrv1.WorkloadAsked, fmt.Sprintf("it was asked for, and %s is not as it should be: "+
+			"the webhook does not answer, or another webhook undoes what it does", s.Differs))
+	default:
+		d.unit(s, rollout.Going, d.now)
+		d.asked(s)
+	}
+	d.grant(s, d.agent.Revision)
 }
 
 // pollOf is how soon to look at the pods of a workload again that is being replaced; 0 where only an event can bring anything new.
 func (d *deciding) pollOf(s *Standing) time.Duration {
 	switch {
-	case s.rolled.Blocked != "":
+	case s.rolled.Blocked != "", d.isReplaced(s):
 		return 0
 	case latest(s.rolled.Progressed, s.grant.At).IsZero():
 		return pollSlowly // it may stay so for ever: nobody knows since when it is
@@ -211,51 +240,69 @@ func (d *deciding) again(in time.Duration) {
 
 // unit adds a workload to those that the rollout's policy is asked about.
 func (d *deciding) unit(s *Standing, state rollout.State, since time.Time) {
-	one := &d.seen[s.Index]
-	name := one.Name
-	if d.agent.Kind == KindCluster {
-		name = one.Namespace + "/" + name
-	}
-	d.units = append(d.units, rollout.Unit{Kind: one.Kind, Name: name, State: state, Since: since})
+	unit := d.unitOf(s)
+	unit.State, unit.Since = state, since
+	d.units = append(d.units, unit)
 	d.at = append(d.at, s)
 }
 
 // failed tells whether the revision failed where it was tried first, and notes how.
 func (d *deciding) failed() bool {
-	policy := &d.agent.Spec.Rollout
-	if policy.Strategy != instrv1.RolloutCanary || d.agent.HasFailed() {
+	if !d.agent.isTried() || d.agent.HasFailed() {
 		return false
 	}
-	begun := 0
-	for i := range d.units {
-		if d.units[i].State != rollout.Pending {
+	canaries := d.canaries()
+	begun, first := 0, -1
+	for i, unit := range d.units {
+		if unit.State != rollout.Pending {
 			begun++
 		}
-	}
-	var first *Told
-	for i := range d.Workloads {
-		if told := &d.Workloads[i]; told.State == instrv1.StateFailed && d.isOnTrial(told.Index) && first == nil {
-			first = told
+		if unit.State == rollout.Failed && canaries[d.at[i].Index] && first < 0 {
+			first = i
 		}
 	}
-	if first == nil || begun > rollout.Canaries(policy.Policy, len(d.units)) {
+	if first < 0 || begun > len(canaries) {
 		return false
 	}
-	// The pods, and their logs, go with the agent: not to be looked for.
-	message := strings.ReplaceAll(first.Message, workload.SeeLogs, "")
-	d.Failure = fmt.Sprintf("%s: %s: %s", d.agent.nameOf(&d.seen[first.Index]), first.Reason, message)
+	for _, told := range d.Workloads {
+		if told.Index == d.at[first].Index {
+			// The pods, and their logs, go with the agent: not to be looked for.
+			message := strings.ReplaceAll(told.Message, workload.SeeLogs, "")
+			d.Failure = fmt.Sprintf("%s: %s: %s", d.agent.nameOf(&d.seen[told.Index]), told.Reason, message)
+		}
+	}
 	return true
 }
 
-// isOnTrial tells that a workload takes part in the rollout, and was given the revision so lately that what is wrong with its pods is laid to it:
-// later its owner may have changed it.
-func (d *deciding) isOnTrial(index int) bool {
-	policy := &d.agent.Spec.Rollout.Policy
-	trial := rollout.Timeout(*policy)
-	if policy.Canary != nil && policy.Canary.Soak != nil {
-		trial += policy.Canary.Soak.Duration
+// bench leaves those out that would try nothing, or were broken before, until all others have the revision: what happens to them says nothing of it.
+func (d *deciding) bench() {
+	var units []rollout.Unit
+	var at, benched []*Standing
+	isOpen := false
+	for i, unit := range d.units {
+		if unit.State == rollout.Pending && d.isUnfit(d.at[i]) {
+			benched = append(benched, d.at[i])
+			continue
+		}
+		isOpen = isOpen || unit.State != rollout.Done
+		units, at = append(units, unit), append(at, d.at[i])
 	}
-	return slices.ContainsFunc(d.at, func(s *Standing) bool { return s.Index == index && d.now.Sub(s.grant.At) <= trial })
+	if len(benched) == 0 || !isOpen {
+		return
+	}
+	d.units, d.at = units, at
+	for _, s := range benched {
+		d.tell(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until all others have the agent: its pods were not all available, or it has none")
+	}
+}
+
+// sit tells of all that wait that they do.
+func (d *deciding) sit(message string) {
+	for i, unit := range d.units {
+		if unit.State == rollout.Pending {
+			d.tell(d.at[i], instrv1.StatePending, string(rollout.RolloutFailed), message)
+		}
+	}
 }
 
 // gate grants the revision to those whose turn it is.
@@ -279,7 +326,7 @@ func (d *deciding) gate() error {
 		}
 	}
 	d.again(answer.Again)
-	if len(answer.Held) > 0 && d.agent.Spec.Rollout.Strategy == instrv1.RolloutCanary {
+	if len(answer.Held) > 0 && len(d.Watched()) > 0 {
 		d.again(pollTrouble)
 	}
 	return nil

@@ -38,7 +38,7 @@ func newPlace(t *testing.T, object injection.Object, names ...string) *place {
 		made := template(container("app"))
 		p.seen = append(p.seen, injection.Seen{
 			Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name, Template: &made, Annotations: map[string]string{}},
-			Rolled:   workload.Rolled{Complete: true, Since: injectiontest.Began},
+			Rolled:   workload.Rolled{Complete: true, Since: injectiontest.Began, Pods: 1, Updated: 1, Ready: 1},
 		})
 	}
 	p.change(object)
@@ -83,7 +83,7 @@ func (p *place) write(decision injection.Decision, answers bool) {
 		was := one.Template.DeepCopy()
 		one.Setting.Compose(&one.Workload, was)
 		if was.Annotations[instrv1.AnnotationInjected] != one.Template.Annotations[instrv1.AnnotationInjected] {
-			one.Rolled = workload.Rolled{Progressed: p.now}
+			one.Rolled = workload.Rolled{Progressed: p.now, Pods: 1}
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (p *place) pass() injection.Decision {
 func (p *place) up() {
 	for i := range p.seen {
 		if !p.seen[i].Rolled.Complete {
-			p.seen[i].Rolled = workload.Rolled{Complete: true, Since: p.now}
+			p.seen[i].Rolled = workload.Rolled{Complete: true, Since: p.now, Pods: 1, Updated: 1, Ready: 1}
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestCanary(t *testing.T) {
 		{"image that is never pulled", func(p *place) {
 			p.troubles["b"] = &workload.Trouble{Reason: api.ReasonImagePullFailed, Message: "no such image"}
 			p.now = now.Add(10*time.Minute + time.Second)
-			p.seen[0].Rolled = workload.Rolled{Complete: true, Since: now}
+			p.seen[0].Rolled = workload.Rolled{Complete: true, Since: now, Pods: 1, Updated: 1, Ready: 1}
 		}, "Deployment/b: Timeout: its pods did not come up with the agent within 10m0s: no such image"},
 		{"its own deadline", func(p *place) { p.seen[0].Rolled.Failed = "ProgressDeadlineExceeded" },
 			"Deployment/a: Timeout: its pods do not come up with the agent: ProgressDeadlineExceeded"},

@@ -21,6 +21,10 @@ type Injection struct {
 	// By is the Instrumentation, "Instrumentation/java", ID its id.
 	By string `json:"by"`
 	ID string `json:"id"`
+	// Revision is that of the Instrumentation which brought it first: one that changes nothing here keeps the earlier.
+	Revision string `json:"revision"`
+	// Previous is what there was before, while a revision is tried that may have to be taken back.
+	Previous *Injection `json:"previous,omitempty"`
 	// Image has the files.
 	Image      string             `json:"image"`
 	PullPolicy corev1.PullPolicy  `json:"pullPolicy"`
@@ -106,6 +110,7 @@ func (i *Injection) isSame(other *Injection) bool {
 
 func (i *Injection) withoutOwn() Injection {
 	plain := *i
+	plain.Revision, plain.Previous = "", nil
 	plain.Parts = slices.Clone(i.Parts)
 	for at := range plain.Parts {
 		part := &plain.Parts[at]
@@ -153,6 +158,11 @@ func Injected(annotations map[string]string) []Injection {
 	var found []Injection
 	if json.Unmarshal([]byte(text), &found) != nil || !isOurRecord(found) {
 		return nil
+	}
+	for i := range found {
+		if found[i].Previous != nil {
+			found[i].Previous.Previous = nil
+		}
 	}
 	return found
 }

@@ -104,18 +104,21 @@ func (l *Load) removeFrom(container *corev1.Container) {
 	}
 	variable := &container.Env[at]
 	suffix := l.Separator + l.Text
+	isLost := l.Form == "" // the record is: each form is possible
 	switch {
-	case variable.Value == "$("+l.helper()+")"+suffix && source != nil:
+	case (isLost || l.Form == FormValueFrom) && variable.Value == "$("+l.helper()+")"+suffix && source != nil:
 		variable.Value = ""
 		if variable.ValueFrom == nil {
 			variable.ValueFrom = source
 		}
-	case variable.Value == "$("+l.helper()+")"+suffix, variable.Value == "$("+l.Name+")"+suffix, variable.Value == l.Text:
+	case (isLost || l.Form == FormValueFrom) && variable.Value == "$("+l.helper()+")"+suffix,
+		(isLost || l.Form == FormEnvFrom) && variable.Value == "$("+l.Name+")"+suffix,
+		(isLost || l.Form == FormAbsent || l.Form == FormEmpty) && variable.Value == l.Text:
 		variable.Value = ""
 		if variable.ValueFrom == nil && l.Form != FormEmpty {
 			container.Env = orNil(slices.Delete(container.Env, at, at+1))
 		}
-	case l.Separator != "":
+	case (isLost || l.Form == FormValue) && l.Separator != "":
 		variable.Value = strings.TrimSuffix(variable.Value, suffix)
 	}
 }

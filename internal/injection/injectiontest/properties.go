@@ -192,13 +192,13 @@ func (c *check) changed() error {
 	anew, _ := c.compose(c.next, &c.owners, nil)
 	for name, before := range map[string]*corev1.PodTemplateSpec{"by itself": nil, "over itself": &c.injected, "over the owner's": &c.owners} {
 		changed, _ := c.compose(c.next, &c.injected, before)
-		if err := same(&changed, &anew); err != nil {
+		if err := same(withoutHistory(changed), withoutHistory(anew)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	// rollout undo: the old template over the new one
 	back, _ := c.compose(c.next, &c.injected, &anew)
-	if err := same(&back, &anew); err != nil {
+	if err := same(withoutHistory(back), withoutHistory(anew)); err != nil {
 		return fmt.Errorf("the old one over the new one: %w", err)
 	}
 	left, _ := c.compose(nothing(), &c.injected, &anew)
@@ -305,6 +305,20 @@ func (c *check) lost() error {
 }
 
 func isInjected(name string) bool { return strings.HasPrefix(name, "mainstay-agent-") }
+
+// withoutHistory takes out of the record by which revision an agent came, and what there was before: that is another where it is made anew.
+func withoutHistory(template corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	injected := injection.Injected(template.Annotations)
+	if len(injected) == 0 {
+		return &template
+	}
+	for i := range injected {
+		injected[i].Revision, injected[i].Previous = "", nil
+	}
+	plain := template.DeepCopy()
+	plain.Annotations[instrv1.AnnotationInjected] = toJSON(injected)
+	return plain
+}
 
 // same tells where two templates differ as they would be stored.
 func same(a, b *corev1.PodTemplateSpec) error {

@@ -104,6 +104,11 @@ func Next(units []Unit, policy rolloutv1.Policy, now time.Time) (Answer, error) 
 	return answer, nil
 }
 
+// Order are the indexes of units in the order in which they go.
+func Order(units []Unit, policy rolloutv1.Policy) []int {
+	return sorted(units, ranks(units, policy.Order))
+}
+
 // Canaries is how many of all units try the change first.
 func Canaries(policy rolloutv1.Policy, all int) int {
 	if policy.Canary == nil {
