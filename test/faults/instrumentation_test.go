@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	instrumentationv1alpha1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
@@ -26,7 +26,7 @@ import (
 func instrumentation() campaign.Scenario {
 	return campaign.Scenario{
 		Name:     "instrumentation",
-		Owner:    instrumentationv1alpha1.GroupVersion.WithKind("Instrumentation"),
+		Owner:    instrv1.GroupVersion.WithKind("Instrumentation"),
 		Children: []schema.GroupVersionKind{k8sappsv1.SchemeGroupVersion.WithKind("Deployment")},
 		Steps: []campaign.Step{
 			{Name: "create", Do: createInstrumentation, Settled: instrumentationIs("True NothingMatched", noAgent)},
@@ -49,12 +49,12 @@ func instrumentation() campaign.Scenario {
 // noAgent is what a Deployment loads that has no agent.
 const noAgent = ""
 
-func namedInstrumentation(namespace string) *instrumentationv1alpha1.Instrumentation {
-	return &instrumentationv1alpha1.Instrumentation{
+func namedInstrumentation(namespace string) *instrv1.Instrumentation {
+	return &instrv1.Instrumentation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-		Spec: instrumentationv1alpha1.InstrumentationSpec{
-			Matchers: []instrumentationv1alpha1.Matcher{{Deployment: appName, Env: []corev1.EnvVar{{Name: "TEAM", Value: "shop"}}}},
-			Agent:    instrumentationv1alpha1.Agent{Image: "agent:1", Language: instrumentationv1alpha1.LanguageJava},
+		Spec: instrv1.InstrumentationSpec{
+			Matchers: []instrv1.Matcher{{Deployment: appName, Env: []corev1.EnvVar{{Name: "TEAM", Value: "shop"}}}},
+			Agent:    instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava},
 		},
 	}
 }
@@ -68,7 +68,7 @@ func changeAgent(ctx context.Context, c client.Client, namespace string) error {
 }
 
 func optOut(value string) func(context.Context, client.Client, string) error {
-	patch := `{"metadata":{"annotations":{"` + instrumentationv1alpha1.AnnotationInject + `":` + value + `}}}`
+	patch := `{"metadata":{"annotations":{"` + instrv1.AnnotationInject + `":` + value + `}}}`
 	return func(ctx context.Context, c client.Client, namespace string) error {
 		return c.Patch(ctx, newDeployment(namespace, appName), client.RawPatch("application/merge-patch+json", []byte(patch)))
 	}
@@ -81,7 +81,7 @@ func deleteInstrumentation(ctx context.Context, c client.Client, namespace strin
 // instrumentationIs tells what is missing until the Instrumentation is ready or not, and the Deployment loads an agent.
 func instrumentationIs(ready, loads string) func(campaign.World) error {
 	return func(world campaign.World) error {
-		var found instrumentationv1alpha1.Instrumentation
+		var found instrv1.Instrumentation
 		if err := world.Read("Instrumentation", appName, &found); err != nil {
 			return err
 		}
@@ -134,19 +134,19 @@ func isRestored(world campaign.World) error {
 
 // instrumentationIsReady counts where something is matched: an Instrumentation whose manager is dead can't know what came meanwhile.
 func instrumentationIsReady(owner *unstructured.Unstructured) bool {
-	var found instrumentationv1alpha1.Instrumentation
+	var found instrv1.Instrumentation
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &found); err != nil {
 		return false
 	}
 	return found.Status.ObservedGeneration == found.Generation && found.Spec.Agent.Options != "" && found.Status.Injected > 0 &&
-		meta.IsStatusConditionTrue(found.Status.Conditions, instrumentationv1alpha1.ConditionReady)
+		meta.IsStatusConditionTrue(found.Status.Conditions, instrv1.ConditionReady)
 }
 
 // hideGrants hides when a Deployment was written, and the id of the Instrumentation, which depends on its namespace.
 func hideGrants(object *unstructured.Unstructured) {
 	annotations := object.GetAnnotations()
 	for key, value := range annotations {
-		if fields := strings.Fields(value); strings.HasSuffix(key, "."+instrumentationv1alpha1.AnnotationGranted) && len(fields) == 3 {
+		if fields := strings.Fields(value); strings.HasSuffix(key, "."+instrv1.AnnotationGranted) && len(fields) == 3 {
 			fields[1] = "2026-01-01T00:00:00Z"
 			annotations[key] = strings.Join(fields, " ")
 		}

@@ -55,7 +55,7 @@ func forms() []form {
 		{name: "field", env: source(&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"}}), wanted: extended},
 		{name: "all of a config map that has it", from: all("has", nil), wanted: "$(" + javaOptions + ") " + javaSuffix},
 		{name: "all of a config map that lacks it", from: all("lacks", nil), wanted: javaSuffix},
-		{name: "all of a config map that is optional", from: all("has", ptr.To(true))},
+		{name: "all of a config map that is optional", from: all("has", new(true))},
 	}
 }
 
