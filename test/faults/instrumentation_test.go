@@ -88,6 +88,9 @@ func instrumentationIs(ready, loads string) func(campaign.World) error {
 		if err := conditionIs(found.Status.Conditions, found.Generation, found.Status.ObservedGeneration, ready); err != nil {
 			return err
 		}
+		if progressing := meta.FindStatusCondition(found.Status.Conditions, instrv1.ConditionProgressing); progressing.Reason == instrv1.ReasonRestoring {
+			return errors.New("the Instrumentation still tells of an agent that is taken out")
+		}
 		return loadsAgent(world, loads)
 	}
 }
@@ -132,13 +135,14 @@ func isRestored(world campaign.World) error {
 	return loadsAgent(world, noAgent)
 }
 
-// instrumentationIsReady counts where something is matched: an Instrumentation whose manager is dead can't know what came meanwhile.
+// instrumentationIsReady counts where something is matched, until the agent has changed: an Instrumentation whose manager is dead can't know which
+// Deployment came meanwhile, or wants no agent any more.
 func instrumentationIsReady(owner *unstructured.Unstructured) bool {
 	var found instrv1.Instrumentation
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &found); err != nil {
 		return false
 	}
-	return found.Status.ObservedGeneration == found.Generation && found.Spec.Agent.Options != "" && found.Status.Injected > 0 &&
+	return found.Status.ObservedGeneration == found.Generation && found.Spec.Agent.Options == "" && found.Status.Injected > 0 &&
 		meta.IsStatusConditionTrue(found.Status.Conditions, instrv1.ConditionReady)
 }
 
