@@ -90,7 +90,7 @@ func (a *Assessment) look(index int) (Standing, bool) {
 
 // Concerns tells whether the agent matches a workload, or is in it.
 func (a *Agent) Concerns(w *Workload) bool {
-	return of(Injected(w.Template.Annotations), a.ID) != nil || len(a.match(w)) > 0
+	return of(Injected(w.Template.Annotations), a.ID) != nil || a.IsFor(w)
 }
 
 // situation is how far a workload is that has the agent as its spec says.

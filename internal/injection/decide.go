@@ -198,17 +198,17 @@ func (d *deciding) takeOut(s *Standing) {
 
 // grant writes a grant, unless one was written a moment ago that had no effect yet.
 func (d *deciding) grant(s *Standing, revision string) {
-	if wait := s.grant.due(revision, d.now); wait > 0 {
+	if wait := s.grant.Due(revision, d.now); wait > 0 {
 		d.again(wait)
 		return
 	}
-	next := s.grant.next(revision, d.now)
+	next := s.grant.Next(revision, d.now)
 	reason, message := EventInjected, fmt.Sprintf("%s is injected", d.agent)
 	if s.Has {
 		reason, message = EventHealed, fmt.Sprintf("%s is brought up to date", d.agent)
 	}
 	d.write(s, &next, reason, message)
-	d.again(next.due(revision, d.now))
+	d.again(next.Due(revision, d.now))
 }
 
 func (d *deciding) write(s *Standing, grant *Grant, reason, message string) {

@@ -2,6 +2,7 @@ package injection
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +28,26 @@ func GrantKey(id string) string { return "agent-" + id + "." + instrv1.Annotatio
 
 // GrantOf reads the grant for an Instrumentation. What can't be read is none.
 func GrantOf(annotations map[string]string, id string) Grant {
-	fields := strings.Fields(annotations[GrantKey(id)])
+	return ParseGrant(annotations[GrantKey(id)])
+}
+
+// GrantKeys are the keys of all grants among annotations, in order.
+func GrantKeys(lists ...map[string]string) []string {
+	var keys []string
+	for _, annotations := range lists {
+		for key := range annotations {
+			if strings.HasSuffix(key, "."+instrv1.AnnotationGranted) && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// ParseGrant reads a grant. What can't be read is none.
+func ParseGrant(text string) Grant {
+	fields := strings.Fields(text)
 	if len(fields) != 3 {
 		return Grant{}
 	}
@@ -49,16 +69,16 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
-// next is the grant to write now, after this one.
-func (g Grant) next(revision string, now time.Time) Grant {
+// Next is the grant to write now, after this one.
+func (g Grant) Next(revision string, now time.Time) Grant {
 	if g.Revision != revision || now.Sub(g.At) > 2*lastRetry {
 		return Grant{revision, now, 1} // what was, was long ago
 	}
 	return Grant{revision, now, g.Attempts + 1}
 }
 
-// due is after how long a grant that had no effect is written again: 10 s, 20 s, ... 5 min.
-func (g Grant) due(revision string, now time.Time) time.Duration {
+// Due is after how long a grant that had no effect is written again: 10 s, 20 s, ... 5 min.
+func (g Grant) Due(revision string, now time.Time) time.Duration {
 	if g.Revision != revision {
 		return 0
 	}

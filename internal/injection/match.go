@@ -95,6 +95,9 @@ func (m *matcher) matchesContainer(name string) bool {
 	return fits(m.container, name)
 }
 
+// IsFor tells whether the agent matches some container of a workload.
+func (a *Agent) IsFor(w *Workload) bool { return len(a.match(w)) > 0 }
+
 // matched is a container, by its place in the template, and the variables that it is to have.
 type matched struct {
 	index int

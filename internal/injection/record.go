@@ -40,6 +40,15 @@ type Injection struct {
 	Parts []Part `json:"containers"`
 }
 
+// Identity is that of the Instrumentation which a record in some namespace names.
+func (i *Injection) Identity(namespace string) Identity {
+	kind, name, _ := strings.Cut(i.By, "/")
+	if kind == KindCluster {
+		namespace = ""
+	}
+	return Identity{Kind: kind, Namespace: namespace, Name: name}
+}
+
 // Part is what is injected into one container.
 type Part struct {
 	Name string `json:"name"`
@@ -194,6 +203,11 @@ func isOurRecord(injections []Injection) bool {
 		}
 	}
 	return true
+}
+
+// Has tells whether something of an Instrumentation is in a template.
+func Has(template *corev1.PodTemplateSpec, id string) bool {
+	return of(Injected(template.Annotations), id) != nil
 }
 
 // of is the Injection of one Instrumentation; nil if there is none.

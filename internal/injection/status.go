@@ -28,6 +28,8 @@ type Facts struct {
 	Decision   Decision
 	// Refused says, of workloads by their places, why the API server did not let them be written.
 	Refused map[int]string
+	// Unmade says, of workloads that could not be written and will be tried again, why.
+	Unmade map[int]string
 	// Failure is why not all was done; nil if it was.
 	Failure *plan.Failure
 }
@@ -59,6 +61,9 @@ func (f *Facts) add() sum {
 	for _, told := range f.Decision.Workloads {
 		if refusal, isRefused := f.Refused[told.Index]; isRefused {
 			told.State, told.Reason, told.Message = instrv1.StateFailed, instrv1.WorkloadRefused, refusal
+		}
+		if failure, isUnmade := f.Unmade[told.Index]; isUnmade {
+			told.State, told.Reason, told.Message, told.Going = instrv1.StatePending, instrv1.WorkloadAsked, "it could not be written, and is tried again: "+failure, false
 		}
 		s.note(f.nameOf(told.Index), told)
 		if told.State == "" {
@@ -198,6 +203,7 @@ const (
 //	pods do not come up with the agent              wrong     RolloutFailed
 //	a workload can't be injected                    wrong     NotInjected
 //	another Instrumentation comes first             wrong     Overruled
+//	it is being taken out of some workload          underWay  Restoring
 //	no workload is matched                          working   NothingMatched
 //	pods are being replaced                         underWay  Injecting
 //	workloads wait for their turn                   underWay  Waiting
@@ -213,7 +219,7 @@ func (f *Facts) judge(s *sum) (severity, string, string) {
 		return underWay, instrv1.ReasonRestoring, f.leaving()
 	case f.Decision.Failure != "":
 		return stalled, instrv1.ReasonCanaryFailed, "the revision failed on " + f.Decision.Failure + "; it is being taken out there"
-	case f.Agent.HasFailed():
+	case f.Agent != nil && f.Agent.HasFailed():
 		return stalled, instrv1.ReasonCanaryFailed, "the revision failed on " + f.Agent.Because + "; it was taken out there, and nothing else gets it. " +
 			"Change the spec, or try it again: " + f.Agent.tryAgain()
 	case len(s.broken) > 0:
@@ -222,6 +228,8 @@ func (f *Facts) judge(s *sum) (severity, string, string) {
 		return wrong, instrv1.ReasonNotInjected, listed(s.bare, "; ")
 	case len(s.overruled) > 0:
 		return wrong, instrv1.ReasonOverruled, listed(s.overruled, "; ")
+	case f.Decision.Leaving > 0:
+		return underWay, instrv1.ReasonRestoring, f.leaving()
 	case s.matched == 0:
 		return working, instrv1.ReasonNothingMatched, "no workload is matched"
 	case len(s.going) > 0:

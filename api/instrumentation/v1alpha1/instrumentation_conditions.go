@@ -31,7 +31,8 @@ const (
 	ReasonInjecting = "Injecting"
 	// ReasonWaiting (Ready): workloads wait for their turn: status.workloads says why.
 	ReasonWaiting = "Waiting"
-	// ReasonRestoring (Ready, Progressing): agents are being taken out, for the Instrumentation is being deleted.
+	// ReasonRestoring (Ready, Progressing): the agent is being taken out of workloads: they are matched no more, or have opted out, or the
+	// Instrumentation is being deleted.
 	ReasonRestoring = "Restoring"
 	// ReasonSettled (Progressing): nothing is on its way.
 	ReasonSettled = "Settled"

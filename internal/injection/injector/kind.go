@@ -1,23 +1,22 @@
 package injector
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/loop"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
-	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
 // Object is an Instrumentation or a ClusterInstrumentation.
@@ -80,38 +79,17 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 		observed.seen[i] = found[i].Seen
 	}
 	assessment := injection.Assess(observed.identity, observed.agent, observed.seen, k.clock.Now())
-	for _, standing := range assessment.Watched() {
-		if standing.Trouble, err = k.reader.trouble(ctx, &found[standing.Index]); err != nil {
-			return observed, err
-		}
+	if err := k.reader.watch(ctx, assessment.Watched(), found); err != nil {
+		return observed, err
 	}
 	if observed.decision, err = assessment.Decide(); err != nil {
 		return observed, nil //nolint:nilerr // the window is invalid, and Admit has refused it
 	}
+	k.reader.pace(&observed, k.clock.Now())
 	if k.isDirect {
 		observed.bodies, err = k.reader.bodies(ctx, &observed)
 	}
 	return observed, err
-}
-
-// trouble asks what is wrong with the pods of a workload that run what is injected now; nil if nothing is.
-//
-// +kubebuilder:rbac:part=injection,groups="",resources=pods,verbs=list
-func (r *Reader) trouble(ctx context.Context, of *seen) (*workload.Trouble, error) {
-	selector, err := metav1.LabelSelectorAsSelector(of.selector)
-	if err != nil {
-		return nil, fmt.Errorf("reading the selector of %s in namespace %s: %w", of.String(), of.Namespace, err)
-	}
-	var pods, mine corev1.PodList
-	if err := r.Live.List(ctx, &pods, client.InNamespace(of.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("listing the pods of %s in namespace %s: %w", of.String(), of.Namespace, err)
-	}
-	for _, pod := range pods.Items {
-		if pod.Annotations[instrv1.AnnotationInjected] == of.Template.Annotations[instrv1.AnnotationInjected] {
-			mine.Items = append(mine.Items, pod)
-		}
-	}
-	return workload.FindTrouble(mine.Items, ""), nil
 }
 
 // Children are none.
@@ -127,7 +105,8 @@ func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
 		one := &observed.seen[write.Index]
 		patch := plan.Patch{
 			Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: write.Reason, Message: write.Message,
-			Type: types.MergePatchType, Body: annotate(one.UID, injection.GrantKey(observed.identity.ID()), write.Grant),
+			IsDone: isDone(observed.identity.ID(), write.Grant),
+			Type:   types.MergePatchType, Body: annotate(one.UID, injection.GrantKey(observed.identity.ID()), write.Grant),
 		}
 		if k.isDirect {
 			body, changes := observed.bodies[write.Index]
@@ -139,6 +118,18 @@ func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
 		patches = append(patches, patch)
 	}
 	return plan.Plan{Patches: patches, Warnings: warnings(object, &observed)}
+}
+
+// isDone tells of a workload that was written whether the webhook has done its part.
+func isDone(id string, grant *injection.Grant) func(plan.Object) bool {
+	return func(written plan.Object) bool {
+		object, isObject := written.(client.Object)
+		if !isObject {
+			return false
+		}
+		template := observe.PodTemplate(object)
+		return template != nil && injection.Has(template, id) == (grant != nil)
+	}
 }
 
 // warnings are about workloads that have failed since the status was written.
@@ -168,9 +159,10 @@ const maxFailure = 1000
 // failed notes on an Instrumentation that the canaries of its revision have failed. Only then is anything undone.
 func failed(object client.Object, observed *Observed) plan.Patch {
 	text := observed.agent.Revision + " " + observed.decision.Failure
-	body := annotation(object.GetUID(), instrv1.AnnotationFailed, text[:min(len(text), maxFailure)])
+	text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
+	body := annotation(object.GetUID(), instrv1.AnnotationFailed, text)
 	return plan.Patch{
-		Ref:        plan.Ref{Kind: observed.identity.Kind, Namespace: object.GetNamespace(), Name: object.GetName()},
+		Ref:        selfRef(object, observed),
 		APIVersion: instrv1.GroupVersion.String(), UID: object.GetUID(), Type: types.MergePatchType, Body: body,
 	}
 }
@@ -189,6 +181,11 @@ func annotation(uid types.UID, key string, value any) []byte {
 	return body
 }
 
+// selfRef names the Instrumentation itself.
+func selfRef(object client.Object, observed *Observed) plan.Ref {
+	return plan.Ref{Kind: observed.identity.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
 func refOf(one *injection.Seen) plan.Ref {
 	return plan.Ref{Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
 }
@@ -197,25 +194,25 @@ func refOf(one *injection.Seen) plan.Ref {
 func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) time.Duration {
 	facts := injection.Facts{
 		Identity: observed.identity, Agent: observed.agent, Generation: into.GetGeneration(), Deleting: object.GetDeletionTimestamp() != nil,
-		Seen: observed.seen, Decision: observed.decision, Refused: map[int]string{}, Failure: result.Failure,
+		Seen: observed.seen, Decision: observed.decision, Refused: map[int]string{}, Unmade: map[int]string{}, Failure: result.Failure,
 	}
 	for i := range observed.seen {
 		if refusal, isRefused := result.Refused[refOf(&observed.seen[i])]; isRefused {
 			facts.Refused[i] = refusal
 		}
+		if failure, isUnmade := result.Unmade[refOf(&observed.seen[i])]; isUnmade {
+			facts.Unmade[i] = failure
+		}
+	}
+	if refusal, isRefused := result.Refused[selfRef(object, &observed)]; isRefused {
+		facts.Failure = &plan.Failure{Reason: api.ReasonRefused, Message: "that its canaries failed can't be noted on it, and so nothing is undone: " + refusal}
 	}
 	status := facts.Status()
 	first := into.GetFirstReadyTime()
 	*into.Outcome() = status
 	into.SetFirstReadyTime(first)
-	if len(facts.Refused) > 0 {
-		return cmp.Or(observed.decision.Again, refusedPoll)
-	}
 	return observed.decision.Again
 }
-
-// refusedPoll is how soon what the API server refused is tried again.
-const refusedPoll = time.Minute
 
 // Trouble names the conditions that are bad news when True.
 func (kind[T]) Trouble() []string {
@@ -224,5 +221,5 @@ func (kind[T]) Trouble() []string {
 
 // Released tells that nothing of it is left in any workload. A grant that was all that was left is gone, unless that was refused.
 func (kind[T]) Released(_ T, observed Observed, result plan.Result) bool {
-	return observed.decision.Leaving == 0 && len(result.Refused) == 0
+	return observed.decision.Leaving == 0 && len(result.Refused)+len(result.Unmade) == 0
 }

@@ -36,6 +36,8 @@ type Reader struct {
 
 	// compiled remembers agents by UID.
 	compiled *lru.Cache
+	// takenOut remembers when something was taken out of a workload: see pace.
+	takenOut *lru.Cache
 }
 
 // maxCompiled is far above what anybody has.
@@ -43,7 +45,7 @@ const maxCompiled = 10_000
 
 // NewReader completes a Reader.
 func NewReader(reader Reader) *Reader {
-	reader.compiled = lru.New(maxCompiled)
+	reader.compiled, reader.takenOut = lru.New(maxCompiled), lru.New(maxCompiled)
 	return &reader
 }
 

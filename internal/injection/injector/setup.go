@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -131,15 +131,11 @@ func (c concerned) agents(ctx context.Context, namespace string) []*injection.Ag
 	return slices.DeleteFunc(agents, func(agent *injection.Agent) bool { return agent.Kind != c.kind })
 }
 
-func requestFor(identity injection.Identity) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: identity.Namespace, Name: identity.Name}}
-}
-
 // all are the requests for those of a namespace.
 func (c concerned) all(ctx context.Context, namespace string) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, agent := range c.agents(ctx, namespace) {
-		requests = append(requests, requestFor(agent.Identity))
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: agent.Namespace, Name: agent.Name}})
 	}
 	return requests
 }
@@ -156,22 +152,30 @@ func (c concerned) byRival(ctx context.Context, rival client.Object) []reconcile
 func (c concerned) byWorkload(ctx context.Context, object client.Object) []reconcile.Request {
 	w := workloadOf(object, observe.KindOfWorkload(object), observe.PodTemplate(object))
 	var requests []reconcile.Request
-	for _, agent := range c.agents(ctx, w.Namespace) {
-		if agent.Concerns(w) {
-			requests = append(requests, requestFor(agent.Identity))
+	add := func(identity injection.Identity) {
+		request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: identity.Namespace, Name: identity.Name}}
+		if !slices.Contains(requests, request) {
+			requests = append(requests, request)
+		}
+	}
+	agents := c.agents(ctx, w.Namespace)
+	var namespace *metav1.PartialObjectMetadata
+	if c.kind == injection.KindCluster && len(agents) > 0 {
+		namespace = watch.Namespace()
+		if c.reader.Cached.Get(ctx, client.ObjectKey{Name: w.Namespace}, namespace) != nil {
+			namespace = nil // so new that the cache lacks it
+		}
+	}
+	for _, agent := range agents {
+		isCovered := namespace == nil || agent.Covers(w.Namespace, namespace.Labels)
+		if isCovered && agent.Concerns(w) {
+			add(agent.Identity)
 		}
 	}
 	for _, injected := range injection.Injected(w.Template.Annotations) {
-		kind, name, _ := strings.Cut(injected.By, "/")
-		if kind != c.kind || name == "" {
-			continue
-		}
-		request := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-		if kind == injection.KindNamespaced {
-			request.Namespace = w.Namespace
-		}
-		if !slices.Contains(requests, request) {
-			requests = append(requests, request)
+		identity := injected.Identity(w.Namespace)
+		if identity.Kind == c.kind && identity.ID() == injected.ID { // a record stands where users write
+			add(identity)
 		}
 	}
 	return requests

@@ -3,6 +3,7 @@ package injector
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -50,16 +51,14 @@ func conditions() []admissionregistrationv1.MatchCondition {
 	}
 }
 
-// maxAnnotations is how large all annotations of an object may be together.
-//
-// Source: TotalAnnotationSizeLimitB of k8s.io/apimachinery/pkg/api/validation.
-const maxAnnotations = 256 * 1024
-
 // compose writes into a workload what is injected.
 func (r *Reader) compose(ctx context.Context, request webhook.Request, object, old client.Object) ([]string, error) {
 	template := observe.PodTemplate(object)
 	w := workloadOf(object, request.Kind.Kind, template)
 	w.Namespace = request.Namespace
+	if w.Name == "" && object.GetGenerateName() != "" {
+		w.Name = object.GetGenerateName() + "xxxxx" // the name that it will get has as many more letters
+	}
 	var before *corev1.PodTemplateSpec
 	if old != nil {
 		before = observe.PodTemplate(old)
@@ -69,9 +68,6 @@ func (r *Reader) compose(ctx context.Context, request webhook.Request, object, o
 		return nil, err
 	}
 	verdicts := setting.Compose(w, before)
-	if size(template.Annotations) > maxAnnotations {
-		return nil, fmt.Errorf("the annotations of the pod template leave no room for the record of what is injected")
-	}
 	var warnings []string
 	for i, verdict := range verdicts {
 		if verdict.State == injection.Refused {
@@ -79,14 +75,6 @@ func (r *Reader) compose(ctx context.Context, request webhook.Request, object, o
 		}
 	}
 	return warnings, nil
-}
-
-func size(annotations map[string]string) int {
-	total := 0
-	for key, value := range annotations {
-		total += len(key) + len(value)
-	}
-	return total
 }
 
 const (
@@ -107,19 +95,32 @@ func (r *Reader) current(ctx context.Context, w *injection.Workload, old client.
 		if setting, err = r.setting(ctx, w.Namespace, agents); err != nil || old == nil {
 			return true, err
 		}
-		for _, agent := range setting.Agents {
-			key := injection.GrantKey(agent.ID)
-			isNew := w.Annotations[key] != old.GetAnnotations()[key]
-			grant := injection.GrantOf(w.Annotations, agent.ID)
-			if isNew && !grant.IsKept() && grant.Revision != "" && grant.Revision != agent.Revision {
-				return false, nil
-			}
-		}
-		return true, nil
+		return !isBehind(setting, w, old.GetAnnotations()), nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, cachePoll, cachePatience, true, read)
 	if setting != nil && wait.Interrupted(err) {
 		return setting, nil // the controller looks at what became of it
 	}
 	return setting, err
+}
+
+// isBehind tells that a write has a grant, or has none any more, which what is known of the Instrumentations does not explain.
+func isBehind(setting *injection.Setting, w *injection.Workload, before map[string]string) bool {
+	for _, key := range injection.GrantKeys(w.Annotations, before) {
+		if w.Annotations[key] == before[key] {
+			continue
+		}
+		i := slices.IndexFunc(setting.Agents, func(agent *injection.Agent) bool { return injection.GrantKey(agent.ID) == key })
+		grant := injection.ParseGrant(w.Annotations[key])
+		isWanted := i >= 0 && setting.Agents[i].IsFor(w)
+		switch {
+		case grant.Revision == "":
+			if isWanted && !setting.Agents[i].HasFailed() {
+				return true // it was taken off, by a controller that knows why, or by the owner, who waits a moment for nothing
+			}
+		case !grant.IsKept() && (!isWanted || setting.Agents[i].Revision != grant.Revision):
+			return true
+		}
+	}
+	return false
 }

@@ -26,8 +26,9 @@ const (
 	patchesAtOnce = 16
 )
 
-// patchAll carries out the patches of a plan. One that fails keeps no other from being made: refusals are noted in the result,
-// all other errors are returned together, in the order of the plan.
+// patchAll carries out the patches of a plan. One that fails keeps no other from being made: refusals are noted in the result. All other errors are
+// returned together, in the order of the plan, where no patch was made; where some were they are noted, for it is those objects that something is
+// wrong with.
 func (p *pass) patchAll(ctx context.Context, patches []plan.Patch) error {
 	made, failures := make([]bool, len(patches)), make([]error, len(patches))
 	var group errgroup.Group
@@ -40,6 +41,7 @@ func (p *pass) patchAll(ctx context.Context, patches []plan.Patch) error {
 	}
 	_ = group.Wait() // each failure stands in failures
 	var transient []error
+	unmade := map[plan.Ref]string{}
 	for i := range patches {
 		if made[i] {
 			p.result.Patched = append(p.result.Patched, patches[i].Ref)
@@ -53,7 +55,12 @@ func (p *pass) patchAll(ctx context.Context, patches []plan.Patch) error {
 			p.result.Refused[patches[i].Ref] = outcome.Sentence(failures[i])
 		default:
 			transient = append(transient, fmt.Errorf("patching %s: %w", patches[i].Ref, failures[i]))
+			unmade[patches[i].Ref] = outcome.Sentence(failures[i])
 		}
+	}
+	if len(transient) > 0 && len(p.result.Patched) > 0 && !outcome.IsShutdown(errors.Join(transient...)) {
+		p.result.Unmade = unmade
+		return nil
 	}
 	return errors.Join(transient...)
 }
@@ -83,10 +90,13 @@ func (p *pass) patch(ctx context.Context, patch *plan.Patch) (made bool, err err
 	case err != nil:
 		return false, err
 	}
-	if p.Recorder != nil && patch.Reason != "" {
+	if err := children.Await(ctx, p.Children.Cached, cached, written.GetResourceVersion()); err != nil {
+		return true, err
+	}
+	if p.Recorder != nil && patch.Reason != "" && (patch.IsDone == nil || patch.IsDone(cached)) {
 		p.Recorder.Eventf(written, nil, corev1.EventTypeNormal, patch.Reason, "Reconcile", "%s", patch.Message)
 	}
-	return true, children.Await(ctx, p.Children.Cached, cached, written.GetResourceVersion())
+	return true, nil
 }
 
 // warn tells the warnings of a plan.

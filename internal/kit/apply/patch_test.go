@@ -82,13 +82,25 @@ func TestPatches(t *testing.T) {
 		written []string
 		told    []string
 		refused map[plan.Ref]string
+		// unmade are those that are tried again.
+		unmade map[plan.Ref]string
 		// fails are what the error names.
 		fails []string
 	}{
-		"all are made":        {written: []string{"a", "b", "c", "d"}, told: []string{"Normal Noted it is noted", "Normal Noted it is noted"}},
-		"one is refused":      {answers: map[string]error{"b": forbidden}, written: []string{"a", "c", "d"}, told: []string{"Normal Noted it is noted"}, refused: map[plan.Ref]string{patches[1].Ref: `deployments.apps "b" is forbidden: not you`}},
-		"the network is gone": {answers: map[string]error{"a": errors.New("no route"), "c": errors.New("no host")}, written: []string{"b", "d"}, told: []string{"Normal Noted it is noted", "Normal Noted it is noted"}, fails: []string{"patching Deployment web/a: no route", "patching Deployment web/c: no host"}},
-		"one has gone":        {answers: map[string]error{"d": apierrors.NewNotFound(deployments, "d")}, written: []string{"a", "b", "c"}, told: []string{"Normal Noted it is noted"}},
+		"all are made":   {written: []string{"a", "b", "c", "d"}, told: []string{"Normal Noted it is noted", "Normal Noted it is noted"}},
+		"one is refused": {answers: map[string]error{"b": forbidden}, written: []string{"a", "c", "d"}, told: []string{"Normal Noted it is noted"}, refused: map[plan.Ref]string{patches[1].Ref: `deployments.apps "b" is forbidden: not you`}},
+		"some can't be reached": {
+			answers: map[string]error{"a": errors.New("no route"), "c": errors.New("no host")}, written: []string{"b", "d"},
+			told:   []string{"Normal Noted it is noted", "Normal Noted it is noted"},
+			unmade: map[plan.Ref]string{patches[0].Ref: "no route", patches[2].Ref: "no host"},
+		},
+		"the network is gone": {
+			answers: map[string]error{"a": errors.New("no route"), "b": errors.New("no route"), "c": errors.New("no host"), "d": errors.New("no host")},
+			fails: []string{
+				"patching Deployment web/a: no route", "patching Deployment web/b: no route", "patching Deployment web/c: no host", "patching Deployment web/d: no host",
+			},
+		},
+		"one has gone": {answers: map[string]error{"d": apierrors.NewNotFound(deployments, "d")}, written: []string{"a", "b", "c"}, told: []string{"Normal Noted it is noted"}},
 		"another is in its place": {
 			answers: map[string]error{"a": another}, written: []string{"b", "c", "d"}, told: []string{"Normal Noted it is noted", "Normal Noted it is noted"},
 		},
@@ -110,6 +122,9 @@ func TestPatches(t *testing.T) {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(test.refused, result.Refused); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(test.unmade, result.Unmade); diff != "" {
 				t.Error(diff)
 			}
 			if got := fmt.Sprint(err); (err != nil || len(test.fails) > 0) && got != strings.Join(test.fails, "\n") {

@@ -54,7 +54,7 @@ func (r *Reconciler[T, O]) isReleased(stored T, course *course[T, O]) bool {
 	if kind, finalizes := r.Kind.(Finalizing[T, O]); finalizes {
 		return kind.Released(course.object, course.observed, course.result)
 	}
-	return len(course.result.Refused) == 0
+	return len(course.result.Refused)+len(course.result.Unmade) == 0
 }
 
 // release takes the finalizer off.

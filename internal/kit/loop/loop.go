@@ -269,7 +269,7 @@ func next(result plan.Result, asked, since time.Duration) time.Duration {
 			wait = than
 		}
 	}
-	if len(result.Refused) > 0 || (result.Failure != nil && result.Failure.Retry) {
+	if len(result.Refused)+len(result.Unmade) > 0 || (result.Failure != nil && result.Failure.Retry) {
 		sooner(min(outcome.SlowPoll(), max(firstPoll, since)))
 	}
 	if len(result.Conflicts) > 0 {

@@ -31,6 +31,8 @@ type pass struct {
 	failure error
 	// refused tells that the API server did not let us write an object of somebody else's.
 	refused bool
+	// unmade tells that we could not write such an object, for a reason that may pass.
+	unmade bool
 	// ended tells that nothing panicked.
 	ended bool
 }
@@ -51,7 +53,7 @@ func (r *Reconciler[T, O]) begin(ctx context.Context, stored T, span trace.Span)
 // applied notes what became of a plan.
 func (p *pass) applied(result plan.Result, err error) {
 	p.changes += len(result.Changes) + len(result.Patched)
-	p.refused = len(result.Refused) > 0
+	p.refused, p.unmade = len(result.Refused) > 0, len(result.Unmade) > 0
 	p.failure = err
 }
 
@@ -105,6 +107,8 @@ func (p *pass) result() metrics.Result {
 	switch class := outcome.Of(p.failure); {
 	case !p.ended:
 		return metrics.Panicked
+	case class == outcome.None && p.unmade:
+		return metrics.Transient
 	case class == outcome.None && p.refused:
 		return metrics.Blocked
 	case class == outcome.None && p.changes > 0:

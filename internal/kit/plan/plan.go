@@ -82,6 +82,8 @@ type Patch struct {
 	Body []byte
 	// Reason and Message of the event that is told of the object once it is written; an empty reason: none.
 	Reason, Message string
+	// IsDone tells whether what the event says has come about, from the object as it then is; nil: it always has.
+	IsDone func(written Object) bool
 }
 
 // Warning is an event about an object that somebody else owns.
@@ -176,6 +178,8 @@ type Result struct {
 	Patched []Ref
 	// Refused says, of each object of others that the API server did not let us write, why.
 	Refused map[Ref]string
+	// Unmade says, of each object of others that was not written although others were, why: it is tried again.
+	Unmade map[Ref]string
 	// Failure stopped the work, or kept it from starting; nil when all was applied.
 	Failure *Failure
 }

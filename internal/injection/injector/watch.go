@@ -1,0 +1,126 @@
+package injector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// manyWatched is of how many workloads of a namespace the pods are asked for one by one; those of more are asked for together.
+const manyWatched = 3
+
+// watch looks at the pods of workloads that run what is injected now, and notes what is wrong with them, and since when they are ready.
+func (r *Reader) watch(ctx context.Context, standings []*injection.Standing, found []seen) error {
+	within := map[string][]*injection.Standing{}
+	for _, standing := range standings {
+		namespace := found[standing.Index].Namespace
+		within[namespace] = append(within[namespace], standing)
+	}
+	for namespace, some := range within {
+		var all []corev1.Pod
+		if len(some) > manyWatched {
+			var err error
+			if all, err = r.pods(ctx, namespace, labels.Everything()); err != nil {
+				return err
+			}
+		}
+		for _, standing := range some {
+			one := &found[standing.Index]
+			selector, err := metav1.LabelSelectorAsSelector(one.selector)
+			if err != nil {
+				return fmt.Errorf("reading the selector of %s in namespace %s: %w", one, namespace, err)
+			}
+			pods := all
+			if len(some) <= manyWatched {
+				if pods, err = r.pods(ctx, namespace, selector); err != nil {
+					return err
+				}
+			}
+			note(standing, one, selector, pods)
+		}
+	}
+	return nil
+}
+
+// pods asks for those of a namespace.
+//
+// +kubebuilder:rbac:part=injection,groups="",resources=pods,verbs=list
+func (r *Reader) pods(ctx context.Context, namespace string, selector labels.Selector) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := r.Live.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing pods of namespace %s: %w", namespace, err)
+	}
+	return list.Items, nil
+}
+
+// note notes what the pods of a workload tell of what is injected now.
+func note(standing *injection.Standing, one *seen, selector labels.Selector, pods []corev1.Pod) {
+	var mine []corev1.Pod
+	for i := range pods {
+		isMine := selector.Matches(labels.Set(pods[i].Labels)) &&
+			pods[i].Annotations[instrv1.AnnotationInjected] == one.Template.Annotations[instrv1.AnnotationInjected]
+		if isMine {
+			mine = append(mine, pods[i])
+		}
+	}
+	standing.Trouble, standing.ReadySince = workload.FindTrouble(mine, ""), readySince(mine)
+}
+
+// readySince is when the last of some pods became ready; zero if none is.
+func readySince(pods []corev1.Pod) time.Time {
+	var last time.Time
+	for i := range pods {
+		for _, condition := range pods[i].Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && condition.LastTransitionTime.After(last) {
+				last = condition.LastTransitionTime.Time
+			}
+		}
+	}
+	return last
+}
+
+// pace leaves out writes that take something out where the same was written a moment ago and had no effect: the webhook is away, perhaps, and nothing
+// is left on the workload that tells of an attempt. It is remembered in memory; who begins anew only asks once more.
+func (r *Reader) pace(observed *Observed, now time.Time) {
+	decision := &observed.decision
+	kept := decision.Writes[:0]
+	for _, write := range decision.Writes {
+		one := &observed.seen[write.Index]
+		if write.Grant != nil || !injection.Has(one.Template, observed.identity.ID()) {
+			kept = append(kept, write)
+			continue
+		}
+		key := observed.identity.ID() + " " + string(one.UID)
+		before, _ := r.takenOut.Get(key)
+		last, _ := before.(injection.Grant)
+		if wait := last.Due(takingOut, now); wait > 0 {
+			decision.Again = sooner(decision.Again, wait)
+			continue
+		}
+		next := last.Next(takingOut, now)
+		r.takenOut.Add(key, next)
+		decision.Again = sooner(decision.Again, next.Due(takingOut, now))
+		kept = append(kept, write)
+	}
+	decision.Writes = kept
+}
+
+// takingOut stands for a revision where something is taken out.
+const takingOut = "out"
+
+// sooner is the shorter of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
