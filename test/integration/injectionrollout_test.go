@@ -110,7 +110,7 @@ func testCanary(t *testing.T, s *gated, space string) {
 	pod := s.crash(t, space, "web-1")
 	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False CanaryFailed 0/4"))
 	g.Eventually(s.names(t, space, "=broken")).Should(gomega.BeEmpty())
-	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-2 web-3 web-4"), "the others keep what they have")
+	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1 web-2 web-3 web-4"), "all have what there was before")
 	g.Expect(agent.Annotations[instrv1.AnnotationFailed]).To(gomega.ContainSubstring("Deployment/web-1: CrashLoop"))
 	g.Expect(meta.IsStatusConditionTrue(agent.Status.Conditions, instrv1.ConditionStalled)).To(gomega.BeTrue())
 	checkNotedFirst(t, s.calls.since(n, "PATCH "), agent.Name)

@@ -2,6 +2,7 @@ package injector
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +19,7 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -63,7 +66,7 @@ func (r *Reader) compose(ctx context.Context, request webhook.Request, object, o
 	if old != nil {
 		before = observe.PodTemplate(old)
 	}
-	setting, err := r.current(ctx, w, old)
+	setting, err := r.current(ctx, w, before, written(request, old))
 	if err != nil {
 		return nil, err
 	}
@@ -83,19 +86,31 @@ const (
 	cachePoll     = 20 * time.Millisecond
 )
 
-// current is the setting of a workload's namespace. Where a controller has just granted a revision that the cache does not have yet, it
-// waits for it a moment.
-func (r *Reader) current(ctx context.Context, w *injection.Workload, old client.Object) (*injection.Setting, error) {
+// written are the annotations that a controller of ours has just replaced; nil where the write is anybody else's.
+func written(request webhook.Request, old client.Object) map[string]string {
+	var options metav1.PatchOptions
+	if old == nil || json.Unmarshal(request.Options.Raw, &options) != nil || !naming.IsOurManager(options.FieldManager) {
+		return nil
+	}
+	if annotations := old.GetAnnotations(); annotations != nil {
+		return annotations
+	}
+	return map[string]string{}
+}
+
+// current is the setting of a workload's namespace. Where a controller of another replica, perhaps, has seen what the cache does not have yet, it
+// waits for it a moment: replaced are the annotations that it has written over, nil for none.
+func (r *Reader) current(ctx context.Context, w *injection.Workload, before *corev1.PodTemplateSpec, replaced map[string]string) (*injection.Setting, error) {
 	var setting *injection.Setting
 	read := func(ctx context.Context) (bool, error) {
 		agents, err := r.agents(ctx, w.Namespace)
 		if err != nil {
 			return false, err
 		}
-		if setting, err = r.setting(ctx, w.Namespace, agents); err != nil || old == nil {
+		if setting, err = r.setting(ctx, w.Namespace, agents); err != nil || replaced == nil {
 			return true, err
 		}
-		return !isBehind(setting, w, old.GetAnnotations()), nil
+		return !isBehind(setting, w, before, replaced), nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, cachePoll, cachePatience, true, read)
 	if setting != nil && wait.Interrupted(err) {
@@ -104,21 +119,22 @@ func (r *Reader) current(ctx context.Context, w *injection.Workload, old client.
 	return setting, err
 }
 
-// isBehind tells that a write has a grant, or has none any more, which what is known of the Instrumentations does not explain.
-func isBehind(setting *injection.Setting, w *injection.Workload, before map[string]string) bool {
-	for _, key := range injection.GrantKeys(w.Annotations, before) {
-		if w.Annotations[key] == before[key] {
+// isBehind tells that a controller has written a grant, or taken one off, which what is known of the Instrumentations does not explain.
+func isBehind(setting *injection.Setting, w *injection.Workload, before *corev1.PodTemplateSpec, replaced map[string]string) bool {
+	composed := *w
+	var verdicts []injection.Verdict
+	for _, key := range injection.GrantKeys(w.Annotations, replaced) {
+		if w.Annotations[key] == replaced[key] {
 			continue
 		}
+		if verdicts == nil {
+			composed.Template = w.Template.DeepCopy()
+			verdicts = setting.Compose(&composed, before)
+		}
 		i := slices.IndexFunc(setting.Agents, func(agent *injection.Agent) bool { return injection.GrantKey(agent.ID) == key })
+		isIn := i >= 0 && verdicts[i].State == injection.In
 		grant := injection.ParseGrant(w.Annotations[key])
-		isWanted := i >= 0 && setting.Agents[i].IsFor(w)
-		switch {
-		case grant.Revision == "":
-			if isWanted && !setting.Agents[i].HasFailed() {
-				return true // it was taken off, by a controller that knows why, or by the owner, who waits a moment for nothing
-			}
-		case !grant.IsKept() && (!isWanted || setting.Agents[i].Revision != grant.Revision):
+		if grant.Revision == "" && isIn || grant.Revision != "" && !grant.IsKept() && (!isIn || setting.Agents[i].Revision != grant.Revision) {
 			return true
 		}
 	}
