@@ -52,7 +52,7 @@ var layers = []layer{
 		{"tools/monitoring", []string{"./..."}},
 		{"testbed", []string{"./..."}},
 	}},
-	{name: "integration", budget: 7 * time.Minute, prepare: assets(), runs: integration},
+	{name: "integration", budget: 9 * time.Minute, prepare: assets(), runs: integration},
 	{name: "faults", budget: 135 * time.Second, prepare: assets(), runs: faults()},
 	// On request: every fault at every point.
 	{name: "faults-whole", onRequest: true, budget: 12 * time.Minute, prepare: assets(), runs: faults("-args", "-whole")},

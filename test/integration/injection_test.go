@@ -56,6 +56,8 @@ func TestInstrumentation(t *testing.T) {
 			test(t, s, name)
 		})
 	}
+	t.Run("bad input", func(t *testing.T) { badInstrumentations(t, s) })
+	t.Run("follows", func(t *testing.T) { injectionFollows(t, s) })
 }
 
 // instrumentationLives: what exists is injected, what is made later is made so, what changes reaches all, and all is as it was in the end.

@@ -196,10 +196,9 @@ func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
 	g.Expect(found.Spec.Template.Spec.Containers[0].Env).To(gomega.Equal([]corev1.EnvVar{{Name: javaOptions, Value: "-Xmx1g"}}), "the record was lost, and it is restored all the same")
 }
 
-// TestInjectionFollows: what is matched, and who wants no agents, may change at any time.
-func TestInjectionFollows(t *testing.T) {
-	s := newGoverned(t)
-	s.start(t)
+// injectionFollows: what is matched, and who wants no agents, may change at any time.
+func injectionFollows(t *testing.T, s *governed) {
+	t.Helper()
 	for name, test := range map[string]func(*testing.T, *governed, string){
 		"opt-out": testOptOut, "matchers": testMatchers, "kinds": testKinds, "namespaces": testNamespaces, "rivals": testRivals,
 		"hand-edits": testHandEdits, "refused": testRefused, "undo": testUndo, "image-volumes": testImageVolume, "sources": testSources,

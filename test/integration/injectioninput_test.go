@@ -75,10 +75,9 @@ func agentManifest(t *testing.T, kind, spec string) *unstructured.Unstructured {
 	return object
 }
 
-// TestBadInstrumentations: what is wrong is refused by schema or webhook, with the field and what is accepted.
-func TestBadInstrumentations(t *testing.T) {
-	s := newGoverned(t)
-	s.start(t)
+// badInstrumentations: what is wrong is refused by schema or webhook, with the field and what is accepted.
+func badInstrumentations(t *testing.T, s *governed) {
+	t.Helper()
 	made, err := dynamic.NewForConfig(s.config)
 	if err != nil {
 		t.Fatal(err)
