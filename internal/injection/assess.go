@@ -74,7 +74,7 @@ func (a *Assessment) look(index int) (Standing, bool) {
 	if had == nil && !hasGrant && (!isCovered || len(a.agent.match(&one.Workload)) == 0) {
 		return Standing{}, false
 	}
-	standing := Standing{Index: index, Has: had != nil, hasGrant: hasGrant, grant: GrantOf(one.Annotations, a.agent.ID), rolled: one.Rolled}
+	standing := Standing{Index: index, Has: had != nil, hasGrant: hasGrant, grant: GrantOf(one.Annotations, a.agent.ID).until(a.now), rolled: one.Rolled}
 	composed := one.Workload
 	composed.Template = one.Template.DeepCopy()
 	verdicts := one.Setting.Compose(&composed, nil)
@@ -132,12 +132,15 @@ func (a *Assessment) isReplaced(s *Standing) bool {
 
 // trial is for how long what is wrong with a workload is laid to the agent.
 func (a *Assessment) trial() time.Duration {
-	policy := &a.agent.Spec.Rollout.Policy
-	trial := rollout.Timeout(*policy) + time.Minute
-	if policy.Canary != nil && policy.Canary.Soak != nil {
-		trial += policy.Canary.Soak.Duration
+	return rollout.Timeout(a.agent.Spec.Rollout.Policy) + time.Minute + a.soak()
+}
+
+// soak is for how long a workload runs a revision until it has tried it.
+func (a *Assessment) soak() time.Duration {
+	if canary := a.agent.Spec.Rollout.Canary; canary != nil && canary.Soak != nil {
+		return canary.Soak.Duration
 	}
-	return trial
+	return 0
 }
 
 // isLaid tells whether what is wrong with a workload is laid to the agent: it came so lately, or the rollout that brought it was never over.

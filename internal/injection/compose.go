@@ -148,10 +148,8 @@ func (s *Setting) choose(agent *Agent, w *Workload, wanted, had *Injection) (*In
 	isNew := !wanted.isSame(had)
 	if !isNew {
 		wanted.Revision, wanted.Previous = had.Revision, had.Previous
-	} else if had != nil && agent.isTried() {
-		previous := *had
-		previous.Previous = nil
-		wanted.Previous = &previous
+	} else if agent.isTried() {
+		wanted.Previous = agent.fallback(had)
 	}
 	switch {
 	case agent.HasFailed() && wanted.Revision == agent.Revision:
@@ -173,6 +171,19 @@ func (s *Setting) choose(agent *Agent, w *Workload, wanted, had *Injection) (*In
 		return nil, Verdict{Refused, refusal}
 	}
 	return wanted, Verdict{State: In}
+}
+
+// fallback is what a new revision gives way to if it fails: what there was, or, where that has failed itself, what there was before.
+func (a *Agent) fallback(had *Injection) *Injection {
+	switch {
+	case had == nil:
+		return nil
+	case a.Failed != "" && had.Revision == a.Failed:
+		return had.Previous
+	}
+	fallback := *had
+	fallback.Previous = nil
+	return &fallback
 }
 
 // keep is what there was, of the containers that are still the agent's; nil if there was nothing, or it does not fit any more.

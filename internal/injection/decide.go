@@ -67,6 +67,8 @@ type deciding struct {
 	units []rollout.Unit
 	// at are, of the units, the standings, and pending those that wait for a grant.
 	at []*Standing
+	// isProven tells that all that try the revision first have done so, and only those are left that try nothing.
+	isProven bool
 }
 
 const (
@@ -274,21 +276,31 @@ func (d *deciding) failed() bool {
 	return true
 }
 
-// bench leaves those out that would try nothing, or were broken before, until all others have the revision: what happens to them says nothing of it.
+// bench leaves those out that would try nothing, or were broken before, until all others have had the revision for as long as it is tried: what
+// happens to them says nothing of it. Then they need no trial.
 func (d *deciding) bench() {
 	var units []rollout.Unit
 	var at, benched []*Standing
 	isOpen := false
+	var proven time.Time
 	for i, unit := range d.units {
 		if unit.State == rollout.Pending && d.isUnfit(d.at[i]) {
 			benched = append(benched, d.at[i])
 			continue
 		}
 		isOpen = isOpen || unit.State != rollout.Done
+		proven = latest(proven, unit.Since.Add(d.soak()))
 		units, at = append(units, unit), append(at, d.at[i])
 	}
-	if len(benched) == 0 || !isOpen {
+	if len(benched) == 0 || len(units) == 0 {
 		return
+	}
+	if !isOpen && !proven.After(d.now) {
+		d.isProven = true
+		return
+	}
+	if !isOpen {
+		d.again(proven.Sub(d.now))
 	}
 	d.units, d.at = units, at
 	for _, s := range benched {
@@ -307,7 +319,11 @@ func (d *deciding) sit(message string) {
 
 // gate grants the revision to those whose turn it is.
 func (d *deciding) gate() error {
-	answer, err := rollout.Next(d.units, d.agent.Spec.Rollout.Policy, d.now)
+	policy := d.agent.Spec.Rollout.Policy
+	if d.isProven {
+		policy.Canary = nil
+	}
+	answer, err := rollout.Next(d.units, policy, d.now)
 	if err != nil {
 		return err
 	}

@@ -87,5 +87,19 @@ func (g Grant) Due(revision string, now time.Time) time.Duration {
 	return max(0, min(wait, g.At.Add(wait).Sub(now))) // a time that is to come is of somebody else, or of another clock
 }
 
+// skew is how far the clocks of two replicas may be apart.
+const skew = time.Minute
+
+// until is the grant without a time to come. Somebody else has written that, and nothing may wait for it.
+func (g Grant) until(now time.Time) Grant {
+	switch ahead := g.At.Sub(now); {
+	case ahead > skew:
+		g.At = time.Time{}
+	case ahead > 0:
+		g.At = now
+	}
+	return g
+}
+
 // IsKept tells that the grant brings nothing new.
 func (g Grant) IsKept() bool { return g.Revision == kept }
