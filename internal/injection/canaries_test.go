@@ -71,6 +71,32 @@ func TestOnlyCanariesFailARevision(t *testing.T) {
 	}
 }
 
+// While a failure is being noted those that wait are matched as before, and nothing is written to them.
+func TestWhileAFailureIsNoted(t *testing.T) {
+	p := newPlace(t, instrumentation("java", first), "a", "b", "c")
+	p.pass()
+	p.troubles["a"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"}
+	decision := p.decide()
+	p.expect("failing", "a", 0, "a:Failed:CrashLoop b:Pending:RolloutFailed c:Pending:RolloutFailed", decision)
+	if want := "Deployment/a: CrashLoop: it exits"; decision.Failure != want {
+		t.Errorf("the failure is %q", decision.Failure)
+	}
+}
+
+// What a ClusterInstrumentation does not cover costs it a look, and is not composed.
+func TestWhatIsNotCoveredIsNotComposed(t *testing.T) {
+	p := newPlace(t, cluster("java", nil), numbered(100)...)
+	agent := p.setting.Agents[0]
+	for i := range p.seen {
+		p.seen[i].Setting = settingOf(t)
+	}
+	var standings int
+	costs := testing.AllocsPerRun(10, func() { standings = len(injection.Assess(agent.Identity, agent, p.seen, p.now).Standings) })
+	if standings > 0 || costs > 3*100 {
+		t.Errorf("%d concern it, and that is found by %.0f allocations", standings, costs)
+	}
+}
+
 // A grant of a time to come has nobody wait until then.
 func TestGrantOfATimeToComeHoldsUpNobody(t *testing.T) {
 	p := newPlace(t, instrumentation("java", first), "a", "b")

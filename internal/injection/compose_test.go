@@ -1,11 +1,13 @@
 package injection_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
@@ -25,6 +27,26 @@ func injectedInto(template *corev1.PodTemplateSpec) string {
 		}
 	}
 	return strings.Join(names, " ")
+}
+
+// TestSideCarsAreTold: the page lists those that are left out, and no others.
+func TestSideCarsAreTold(t *testing.T) {
+	page, err := os.ReadFile("../../docs/spec/instrumentation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n### Side-cars\n")
+	_, list, _ := strings.Cut(section, "are called\n")
+	list, _, _ = strings.Cut(list, ".\n")
+	var told []string
+	for i, word := range strings.Split(list, "`") {
+		if i%2 == 1 {
+			told = append(told, word)
+		}
+	}
+	if difference := cmp.Diff(injection.SideCars(), told); difference != "" {
+		t.Errorf("docs/spec/instrumentation.md tells otherwise (- the code, + the page):\n%s", difference)
+	}
 }
 
 func TestMatching(t *testing.T) {

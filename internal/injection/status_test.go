@@ -74,6 +74,10 @@ func TestStatus(t *testing.T) {
 			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ", "the revision failed on Deployment/a: it exits; it is being taken out there"},
 		{"being deleted", injection.Facts{Agent: &failed, Deleting: true, Decision: injection.Decision{Leaving: 2, From: []int{0, 1}, Workloads: []injection.Told{broken}}},
 			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 2 workloads: Deployment/a, Deployment/b"},
+		{"opted out, and being restored", injection.Facts{Decision: injection.Decision{Leaving: 1, From: []int{1}, Workloads: []injection.Told{done}}},
+			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 1 workloads: Deployment/b"},
+		{"one could not be written", injection.Facts{Decision: told(done, broken), Unmade: map[int]string{0: "a webhook timed out"}},
+			"Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "with the agent, Deployment/f: it exits"},
 		{"nearly deleted", injection.Facts{Deleting: true}, "Ready=False:Restoring " + still + healthy, "it is taken out of all workloads"},
 		{"a deletion is refused", injection.Facts{Deleting: true, Decision: injection.Decision{Leaving: 1, From: []int{1}}, Refused: map[int]string{1: "frozen"}},
 			"Ready=False:Refused Progressing=True:Restoring Degraded=True:Refused ", "it can't be taken out of Deployment/b: frozen"},
@@ -102,6 +106,23 @@ func expectStatus(t *testing.T, name string, status instrv1.InstrumentationStatu
 	}
 	if sum := status.Injected + status.Pending + status.Failed; sum != status.Matched {
 		t.Errorf("%s: %d are matched, the parts are %d", name, status.Matched, sum)
+	}
+}
+
+// One that could not be written waits, and says why; of the others all is told as it is.
+func TestStatusOfWhatIsUnmade(t *testing.T) {
+	facts := injection.Facts{
+		Agent: settingOf(t, instrumentation("java", nil)).Agents[0], Seen: seenWorkloads("a", "b"), Unmade: map[int]string{0: "a webhook timed out"},
+		Decision: injection.Decision{Workloads: []injection.Told{{Index: 0, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Going: true}, {Index: 1}}},
+	}
+	status := facts.Status()
+	expectStatus(t, "unmade", status, "Ready=False:Waiting Progressing=False:Settled Degraded=False:Healthy ",
+		"1 of 2 workloads run with the agent; waiting: Asked (Deployment/a: it could not be written, and is tried again: a webhook timed out)")
+	want := []instrv1.WorkloadStatus{{
+		Name: "Deployment/a", State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Message: "it could not be written, and is tried again: a webhook timed out",
+	}}
+	if !slices.Equal(status.Workloads, want) || status.Injected != 1 {
+		t.Errorf("%d are injected: %v", status.Injected, status.Workloads)
 	}
 }
 

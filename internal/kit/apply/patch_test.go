@@ -134,6 +134,25 @@ func TestPatches(t *testing.T) {
 	}
 }
 
+// TestEventsOfPatches: what was asked for by a write, and has not come about, is not told. It is written, all the same.
+func TestEventsOfPatches(t *testing.T) {
+	noted := func(is bool) func(plan.Object) bool {
+		return func(written plan.Object) bool { return is == (written.GetAnnotations()["note"] == "1") }
+	}
+	come, missing := note("a", "Come"), note("b", "Missing")
+	come.IsDone, missing.IsDone = noted(true), noted(false)
+	_, written, told, err := patchWith(t, nil, plan.Plan{Patches: []plan.Patch{come, missing}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, written); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"Normal Come it is noted"}, told); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestPatchesOfAnUnknownKind: it could not be awaited.
 func TestPatchesOfAnUnknownKind(t *testing.T) {
 	patch := note("a", "")

@@ -226,6 +226,7 @@ func unasked(stored *policyv1.PlatformPolicy) *Policy[*policyv1.PlatformPolicy, 
 func TestIsReleased(t *testing.T) {
 	deployment := plan.Ref{Kind: "Deployment", Namespace: "shop", Name: "web"}
 	refused := plan.Result{Refused: map[plan.Ref]string{deployment: "no"}}
+	unmade := plan.Result{Patched: []plan.Ref{{Kind: "Deployment", Namespace: "shop", Name: "api"}}, Unmade: map[plan.Ref]string{deployment: "no route"}}
 	stored := ending(ourFinalizer)
 	stored.ResourceVersion = "1"
 	for name, test := range map[string]struct {
@@ -235,6 +236,7 @@ func TestIsReleased(t *testing.T) {
 	}{
 		"all is undone":                  {kind: simple{}, want: true},
 		"a patch was refused":            {kind: simple{}, course: course[*policyv1.PlatformPolicy, struct{}]{result: refused}},
+		"a patch was not made":           {kind: simple{}, course: course[*policyv1.PlatformPolicy, struct{}]{result: unmade}},
 		"it failed":                      {kind: simple{}, course: course[*policyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
 		"it failed, whatever it says":    {kind: &lasting{released: true}, course: course[*policyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
 		"the kind says so":               {kind: &lasting{released: true}, course: course[*policyv1.PlatformPolicy, struct{}]{result: refused}, want: true},

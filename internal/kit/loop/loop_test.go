@@ -22,6 +22,7 @@ func TestNext(t *testing.T) {
 		"a refusal for a while: as long again":   {result: plan.Result{Failure: &plan.Failure{Retry: true}}, since: 20 * time.Second, atLeast: 20 * time.Second, atMost: 20 * time.Second},
 		"a refusal for long: about a minute":     {result: plan.Result{Failure: &plan.Failure{Retry: true}}, since: time.Hour, atLeast: time.Minute, atMost: 72 * time.Second},
 		"a patch is refused: two seconds":        {result: plan.Result{Refused: map[plan.Ref]string{someone[0]: "no"}}, atLeast: 2 * time.Second, atMost: 2 * time.Second},
+		"a patch is not made: two seconds":       {result: plan.Result{Unmade: map[plan.Ref]string{someone[0]: "no route"}}, atLeast: 2 * time.Second, atMost: 2 * time.Second},
 		"a conflict: ten seconds":                {result: plan.Result{Conflicts: someone}, atLeast: 10 * time.Second, atMost: 10 * time.Second},
 		"a child that is deleted: five":          {result: plan.Result{Terminating: someone}, atLeast: 5 * time.Second, atMost: 5 * time.Second},
 		"what the kind asks":                     {asked: 7 * time.Second, atLeast: 7 * time.Second, atMost: 7 * time.Second},

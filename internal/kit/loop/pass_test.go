@@ -35,6 +35,7 @@ func TestPassResult(t *testing.T) {
 		"against a policy, and told so":      {written, outcome.PolicyError{Violations: "no"}, nil, metrics.Terminal},
 		"refused":                            {written, apierrors.NewForbidden(deployments, "web", errors.New("quota")), nil, metrics.Blocked},
 		"a patch is refused":                 {plan.Result{Patched: []plan.Ref{deployment}, Refused: map[plan.Ref]string{deployment: "no"}}, nil, nil, metrics.Blocked},
+		"a patch is not made, others are":    {plan.Result{Patched: []plan.Ref{deployment}, Unmade: map[plan.Ref]string{deployment: "no route"}}, nil, nil, metrics.Transient},
 		"a patch is made":                    {plan.Result{Patched: []plan.Ref{deployment}}, nil, nil, metrics.Changed},
 		"no network":                         {plan.Result{}, nil, errors.New("no route"), metrics.Transient},
 		"refused, and then the status fails": {plan.Result{}, apierrors.NewForbidden(deployments, "web", errors.New("quota")), errors.New("no route"), metrics.Transient},

@@ -1,0 +1,288 @@
+package injector
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	webhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+const space = "shop"
+
+var now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+
+// java is an Instrumentation for Deployments "web-*".
+func java() *instrv1.Instrumentation {
+	object := &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "java", UID: "java", Finalizers: []string{injection.Finalizer}}}
+	object.Spec.Agent = instrv1.Agent{Image: "registry.example.com/agent:1", Language: instrv1.LanguageJava}
+	object.Spec.Matchers = []instrv1.Matcher{{Deployment: "web-*"}}
+	return object
+}
+
+// everywhere is a ClusterInstrumentation for the same of the namespaces that are labelled for it.
+func everywhere() *instrv1.ClusterInstrumentation {
+	object := &instrv1.ClusterInstrumentation{ObjectMeta: metav1.ObjectMeta{Name: "java", UID: "everywhere", Finalizers: []string{injection.Finalizer}}}
+	object.Spec.InstrumentationSpec = java().Spec
+	object.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"agents": "yes"}}
+	return object
+}
+
+// deployment is one with a container.
+func deployment(name string) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name, UID: types.UID(name)},
+		Spec:       appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}},
+	}
+}
+
+// readerOf reads from a cluster of these objects.
+func readerOf(t *testing.T, objects ...client.Object) *Reader {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, instrv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return NewReader(Reader{Cached: c, Live: c, Namespaced: true, Cluster: true})
+}
+
+func namespace(given map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space, Labels: given}}
+}
+
+// seenOf is a Deployment as the cache has it, composed for some agents.
+func seenOf(name string, agents ...*injection.Agent) injection.Seen {
+	object := deployment(name)
+	w := workloadOf(object, "Deployment", &object.Spec.Template)
+	setting := &injection.Setting{Agents: agents}
+	setting.Compose(w, nil)
+	return injection.Seen{Workload: *w, UID: object.UID, Setting: setting}
+}
+
+func compiled(t *testing.T, object injection.Object) *injection.Agent {
+	t.Helper()
+	agent, err := injection.Compile(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agent
+}
+
+// What is taken out, and stays, is taken out again after 10 s, 20 s, ...: nothing on the workload tells of the attempts.
+func TestPace(t *testing.T) {
+	reader, agent := readerOf(t), compiled(t, java())
+	writes := func(at time.Time, seen ...injection.Seen) (int, time.Duration) {
+		observed := &Observed{identity: agent.Identity, seen: seen}
+		for i := range seen {
+			observed.decision.Writes = append(observed.decision.Writes, injection.Write{Index: i})
+		}
+		reader.pace(observed, at)
+		return len(observed.decision.Writes), observed.decision.Again
+	}
+	at := now
+	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+		if n, again := writes(at, seenOf("web-1", agent)); n != 1 || again != wait*time.Second {
+			t.Fatalf("after %s it writes %d, and looks again after %s: wanted one, and %ds", at.Sub(now), n, again, wait)
+		}
+		at = at.Add(wait*time.Second - time.Second)
+		if n, again := writes(at, seenOf("web-1", agent)); n != 0 || again != time.Second {
+			t.Fatalf("after %s it writes %d, and looks again after %s", at.Sub(now), n, again)
+		}
+		at = at.Add(time.Second)
+	}
+	if n, _ := writes(at.Add(-time.Second), seenOf("web-1", agent), seenOf("web-2", agent), seenOf("web-1")); n != 2 {
+		t.Errorf("of one that was just written to, another, and one that has nothing of it, %d are written to", n)
+	}
+	if n, again := writes(at.Add(time.Hour), seenOf("web-1", agent)); n != 1 || again != 10*time.Second {
+		t.Errorf("an hour later it writes %d, and looks again after %s", n, again)
+	}
+	observed := &Observed{identity: agent.Identity, seen: []injection.Seen{seenOf("web-1", agent)}}
+	observed.decision.Writes = []injection.Write{{Grant: &injection.Grant{Revision: agent.Revision, At: at}}}
+	if reader.pace(observed, at); len(observed.decision.Writes) != 1 {
+		t.Error("a grant is kept back: it tells of its attempts itself")
+	}
+}
+
+// An event says that an agent is injected, or taken out, where it is.
+func TestIsDone(t *testing.T) {
+	agent := compiled(t, java())
+	with, without := deployment("web-1"), deployment("web-1")
+	(&injection.Setting{Agents: []*injection.Agent{agent}}).Compose(workloadOf(with, "Deployment", &with.Spec.Template), nil)
+	for name, test := range map[string]struct {
+		object plan.Object
+		grant  *injection.Grant
+		want   bool
+	}{
+		"injected":                   {with, &injection.Grant{}, true},
+		"the webhook did not answer": {without, &injection.Grant{}, false},
+		"taken out":                  {without, nil, true},
+		"still there":                {with, nil, false},
+	} {
+		if got := isDone(agent.ID, test.grant)(test.object); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// The webhook of one replica waits for what the controller of another has seen, and for nothing else.
+func TestIsBehind(t *testing.T) {
+	plain := compiled(t, java())
+	starting := java()
+	starting.Finalizers = nil
+	noted := java()
+	noted.Annotations = map[string]string{instrv1.AnnotationFailed: plain.Revision + " it exits"}
+	granted := func(revision string) map[string]string {
+		return map[string]string{injection.GrantKey(plain.ID): injection.Grant{Revision: revision, At: now, Attempts: 1}.String()}
+	}
+	for name, test := range map[string]struct {
+		agent         injection.Object
+		before, after map[string]string
+		workload      string
+		want          bool
+	}{
+		"no grant":                                       {agent: java()},
+		"a grant of what is known":                       {agent: java(), after: granted(plain.Revision)},
+		"a grant of another revision":                    {agent: java(), after: granted("another"), want: true},
+		"a grant that was there before":                  {agent: java(), before: granted("another"), after: granted("another")},
+		"a grant of what is not known":                   {after: granted(plain.Revision), want: true},
+		"a grant, and its finalizer is not seen":         {agent: starting, after: granted(plain.Revision), want: true},
+		"a grant of what is not matched":                 {agent: java(), after: granted(plain.Revision), workload: "api", want: true},
+		"a grant to keep what there is":                  {agent: java(), after: granted("kept")},
+		"what is no grant":                               {agent: java(), after: map[string]string{injection.GrantKey(plain.ID): "x"}, workload: "api"},
+		"a grant is taken off":                           {agent: java(), before: granted(plain.Revision), want: true},
+		"a grant is taken off, as it failed":             {agent: noted, before: granted(plain.Revision)},
+		"a grant is taken off, as it is gone":            {before: granted(plain.Revision)},
+		"a grant is taken off, as it is no more matched": {agent: java(), before: granted(plain.Revision), workload: "api"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setting := &injection.Setting{}
+			if test.agent != nil {
+				setting.Agents = append(setting.Agents, compiled(t, test.agent))
+			}
+			object := deployment("web-1")
+			if test.workload != "" {
+				object.Name = test.workload
+			}
+			object.Annotations = test.after
+			if got := isBehind(setting, workloadOf(object, "Deployment", &object.Spec.Template), test.before); got != test.want {
+				t.Errorf("it is %t", got)
+			}
+		})
+	}
+}
+
+// A name that is still to be made is matched by what is known of it.
+func TestComposeOfAGeneratedName(t *testing.T) {
+	reader := readerOf(t, namespace(nil), java())
+	for generate, want := range map[string]bool{"web-": true, "api-": false} {
+		object := deployment("")
+		object.GenerateName = generate
+		request := webhook.Request{}
+		request.Namespace, request.Kind.Kind = space, "Deployment"
+		if _, err := reader.compose(t.Context(), request, object, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(object.Spec.Template.Spec.Volumes) > 0; got != want || object.Name != "" {
+			t.Errorf("%s: injected: %t, and its name is %q", generate, got, object.Name)
+		}
+	}
+}
+
+// A workload wakes those that are for it, and those that are in it; not who is said to be in it, and not those of other namespaces.
+func TestByWorkload(t *testing.T) {
+	const forged = `[{"by":"Instrumentation/another","id":"00000000"}]`
+	for name, test := range map[string]struct {
+		kind     string
+		labels   map[string]string
+		workload string
+		record   string
+		injected injection.Object
+		want     string
+	}{
+		"matched":                                {kind: injection.KindNamespaced, want: "shop/java"},
+		"not matched":                            {kind: injection.KindNamespaced, workload: "api"},
+		"matched in a namespace that is covered": {kind: injection.KindCluster, labels: map[string]string{"agents": "yes"}, want: "/java"},
+		"matched in one that is not":             {kind: injection.KindCluster},
+		"injected, in one that is not any more":  {kind: injection.KindCluster, injected: everywhere(), want: "/java"},
+		"injected, and gone":                     {kind: injection.KindNamespaced, workload: "api", injected: &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "gone"}}, want: "shop/gone"},
+		"injected by another kind":               {kind: injection.KindNamespaced, workload: "api", injected: everywhere()},
+		"a record whose id is another's":         {kind: injection.KindNamespaced, workload: "api", record: forged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := deployment("web-1")
+			if test.workload != "" {
+				object.Name = test.workload
+			}
+			if test.injected != nil {
+				identity := injection.IdentityOf(test.injected)
+				test.record = `[{"by":"` + identity.String() + `","id":"` + identity.ID() + `"}]`
+			}
+			object.Spec.Template.Annotations = map[string]string{instrv1.AnnotationInjected: test.record}
+			reader := readerOf(t, namespace(test.labels), java(), everywhere())
+			var woken []string
+			for _, request := range (concerned{reader, test.kind}).byWorkload(t.Context(), object) {
+				woken = append(woken, request.String())
+			}
+			if got := strings.Join(woken, " "); got != test.want {
+				t.Errorf("it wakes %q, wanted %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Of a workload's pods those count that run what is injected now; they tell since when all of them are ready.
+func TestNote(t *testing.T) {
+	pod := func(record string, age time.Duration, ready corev1.ConditionStatus) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{instrv1.AnnotationInjected: record}},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)},
+				{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(now.Add(-age))},
+			}},
+		}
+	}
+	one := &seen{Seen: seenOf("web-1", compiled(t, java()))}
+	record := one.Template.Annotations[instrv1.AnnotationInjected]
+	other := pod(record, time.Second, corev1.ConditionTrue)
+	other.Labels = nil
+	standing := &injection.Standing{}
+	note(standing, one, labels.SelectorFromSet(labels.Set{"app": "web"}), []corev1.Pod{
+		pod(record, 4*time.Minute, corev1.ConditionTrue), pod(record, 3*time.Minute, corev1.ConditionTrue),
+		pod(record, time.Minute, corev1.ConditionFalse), pod("earlier", time.Minute, corev1.ConditionTrue), other,
+	})
+	if got := now.Sub(standing.ReadySince); got != 3*time.Minute {
+		t.Errorf("they are ready for %s", got)
+	}
+}
+
+// What the API server says of the note that a revision failed is told: until it is written nothing is undone.
+func TestReportOfARefusedNote(t *testing.T) {
+	agent := compiled(t, java())
+	object := java()
+	observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.Seen{seenOf("web-1", agent)}}
+	observed.decision.Failure = "Deployment/web-1: CrashLoop: it exits"
+	self := plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}
+	into := object.DeepCopy()
+	kind[*instrv1.Instrumentation]{}.Report(into, object, observed, plan.Result{Refused: map[plan.Ref]string{self: "frozen"}})
+	ready := into.Status.Conditions[slices.IndexFunc(into.Status.Conditions, func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]
+	if ready.Status != metav1.ConditionFalse || !strings.HasSuffix(ready.Message, "can't be noted on it, and so nothing is undone: frozen") {
+		t.Errorf("it says %s: %s", ready.Status, ready.Message)
+	}
+}
