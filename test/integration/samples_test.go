@@ -9,50 +9,94 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/clusterinstrumentation"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 )
 
+// sampled is a kind with samples.
+type sampled struct {
+	resource  schema.GroupVersionResource
+	isCluster bool
+	// problems are those that the manager finds.
+	problems func(accepted map[string]any) (field.ErrorList, error)
+}
+
+// problemsOf reads a sample, and checks it.
+func problemsOf[T any](fill func(*T), validate func(*T) field.ErrorList) func(accepted map[string]any) (field.ErrorList, error) {
+	return func(accepted map[string]any) (field.ErrorList, error) {
+		var object T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(accepted, &object); err != nil {
+			return nil, err
+		}
+		fill(&object)
+		return validate(&object), nil
+	}
+}
+
+func allSampled() map[string]sampled {
+	return map[string]sampled{
+		"WebApp":                 {resource: webapps, problems: problemsOf(webapp.Default, webapp.Validate)},
+		"Instrumentation":        {resource: instrv1.GroupVersion.WithResource("instrumentations"), problems: problemsOf(instrumentation.Default, instrumentation.Validate)},
+		"ClusterInstrumentation": {instrv1.GroupVersion.WithResource("clusterinstrumentations"), true, problemsOf(clusterinstrumentation.Default, clusterinstrumentation.Validate)},
+	}
+}
+
 // TestSamplesAreAccepted: by the API server, as strictly as kubectl asks, and by the manager.
 func TestSamplesAreAccepted(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", "*webapp*.yaml"))
-	if err != nil || len(files) < 4 {
-		t.Fatalf("only %d samples were found, %v", len(files), err)
-	}
 	api, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := api.Resource(webapps).Namespace(namespace(t))
+	space, tried := namespace(t), map[string]int{}
 	dry := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sample := &unstructured.Unstructured{}
-			if err := yaml.UnmarshalStrict(text, &sample.Object); err != nil {
-				t.Fatal(err)
-			}
-			accepted, err := in.Create(t.Context(), sample, dry)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var app appsv1.WebApp
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(accepted.Object, &app); err != nil {
-				t.Fatal(err)
-			}
-			webapp.Default(&app)
-			if problems := webapp.Validate(&app); len(problems) > 0 {
-				t.Error(problems)
-			}
-		})
+	for _, pattern := range []string{"*webapp*.yaml", "*instrumentation*.yaml"} {
+		files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			t.Run(filepath.Base(file), func(t *testing.T) {
+				sample := readSample(t, file)
+				kind := allSampled()[sample.GetKind()]
+				tried[sample.GetKind()]++
+				var in dynamic.ResourceInterface = api.Resource(kind.resource)
+				if !kind.isCluster {
+					in = api.Resource(kind.resource).Namespace(space)
+				}
+				accepted, err := in.Create(t.Context(), sample, dry)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if problems, err := kind.problems(accepted.Object); err != nil || len(problems) > 0 {
+					t.Error(problems, err)
+				}
+			})
+		}
 	}
-	if _, err := in.Create(t.Context(), manifest(t, "shop", "port: 0"), dry); !apierrors.IsInvalid(err) {
+	if tried["WebApp"] < 4 || tried["Instrumentation"] < 1 || tried["ClusterInstrumentation"] < 1 {
+		t.Errorf("only these samples were found: %v", tried)
+	}
+	if _, err := api.Resource(webapps).Namespace(space).Create(t.Context(), manifest(t, "shop", "port: 0"), dry); !apierrors.IsInvalid(err) {
 		t.Errorf("what is no sample is accepted: %v", err)
 	}
+}
+
+func readSample(t *testing.T, file string) *unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(text, &sample.Object); err != nil {
+		t.Fatal(err)
+	}
+	return sample
 }
