@@ -13,11 +13,17 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/injection/injector"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/clusterinstrumentation/clusterinstrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
@@ -51,10 +57,15 @@ func FuzzAdmission(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).Build()
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &instrv1.Instrumentation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "java", Finalizers: []string{injection.Finalizer}},
+		Spec:       instrv1.InstrumentationSpec{Matchers: []instrv1.Matcher{{}}, Agent: instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava}},
+	}).Build()
+	reader := injector.NewReader(injector.Reader{Cached: cluster, Live: cluster, Namespaced: true, Cluster: true})
 	hooks := slices.Concat(
 		webappcontroller.Hooks(scheme, cluster, strictRules), platformpolicycontroller.Hooks(scheme),
 		appconfigcontroller.Hooks(scheme, nil, cluster), configmonitorcontroller.Hooks(scheme),
+		instrumentationcontroller.Hooks(scheme), clusterinstrumentationcontroller.Hooks(scheme), []admission.Hook{injector.Hook(scheme, reader)},
 	)
 	for _, seed := range []string{
 		`{"metadata":{"name":"shop"},"spec":{"image":"reg.io/shop:1","replicas":2}}`,
@@ -64,13 +75,16 @@ func FuzzAdmission(f *testing.F) {
 		`{"spec":{"application":"shop","config":{"URL":"http://{{ .Values.HOST }}","HOST":"db"},"schema":{"required":["HOST"]},"rollout":{"window":{"start":"22:00","end":"04:00"}}}}`,
 		`{"spec":{"application":"shop","config":{"A":"{{ range 9 }}{{ .Values.B }}"},"files":{"A":""},"secretRefs":[{"name":"A"}],"schema":{"$ref":"#"}}}`,
 		`{"spec":{"configMap":"flags","podSelector":{"app":"web"},"strategy":"Evict","window":{"timeZone":"Nowhere"},"cooldown":"-1s"}}`,
+		`{"spec":{"matchers":[{"deployment":"[","labels":{"matchExpressions":[{}]}}],"agent":{"image":"A","language":"dotnet","path":"../x","env":[{"name":"="}]},"namespaceSelector":{}}}`,
+		`{"metadata":{"name":"web"},"spec":{"template":{"spec":{"containers":[{"name":"app","env":[{"name":"JAVA_TOOL_OPTIONS","valueFrom":{}}],"envFrom":[{}]}]}}}}`,
+		`{"spec":{"template":{"metadata":{"annotations":{"instrumentation.mainstay.dev/injected":"[{\"id\":\"0\",\"containers\":[{}]}]"}},"spec":{"containers":[null,{}]}}}}`,
 		`{"spec":{"replicas":-1}}`, `{"spec":null}`, `{}`, `[]`, `null`, ``,
 	} {
 		f.Add(seed, `{"spec":{"image":"reg.io/shop:1"}}`)
 	}
 	f.Fuzz(func(t *testing.T, object, former string) {
 		for _, operation := range []string{"CREATE", "UPDATE"} {
-			body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop","operation":"` +
+			body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"shop","kind":{"group":"apps","version":"v1","kind":"Deployment"},"resource":{"group":"apps","version":"v1","resource":"deployments"},"operation":"` +
 				operation + `","object":` + object + `,"oldObject":` + former + `}}`
 			for _, hook := range hooks {
 				if answer := post(t, hook.Handler, body).Body.String(); strings.Contains(answer, "[recovered]") {
