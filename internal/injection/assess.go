@@ -83,7 +83,11 @@ func (a *Assessment) look(index int) (Standing, bool) {
 			standing.Verdict = verdicts[i]
 		}
 	}
-	standing.Differs = differs(one.Template, composed.Template, had, of(Injected(composed.Template.Annotations), a.agent.ID))
+	wanted := had
+	if one.Template.Annotations[instrv1.AnnotationInjected] != composed.Template.Annotations[instrv1.AnnotationInjected] {
+		wanted = of(Injected(composed.Template.Annotations), a.agent.ID)
+	}
+	standing.Differs = differs(one.Template, composed.Template, had, wanted)
 	standing.Stale = standing.Differs != ""
 	return standing, standing.Verdict.State != Unmatched || standing.Has || hasGrant
 }

@@ -13,7 +13,7 @@ func differs(live, composed *corev1.PodTemplateSpec, had, wanted *Injection) str
 	if had == nil && wanted == nil {
 		return ""
 	}
-	if had == nil || wanted == nil || digest(had) != digest(wanted) {
+	if had == nil || wanted == nil || had != wanted && digest(had) != digest(wanted) {
 		return "the record"
 	}
 	name := partName(wanted.ID)

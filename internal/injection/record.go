@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -114,7 +115,7 @@ func partName(id string) string { return "mainstay-agent-" + id }
 
 // isSame tells whether two Injections do the same, but for what the containers have themselves.
 func (i *Injection) isSame(other *Injection) bool {
-	return other != nil && digest(i.withoutOwn()) == digest(other.withoutOwn())
+	return other != nil && equality.Semantic.DeepEqual(i.withoutOwn(), other.withoutOwn())
 }
 
 func (i *Injection) withoutOwn() Injection {

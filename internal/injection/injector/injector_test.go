@@ -181,7 +181,7 @@ func TestIsBehind(t *testing.T) {
 				object.Name = test.workload
 			}
 			object.Annotations = test.after
-			if got := isBehind(setting, workloadOf(object, "Deployment", &object.Spec.Template), test.before); got != test.want {
+			if got := isBehind(setting, workloadOf(object, "Deployment", &object.Spec.Template), nil, test.before); got != test.want {
 				t.Errorf("it is %t", got)
 			}
 		})
