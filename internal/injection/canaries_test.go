@@ -45,14 +45,23 @@ func TestUnfitWorkloadsGoLast(t *testing.T) {
 	bring(2)
 	p.expect("others", "c d", 1, "c"+last+" d:Pending:Asked", p.pass())
 	bring(3)
-	p.seen[3].Rolled.Since = p.now.Add(-time.Minute)
-	decision := p.pass()
-	p.expect("the others have it only just", "c d", 0, "c d"+last, decision)
-	if decision.Again != 4*time.Minute {
-		t.Errorf("it looks again after %s", decision.Again)
-	}
-	p.now = p.now.Add(4 * time.Minute)
 	p.expect("last", "a b c d", 2, "c d a:Pending:Asked b:Pending:Asked", p.pass())
+}
+
+// They wait for the soak as others do, and not for more: one that is new is like them, and needs no trial of its own.
+func TestUnfitWorkloadsWaitForTheSoak(t *testing.T) {
+	p := newPlace(t, instrumentation("java", first), "a", "b", "c")
+	p.seen[0].Rolled = workload.Rolled{}
+	p.give(1, now.Add(-time.Hour))
+	p.give(2, now)
+	p.seen[1].Rolled.Since = now.Add(-time.Minute)
+	decision := p.pass()
+	p.expect("soaking", "b c", 0, "b c a:Pending:WaitingForCanary", decision)
+	if decision.Again != 5*time.Second {
+		t.Errorf("it looks at pods again after %s", decision.Again)
+	}
+	p.now = now.Add(4 * time.Minute)
+	p.expect("soaked", "a b c", 1, "b c a:Pending:Asked", p.pass())
 }
 
 // Only those that the policy has try it first fail a revision: others may write what looks like a grant on workloads of theirs.

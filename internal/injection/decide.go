@@ -276,36 +276,51 @@ func (d *deciding) failed() bool {
 	return true
 }
 
-// bench leaves those out that would try nothing, or were broken before, until all others have had the revision for as long as it is tried: what
-// happens to them says nothing of it. Then they need no trial.
+// bench leaves those out that would try nothing, or were broken before, until all others have the revision, and those that try it first have done so:
+// what happens to them says nothing of it. Then they need no trial.
 func (d *deciding) bench() {
 	var units []rollout.Unit
 	var at, benched []*Standing
 	isOpen := false
-	var proven time.Time
 	for i, unit := range d.units {
 		if unit.State == rollout.Pending && d.isUnfit(d.at[i]) {
 			benched = append(benched, d.at[i])
 			continue
 		}
 		isOpen = isOpen || unit.State != rollout.Done
-		proven = latest(proven, unit.Since.Add(d.soak()))
 		units, at = append(units, unit), append(at, d.at[i])
 	}
 	if len(benched) == 0 || len(units) == 0 {
 		return
 	}
-	if !isOpen && !proven.After(d.now) {
+	soaking := d.soaking(units)
+	if !isOpen && soaking <= 0 {
 		d.isProven = true
 		return
 	}
-	if !isOpen {
-		d.again(proven.Sub(d.now))
+	d.again(soaking)
+	if soaking > 0 && len(d.Watched()) > 0 {
+		d.again(pollTrouble)
 	}
 	d.units, d.at = units, at
 	for _, s := range benched {
 		d.tell(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until all others have the agent: its pods were not all available, or it has none")
 	}
+}
+
+// soaking is for how long those of some units that try the revision first have to go on.
+func (d *deciding) soaking(units []rollout.Unit) time.Duration {
+	policy := d.agent.Spec.Rollout.Policy
+	var last time.Time
+	for _, i := range rollout.Order(units, policy)[:rollout.Canaries(policy, len(units))] {
+		if units[i].State == rollout.Done {
+			last = latest(last, units[i].Since)
+		}
+	}
+	if last.IsZero() {
+		return 0
+	}
+	return last.Add(d.soak()).Sub(d.now)
 }
 
 // sit tells of all that wait that they do.
