@@ -40,7 +40,7 @@ const (
 	ReasonNotInjected = "NotInjected"
 	// ReasonRolloutFailed (Ready, Degraded): the pods of some workload do not come up with the agent.
 	ReasonRolloutFailed = "RolloutFailed"
-	// ReasonCanaryFailed (Ready, Degraded, Stalled): those that tried this revision first failed. It is taken out again.
+	// ReasonCanaryFailed (Ready, Degraded, Stalled): those that tried this revision first failed, and go back to what they had.
 	ReasonCanaryFailed = "CanaryFailed"
 	// ReasonOverruled (Ready, Degraded, Overruled): another Instrumentation comes first.
 	ReasonOverruled = "Overruled"

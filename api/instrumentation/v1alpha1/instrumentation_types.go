@@ -280,7 +280,7 @@ type RolloutStrategy string
 const (
 	// RolloutAutomatic lets all go, as the rest of the policy says.
 	RolloutAutomatic RolloutStrategy = "Automatic"
-	// RolloutCanary lets some try it first; where they fail it is taken out again, and no other gets it.
+	// RolloutCanary lets some try it first; where they fail they go back to what they had, and no other gets it.
 	RolloutCanary RolloutStrategy = "Canary"
 )
 
