@@ -102,7 +102,7 @@ func namespaceSelector(object Object) *metav1.LabelSelector {
 }
 
 // HasFailed tells that this very revision failed where it was tried.
-func (a *Agent) HasFailed() bool { return a.Failed != "" && a.Failed == a.Revision }
+func (a *Agent) HasFailed() bool { return a.isTried() && a.Failed == a.Revision }
 
 // isTried tells that some workloads try a revision first.
 func (a *Agent) isTried() bool { return a.Spec.Rollout.Strategy == instrv1.RolloutCanary }

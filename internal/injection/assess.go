@@ -1,6 +1,7 @@
 package injection
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -31,8 +32,10 @@ type Standing struct {
 	Stale   bool
 	Differs string
 	// Has tells that something of the agent is in the template.
-	Has   bool
-	grant Grant
+	Has bool
+	// isUntouched tells that the workload has what the spec says since an earlier revision: what is new does not concern it.
+	isUntouched bool
+	grant       Grant
 	// hasGrant tells that there is an annotation, whatever it says.
 	hasGrant bool
 	rolled   workload.Rolled
@@ -89,6 +92,7 @@ func (a *Assessment) look(index int) (Standing, bool) {
 	}
 	standing.Differs = differs(one.Template, composed.Template, had, wanted)
 	standing.Stale = standing.Differs != ""
+	standing.isUntouched = standing.Verdict.State == In && !standing.Stale && had != nil && had.Revision != a.agent.Revision
 	return standing, standing.Verdict.State != Unmatched || standing.Has || hasGrant
 }
 
@@ -112,6 +116,8 @@ func (a *Assessment) situation(s *Standing) situation {
 	switch {
 	case s.Trouble != nil && isFatal(s.Trouble.Reason):
 		return situation{rollout.Failed, began, s.Trouble.Reason, s.Trouble.Message}
+	case s.rolled.Unseen:
+		return situation{rollout.Going, began, instrv1.WorkloadRolling, "its controller has not looked at its last change yet"}
 	case s.rolled.Complete:
 		return situation{rollout.Done, latest(latest(s.rolled.Since, s.ReadySince), s.grant.At), "", ""}
 	case s.rolled.Failed != "":
@@ -120,7 +126,7 @@ func (a *Assessment) situation(s *Standing) situation {
 		return situation{rollout.Going, began, instrv1.WorkloadBlocked, s.rolled.Blocked}
 	case a.isReplaced(s):
 		return situation{rollout.Going, began, instrv1.WorkloadRolling, fmt.Sprintf("%d of its %d pods, which all have the agent, are ready", s.rolled.Ready, s.rolled.Pods)}
-	case !began.IsZero() && a.now.Sub(began) > limit:
+	case !began.IsZero() && a.now.Sub(began) > limit && a.isLaid(s):
 		return situation{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods did not come up with the agent within " + limit.String() + a.details(s)}
 	case s.Trouble != nil:
 		return situation{rollout.Going, began, s.Trouble.Reason, s.Trouble.Message}
@@ -155,11 +161,12 @@ func (a *Assessment) isLaid(s *Standing) bool {
 		return false
 	case !s.rolled.Progressed.IsZero():
 		return s.rolled.Progressed.Sub(s.grant.At) <= a.trial()
-	case s.rolled.Forgets:
-		return a.now.Sub(s.grant.At) <= a.trial()
 	}
-	return true // a StatefulSet tells that a rollout is not over, and not since when
+	return a.isOnTrial(s) // the workload does not tell since when its rollout is under way
 }
+
+// isOnTrial tells that the agent came so lately that what is wrong is laid to it.
+func (a *Assessment) isOnTrial(s *Standing) bool { return a.now.Sub(s.grant.At) <= a.trial() }
 
 func (a *Assessment) details(s *Standing) string {
 	if s.Trouble == nil {
@@ -193,36 +200,69 @@ func (a *Assessment) Watched() []*Standing {
 		switch {
 		case canaries[standing.Index] && a.now.Sub(latest(standing.rolled.Since, standing.grant.At)) <= a.trial():
 			watched = append(watched, standing)
-		case !standing.rolled.Complete && !a.isReplaced(standing) && len(going) < maxWatched:
+		case !standing.rolled.Complete && a.isLately(standing) && len(going) < maxWatched:
 			going = append(going, standing)
 		}
 	}
 	return append(watched, going...)
 }
 
-// canaries are the workloads, by their places, that try a revision first.
+// isLately tells that something happened to a workload so lately that its pods are worth a look; or that it does not tell when.
+func (a *Assessment) isLately(s *Standing) bool {
+	last := latest(s.rolled.Progressed, s.grant.At)
+	return !a.isReplaced(s) && (last.IsZero() || a.now.Sub(last) <= a.trial())
+}
+
+// canaries are the workloads, by their places, that try a revision first: those that got it first, as many as the policy says, and with them those that
+// got it at the same time; then those whose turn is next. What becomes of the others meanwhile does not change who tries it.
 func (a *Assessment) canaries() map[int]bool {
 	if !a.agent.isTried() {
 		return nil
 	}
 	var units []rollout.Unit
-	var at []int
+	var at []*Standing
 	for i := range a.Standings {
-		if s := &a.Standings[i]; s.Verdict.State == In || s.Verdict.State == Waiting && !a.isUnfit(s) {
-			units, at = append(units, a.unitOf(s)), append(at, s.Index)
+		if s := &a.Standings[i]; s.Verdict.State == In && !s.isUntouched || s.Verdict.State == Waiting && !a.isUnfit(s) {
+			units, at = append(units, a.unitOf(s)), append(at, s)
 		}
 	}
 	policy := a.agent.Spec.Rollout.Policy
+	order := rollout.Order(units, policy)
+	slices.SortStableFunc(order, func(x, y int) int {
+		return cmp.Or(cmp.Compare(at[y].Verdict.State, at[x].Verdict.State), whenIn(at[x]).Compare(whenIn(at[y])))
+	})
 	first := map[int]bool{}
-	for _, index := range rollout.Order(units, policy)[:rollout.Canaries(policy, len(units))] {
-		first[at[index]] = true
+	count := rollout.Canaries(policy, len(units))
+	for place, i := range order {
+		isWith := place >= count && count > 0 && at[i].Verdict.State == In && whenIn(at[i]).Equal(whenIn(at[order[count-1]]))
+		if place < count || isWith {
+			first[at[i].Index] = true
+		}
 	}
 	return first
 }
 
-// isUnfit tells that a workload would try nothing, or was broken before.
+// whenIn is when a workload that has the revision got it.
+func whenIn(s *Standing) time.Time {
+	if s.Verdict.State != In {
+		return time.Time{}
+	}
+	return s.grant.At
+}
+
+// isOver tells that the revision has been tried: all others have it, too.
+func (a *Assessment) isOver(canaries map[int]bool) bool {
+	return !slices.ContainsFunc(a.Standings, func(s Standing) bool {
+		return s.Verdict.State == Waiting
+	}) && slices.ContainsFunc(a.Standings, func(s Standing) bool {
+		return s.Verdict.State == In && !s.isUntouched && !canaries[s.Index]
+	})
+}
+
+// isUnfit tells that a workload would try nothing, or was broken before the agent came. What an earlier revision did to it does not count.
 func (a *Assessment) isUnfit(s *Standing) bool {
-	return a.agent.isTried() && (!s.rolled.Complete || s.rolled.Pods == 0)
+	isBroken := !s.rolled.Complete && !(s.Has && a.isOnTrial(s))
+	return a.agent.isTried() && (isBroken || s.rolled.Pods == 0)
 }
 
 // unitOf is a workload as the rollout's policy names it.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -31,7 +32,7 @@ func (p *place) give(index int, at time.Time) {
 	p.seen[index].Setting.Compose(&p.seen[index].Workload, nil)
 }
 
-// What was broken before, or has no pods, tries nothing, fails nothing, and goes last.
+// What has no pods tries nothing and goes last; what was broken before waits until it is not.
 func TestUnfitWorkloadsGoLast(t *testing.T) {
 	p := newPlace(t, instrumentation("java", first), "a", "b", "c", "d")
 	p.seen[0].Rolled = workload.Rolled{Failed: "its progress deadline has passed", Progressed: now.Add(-time.Hour), Pods: 1}
@@ -45,13 +46,16 @@ func TestUnfitWorkloadsGoLast(t *testing.T) {
 	bring(2)
 	p.expect("others", "c d", 1, "c"+last+" d:Pending:Asked", p.pass())
 	bring(3)
-	p.expect("last", "a b c d", 2, "c d a:Pending:Asked b:Pending:Asked", p.pass())
+	p.expect("last", "b c d", 1, "c d a:Pending:WaitingForCanary b:Pending:Asked", p.pass())
+	bring(1)
+	bring(0)
+	p.expect("mended", "a b c d", 1, "b c d a:Pending:Asked", p.pass())
 }
 
 // They wait for the soak as others do, and not for more: one that is new is like them, and needs no trial of its own.
 func TestUnfitWorkloadsWaitForTheSoak(t *testing.T) {
 	p := newPlace(t, instrumentation("java", first), "a", "b", "c")
-	p.seen[0].Rolled = workload.Rolled{}
+	p.seen[0].Rolled = workload.Rolled{Complete: true}
 	p.give(1, now.Add(-time.Hour))
 	p.give(2, now)
 	p.seen[1].Rolled.Since = now.Add(-time.Minute)
@@ -64,19 +68,86 @@ func TestUnfitWorkloadsWaitForTheSoak(t *testing.T) {
 	p.expect("soaked", "a b c", 1, "b c a:Pending:Asked", p.pass())
 }
 
-// Only those that the policy has try it first fail a revision: others may write what looks like a grant on workloads of theirs.
+// Only those that got it first fail a revision, however many there are by then.
 func TestOnlyCanariesFailARevision(t *testing.T) {
 	for name, failing := range map[string]int{"a canary": 1, "another": 9} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) {
 				rollout.Strategy, rollout.Canary = instrv1.RolloutCanary, &rolloutv1.Canary{Count: 2}
 			}), numbered(10)...)
-			p.give(failing, now.Add(-time.Minute))
+			p.give(0, now.Add(-2*time.Minute))
+			p.give(1, now.Add(-2*time.Minute))
+			p.give(9, now.Add(-time.Minute))
 			p.seen[failing].Rolled = workload.Rolled{Failed: "its progress deadline has passed", Progressed: now, Pods: 1}
 			if decision := p.decide(); (decision.Failure != "") != (failing == 1) {
 				t.Errorf("the failure is %q", decision.Failure)
 			}
 		})
+	}
+}
+
+// A canary fails a revision also where there are fewer workloads by then, or one that comes before it.
+func TestCanariesStayWhoTheyAre(t *testing.T) {
+	rollout := withRollout(func(rollout *instrv1.Rollout) {
+		rollout.Strategy, rollout.Canary = instrv1.RolloutCanary, &rolloutv1.Canary{Percent: new(int32(50))}
+	})
+	for name, names := range map[string][]string{"fewer": {"b", "c", "d"}, "an earlier one": {"a", "b", "c", "d", "e"}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, rollout, names...)
+			for i, one := range names {
+				if one == "b" || one == "c" {
+					p.give(i, now)
+				}
+			}
+			p.troubles["c"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"}
+			if decision := p.decide(); decision.Failure != "Deployment/c: CrashLoop: it exits" {
+				t.Errorf("the failure is %q", decision.Failure)
+			}
+		})
+	}
+}
+
+// What the new revision does not concern is no canary of it.
+func TestUntouchedWorkloadsTryNothing(t *testing.T) {
+	of := func(value string) injection.Object {
+		return instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
+			first(spec)
+			spec.Matchers = []instrv1.Matcher{{Deployment: "a*"}, {Deployment: "b*", Env: []corev1.EnvVar{{Name: "TEAM", Value: value}}}}
+		})
+	}
+	p := newPlace(t, of("one"), "a1", "a2", "b1", "b2")
+	for i := range p.seen {
+		p.give(i, now.Add(-24*time.Hour))
+	}
+	p.change(of("two"))
+	p.expect("tried", "a1 a2 b1 b2", 1, "a1 a2 b1:Pending:Asked b2:Pending:WaitingForCanary", p.pass())
+}
+
+// What an owner does long after, and what a webhook that is away leaves, is no failure of the revision.
+func TestLongAfterNothingIsLaidToTheAgent(t *testing.T) {
+	for name, rolled := range map[string]workload.Rolled{
+		"a change that nobody has looked at": {Unseen: true, Progressed: now.Add(-24 * time.Hour), Pods: 1},
+		"the rollout of a StatefulSet":       {Pods: 3, Updated: 1},
+		"the rollout of a DaemonSet":         {Pods: 3, Updated: 1, Forgets: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, instrumentation("java", first), "a")
+			p.give(0, now.Add(-24*time.Hour))
+			p.seen[0].Rolled = rolled
+			decision := p.decide()
+			p.expect("later", "a", 0, "a:Pending:Rolling", decision)
+			if decision.Failure != "" || decision.Again != 0 {
+				t.Errorf("the failure is %q, and it looks again after %s", decision.Failure, decision.Again)
+			}
+		})
+	}
+	p := newPlace(t, instrumentation("java", first), "a")
+	agent := p.setting.Agents[0]
+	p.give(0, now)
+	p.seen[0].Annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: now, Attempts: 9}.String()
+	p.seen[0].Template = new(template(container("app")))
+	if decision := p.decide(); decision.Failure != "" || decision.Workloads[0].State != instrv1.StateFailed {
+		t.Errorf("the failure is %q, and %+v is told", decision.Failure, decision.Workloads)
 	}
 }
 

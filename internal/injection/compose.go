@@ -111,8 +111,8 @@ func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict
 			continue // who comes next may go on until this one's turn comes
 		}
 		effective, by = append(effective, *injection), append(by, i)
-		for _, one := range containers {
-			taken[w.Template.Spec.Containers[one.index].Name] = agent
+		for _, part := range injection.Parts {
+			taken[part.Name] = agent
 		}
 	}
 	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, effective); last-- {

@@ -350,6 +350,7 @@ func TestKept(t *testing.T) {
 	ungated.Spec.Rollout.MaxParallel = nil
 	failed := newer.DeepCopy()
 	failed.Annotations = map[string]string{instrv1.AnnotationFailed: agent.Revision + " app: CrashLoop: it crashes"}
+	failed.Spec.Rollout.Strategy = instrv1.RolloutCanary
 	failedBefore := newer.DeepCopy()
 	failedBefore.Annotations = map[string]string{instrv1.AnnotationFailed: "another it crashes"}
 	deleted := newer.DeepCopy()

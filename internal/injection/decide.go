@@ -76,9 +76,10 @@ const (
 	pollTrouble = 5 * time.Second
 	// pollSlowly is the same where there is no end to it.
 	pollSlowly = time.Minute
-	// maxWrites is how many workloads are written to in one pass: a changed spec must not wait behind thousands of writes for the former one.
-	maxWrites = 500
-	pollMore  = 500 * time.Millisecond
+	// MaxWrites is how many workloads are written to in one pass: a changed spec must not wait behind thousands of writes for the former one.
+	MaxWrites = 500
+	// PollMore is how soon the rest is written.
+	PollMore = 500 * time.Millisecond
 	// contested is how many attempts without effect it takes until that is told as a failure.
 	contested = 4
 	// pollAnswer is how soon to look whether a write that takes a grant off had an effect.
@@ -100,12 +101,23 @@ func (a *Assessment) Decide() (Decision, error) {
 	if err := d.gate(); err != nil {
 		return d.Decision, err
 	}
-	if len(d.Writes) > maxWrites {
-		d.Writes = d.Writes[:maxWrites]
-		d.again(pollMore)
-	}
+	d.cut()
 	slices.SortStableFunc(d.Workloads, func(x, y Told) int { return cmp.Compare(x.State, y.State) })
 	return d.Decision, nil
+}
+
+// cut leaves what is too much for one pass to the next. What takes something out is cut where it is known which was tried in vain.
+func (d *deciding) cut() {
+	grants := 0
+	d.Writes = slices.DeleteFunc(d.Writes, func(write Write) bool {
+		if write.Grant != nil {
+			grants++
+		}
+		return write.Grant != nil && grants > MaxWrites
+	})
+	if grants > MaxWrites {
+		d.again(PollMore)
+	}
 }
 
 // sort decides on one workload as far as that does not depend on the others.
@@ -139,6 +151,7 @@ func (d *deciding) bring(s *Standing) {
 	}
 	now := d.situation(s)
 	switch {
+	case s.isUntouched: // it has no part in the rollout
 	case now.state == rollout.Failed && !d.isLaid(s), now.state == rollout.Going && d.isReplaced(s):
 		d.unit(s, rollout.Done, now.since) // no ground to hold others up
 	default:
@@ -177,7 +190,7 @@ func (d *deciding) ask(s *Standing) {
 // pollOf is how soon to look at the pods of a workload again that is being replaced; 0 where only an event can bring anything new.
 func (d *deciding) pollOf(s *Standing) time.Duration {
 	switch {
-	case s.rolled.Blocked != "", d.isReplaced(s):
+	case s.rolled.Blocked != "", !d.isLately(s):
 		return 0
 	case latest(s.rolled.Progressed, s.grant.At).IsZero():
 		return pollSlowly // it may stay so for ever: nobody knows since when it is
@@ -253,17 +266,14 @@ func (d *deciding) failed() bool {
 	if !d.agent.isTried() || d.agent.HasFailed() {
 		return false
 	}
-	canaries := d.canaries()
-	begun, first := 0, -1
+	canaries, first := d.canaries(), -1
 	for i, unit := range d.units {
-		if unit.State != rollout.Pending {
-			begun++
-		}
-		if unit.State == rollout.Failed && canaries[d.at[i].Index] && first < 0 {
+		// What is stale does not run the revision as it is: that says nothing of it.
+		if unit.State == rollout.Failed && !d.at[i].Stale && canaries[d.at[i].Index] && first < 0 {
 			first = i
 		}
 	}
-	if first < 0 || begun > len(canaries) {
+	if first < 0 || d.isOver(canaries) {
 		return false
 	}
 	for _, told := range d.Workloads {
@@ -290,12 +300,20 @@ func (d *deciding) bench() {
 		isOpen = isOpen || unit.State != rollout.Done
 		units, at = append(units, unit), append(at, d.at[i])
 	}
-	if len(benched) == 0 || len(units) == 0 {
+	if len(benched) == 0 {
 		return
 	}
 	soaking := d.soaking(units)
 	if !isOpen && soaking <= 0 {
-		d.isProven = true
+		d.isProven = len(units) > 0
+		for _, s := range benched {
+			if s.rolled.Pods == 0 {
+				units, at = append(units, d.pending(s)), append(at, s)
+			} else {
+				d.tell(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until its pods are available: what is wrong with them would be laid to the agent")
+			}
+		}
+		d.units, d.at = units, at
 		return
 	}
 	d.again(soaking)
@@ -306,6 +324,13 @@ func (d *deciding) bench() {
 	for _, s := range benched {
 		d.tell(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until all others have the agent: its pods were not all available, or it has none")
 	}
+}
+
+// pending is a workload that waits for its turn.
+func (d *deciding) pending(s *Standing) rollout.Unit {
+	unit := d.unitOf(s)
+	unit.State = rollout.Pending
+	return unit
 }
 
 // soaking is for how long those of some units that try the revision first have to go on.
@@ -357,7 +382,11 @@ func (d *deciding) gate() error {
 		}
 	}
 	d.again(answer.Again)
-	if len(answer.Held) > 0 && len(d.Watched()) > 0 {
+	isTried := false
+	for _, hold := range answer.Held {
+		isTried = isTried || hold.Reason != rollout.RolloutFailed
+	}
+	if isTried && len(d.Watched()) > 0 {
 		d.again(pollTrouble)
 	}
 	return nil

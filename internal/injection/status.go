@@ -221,7 +221,7 @@ func (f *Facts) judge(s *sum) (severity, string, string) {
 		return stalled, instrv1.ReasonCanaryFailed, "the revision failed on " + f.Decision.Failure + "; it is being taken out there"
 	case f.Agent != nil && f.Agent.HasFailed():
 		return stalled, instrv1.ReasonCanaryFailed, "the revision failed on " + f.Agent.Because + "; it was taken out there, and nothing else gets it. " +
-			"Change the spec, or try it again: " + f.Agent.tryAgain()
+			"Change spec.agent or spec.matchers, or try it again: " + f.Agent.tryAgain()
 	case len(s.broken) > 0:
 		return wrong, instrv1.ReasonRolloutFailed, "with the agent, " + listed(s.broken, "; ")
 	case len(s.bare) > 0:

@@ -33,7 +33,7 @@ func summary(conditions []metav1.Condition) string {
 
 // Each row of the table of judge, with the rows below it true as well.
 func TestStatus(t *testing.T) {
-	agent := settingOf(t, instrumentation("java", nil)).Agents[0]
+	agent := settingOf(t, instrumentation("java", first)).Agents[0]
 	failed := *agent
 	failed.Failed, failed.Because = agent.Revision, "Deployment/a: CrashLoop: it exits"
 	done := injection.Told{Index: 0}
@@ -68,7 +68,7 @@ func TestStatus(t *testing.T) {
 		{"failed", injection.Facts{Agent: &failed, Decision: told(broken)},
 			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ",
 			"the revision failed on Deployment/a: CrashLoop: it exits; it was taken out there, and nothing else gets it. " +
-				"Change the spec, or try it again: kubectl annotate instrumentation java instrumentation.mainstay.dev/failed- -n shop"},
+				"Change spec.agent or spec.matchers, or try it again: kubectl annotate instrumentation java instrumentation.mainstay.dev/failed- -n shop"},
 		{"just failed", injection.Facts{Decision: injection.Decision{Failure: "Deployment/a: it exits"}},
 			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ", "the revision failed on Deployment/a: it exits; it is being taken out there"},
 		{"being deleted", injection.Facts{Agent: &failed, Deleting: true, Decision: injection.Decision{Leaving: 2, From: []int{0, 1}, Workloads: []injection.Told{broken}}},

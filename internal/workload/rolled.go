@@ -85,10 +85,10 @@ func RolledOfDaemonSet(set *appsv1.DaemonSet) Rolled {
 	return rolled
 }
 
-// countNone takes back the number of updated pods where the status is of an earlier template.
+// countNone notes that the status is of an earlier template, and takes back the number of updated pods.
 func (r *Rolled) countNone(isEarlier bool) {
 	if isEarlier {
-		r.Updated = 0
+		r.Updated, r.Unseen = 0, true
 	}
 }
 

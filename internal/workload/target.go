@@ -55,6 +55,8 @@ type Rolled struct {
 	// Blocked says why its pods are not replaced although the template changed: it is paused, or waits for
 	// somebody to delete them. Empty otherwise.
 	Blocked string
+	// Unseen means that what the workload tells is of before its last change: its controller has not looked at it yet.
+	Unseen bool
 	// Pods is the number of pods, Updated of those that are of the present template, Ready of those that are ready.
 	Pods, Updated, Ready int32
 }

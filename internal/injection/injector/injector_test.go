@@ -147,6 +147,7 @@ func TestIsBehind(t *testing.T) {
 	starting := java()
 	starting.Finalizers = nil
 	noted := java()
+	noted.Spec.Rollout.Strategy = instrv1.RolloutCanary
 	noted.Annotations = map[string]string{instrv1.AnnotationFailed: plain.Revision + " it exits"}
 	granted := func(revision string) map[string]string {
 		return map[string]string{injection.GrantKey(plain.ID): injection.Grant{Revision: revision, At: now, Attempts: 1}.String()}

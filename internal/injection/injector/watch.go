@@ -106,6 +106,10 @@ func (r *Reader) pace(observed *Observed, now time.Time) {
 			decision.Again = sooner(decision.Again, wait)
 			continue
 		}
+		if len(kept) >= injection.MaxWrites {
+			decision.Again = sooner(decision.Again, injection.PollMore)
+			continue
+		}
 		next := last.Next(takingOut, now)
 		r.takenOut.Add(key, next)
 		decision.Again = sooner(decision.Again, next.Due(takingOut, now))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,7 +29,7 @@ const (
 
 // patchAll carries out the patches of a plan. One that fails keeps no other from being made: refusals are noted in the result. All other errors are
 // returned together, in the order of the plan, where no patch was made; where some were they are noted, for it is those objects that something is
-// wrong with.
+// wrong with; and so they are where the API server answered.
 func (p *pass) patchAll(ctx context.Context, patches []plan.Patch) error {
 	made, failures := make([]bool, len(patches)), make([]error, len(patches))
 	var group errgroup.Group
@@ -58,11 +59,19 @@ func (p *pass) patchAll(ctx context.Context, patches []plan.Patch) error {
 			unmade[patches[i].Ref] = outcome.Sentence(failures[i])
 		}
 	}
-	if len(transient) > 0 && len(p.result.Patched) > 0 && !outcome.IsShutdown(errors.Join(transient...)) {
-		p.result.Unmade = unmade
-		return nil
+	err := errors.Join(transient...)
+	if err == nil || outcome.IsShutdown(err) || len(p.result.Patched) == 0 && slices.ContainsFunc(transient, isNoAnswer) {
+		return err
 	}
-	return errors.Join(transient...)
+	p.result.Unmade = unmade
+	return nil
+}
+
+// isNoAnswer tells that an error says something of the API server, and nothing of the object.
+func isNoAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }
 
 // patch makes one patch, and waits until the cache shows it. It reports whether it was made, also where the cache then lags. An
