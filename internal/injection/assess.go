@@ -261,7 +261,7 @@ func (a *Assessment) isOver(canaries map[int]bool) bool {
 
 // isUnfit tells that a workload would try nothing, or was broken before the agent came. What an earlier revision did to it does not count.
 func (a *Assessment) isUnfit(s *Standing) bool {
-	isBroken := !s.rolled.Complete && !(s.Has && a.isOnTrial(s))
+	isBroken := !s.rolled.Complete && (!s.Has || !a.isOnTrial(s))
 	return a.agent.isTried() && (isBroken || s.rolled.Pods == 0)
 }
 
