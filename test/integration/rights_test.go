@@ -101,7 +101,10 @@ func TestWatchNamespaces(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(seen.ResourceVersion).To(gomega.Equal(outside.ResourceVersion))
 	for _, path := range manager.calls.watched {
-		everywhere := []string{"/api/v1/namespaces", "/apis/policy.mainstay.dev/v1/platformpolicies", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"}
+		everywhere := []string{
+			"/api/v1/namespaces", "/apis/policy.mainstay.dev/v1/platformpolicies", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+			"/apis/instrumentation.mainstay.dev/v1alpha1/clusterinstrumentations",
+		}
 		if !slices.Contains(everywhere, path) && !strings.Contains(path, "/namespaces/") {
 			t.Errorf("all of %s is watched", path)
 		}
