@@ -91,6 +91,11 @@ func instrumentationIs(ready, loads string) func(campaign.World) error {
 		if progressing := meta.FindStatusCondition(found.Status.Conditions, instrv1.ConditionProgressing); progressing.Reason == instrv1.ReasonRestoring {
 			return errors.New("the Instrumentation still tells of an agent that is taken out")
 		}
+		for _, told := range found.Status.Workloads {
+			if told.Reason == instrv1.WorkloadAsked {
+				return errors.New("the Instrumentation does not tell yet that the Deployment was written")
+			}
+		}
 		return loadsAgent(world, loads)
 	}
 }
