@@ -52,8 +52,8 @@ var layers = []layer{
 		{"tools/monitoring", []string{"./..."}},
 		{"testbed", []string{"./..."}},
 	}},
-	{name: "integration", budget: 9 * time.Minute, prepare: assets(), runs: integration},
-	{name: "faults", budget: 135 * time.Second, prepare: assets(), runs: faults()},
+	{name: "integration", budget: 11 * time.Minute, prepare: assets(), runs: integration},
+	{name: "faults", budget: 200 * time.Second, prepare: assets(), runs: faults()},
 	// On request: every fault at every point.
 	{name: "faults-whole", onRequest: true, budget: 12 * time.Minute, prepare: assets(), runs: faults("-args", "-whole")},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
