@@ -68,6 +68,11 @@ func Assess(identity Identity, agent *Agent, seen []Seen, now time.Time) *Assess
 	return assessment
 }
 
+// IsSettled tells that one workload is as it should be, for an agent; nil for one that is no more.
+func IsSettled(identity Identity, agent *Agent, one Seen, now time.Time) bool {
+	return !slices.ContainsFunc(Assess(identity, agent, []Seen{one}, now).Standings, func(s Standing) bool { return s.Stale })
+}
+
 // look compares one workload.
 func (a *Assessment) look(index int) (Standing, bool) {
 	one := &a.seen[index]

@@ -132,7 +132,7 @@ func (d *deciding) sort(s *Standing) {
 		d.tell(s, instrv1.StateFailed, s.Verdict.Refusal.Reason, s.Verdict.Refusal.Message)
 	case Failed:
 		if s.Stale || s.hasGrant && s.grant.Revision == d.agent.Revision {
-			d.write(s, nil, EventRestored, fmt.Sprintf("%s is taken out: its canaries failed", d.agent))
+			d.write(s, nil, EventRestored, fmt.Sprintf("what %s tried is taken out, as it failed: the workload has what it had before", d.agent))
 			d.again(pollAnswer)
 		}
 		d.tell(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, withoutRevision(s))
@@ -303,7 +303,7 @@ func (d *deciding) bench() {
 	if len(benched) == 0 {
 		return
 	}
-	soaking := d.soaking(units)
+	soaking := d.soaking(units, at)
 	if !isOpen && soaking <= 0 {
 		d.isProven = len(units) > 0
 		for _, s := range benched {
@@ -334,11 +334,11 @@ func (d *deciding) pending(s *Standing) rollout.Unit {
 }
 
 // soaking is for how long those of some units that try the revision first have to go on.
-func (d *deciding) soaking(units []rollout.Unit) time.Duration {
-	policy := d.agent.Spec.Rollout.Policy
+func (d *deciding) soaking(units []rollout.Unit, at []*Standing) time.Duration {
+	canaries := d.canaries()
 	var last time.Time
-	for _, i := range rollout.Order(units, policy)[:rollout.Canaries(policy, len(units))] {
-		if units[i].State == rollout.Done {
+	for i := range units {
+		if units[i].State == rollout.Done && canaries[at[i].Index] {
 			last = latest(last, units[i].Since)
 		}
 	}

@@ -50,10 +50,12 @@ type Listed struct {
 	Status instrv1.WorkloadStatus
 }
 
-// Listed are the workloads that the status names.
-func (f *Facts) Listed() []Listed {
+// News are those of the workloads that the status names which have failed, and of which that was not told before.
+func (f *Facts) News(before []instrv1.WorkloadStatus) []Listed {
 	listed := f.add().listed
-	return listed[:min(len(listed), maxTold)]
+	return slices.DeleteFunc(listed[:min(len(listed), maxTold)], func(one Listed) bool {
+		return one.Status.State != instrv1.StateFailed || slices.Contains(before, one.Status)
+	})
 }
 
 func (f *Facts) add() sum {

@@ -120,22 +120,36 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// An event says that an agent is injected, or taken out, where it is.
+// An event says that an agent is injected, brought up to date or taken out, where it is.
 func TestIsDone(t *testing.T) {
-	agent := compiled(t, java())
-	with, without := deployment("web-1"), deployment("web-1")
-	(&injection.Setting{Agents: []*injection.Agent{agent}}).Compose(workloadOf(with, "Deployment", &with.Spec.Template), nil)
+	older, agent := compiled(t, java()), func() *injection.Agent {
+		changed := java()
+		changed.Spec.Agent.Options = "changed"
+		return compiled(t, changed)
+	}()
+	composed := func(agents ...*injection.Agent) *appsv1.Deployment {
+		object := deployment("web-1")
+		(&injection.Setting{Agents: agents}).Compose(workloadOf(object, "Deployment", &object.Spec.Template), nil)
+		return object
+	}
 	for name, test := range map[string]struct {
+		agent  *injection.Agent
 		object plan.Object
-		grant  *injection.Grant
 		want   bool
 	}{
-		"injected":                   {with, &injection.Grant{}, true},
-		"the webhook did not answer": {without, &injection.Grant{}, false},
-		"taken out":                  {without, nil, true},
-		"still there":                {with, nil, false},
+		"injected":                   {agent, composed(agent), true},
+		"the webhook did not answer": {agent, composed(), false},
+		"the former one still":       {agent, composed(older), false},
+		"taken out":                  {nil, composed(), true},
+		"still there":                {nil, composed(agent), false},
 	} {
-		if got := isDone(agent.ID, test.grant)(test.object); got != test.want {
+		setting := &injection.Setting{}
+		if test.agent != nil {
+			setting.Agents = append(setting.Agents, test.agent)
+		}
+		observed := &Observed{identity: agent.Identity, agent: test.agent, now: now, seen: []injection.Seen{seenOf("web-1")}}
+		observed.seen[0].Setting = setting
+		if got := observed.isDone(0)(test.object); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

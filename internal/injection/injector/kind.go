@@ -14,7 +14,9 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -32,6 +34,7 @@ type Observed struct {
 	// agent is nil if it is being deleted, or can't be compiled.
 	agent *injection.Agent
 	seen  []injection.Seen
+	now   time.Time
 	// decision is made here already: without webhooks it says which workloads have to be read whole.
 	decision injection.Decision
 	// bodies are, without webhooks, the patches of those that are written.
@@ -42,22 +45,28 @@ type Observed struct {
 type kind[T Object] struct {
 	reader *Reader
 	clock  clock.PassiveClock
-	empty  func() T
-	admit  func(T) error
+	// definition is that by which webhooks admit the kind, too.
+	definition admission.Kind[T]
 	// isDirect tells that there are no webhooks.
 	isDirect bool
 }
 
 // New is an empty object.
-func (k kind[T]) New() T { return k.empty() }
+func (k kind[T]) New() T { return k.definition.New() }
 
 // Admit fills in defaults and validates.
-func (k kind[T]) Admit(object T) error { return k.admit(object) }
+func (k kind[T]) Admit(object T) error {
+	k.definition.Default(object)
+	if problems := k.definition.Validate(object); len(problems) > 0 {
+		return outcome.InvalidSpecError{Err: problems.ToAggregate()}
+	}
+	return nil
+}
 
 // Observe reads, from the cache, the workloads that may be concerned and all Instrumentations that may be. Asked of the API server are the
 // pods of workloads that are being replaced or try a revision; and without webhooks, whole, the workloads that are to be changed.
 func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
-	observed := Observed{identity: injection.IdentityOf(object)}
+	observed := Observed{identity: injection.IdentityOf(object), now: k.clock.Now()}
 	agents, err := k.reader.agents(ctx, object.GetNamespace())
 	if err != nil {
 		return observed, err
@@ -78,14 +87,14 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	for i := range found {
 		observed.seen[i] = found[i].Seen
 	}
-	assessment := injection.Assess(observed.identity, observed.agent, observed.seen, k.clock.Now())
+	assessment := injection.Assess(observed.identity, observed.agent, observed.seen, observed.now)
 	if err := k.reader.watch(ctx, assessment.Watched(), found); err != nil {
 		return observed, err
 	}
 	if observed.decision, err = assessment.Decide(); err != nil {
 		return observed, nil //nolint:nilerr // the window is invalid, and Admit has refused it
 	}
-	k.reader.pace(&observed, k.clock.Now())
+	k.reader.pace(&observed, observed.now)
 	if k.isDirect {
 		observed.bodies, err = k.reader.bodies(ctx, &observed)
 	}
@@ -105,7 +114,7 @@ func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
 		one := &observed.seen[write.Index]
 		patch := plan.Patch{
 			Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: write.Reason, Message: write.Message,
-			IsDone: isDone(observed.identity.ID(), write.Grant),
+			IsDone: observed.isDone(write.Index),
 			Type:   types.MergePatchType, Body: annotate(one.UID, injection.GrantKey(observed.identity.ID()), write.Grant),
 		}
 		if k.isDirect {
@@ -120,34 +129,28 @@ func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
 	return plan.Plan{Patches: patches, Warnings: warnings(object, &observed)}
 }
 
-// isDone tells of a workload that was written whether the webhook has done its part.
-func isDone(id string, grant *injection.Grant) func(plan.Object) bool {
+// isDone tells of a workload that was written whether it is as it should be now: the webhook may not have answered.
+func (o *Observed) isDone(index int) func(plan.Object) bool {
 	return func(written plan.Object) bool {
 		object, isObject := written.(client.Object)
-		if !isObject {
+		if !isObject || observe.PodTemplate(object) == nil {
 			return false
 		}
-		template := observe.PodTemplate(object)
-		return template != nil && injection.Has(template, id) == (grant != nil)
+		one := o.seen[index]
+		one.Workload = *workloadOf(object, one.Kind, observe.PodTemplate(object))
+		return injection.IsSettled(o.identity, o.agent, one, o.now)
 	}
 }
 
 // warnings are about workloads that have failed since the status was written.
 func warnings(object Object, observed *Observed) []plan.Warning {
-	known := map[instrv1.WorkloadStatus]bool{}
-	for _, told := range object.Outcome().Workloads {
-		known[told] = true
-	}
 	facts := injection.Facts{Agent: observed.agent, Seen: observed.seen, Decision: observed.decision}
 	var found []plan.Warning
-	for _, told := range facts.Listed() {
-		if told.Status.State != instrv1.StateFailed || known[told.Status] {
-			continue
-		}
-		one := &observed.seen[told.Index]
+	for _, failed := range facts.News(object.Outcome().Workloads) {
+		one := &observed.seen[failed.Index]
 		found = append(found, plan.Warning{
-			Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: told.Status.Reason,
-			Message: fmt.Sprintf("%s: %s", observed.identity, told.Status.Message),
+			Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: failed.Status.Reason,
+			Message: fmt.Sprintf("%s: %s", observed.identity, failed.Status.Message),
 		})
 	}
 	return found

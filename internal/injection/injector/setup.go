@@ -20,6 +20,7 @@ import (
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/loop"
@@ -45,42 +46,30 @@ type Options struct {
 	Secrets bool
 }
 
-// Definition is what differs between the two kinds.
-type Definition[T Object] struct {
-	// Name of the controller.
-	Name string
-	// Kind of the API.
-	Kind string
-	// Empty is an empty object.
-	Empty func() T
-	// Admit fills in defaults and validates.
-	Admit func(T) error
-}
-
-// Setup adds the controller of one kind to the manager.
+// Setup adds the controller of one kind, of this name, to the manager.
 //
 // +kubebuilder:rbac:part=injection,groups="",resources=namespaces,verbs=get;list;watch
-func Setup[T Object](manager ctrl.Manager, definition Definition[T], options Options) error {
+func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kind[T], options Options) error {
 	cached, live := manager.GetClient(), manager.GetAPIReader()
-	recorder := manager.GetEventRecorder("mainstay-" + definition.Name)
+	recorder := manager.GetEventRecorder("mainstay-" + name)
 	applier := apply.New(cached, children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()})
 	applier.Recorder = recorder
 	reconciler := &loop.Reconciler[T, Observed]{
-		Name:      definition.Name,
-		Kind:      kind[T]{reader: options.Reader, clock: options.Clock, empty: definition.Empty, admit: definition.Admit, isDirect: options.Direct},
+		Name:      name,
+		Kind:      kind[T]{reader: options.Reader, clock: options.Clock, definition: definition, isDirect: options.Direct},
 		Client:    cached,
 		Applier:   applier,
 		Recorder:  recorder,
 		Clock:     options.Clock,
 		Finalizer: injection.Finalizer,
 	}
-	concerned := concerned{options.Reader, definition.Kind}
+	concerned := concerned{options.Reader, definition.Kind.Kind}
 	written := builder.WithPredicates(predicate.Or(watch.SpecChanged(), predicate.AnnotationChangedPredicate{}))
 	under := ctrl.NewControllerManagedBy(manager).
-		Named(definition.Name).
-		For(definition.Empty(), written).
+		Named(name).
+		For(definition.New(), written).
 		Watches(watch.Namespace(), watch.Later(concerned.byNamespace, gather), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})))
-	for _, rival := range options.Reader.rivals(definition.Kind) {
+	for _, rival := range options.Reader.rivals(definition.Kind.Kind) {
 		under = under.Watches(rival, watch.Later(concerned.byRival, gather), written)
 	}
 	for _, object := range observe.Workloads() {

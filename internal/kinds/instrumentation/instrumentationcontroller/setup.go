@@ -15,14 +15,22 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection/injector"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 )
+
+// definition is what admission and the controller have to know of the kind.
+var definition = admission.Kind[*instrv1.Instrumentation]{
+	Kind:       instrv1.GroupVersion.WithKind(injection.KindNamespaced),
+	Resource:   "instrumentations",
+	Scope:      admissionregistrationv1.NamespacedScope,
+	New:        func() *instrv1.Instrumentation { return &instrv1.Instrumentation{} },
+	Default:    instrumentation.Default,
+	Validate:   instrumentation.Validate,
+	IsSameSpec: func(a, b *instrv1.Instrumentation) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+}
 
 // CacheOptions say what the cache holds for this controller: all objects of the kind.
 func CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&instrv1.Instrumentation{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
-	}
+	return map[client.Object]cache.ByObject{definition.New(): {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()}}
 }
 
 // Setup adds the controller to the manager.
@@ -31,31 +39,8 @@ func CacheOptions() map[client.Object]cache.ByObject {
 // +kubebuilder:rbac:groups=instrumentation.mainstay.dev,resources=instrumentations/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 func Setup(manager ctrl.Manager, options injector.Options) error {
-	return injector.Setup(manager, injector.Definition[*instrv1.Instrumentation]{
-		Name: instrumentation.Controller, Kind: injection.KindNamespaced, Empty: empty, Admit: admit,
-	}, options)
-}
-
-func empty() *instrv1.Instrumentation { return &instrv1.Instrumentation{} }
-
-// admit fills in defaults and validates.
-func admit(object *instrv1.Instrumentation) error {
-	instrumentation.Default(object)
-	if problems := instrumentation.Validate(object); len(problems) > 0 {
-		return outcome.InvalidSpecError{Err: problems.ToAggregate()}
-	}
-	return nil
+	return injector.Setup(manager, instrumentation.Controller, definition, options)
 }
 
 // Hooks are the webhooks of the kind itself.
-func Hooks(scheme *runtime.Scheme) []admission.Hook {
-	return admission.Kind[*instrv1.Instrumentation]{
-		Kind:       instrv1.GroupVersion.WithKind(injection.KindNamespaced),
-		Resource:   "instrumentations",
-		Scope:      admissionregistrationv1.NamespacedScope,
-		New:        empty,
-		Default:    instrumentation.Default,
-		Validate:   instrumentation.Validate,
-		IsSameSpec: func(a, b *instrv1.Instrumentation) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-	}.Hooks(scheme)
-}
+func Hooks(scheme *runtime.Scheme) []admission.Hook { return definition.Hooks(scheme) }
