@@ -119,7 +119,10 @@ func testMissingReferencesHeal(t *testing.T) {
 	g.Eventually(readyReason(t, ns, "env")).Should(gomega.Equal("ContainerConfigError"))
 	g.Eventually(readyReason(t, ns, "files")).Should(gomega.Equal("VolumeError"))
 	for _, name := range []string{"env", "files"} {
-		g.Expect(jsonpath(t, ns, "webapp/"+name, `{.status.conditions[?(@.type=="Ready")].message}`)).To(gomega.ContainSubstring(`configmap "settings" not found`))
+		// The kubelet's first word may be that its own cache of ConfigMaps is not there yet.
+		g.Eventually(func() string {
+			return jsonpath(t, ns, "webapp/"+name, `{.status.conditions[?(@.type=="Ready")].message}`)
+		}).Should(gomega.ContainSubstring(`configmap "settings" not found`))
 	}
 	kubectl(t, "-n", ns, "create", "configmap", "settings", "--from-literal=A=1")
 	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "webapp/env", "webapp/files", "--timeout=180s")
