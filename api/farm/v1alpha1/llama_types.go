@@ -1,0 +1,55 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Llama is an animal of the farm. It is the worked example of a resource that Mainstay's own API server keeps: see docs/add-a-served-resource.md.
+//
+// +kubebuilder:object:root=true
+type Llama struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what it is like.
+	Spec LlamaSpec `json:"spec"`
+	// Status is how it does.
+	// +optional
+	Status LlamaStatus `json:"status,omitempty"`
+}
+
+// LlamaList is a list of Llamas.
+//
+// +kubebuilder:object:root=true
+type LlamaList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Llama `json:"items"`
+}
+
+// LlamaSpec is what a Llama is like.
+type LlamaSpec struct {
+	// Weight is in kilograms, and above 0: a number, as 120, or a quantity in quotes, as "120.5".
+	Weight resource.Quantity `json:"weight"`
+	// Height is in metres, and above 0: a number, as 1.7, or a quantity in quotes, as "1.7".
+	Height resource.Quantity `json:"height"`
+}
+
+// LlamaStatus is how a Llama does.
+type LlamaStatus struct {
+	// Conditions are Ready, which the server itself writes, and what others add.
+	// +optional
+	// +patchMergeKey=type
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+const (
+	// ConditionReady is True: the Llama of this generation is kept.
+	ConditionReady = "Ready"
+	// ReasonKept (Ready) is the only one.
+	ReasonKept = "Kept"
+)

@@ -1,0 +1,34 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// LlamaRecord is where Mainstay's API server keeps a Llama (llamas.farm.mainstay.dev) of the same namespace and name. Read and write that: what
+// is written here is checked by nobody.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:resource:path=llamarecords
+type LlamaRecord struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Kept is the Llama, whole, but for its resourceVersion, which is the record's.
+	// +required
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Kept runtime.RawExtension `json:"kept"`
+}
+
+// LlamaRecordList is a list of LlamaRecords.
+//
+// +kubebuilder:object:root=true
+type LlamaRecordList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LlamaRecord `json:"items"`
+}
+
+// Content is what is kept.
+func (r *LlamaRecord) Content() *runtime.RawExtension { return &r.Kept }
