@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/url"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -18,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/logging"
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
@@ -54,7 +53,7 @@ type connection struct {
 func managerCommand(logs io.Writer) *cobra.Command {
 	settings := DefaultSettings()
 	var to connection
-	var logging logOptions
+	var logOptions logging.Options
 	var installCRDs bool
 	var otlpEndpoint string
 	command := &cobra.Command{
@@ -64,7 +63,7 @@ func managerCommand(logs io.Writer) *cobra.Command {
 			"used, then the pod's own credentials, then ~/.kube/config.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			logger, err := logging.logger(logs)
+			logger, err := logOptions.Logger(logs)
 			if err != nil {
 				return err
 			}
@@ -80,7 +79,7 @@ func managerCommand(logs io.Writer) *cobra.Command {
 	}
 	flags := command.Flags()
 	to.addFlags(flags)
-	logging.addFlags(flags)
+	logOptions.AddFlags(flags)
 	settings.addFlags(flags)
 	flags.StringVar(&otlpEndpoint, "otlp-endpoint", "", "http(s)://host:port of an OpenTelemetry collector that traces are sent to (OTLP over HTTP; default: $OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
 	flags.BoolVar(&installCRDs, "install-crds", false, "install or update the CustomResourceDefinitions before starting")
@@ -158,36 +157,6 @@ func (c *connection) found() (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return restConfig, nil
-}
-
-type logOptions struct {
-	format string
-	level  int
-}
-
-func (o *logOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.format, "log-format", "json", "json or text")
-	flags.IntVar(&o.level, "log-level", 0, "0 tells changes of state, 1 everything")
-}
-
-func (o *logOptions) logger(to io.Writer) (logr.Logger, error) {
-	options := &slog.HandlerOptions{Level: slog.Level(-o.level), ReplaceAttr: plainLevel}
-	switch o.format {
-	case "json":
-		return logr.FromSlogHandler(slog.NewJSONHandler(to, options)), nil
-	case "text":
-		return logr.FromSlogHandler(slog.NewTextHandler(to, options)), nil
-	default:
-		return logr.Logger{}, fmt.Errorf("--log-format: %q is neither json nor text", o.format)
-	}
-}
-
-// plainLevel names logr's levels as people expect: slog would call V(1) DEBUG+3.
-func plainLevel(groups []string, attribute slog.Attr) slog.Attr {
-	if level, ok := attribute.Value.Any().(slog.Level); ok && len(groups) == 0 && attribute.Key == slog.LevelKey && level < slog.LevelInfo {
-		attribute.Value = slog.StringValue(slog.LevelDebug.String())
-	}
-	return attribute
 }
 
 // run serves until ctx ends or something fails for good.

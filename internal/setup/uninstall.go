@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/kit/logging"
 	"github.com/mainstay-platform/mainstay/internal/uninstall"
 )
 
@@ -20,7 +21,7 @@ const uninstallPatience = 65 * time.Second
 func uninstallCommand(logs io.Writer) *cobra.Command {
 	options := uninstall.Options{Patience: uninstallPatience}
 	var to connection
-	var logging logOptions
+	var logOptions logging.Options
 	var bestEffort bool
 	command := &cobra.Command{
 		Use:   "uninstall",
@@ -30,7 +31,7 @@ func uninstallCommand(logs io.Writer) *cobra.Command {
 			"at any time, as often as one likes, also where the installation is gone already.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			logger, err := logging.logger(logs)
+			logger, err := logOptions.Logger(logs)
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,7 @@ func uninstallCommand(logs io.Writer) *cobra.Command {
 	}
 	flags := command.Flags()
 	to.addFlags(flags)
-	logging.addFlags(flags)
+	logOptions.AddFlags(flags)
 	flags.StringVar(&options.Namespace, "namespace", "mainstay-system", "namespace of the installation")
 	flags.StringVar(&options.Deployment, "deployment", "mainstay-manager", "Deployment of the managers, which are stopped if it is there")
 	flags.StringVar(&options.Owner, "webhook-owner", "", "ClusterRole of the installation; what goes with another is left alone (default: take back whatever there is)")

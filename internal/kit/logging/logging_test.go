@@ -1,4 +1,4 @@
-package setup
+package logging
 
 import (
 	"bytes"
@@ -10,16 +10,16 @@ import (
 // TestLogger: levels are called as people expect, and each tells what it should.
 func TestLogger(t *testing.T) {
 	for name, test := range map[string]struct {
-		options logOptions
+		options Options
 		want    []string
 	}{
-		"changes of state": {logOptions{"json", 0}, []string{"INFO", "ERROR"}},
-		"everything":       {logOptions{"json", 1}, []string{"INFO", "DEBUG", "ERROR"}},
-		"more":             {logOptions{"json", 4}, []string{"INFO", "DEBUG", "DEBUG", "ERROR"}},
+		"changes of state": {Options{"json", 0}, []string{"INFO", "ERROR"}},
+		"everything":       {Options{"json", 1}, []string{"INFO", "DEBUG", "ERROR"}},
+		"more":             {Options{"json", 4}, []string{"INFO", "DEBUG", "DEBUG", "ERROR"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			logger, err := test.options.logger(&out)
+			logger, err := test.options.Logger(&out)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +42,7 @@ func TestLogger(t *testing.T) {
 		})
 	}
 	var text bytes.Buffer
-	logger, err := (&logOptions{"text", 1}).logger(&text)
+	logger, err := (&Options{"text", 1}).Logger(&text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestLogger(t *testing.T) {
 	if !strings.Contains(text.String(), "level=DEBUG msg=hello") {
 		t.Error(text.String())
 	}
-	if _, err := (&logOptions{"xml", 0}).logger(&text); err == nil {
+	if _, err := (&Options{"xml", 0}).Logger(&text); err == nil {
 		t.Error("--log-format=xml is accepted")
 	}
 }
