@@ -6,7 +6,8 @@ VERSION ?= 0.0.0-dev
 IMAGE ?= docker.io/mainstay/mainstay:$(VERSION)
 GOARCH ?= $(shell go env GOARCH)
 
-# BINARY and ARCHIVE are what "build" and "image" make: further releases, for tests of upgrades, are made beside.
+# BINARY and ARCHIVE are what "build" and "image" make, and mainstay-apiserver is beside BINARY: further releases, for tests of
+# upgrades, are made in a folder of their own.
 BINARY ?= bin/mainstay
 ARCHIVE ?= bin/mainstay-image.tar
 
@@ -18,6 +19,7 @@ CHART ?= charts/mainstay
 
 MODULE := github.com/mainstay-platform/mainstay
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
+static = CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 # The modules of this repository, the product first. testbed/kube and the like are built by
 # the testbed and have no code of their own.
 MODULES := . testbed tools/codegen tools/helm tools/image tools/kwok tools/lint tools/monitoring tools/scan tools/workflows
@@ -42,8 +44,9 @@ help: ## list the targets
 ## -- code and what is made of it
 
 .PHONY: build
-build: ## build the manager into bin/mainstay, static
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BINARY) ./cmd/mainstay
+build: ## build the manager into bin/mainstay, and our API server into bin/mainstay-apiserver, static
+	$(static) -o $(BINARY) ./cmd/mainstay
+	$(static) -o $(dir $(BINARY))mainstay-apiserver ./cmd/mainstay-apiserver
 
 .PHONY: run
 run: ## run the manager here, against the current kube context
@@ -86,8 +89,8 @@ push: build ## push the image to $REGISTRY; bin/pushed says what it is, with its
 ## -- release and deploy: what .github/workflows runs
 
 .PHONY: sbom
-sbom: build ## list the parts of the manager in bin/mainstay-sbom.cdx.json (CycloneDX)
-	cd tools/image && go run . --binary ../../bin/mainstay --arch $(GOARCH) --version $(VERSION) --output "" --sbom ../../bin/mainstay-sbom.cdx.json
+sbom: build ## list the parts of the two programs in bin/mainstay-sbom.cdx.json (CycloneDX)
+	cd tools/image && go run . --binary ../../$(BINARY) --arch $(GOARCH) --version $(VERSION) --output "" --sbom ../../bin/mainstay-sbom.cdx.json
 
 .PHONY: sign
 sign: ## sign what `make push` has pushed, and its list of parts, with cosign (needs it, and an identity or COSIGN_KEY)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ import (
 
 const (
 	entrypoint = "/mainstay"
+	// apiServer is in the same image: whoever has the one has the other of the same release.
+	apiServer = "/mainstay-apiserver"
 	// user is "nonroot" of the distroless images: a uid that no host gives to a person.
 	user = "65532:65532"
 )
@@ -32,16 +35,22 @@ const (
 // epoch is the time of everything in the image, so that equal binaries make equal images.
 var epoch = time.Unix(0, 0).UTC()
 
-// build makes the image: one layer with one file.
+// program is a file of the image, and where its content is.
+type program struct{ path, binary string }
+
+// programs are all files of the image: the build leaves the API server beside the manager.
+func (o options) programs() []program {
+	return []program{{entrypoint, o.binary}, {apiServer, filepath.Join(filepath.Dir(o.binary), path.Base(apiServer))}}
+}
+
+// build makes the image: one layer with the programs.
 func build(o options) (v1.Image, error) {
-	if err := checkStatic(o.binary, o.arch); err != nil {
-		return nil, err
+	for _, p := range o.programs() {
+		if err := checkStatic(p.binary, o.arch); err != nil {
+			return nil, err
+		}
 	}
-	content, err := os.ReadFile(o.binary)
-	if err != nil {
-		return nil, err
-	}
-	layerContent, err := layer(content)
+	layerContent, err := layer(o.programs())
 	if err != nil {
 		return nil, fmt.Errorf("making the layer: %w", err)
 	}
@@ -98,18 +107,24 @@ func checkStatic(binary, arch string) error {
 	return nil
 }
 
-func layer(binary []byte) ([]byte, error) {
+func layer(programs []program) ([]byte, error) {
 	var buffer bytes.Buffer
 	writer := tar.NewWriter(&buffer)
-	header := &tar.Header{
-		Typeflag: tar.TypeReg, Name: strings.TrimPrefix(entrypoint, "/"), Mode: 0o555,
-		Size: int64(len(binary)), ModTime: epoch, Format: tar.FormatPAX,
-	}
-	if err := writer.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := writer.Write(binary); err != nil {
-		return nil, err
+	for _, p := range programs {
+		content, err := os.ReadFile(p.binary)
+		if err != nil {
+			return nil, err
+		}
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: strings.TrimPrefix(p.path, "/"), Mode: 0o555,
+			Size: int64(len(content)), ModTime: epoch, Format: tar.FormatPAX,
+		}
+		if err := writer.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := writer.Write(content); err != nil {
+			return nil, err
+		}
 	}
 	if err := writer.Close(); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http/httptest"
 	"os"
@@ -21,25 +22,33 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// staticBinary builds the smallest program there is.
-func staticBinary(t *testing.T, arch string) string {
+// staticBinaries builds the two smallest programs there are: it returns the manager's, which has the API server's beside it.
+func staticBinaries(t *testing.T, arch string) string {
 	t.Helper()
 	directory := t.TempDir()
-	source := filepath.Join(directory, "main.go")
-	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"program", "mainstay-apiserver"} {
+		source := filepath.Join(directory, "main.go")
+		if err := os.WriteFile(source, fmt.Appendf(nil, "package main\n\nfunc main() { print(%q) }\n", name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		goBuild(t, directory, arch, "-o", name, source)
 	}
-	binary := filepath.Join(directory, "program")
-	command := exec.Command("go", "build", "-o", binary, source)
+	return filepath.Join(directory, "program")
+}
+
+// goBuild builds static programs for Linux.
+func goBuild(t *testing.T, folder, arch string, arguments ...string) {
+	t.Helper()
+	command := exec.Command("go", append([]string{"build"}, arguments...)...)
+	command.Dir = folder
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, output)
 	}
-	return binary
 }
 
 func TestArchive(t *testing.T) {
-	binary, output := staticBinary(t, "amd64"), filepath.Join(t.TempDir(), "new", "image.tar")
+	binary, output := staticBinaries(t, "amd64"), filepath.Join(t.TempDir(), "new", "image.tar")
 	arguments := []string{"--binary", binary, "--version", "1.2.3", "--arch", "amd64", "--output", output}
 	var first []byte
 	for range 2 {
@@ -94,21 +103,25 @@ func checkImage(t *testing.T, image v1.Image, binary string) {
 	if config.Config.User != "65532:65532" {
 		t.Errorf("runs as %q", config.Config.User)
 	}
-	want, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
 	reader := tar.NewReader(mutate.Extract(image))
-	header, err := reader.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if header.Name != "mainstay" || header.Mode != 0o555 || header.ModTime.Unix() != 0 || !bytes.Equal(got, want) {
-		t.Errorf("the file is %+v", header)
+	for _, file := range []struct{ name, binary string }{
+		{"mainstay", binary}, {"mainstay-apiserver", filepath.Join(filepath.Dir(binary), "mainstay-apiserver")},
+	} {
+		want, err := os.ReadFile(file.binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header, err := reader.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Name != file.name || header.Mode != 0o555 || header.ModTime.Unix() != 0 || !bytes.Equal(got, want) {
+			t.Errorf("%s is %+v", file.name, header)
+		}
 	}
 	if _, err := reader.Next(); !errors.Is(err, io.EOF) {
 		t.Error("there is another file")
@@ -119,7 +132,7 @@ func TestPush(t *testing.T) {
 	server := httptest.NewServer(registry.New())
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	binary := staticBinary(t, "amd64")
+	binary := staticBinaries(t, "amd64")
 	var out bytes.Buffer
 	arguments := []string{"--binary", binary, "--version", "1.2.3", "--arch", "amd64", "--output", "", "--push"}
 	if err := run(t.Context(), arguments, host+"/some/where", &out); err != nil {
@@ -147,13 +160,18 @@ func TestRefused(t *testing.T) {
 	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	arm := staticBinary(t, "arm64")
+	arm := staticBinaries(t, "arm64")
+	alone := filepath.Join(t.TempDir(), "program")
+	if err := os.Link(arm, alone); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name      string
 		arguments []string
 		want      string
 	}{
 		{"no binary", []string{"--binary", text}, "should be a Linux binary"},
+		{"no API server", []string{"--binary", alone, "--arch", "arm64"}, "mainstay-apiserver, which should be a Linux binary"},
 		{"other architecture", []string{"--binary", arm, "--arch", "amd64"}, "not for amd64"},
 		{"shared libraries", []string{"--binary", "/bin/sh", "--arch", "native"}, "CGO_ENABLED=0"},
 		{"no registry", []string{"--binary", arm, "--arch", "arm64", "--output", "", "--push"}, "$REGISTRY"},

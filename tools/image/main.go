@@ -1,5 +1,5 @@
-// Command image makes a container image of one static binary, and can push it. It needs no
-// Docker, no base image and no network but that of the push.
+// Command image makes a container image of the static binaries of the manager and of the API server, and can push it. It
+// needs no Docker, no base image and no network but that of the push.
 package main
 
 import (
@@ -30,11 +30,11 @@ type options struct {
 func run(ctx context.Context, arguments []string, registry string, out io.Writer) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	var o options
-	flags.StringVar(&o.binary, "binary", "bin/mainstay", "static binary to put into the image")
+	flags.StringVar(&o.binary, "binary", "bin/mainstay", "static binary of the manager, with mainstay-apiserver beside it, to put into the image")
 	flags.StringVar(&o.version, "version", "0.0.0-dev", "version that the image's labels tell")
 	flags.StringVar(&o.name, "name", "", "reference of the image (default: docker.io/mainstay/mainstay:VERSION)")
 	flags.StringVar(&o.output, "output", "bin/mainstay-image.tar", "file to write, for docker load or ctr images import; empty writes none")
-	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture that the binary is built for")
+	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture that the binaries are built for")
 	flags.StringVar(&o.sbom, "sbom", "", "file to write the list of all parts to, as CycloneDX; empty writes none")
 	flags.BoolVar(&o.push, "push", false, "push to $REGISTRY (host[:port][/path]), which replaces the name's own registry")
 	if err := flags.Parse(arguments); err != nil {

@@ -1,46 +1,66 @@
 package main
 
 import (
-	"cmp"
 	"debug/buildinfo"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes what a Go binary is made of, as CycloneDX: the modules that the linker took in, as the binary
-// itself tells them.
+// writeSBOM writes what Go binaries of one module are made of, as CycloneDX: the product, its programs, and of each the modules
+// that the linker took in, as the binary itself tells them.
 //
 // Source: https://cyclonedx.org/specification/overview/, https://github.com/package-url/purl-spec
-func writeSBOM(binary, version string, to io.Writer) error {
-	info, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		return fmt.Errorf("reading what %s is made of: %w", binary, err)
-	}
+func writeSBOM(binaries []string, version string, to io.Writer) error {
 	bom := cdx.NewBOM()
-	product := cdx.Component{
-		Type: cdx.ComponentTypeApplication, BOMRef: info.Main.Path, Name: info.Main.Path, Version: version,
-		PackageURL: packageURL(info.Main.Path, version),
+	product := cdx.Component{Type: cdx.ComponentTypeApplication, Version: version}
+	parts, needs := map[string]cdx.Component{}, map[string][]string{}
+	for _, binary := range binaries {
+		info, err := buildinfo.ReadFile(binary)
+		if err != nil {
+			return fmt.Errorf("reading what %s is made of: %w", binary, err)
+		}
+		product.BOMRef, product.Name, product.PackageURL = info.Main.Path, info.Main.Path, packageURL(info.Main.Path, version)
+		program := cdx.Component{
+			Type: cdx.ComponentTypeApplication, BOMRef: info.Path + "@" + version, Name: info.Path, Version: version,
+			// A package is named by its path within the module.
+			PackageURL: packageURL(info.Main.Path, version) + "#" + strings.TrimPrefix(strings.TrimPrefix(info.Path, info.Main.Path), "/"),
+		}
+		parts[program.BOMRef] = program
+		needs[product.BOMRef] = append(needs[product.BOMRef], program.BOMRef)
+		for _, library := range libraries(info) {
+			parts[library.BOMRef] = library
+			needs[program.BOMRef] = append(needs[program.BOMRef], library.BOMRef)
+		}
 	}
 	bom.Metadata = &cdx.Metadata{Component: &product}
-	components := []cdx.Component{{
-		Type: cdx.ComponentTypeLibrary, BOMRef: "std", Name: "std", Version: info.GoVersion, PackageURL: packageURL("std", info.GoVersion),
+	components, dependencies := []cdx.Component{}, []cdx.Dependency{}
+	for _, ref := range slices.Sorted(maps.Keys(parts)) {
+		components = append(components, parts[ref])
+	}
+	for _, ref := range slices.Sorted(maps.Keys(needs)) {
+		needed := slices.Sorted(slices.Values(needs[ref]))
+		dependencies = append(dependencies, cdx.Dependency{Ref: ref, Dependencies: &needed})
+	}
+	bom.Components, bom.Dependencies = &components, &dependencies
+	return cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+}
+
+// libraries are the modules in a binary, and Go's own.
+func libraries(info *debug.BuildInfo) []cdx.Component {
+	found := []cdx.Component{{
+		Type: cdx.ComponentTypeLibrary, BOMRef: "std@" + info.GoVersion, Name: "std", Version: info.GoVersion, PackageURL: packageURL("std", info.GoVersion),
 	}}
 	for _, module := range info.Deps {
-		components = append(components, component(module))
+		found = append(found, component(module))
 	}
-	slices.SortFunc(components, func(a, b cdx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
-	bom.Components = &components
-	needs := make([]string, 0, len(components))
-	for _, needed := range components {
-		needs = append(needs, needed.BOMRef)
-	}
-	bom.Dependencies = &[]cdx.Dependency{{Ref: product.BOMRef, Dependencies: &needs}}
-	return cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+	return found
 }
 
 // component is a module, or what replaces it.
@@ -62,7 +82,11 @@ func saveSBOM(o options) error {
 	if err != nil {
 		return err
 	}
-	if err := writeSBOM(o.binary, o.version, file); err != nil {
+	var binaries []string
+	for _, p := range o.programs() {
+		binaries = append(binaries, p.binary)
+	}
+	if err := writeSBOM(binaries, o.version, file); err != nil {
 		_ = file.Close() // the first error tells more
 		return err
 	}

@@ -21,7 +21,7 @@ func TestSignWhatWasPushed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, err := filepath.Rel(root, staticBinary(t, "amd64"))
+	binary, err := filepath.Rel(root, staticBinaries(t, "amd64"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestSignWhatWasPushed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "cosign"), []byte("#!/bin/sh\necho cosign \"$@\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// The manager itself is not what this is about.
+	// The programs themselves are not what this is about.
 	for _, target := range []string{"push", "sign"} {
 		command := exec.CommandContext(t.Context(), "make", "-C", root, "--old-file=build", target, "VERSION=1.2.3", "GOARCH=amd64", "BINARY="+binary, "REGISTRY="+host, "PACKAGED="+folder, "COSIGN_KEY=")
 		command.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))

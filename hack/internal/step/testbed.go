@@ -36,7 +36,7 @@ func (l *Log) BuildProduct(ctx context.Context) error {
 // BuildNext builds the image of a release after this one, to upgrade to.
 func (l *Log) BuildNext(ctx context.Context) error {
 	return l.Do(ctx, "building the image of a later release",
-		exec.CommandContext(ctx, "make", "image", "VERSION=0.0.1-dev", "BINARY=bin/mainstay-next", "ARCHIVE="+NextImage))
+		exec.CommandContext(ctx, "make", "image", "VERSION=0.0.1-dev", "BINARY=bin/next/mainstay", "ARCHIVE="+NextImage))
 }
 
 // Ask is one line that the testbed tool answers.
