@@ -30,20 +30,24 @@ const (
 // clusterScoped are the resources, of those that markers may name, that are in no namespace. Which are follows
 // from nothing that is at hand when this runs; TestGrantedWhereItCounts asks an API server whether it is so.
 var clusterScoped = map[string]bool{
-	"admissionregistration.k8s.io/mutatingwebhookconfigurations":   true,
-	"admissionregistration.k8s.io/validatingwebhookconfigurations": true,
-	"apiextensions.k8s.io/customresourcedefinitions":               true,
-	"authentication.k8s.io/tokenreviews":                           true,
-	"authorization.k8s.io/subjectaccessreviews":                    true,
-	"policy.mainstay.dev/platformpolicies":                         true,
-	"instrumentation.mainstay.dev/clusterinstrumentations":         true,
-	"instrumentation.mainstay.dev/clusterinstrumentations/status":  true,
-	"rbac.authorization.k8s.io/clusterroles":                       true,
-	"scheduling.k8s.io/priorityclasses":                            true,
-	"storage.k8s.io/storageclasses":                                true,
-	"/namespaces":                                                  true,
-	"/nodes":                                                       true,
-	"/persistentvolumes":                                           true,
+	"admissionregistration.k8s.io/mutatingadmissionpolicies":         true,
+	"admissionregistration.k8s.io/mutatingadmissionpolicybindings":   true,
+	"admissionregistration.k8s.io/mutatingwebhookconfigurations":     true,
+	"admissionregistration.k8s.io/validatingadmissionpolicies":       true,
+	"admissionregistration.k8s.io/validatingadmissionpolicybindings": true,
+	"admissionregistration.k8s.io/validatingwebhookconfigurations":   true,
+	"apiextensions.k8s.io/customresourcedefinitions":                 true,
+	"authentication.k8s.io/tokenreviews":                             true,
+	"authorization.k8s.io/subjectaccessreviews":                      true,
+	"policy.mainstay.dev/platformpolicies":                           true,
+	"instrumentation.mainstay.dev/clusterinstrumentations":           true,
+	"instrumentation.mainstay.dev/clusterinstrumentations/status":    true,
+	"rbac.authorization.k8s.io/clusterroles":                         true,
+	"scheduling.k8s.io/priorityclasses":                              true,
+	"storage.k8s.io/storageclasses":                                  true,
+	"/namespaces":                                                    true,
+	"/nodes":                                                         true,
+	"/persistentvolumes":                                             true,
 }
 
 // scopeOf tells where the right on a target counts.

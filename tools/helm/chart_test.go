@@ -104,11 +104,48 @@ func objects(t *testing.T, manifest string) []*unstructured.Unstructured {
 	}
 }
 
+// component is what objects belong to: the manager, or our API server.
+type component string
+
+const (
+	manager   component = "manager"
+	apiserver component = "apiserver"
+)
+
+// objects are those of a manifest that belong to the component.
+func (c component) objects(t *testing.T, manifest string) []*unstructured.Unstructured {
+	t.Helper()
+	return slices.DeleteFunc(objects(t, manifest), func(object *unstructured.Unstructured) bool {
+		return object.GetLabels()["app.kubernetes.io/component"] != string(c)
+	})
+}
+
+// only is the component's one object of a kind.
+func (c component) only(t *testing.T, manifest, kind string) *unstructured.Unstructured {
+	t.Helper()
+	return single(t, c.objects(t, manifest), kind)
+}
+
+// deployment is the component's.
+func (c component) deployment(t *testing.T, manifest string) *appsv1.Deployment {
+	t.Helper()
+	var typed appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(c.only(t, manifest, "Deployment").Object, &typed, true); err != nil {
+		t.Fatalf("reading the Deployment: %v", err)
+	}
+	return &typed
+}
+
 // only is the one object of a kind.
 func only(t *testing.T, manifest, kind string) *unstructured.Unstructured {
 	t.Helper()
+	return single(t, objects(t, manifest), kind)
+}
+
+func single(t *testing.T, among []*unstructured.Unstructured, kind string) *unstructured.Unstructured {
+	t.Helper()
 	var found *unstructured.Unstructured
-	for _, object := range objects(t, manifest) {
+	for _, object := range among {
 		if object.GetKind() != kind {
 			continue
 		}
@@ -123,13 +160,10 @@ func only(t *testing.T, manifest, kind string) *unstructured.Unstructured {
 	return found
 }
 
+// deployment is the manager's.
 func deployment(t *testing.T, manifest string) *appsv1.Deployment {
 	t.Helper()
-	var typed appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(only(t, manifest, "Deployment").Object, &typed, true); err != nil {
-		t.Fatalf("reading the Deployment: %v", err)
-	}
-	return &typed
+	return manager.deployment(t, manifest)
 }
 
 func TestLintIsStrict(t *testing.T) {
@@ -186,6 +220,9 @@ func checkNames(t *testing.T, found []*unstructured.Unstructured, release *relea
 		} else if len(object.GetName()) > 63 {
 			t.Errorf("the name of %s is too long", id)
 		}
+		if role, _, _ := unstructured.NestedString(object.Object, "roleRef", "name"); role == authenticationReader {
+			want = "kube-system"
+		}
 		if object.GetNamespace() != want {
 			t.Errorf("%s is in namespace %q, want %q", id, object.GetNamespace(), want)
 		}
@@ -200,14 +237,27 @@ func checkNames(t *testing.T, found []*unstructured.Unstructured, release *relea
 	}
 }
 
+// authenticationReader is Kubernetes' own Role, in kube-system, and builtIn are all of Kubernetes' own that the chart binds.
+const authenticationReader = "extension-apiserver-authentication-reader"
+
+var builtIn = []string{authenticationReader, "system:auth-delegator"}
+
 func checkReferences(t *testing.T, release *releasev1.Release) {
 	t.Helper()
-	pod := deployment(t, release.Manifest).Spec.Template
-	account := only(t, release.Manifest, "ServiceAccount")
+	for _, c := range []component{manager, apiserver} {
+		checkComponent(t, release, c)
+	}
+}
+
+// checkComponent: what belongs to a component refers to what belongs to it too.
+func checkComponent(t *testing.T, release *releasev1.Release, c component) {
+	t.Helper()
+	pod := c.deployment(t, release.Manifest).Spec.Template
+	account := c.only(t, release.Manifest, "ServiceAccount")
 	if pod.Spec.ServiceAccountName != account.GetName() {
 		t.Errorf("the pod runs as %q, the ServiceAccount is %q", pod.Spec.ServiceAccountName, account.GetName())
 	}
-	for _, object := range objects(t, release.Manifest) {
+	for _, object := range c.objects(t, release.Manifest) {
 		switch kind := object.GetKind(); kind {
 		case "ClusterRoleBinding", "RoleBinding":
 			subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
@@ -216,7 +266,7 @@ func checkReferences(t *testing.T, release *releasev1.Release) {
 				t.Errorf("subjects of the %s %s: %s", kind, object.GetName(), diff)
 			}
 			role, _, _ := unstructured.NestedString(object.Object, "roleRef", "name")
-			if !hasObject(t, release.Manifest, strings.TrimSuffix(kind, "Binding"), role) {
+			if !slices.Contains(builtIn, role) && !hasObject(t, release.Manifest, strings.TrimSuffix(kind, "Binding"), role) {
 				t.Errorf("the %s %s names the role %q, which is not there", kind, object.GetName(), role)
 			}
 		case "NetworkPolicy":
@@ -229,12 +279,12 @@ func checkReferences(t *testing.T, release *releasev1.Release) {
 	}
 }
 
-// checkSelects: an object selects something, and that is the manager's pods.
+// checkSelects: an object selects something, and that is the pods of one component.
 func checkSelects(t *testing.T, object *unstructured.Unstructured, pod map[string]string, path ...string) {
 	t.Helper()
 	selector, _, _ := unstructured.NestedStringMap(object.Object, path...)
-	if len(selector) == 0 {
-		t.Errorf("the %s %s selects everything", object.GetKind(), object.GetName())
+	if selector["app.kubernetes.io/component"] == "" {
+		t.Errorf("the %s %s selects pods of every component", object.GetKind(), object.GetName())
 	}
 	for key, value := range selector {
 		if pod[key] != value {
@@ -299,10 +349,16 @@ func TestPodIsRestricted(t *testing.T) {
 	}
 	restricted := psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
 	var pod corev1.PodTemplateSpec
-	for _, values := range []string{"", "ambassador: {enabled: true}"} {
-		pod = deployment(t, mustRender(t, values, target{}).Manifest).Spec.Template
+	for _, installed := range []struct {
+		values string
+		component
+	}{
+		{"", manager}, {"ambassador: {enabled: true}", manager},
+		{"", apiserver}, {"apiserver: {llamas: {enabled: true}, audit: {rules: [{level: Metadata}]}}", apiserver},
+	} {
+		pod = installed.deployment(t, mustRender(t, installed.values, target{}).Manifest).Spec.Template
 		if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
-			t.Errorf("%s: %s", values, result.ForbiddenDetail())
+			t.Errorf("%s: %s", installed.values, result.ForbiddenDetail())
 		}
 		// What "restricted" does not ask for, and security.md does.
 		for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

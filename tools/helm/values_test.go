@@ -12,85 +12,99 @@ import (
 	"github.com/google/go-cmp/cmp"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
 // effects has for every value of the schema one setting and what it must bring into the
 // manifest that is not there without it.
 var effects = map[string]struct{ values, want string }{
-	"affinity":                        {"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "nodeAffinity:"},
-	"certManager.enabled":             {"certManager: {enabled: true}", "kind: Certificate"},
-	"certManager.issuerRef":           {"certManager: {enabled: true, issuerRef: {name: company, kind: ClusterIssuer}}", "kind: ClusterIssuer\n    name: company"},
-	"crds.keep":                       {"{crds: {keep: false}, uninstall: {enabled: true}}", "--delete-definitions-and-all-objects"},
-	"uninstall.enabled":               {"uninstall: {enabled: true}", "kind: Job"},
-	"concurrency":                     {"concurrency: 7", "--concurrency=7"},
-	"fullnameOverride":                {"fullnameOverride: other", "name: other-manager"},
-	"image.digest":                    {"image: {digest: 'sha256:" + digest + "'}", `image: "docker.io/mainstay/mainstay:0.0.0-dev@sha256:` + digest + `"`},
-	"image.pullPolicy":                {"image: {pullPolicy: Always}", "imagePullPolicy: Always"},
-	"image.registry":                  {"image: {registry: ''}", `image: "mainstay/mainstay:0.0.0-dev"`},
-	"image.repository":                {"image: {repository: a/b}", `image: "docker.io/a/b:0.0.0-dev"`},
-	"image.tag":                       {"image: {tag: 1.2.3}", `image: "docker.io/mainstay/mainstay:1.2.3"`},
-	"imagePullSecrets":                {"imagePullSecrets: [{name: mine}]", "imagePullSecrets:\n        - name: mine"},
-	"leaderElection.enabled":          {"{leaderElection: {enabled: false}, replicaCount: 1}", "type: Recreate"},
-	"leaderElection.leaseDuration":    {"leaderElection: {leaseDuration: 1m30s}", "--leader-elect-lease-duration=1m30s"},
-	"leaderElection.renewDeadline":    {"leaderElection: {renewDeadline: 9s}", "--leader-elect-renew-deadline=9s"},
-	"leaderElection.retryPeriod":      {"leaderElection: {retryPeriod: 1.5s}", "--leader-elect-retry-period=1.5s"},
-	"logging.format":                  {"logging: {format: text}", "--log-format=text"},
-	"logging.level":                   {"logging: {level: 2}", "--log-level=2"},
-	"metrics.dashboard.enabled":       {"metrics: {dashboard: {enabled: true}}", "grafana_dashboard: \"1\""},
-	"metrics.dashboard.labels":        {"metrics: {dashboard: {enabled: true, labels: {a/b: c}}}", "a/b: c"},
-	"metrics.prometheusRule.enabled":  {"metrics: {prometheusRule: {enabled: true}}", "kind: PrometheusRule"},
-	"metrics.prometheusRule.labels":   {"metrics: {prometheusRule: {enabled: true, labels: {a/b: c}}}", "a/b: c"},
-	"metrics.port":                    {"metrics: {port: 9999}", "--metrics-address=:9999"},
-	"metrics.readers":                 {"metrics: {readers: [{kind: Group, name: ops}]}", "kind: Group"},
-	"metrics.serviceMonitor.enabled":  {"metrics: {serviceMonitor: {enabled: true}}", "kind: ServiceMonitor"},
-	"metrics.serviceMonitor.interval": {"metrics: {serviceMonitor: {enabled: true, interval: 7s}}", "interval: 7s"},
-	"metrics.serviceMonitor.labels":   {"metrics: {serviceMonitor: {enabled: true, labels: {a/b: c}}}", "a/b: c"},
-	"nameOverride":                    {"nameOverride: other", "app.kubernetes.io/name: other"},
-	"nodeSelector":                    {"nodeSelector: {disk: ssd}", "nodeSelector:\n        disk: ssd"},
-	"podAnnotations":                  {"podAnnotations: {a/b: c}", "a/b: c"},
-	"podLabels":                       {"podLabels: {a/b: c}", "a/b: c"},
-	"priorityClassName":               {"priorityClassName: high", "priorityClassName: high"},
-	"replicaCount":                    {"replicaCount: 3", "replicas: 3"},
-	"resources.limits":                {"resources: {limits: {memory: 1Gi}}", "memory: 1Gi"},
-	"resources.requests":              {"resources: {requests: {cpu: 2}}", "cpu: 2"},
-	"serviceAccount.annotations":      {"serviceAccount: {annotations: {a/b: c}}", "a/b: c"},
-	"serviceAccount.name":             {"serviceAccount: {name: mine}", "serviceAccountName: mine"},
-	"tracing.endpoint":                {"tracing: {endpoint: 'http://otel:4318'}", "--otlp-endpoint=http://otel:4318"},
-	"webhook.port":                    {"webhook: {port: 10250}", "--webhook-port=10250"},
-	"tolerations":                     {"tolerations: [{operator: Exists}]", "tolerations:\n        - operator: Exists"},
-	"topologySpreadConstraints":       {"topologySpreadConstraints: [{maxSkew: 1}]", "topologySpreadConstraints:\n        - maxSkew: 1"},
-	"ambassador.enabled":              {"ambassador: {enabled: true}", "--api-server=http://127.0.0.1:8001"},
-	"ambassador.image.digest":         {"ambassador: {enabled: true, image: {digest: 'sha256:" + digest + "'}}", `image: "registry.k8s.io/kubectl:v1.37.1@sha256:` + digest + `"`},
-	"ambassador.image.pullPolicy":     {"ambassador: {enabled: true, image: {pullPolicy: Never}}", "imagePullPolicy: Never"},
-	"ambassador.image.registry":       {"ambassador: {enabled: true, image: {registry: r.io}}", `image: "r.io/kubectl:v1.37.1"`},
-	"ambassador.image.repository":     {"ambassador: {enabled: true, image: {repository: a/b}}", `image: "registry.k8s.io/a/b:v1.37.1"`},
-	"ambassador.image.tag":            {"ambassador: {enabled: true, image: {tag: v1.36.0}}", `image: "registry.k8s.io/kubectl:v1.36.0"`},
-	"ambassador.resources.limits":     {"ambassador: {enabled: true, resources: {limits: {memory: 77Mi}}}", "memory: 77Mi"},
-	"ambassador.resources.requests":   {"ambassador: {enabled: true, resources: {requests: {cpu: 77m}}}", "cpu: 77m"},
-	"commonLabels":                    {"commonLabels: {team: a}", "team: a"},
-	"extraArgs":                       {"extraArgs: [--api-qps=50]", "- --api-qps=50"},
-	"extraEnv":                        {"extraEnv: [{name: TZ, value: UTC}]", "- name: TZ\n              value: UTC"},
-	"watchNamespaces":                 {"watchNamespaces: [shop, web]", "--watch-namespaces=shop,web"},
-	"stakaterAnnotations.enabled":     {"stakaterAnnotations: {enabled: true}", "--stakater-annotations"},
-	"secrets.namespaces":              {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
+	"apiserver.affinity":                   {"apiserver: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}}", "nodeAffinity:"},
+	"apiserver.audit.rules":                {"apiserver: {audit: {rules: [{level: Metadata}]}}", "    - level: Metadata\n"},
+	"apiserver.extraArgs":                  {"apiserver: {extraArgs: [--tls-min-version=VersionTLS13]}", "- --tls-min-version=VersionTLS13"},
+	"apiserver.llamas":                     {"apiserver: {llamas: {enabled: true}}", "- --resources=farmpods,llamas\n"},
+	"apiserver.port":                       {"apiserver: {port: 8843}", "- --secure-port=8843"},
+	"apiserver.replicaCount":               {"apiserver: {replicaCount: 4}", "replicas: 4"},
+	"apiserver.resources.limits":           {"apiserver: {resources: {limits: {memory: 77Mi}}}", "memory: 77Mi"},
+	"apiserver.resources.requests":         {"apiserver: {resources: {requests: {cpu: 77m}}}", "cpu: 77m"},
+	"apiserver.serviceAccount.annotations": {"apiserver: {serviceAccount: {annotations: {a/b: c}}}", "a/b: c"},
+	"apiserver.serviceAccount.name":        {"apiserver: {serviceAccount: {name: mine}}", "serviceAccountName: mine"},
+	"apiserver.topologySpreadConstraints":  {"apiserver: {topologySpreadConstraints: [{maxSkew: 1}]}", "topologySpreadConstraints:\n        - maxSkew: 1"},
+	"affinity":                             {"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "nodeAffinity:"},
+	"certManager.enabled":                  {"certManager: {enabled: true}", "kind: Certificate"},
+	"certManager.issuerRef":                {"certManager: {enabled: true, issuerRef: {name: company, kind: ClusterIssuer}}", "kind: ClusterIssuer\n    name: company"},
+	"crds.keep":                            {"{crds: {keep: false}, uninstall: {enabled: true}}", "--delete-definitions-and-all-objects"},
+	"uninstall.enabled":                    {"uninstall: {enabled: true}", "kind: Job"},
+	"concurrency":                          {"concurrency: 7", "--concurrency=7"},
+	"fullnameOverride":                     {"fullnameOverride: other", "name: other-manager"},
+	"image.digest":                         {"image: {digest: 'sha256:" + digest + "'}", `image: "docker.io/mainstay/mainstay:0.0.0-dev@sha256:` + digest + `"`},
+	"image.pullPolicy":                     {"image: {pullPolicy: Always}", "imagePullPolicy: Always"},
+	"image.registry":                       {"image: {registry: ''}", `image: "mainstay/mainstay:0.0.0-dev"`},
+	"image.repository":                     {"image: {repository: a/b}", `image: "docker.io/a/b:0.0.0-dev"`},
+	"image.tag":                            {"image: {tag: 1.2.3}", `image: "docker.io/mainstay/mainstay:1.2.3"`},
+	"imagePullSecrets":                     {"imagePullSecrets: [{name: mine}]", "imagePullSecrets:\n        - name: mine"},
+	"leaderElection.enabled":               {"{leaderElection: {enabled: false}, replicaCount: 1}", "type: Recreate"},
+	"leaderElection.leaseDuration":         {"leaderElection: {leaseDuration: 1m30s}", "--leader-elect-lease-duration=1m30s"},
+	"leaderElection.renewDeadline":         {"leaderElection: {renewDeadline: 9s}", "--leader-elect-renew-deadline=9s"},
+	"leaderElection.retryPeriod":           {"leaderElection: {retryPeriod: 1.5s}", "--leader-elect-retry-period=1.5s"},
+	"logging.format":                       {"logging: {format: text}", "--log-format=text"},
+	"logging.level":                        {"logging: {level: 2}", "--log-level=2"},
+	"metrics.dashboard.enabled":            {"metrics: {dashboard: {enabled: true}}", "grafana_dashboard: \"1\""},
+	"metrics.dashboard.labels":             {"metrics: {dashboard: {enabled: true, labels: {a/b: c}}}", "a/b: c"},
+	"metrics.prometheusRule.enabled":       {"metrics: {prometheusRule: {enabled: true}}", "kind: PrometheusRule"},
+	"metrics.prometheusRule.labels":        {"metrics: {prometheusRule: {enabled: true, labels: {a/b: c}}}", "a/b: c"},
+	"metrics.port":                         {"metrics: {port: 9999}", "--metrics-address=:9999"},
+	"metrics.readers":                      {"metrics: {readers: [{kind: Group, name: ops}]}", "kind: Group"},
+	"metrics.serviceMonitor.enabled":       {"metrics: {serviceMonitor: {enabled: true}}", "kind: ServiceMonitor"},
+	"metrics.serviceMonitor.interval":      {"metrics: {serviceMonitor: {enabled: true, interval: 7s}}", "interval: 7s"},
+	"metrics.serviceMonitor.labels":        {"metrics: {serviceMonitor: {enabled: true, labels: {a/b: c}}}", "a/b: c"},
+	"nameOverride":                         {"nameOverride: other", "app.kubernetes.io/name: other"},
+	"nodeSelector":                         {"nodeSelector: {disk: ssd}", "nodeSelector:\n        disk: ssd"},
+	"podAnnotations":                       {"podAnnotations: {a/b: c}", "a/b: c"},
+	"podLabels":                            {"podLabels: {a/b: c}", "a/b: c"},
+	"priorityClassName":                    {"priorityClassName: high", "priorityClassName: high"},
+	"replicaCount":                         {"replicaCount: 3", "replicas: 3"},
+	"resources.limits":                     {"resources: {limits: {memory: 1Gi}}", "memory: 1Gi"},
+	"resources.requests":                   {"resources: {requests: {cpu: 2}}", "cpu: 2"},
+	"serviceAccount.annotations":           {"serviceAccount: {annotations: {a/b: c}}", "a/b: c"},
+	"serviceAccount.name":                  {"serviceAccount: {name: mine}", "serviceAccountName: mine"},
+	"tracing.endpoint":                     {"tracing: {endpoint: 'http://otel:4318'}", "--otlp-endpoint=http://otel:4318"},
+	"webhook.port":                         {"webhook: {port: 10250}", "--webhook-port=10250"},
+	"tolerations":                          {"tolerations: [{operator: Exists}]", "tolerations:\n        - operator: Exists"},
+	"topologySpreadConstraints":            {"topologySpreadConstraints: [{maxSkew: 1}]", "topologySpreadConstraints:\n        - maxSkew: 1"},
+	"ambassador.enabled":                   {"ambassador: {enabled: true}", "--api-server=http://127.0.0.1:8001"},
+	"ambassador.image.digest":              {"ambassador: {enabled: true, image: {digest: 'sha256:" + digest + "'}}", `image: "registry.k8s.io/kubectl:v1.37.1@sha256:` + digest + `"`},
+	"ambassador.image.pullPolicy":          {"ambassador: {enabled: true, image: {pullPolicy: Never}}", "imagePullPolicy: Never"},
+	"ambassador.image.registry":            {"ambassador: {enabled: true, image: {registry: r.io}}", `image: "r.io/kubectl:v1.37.1"`},
+	"ambassador.image.repository":          {"ambassador: {enabled: true, image: {repository: a/b}}", `image: "registry.k8s.io/a/b:v1.37.1"`},
+	"ambassador.image.tag":                 {"ambassador: {enabled: true, image: {tag: v1.36.0}}", `image: "registry.k8s.io/kubectl:v1.36.0"`},
+	"ambassador.resources.limits":          {"ambassador: {enabled: true, resources: {limits: {memory: 77Mi}}}", "memory: 77Mi"},
+	"ambassador.resources.requests":        {"ambassador: {enabled: true, resources: {requests: {cpu: 77m}}}", "cpu: 77m"},
+	"commonLabels":                         {"commonLabels: {team: a}", "team: a"},
+	"extraArgs":                            {"extraArgs: [--api-qps=50]", "- --api-qps=50"},
+	"extraEnv":                             {"extraEnv: [{name: TZ, value: UTC}]", "- name: TZ\n              value: UTC"},
+	"watchNamespaces":                      {"watchNamespaces: [shop, web]", "--watch-namespaces=shop,web"},
+	"stakaterAnnotations.enabled":          {"stakaterAnnotations: {enabled: true}", "--stakater-annotations"},
+	"secrets.namespaces":                   {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
 }
 
 // removals has for every value that takes something away one setting and what it removes.
 var removals = map[string]struct{ values, gone string }{
-	"crds.manage":                  {"crds: {manage: false}", "--install-crds"},
-	"kinds.appconfig":              {"kinds: {appconfig: {enabled: false}}", "--kinds=appconfig,"},
-	"kinds.configmonitor":          {"kinds: {configmonitor: {enabled: false}}", ",configmonitor,"},
-	"kinds.clusterinstrumentation": {"kinds: {clusterinstrumentation: {enabled: false}}", ",clusterinstrumentation,"},
-	"kinds.instrumentation":        {"kinds: {instrumentation: {enabled: false}}", ",instrumentation,"},
-	"kinds.platformpolicy":         {"kinds: {platformpolicy: {enabled: false}}", ",platformpolicy,"},
-	"kinds.webapp":                 {"kinds: {webapp: {enabled: false}}", "horizontalpodautoscalers"},
-	"defaultPolicy.create":         {"defaultPolicy: {create: false}", "--default-policy"},
-	"webhook.enabled":              {"webhook: {enabled: false}", "name: mainstay-webhook"},
-	"metrics.enabled":              {"metrics: {enabled: false}", "mainstay-metrics"},
-	"networkPolicy.enabled":        {"networkPolicy: {enabled: false}", "kind: NetworkPolicy"},
-	"serviceAccount.create":        {"serviceAccount: {create: false, name: mine}", "automountServiceAccountToken: false"},
-	"podDisruptionBudget.enabled":  {"podDisruptionBudget: {enabled: false}", "kind: PodDisruptionBudget"},
+	"apiserver.farmpods":              {"apiserver: {farmpods: {enabled: false}}", "mainstay-apiserver"},
+	"apiserver.serviceAccount.create": {"apiserver: {serviceAccount: {create: false, name: mine}}", "kind: ServiceAccount\nmetadata:\n  name: mainstay-apiserver\n"},
+	"crds.manage":                     {"crds: {manage: false}", "--install-crds"},
+	"kinds.appconfig":                 {"kinds: {appconfig: {enabled: false}}", "--kinds=appconfig,"},
+	"kinds.configmonitor":             {"kinds: {configmonitor: {enabled: false}}", ",configmonitor,"},
+	"kinds.clusterinstrumentation":    {"kinds: {clusterinstrumentation: {enabled: false}}", ",clusterinstrumentation,"},
+	"kinds.instrumentation":           {"kinds: {instrumentation: {enabled: false}}", ",instrumentation,"},
+	"kinds.platformpolicy":            {"kinds: {platformpolicy: {enabled: false}}", ",platformpolicy,"},
+	"kinds.webapp":                    {"kinds: {webapp: {enabled: false}}", "horizontalpodautoscalers"},
+	"defaultPolicy.create":            {"defaultPolicy: {create: false}", "--default-policy"},
+	"webhook.enabled":                 {"webhook: {enabled: false}", "name: mainstay-webhook"},
+	"metrics.enabled":                 {"metrics: {enabled: false}", "mainstay-metrics"},
+	"networkPolicy.enabled":           {"networkPolicy: {enabled: false}", "kind: NetworkPolicy"},
+	"serviceAccount.create":           {"serviceAccount: {create: false, name: mine}", "kind: ServiceAccount\nmetadata:\n  name: mainstay-manager\n"},
+	"podDisruptionBudget.enabled":     {"podDisruptionBudget: {enabled: false}", "kind: PodDisruptionBudget"},
 }
 
 const digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -190,10 +204,18 @@ func TestValuesRefused(t *testing.T) {
 		"secrets: {namespaces: [Shop]}":                      "does not match pattern",
 		"secrets: {namespaces: [shop, shop]}":                "items at 0 and 1 are equal",
 		"secrets: {namespace: shop}":                         "additional properties 'namespace' not allowed",
-		"{watchNamespaces: [web, blog], secrets: {namespaces: [web, shop]}}": "secrets.namespaces: shop is not watched, for watchNamespaces is web, blog",
-		"extraArgs: [manager]":           "does not match pattern",
-		"extraEnv: [TZ]":                 "got string, want object",
-		"kinds: {shop: {enabled: true}}": "additional properties 'shop' not allowed",
+		"{watchNamespaces: [web, blog], secrets: {namespaces: [web, shop]}}":      "secrets.namespaces: shop is not watched, for watchNamespaces is web, blog",
+		"{watchNamespaces: [web], apiserver: {llamas: {enabled: true}}}":          "apiserver.llamas.enabled: with watchNamespaces or ambassador.enabled nothing is served",
+		"{ambassador: {enabled: true}, apiserver: {llamas: {enabled: true}}}":     "apiserver.llamas.enabled: with watchNamespaces or ambassador.enabled nothing is served",
+		"apiserver: {serviceAccount: {create: false}}":                            "apiserver.serviceAccount.name is needed",
+		"apiserver: {serviceAccount: {name: mainstay-manager}}":                   "mainstay-manager is the manager's account",
+		"{serviceAccount: {name: one}, apiserver: {serviceAccount: {name: one}}}": "one is the manager's account",
+		"apiserver: {port: 443}":                      "minimum",
+		"apiserver: {alpacas: {enabled: true}}":       "additional properties 'alpacas' not allowed",
+		"apiserver: {audit: {rules: [{level: All}]}}": "must be one of",
+		"extraArgs: [manager]":                        "does not match pattern",
+		"extraEnv: [TZ]":                              "got string, want object",
+		"kinds: {shop: {enabled: true}}":              "additional properties 'shop' not allowed",
 		"kinds: {webapp: {enabled: false}, platformpolicy: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}": "at least one must be enabled",
 	} {
 		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -205,7 +227,7 @@ func TestValuesRefused(t *testing.T) {
 }
 
 func TestSmallInstallation(t *testing.T) {
-	manifest := mustRender(t, "{replicaCount: 1, leaderElection: {enabled: false}}", target{}).Manifest
+	manifest := mustRender(t, "{replicaCount: 1, leaderElection: {enabled: false}, apiserver: {replicaCount: 1}}", target{}).Manifest
 	if strings.Contains(manifest, "kind: PodDisruptionBudget") {
 		t.Error("a single replica has a budget, which would say nothing but hold up drains")
 	}
@@ -217,13 +239,16 @@ func TestSmallInstallation(t *testing.T) {
 // TestOwnLabelsWin: a label of the user's can't break the selector.
 func TestOwnLabelsWin(t *testing.T) {
 	for _, value := range []string{"podLabels", "commonLabels"} {
-		pod := deployment(t, mustRender(t, value+": {app.kubernetes.io/name: mine, team: a}", target{}).Manifest).Spec.Template
-		if pod.Labels["app.kubernetes.io/name"] != "mainstay" || pod.Labels["team"] != "a" {
-			t.Errorf("%s: got %v", value, pod.Labels)
+		for _, c := range []component{manager, apiserver} {
+			pod := c.deployment(t, mustRender(t, value+": {app.kubernetes.io/name: mine, team: a}", target{}).Manifest).Spec.Template
+			if pod.Labels["app.kubernetes.io/name"] != "mainstay" || pod.Labels["team"] != "a" {
+				t.Errorf("%s: got %v", value, pod.Labels)
+			}
 		}
 	}
 	for _, object := range objects(t, mustRender(t, "commonLabels: {app.kubernetes.io/component: mine, team: a}", target{}).Manifest) {
-		if got := object.GetLabels(); got["app.kubernetes.io/component"] != "manager" || got["team"] != "a" {
+		got := object.GetLabels()
+		if c := component(got["app.kubernetes.io/component"]); c != manager && c != apiserver || got["team"] != "a" {
 			t.Errorf("%s %s has the labels %v", object.GetKind(), object.GetName(), got)
 		}
 	}
@@ -252,21 +277,36 @@ func TestAmbassador(t *testing.T) {
 }
 
 // TestCertManager: with cert-manager the manager writes no Secret, and with an issuer of the user's
-// there is none of ours.
+// there is none of ours. The webhooks and our API server each have a certificate, and a CA, of their own.
 func TestCertManager(t *testing.T) {
-	own := mustRender(t, "certManager: {enabled: true}", target{}).Manifest
-	if strings.Count(own, "kind: Issuer\nmetadata") != 2 || strings.Count(own, "kind: Certificate\nmetadata") != 2 {
-		t.Error("a CA of our own takes two issuers and two certificates")
+	count := func(values, kind string) int {
+		return strings.Count(mustRender(t, values, target{}).Manifest, "kind: "+kind+"\nmetadata")
 	}
+	for values, want := range map[string]struct{ issuers, certificates int }{
+		"certManager: {enabled: true}":                                                                       {4, 4},
+		"{certManager: {enabled: true}, apiserver: {farmpods: {enabled: false}}}":                            {2, 2},
+		"{certManager: {enabled: true}, webhook: {enabled: false}}":                                          {2, 2},
+		"certManager: {enabled: true, issuerRef: {name: company, kind: ClusterIssuer}}":                      {0, 2},
+		"{certManager: {enabled: true}, webhook: {enabled: false}, apiserver: {farmpods: {enabled: false}}}": {0, 0},
+		"certManager: {enabled: false}":                                                                      {0, 0},
+	} {
+		if issuers, certificates := count(values, "Issuer"), count(values, "Certificate"); issuers != want.issuers || certificates != want.certificates {
+			t.Errorf("%s: there are %d issuers and %d certificates, want %v", values, issuers, certificates, want)
+		}
+	}
+	own := mustRender(t, "certManager: {enabled: true}", target{}).Manifest
 	if strings.Contains(own, "verbs: [list, watch, update]") || !strings.Contains(own, "verbs: [list, watch]") {
 		t.Error("the manager may write a Secret that is cert-manager's")
 	}
-	given := mustRender(t, "certManager: {enabled: true, issuerRef: {name: company, kind: ClusterIssuer}}", target{}).Manifest
-	if strings.Contains(given, "kind: Issuer\nmetadata") || strings.Count(given, "kind: Certificate\nmetadata") != 1 {
-		t.Error("with an issuer of the user's one certificate is enough")
-	}
-	if without := mustRender(t, "{certManager: {enabled: true}, webhook: {enabled: false}}", target{}).Manifest; strings.Contains(without, "cert-manager.io") {
-		t.Error("without webhooks there is a certificate")
+	for _, name := range []string{"mainstay-webhook", "mainstay-apiserver"} {
+		certificate := named(t, own, "Certificate", name)
+		hosts, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
+		secret, _, _ := unstructured.NestedString(certificate.Object, "spec", "secretName")
+		issuer, _, _ := unstructured.NestedString(certificate.Object, "spec", "issuerRef", "name")
+		ca, _, _ := unstructured.NestedString(named(t, own, "Issuer", name).Object, "spec", "ca", "secretName")
+		if !slices.Equal(hosts, []string{name + ".mainstay-system.svc"}) || secret != name || issuer != name || ca != name+"-ca" {
+			t.Errorf("%s is for %v, in %s, by %s with %s", name, hosts, secret, issuer, ca)
+		}
 	}
 }
 
