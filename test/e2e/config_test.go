@@ -119,7 +119,7 @@ func testChangedWhileAway(t *testing.T) {
 		}).ShouldNot(gomega.BeEmpty())
 	}
 	kubectl(t, "-n", system, "scale", "deployment/mainstay-manager", "--replicas=0")
-	g.Eventually(func() int { return len(list[corev1.Pod](t, "-n", system, "pods")) }).Should(gomega.BeZero())
+	g.Eventually(func() int { return len(list[corev1.Pod](t, "-n", system, "pods", "-l", managers)) }).Should(gomega.BeZero())
 	apply(t, ns, configMap("message", "between"))
 	apply(t, ns, configMap("message", "after"))
 	kubectl(t, "-n", ns, "delete", "configmap", "other")

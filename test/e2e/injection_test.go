@@ -254,7 +254,7 @@ func testInjectedWhileAway(t *testing.T) {
 	healthy := template(t, ns, "deployment/early")
 
 	kubectl(t, "-n", system, "scale", "deployment/mainstay-manager", "--replicas=0")
-	g.Eventually(func() int { return len(list[corev1.Pod](t, "-n", system, "pods")) }).Should(gomega.BeZero())
+	g.Eventually(func() int { return len(list[corev1.Pod](t, "-n", system, "pods", "-l", managers)) }).Should(gomega.BeZero())
 	apply(t, ns, javaDeployment("late"))
 	kubectl(t, "-n", ns, "rollout", "status", "deployment/late", "--timeout=90s")
 	g.Eventually(asks(t, ns, "late", "TEAM")).Should(gomega.Equal("none, TEAM=none"))

@@ -79,7 +79,7 @@ func TestMainstay(t *testing.T) {
 func leaderPod(t *testing.T) corev1.Pod {
 	t.Helper()
 	holder := jsonpath(t, system, "lease/mainstay-manager", "{.spec.holderIdentity}")
-	for _, pod := range list[corev1.Pod](t, "-n", system, "pods") {
+	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", managers) {
 		if strings.HasPrefix(holder, pod.Name+"_") {
 			return pod
 		}
@@ -134,7 +134,7 @@ func testManagerKilled(t *testing.T) {
 	}
 }
 
-// testNothingDenied reads the managers' logs: a missing right would show there.
+// testNothingDenied reads the logs: a missing right would show there.
 func testNothingDenied(t *testing.T) {
 	for _, pod := range list[corev1.Pod](t, "-n", system, "pods") {
 		for line := range strings.SplitSeq(kubectl(t, "-n", system, "logs", pod.Name), "\n") {
@@ -207,7 +207,9 @@ func testUninstallAndManifest(t *testing.T) {
 	g.Expect(jsonpath(t, ns, "webapp/shop", "{.metadata.finalizers}")).To(gomega.Equal(`["example.com/e2e"]`))
 	kubectl(t, "-n", ns, "patch", "webapp", "shop", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	kubectl(t, "-n", ns, "delete", "instrumentation/tracing", "clusterinstrumentation/e2e-left", "--timeout=10s")
-	g.Expect(kubectl(t, "-n", system, "get", "jobs,pods,roles,serviceaccounts", "-l", "app.kubernetes.io/instance=mainstay", "-o", "name")).To(gomega.BeEmpty())
+	g.Expect(kubectl(t, "-n", system, "get", "jobs,roles,serviceaccounts", "-l", "app.kubernetes.io/instance=mainstay", "-o", "name")).To(gomega.BeEmpty())
+	g.Expect(kubectl(t, "-n", "kube-system", "get", "rolebindings", "-l", "app.kubernetes.io/instance=mainstay", "-o", "name")).To(gomega.BeEmpty())
+	g.Expect(kubectl(t, "-n", system, "get", "pods", "-l", managers, "-o", "name")).To(gomega.BeEmpty())
 	kubectl(t, "delete", "namespace", system, "--timeout=90s")
 	g.Expect(kubectl(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/instance=mainstay", "-o", "name")).To(gomega.BeEmpty())
 	g.Expect(kubectl(t, "-n", ns, "get", "pods", "-o", "name")).To(gomega.Equal(pods), "what runs goes on running")

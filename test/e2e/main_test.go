@@ -24,6 +24,8 @@ import (
 const (
 	// system is the namespace that Mainstay is installed in.
 	system = "mainstay-system"
+	// managers selects the managers' pods, and not those of our API server.
+	managers = "app.kubernetes.io/component=manager"
 	// within bounds most waits. What is waited for takes seconds; a busy machine with two
 	// cores may take several times that.
 	within = 90 * time.Second

@@ -85,7 +85,7 @@ func testMonitoring(t *testing.T) {
 func testRefusedScrapes(t *testing.T, powerless string) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // whom we ask is looked at elsewhere
 	defer transport.CloseIdleConnections()
-	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", "app.kubernetes.io/name=mainstay") {
+	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", managers) {
 		for _, test := range []struct {
 			scheme, token string
 			want          int
@@ -218,7 +218,7 @@ func configure(t *testing.T, files map[string]string, targets string) string {
 func (p *prometheus) find(t *testing.T) {
 	t.Helper()
 	var targets []string
-	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", "app.kubernetes.io/name=mainstay") {
+	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", managers) {
 		targets = append(targets, net.JoinHostPort(pod.Status.PodIP, "8443"))
 	}
 	content, err := json.Marshal([]map[string][]string{{"targets": targets}})

@@ -189,7 +189,7 @@ func stopManagers(t *testing.T) {
 	t.Helper()
 	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=0")
 	gomega.NewWithT(t).Eventually(func() string {
-		return kubectl(t, "-n", system, "get", "pods", "-l", "app.kubernetes.io/name=mainstay", "-o", "name")
+		return kubectl(t, "-n", system, "get", "pods", "-l", managers, "-o", "name")
 	}).Should(gomega.BeEmpty())
 }
 
@@ -285,7 +285,7 @@ func admissions(t *testing.T, perSecond int) (stop func() (int64, []string)) {
 func served(t *testing.T) []string {
 	t.Helper()
 	var serials []string
-	for address := range strings.FieldsSeq(kubectl(t, "-n", system, "get", "pods", "-l", "app.kubernetes.io/name=mainstay", "-o", "jsonpath={.items[*].status.podIP}")) {
+	for address := range strings.FieldsSeq(kubectl(t, "-n", system, "get", "pods", "-l", managers, "-o", "jsonpath={.items[*].status.podIP}")) {
 		// Who serves is known: it is asked what.
 		connection, err := tls.Dial("tcp", net.JoinHostPort(address, "9443"), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // see above
 		if err != nil {
@@ -366,6 +366,7 @@ func testNamespaceFirst(t *testing.T) {
 		g.Expect(released(t)).To(gomega.Equal("None"))
 	}
 	kubectl(t, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/part-of=mainstay")
+	kubectl(t, "-n", "kube-system", "delete", "rolebinding", "-l", "app.kubernetes.io/part-of=mainstay")
 	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("late", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
 	emptied(t, ns)
 }

@@ -40,7 +40,7 @@ func versions(t *testing.T, ns string) string {
 // sideCars are those of each pod of the managers, the ending ones too.
 func sideCars(t *testing.T) func() string {
 	return func() string {
-		return jsonpath(t, system, "pods", `{range .items[*]}[{.spec.initContainers[*].name}]{end}`)
+		return kubectl(t, "-n", system, "get", "pods", "-l", managers, "-o", `jsonpath={range .items[*]}[{.spec.initContainers[*].name}]{end}`)
 	}
 }
 
