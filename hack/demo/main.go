@@ -52,6 +52,9 @@ func run(ctx context.Context) error {
 	if err := show.play(ctx); err != nil {
 		return err
 	}
+	if err := show.farm(ctx); err != nil {
+		return err
+	}
 	show.farewell()
 	return nil
 }

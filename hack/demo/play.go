@@ -31,10 +31,10 @@ func (s *show) install(ctx context.Context) error {
 		return fmt.Errorf("reading the image: %w", err)
 	}
 	command := exec.CommandContext(ctx, step.Helm, "upgrade", "--install", "mainstay", "charts/mainstay",
-		"--namespace", system, "--create-namespace", "--wait", "--timeout", "3m",
+		"--namespace", system, "--create-namespace", "--wait", "--timeout", "3m", "--set", "apiserver.llamas.enabled=true",
 		"--set", fmt.Sprintf(`podAnnotations.demo/image=sha-%.12x`, sha256.Sum256(image)))
 	command.Env = s.cluster.Environment()
-	return s.log.Do(ctx, "installing the chart: helm install mainstay charts/mainstay -n "+system, command)
+	return s.log.Do(ctx, "installing the chart: helm install mainstay charts/mainstay -n "+system+" --set apiserver.llamas.enabled=true", command)
 }
 
 // play applies the sample, and lets it be used, broken and scaled.
@@ -112,21 +112,15 @@ func (s *show) until(ctx context.Context, what, path, wanted string) error {
 
 // beRefused asks for more than the default policy allows.
 func (s *show) beRefused(ctx context.Context) error {
-	deadline := time.Now().Add(patience)
-	for {
+	err := await(ctx, "waiting for the webhooks", func() error {
 		_, err := s.kubectl(ctx, "get", "validatingwebhookconfiguration", "mainstay")
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waiting for the webhooks: %w", err)
-		}
-		if err := pause(ctx); err != nil {
-			return err
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	s.log.Say("kubectl scale webapp %s --replicas=11", app)
-	_, err := s.kubectl(ctx, "-n", namespace, "scale", "webapp", app, "--replicas=11")
+	_, err = s.kubectl(ctx, "-n", namespace, "scale", "webapp", app, "--replicas=11")
 	if err == nil || !strings.Contains(err.Error(), "at most 10") {
 		return fmt.Errorf("11 replicas were not refused by the default policy: %w", err)
 	}
@@ -137,20 +131,13 @@ func (s *show) beRefused(ctx context.Context) error {
 
 // request asks the application through its Service, until it answers.
 func (s *show) request(ctx context.Context) error {
-	deadline := time.Now().Add(patience)
-	for {
+	return await(ctx, "asking the application", func() error {
 		answer, err := s.ask(ctx)
 		if err == nil {
 			s.log.Say("  it answers: %s", answer)
-			return nil
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("asking the application: %w", err)
-		}
-		if err := pause(ctx); err != nil {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 func (s *show) ask(ctx context.Context) (string, error) {
@@ -180,11 +167,29 @@ Go on with:
   export KUBECONFIG=%s
   alias kubectl=%s
   kubectl -n %s get webapps -w
+  kubectl -n %s get farmpods -w
   kubectl explain webapp.spec
   kubectl -n %s logs -l app.kubernetes.io/name=mainstay -f
 End it with:
   make demo-down
-`, s.cluster.Kubeconfig, s.cluster.Kubectl, namespace, system)
+`, s.cluster.Kubeconfig, s.cluster.Kubectl, namespace, namespace, system)
+}
+
+// await tries something until it succeeds; an error says what it was.
+func await(ctx context.Context, doing string, attempt func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := attempt()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // pause waits a moment, or for the end.
