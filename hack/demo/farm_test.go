@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
 // TestLlamas: each sample is a Llama, with no field that there is not, and of some weight and height.
@@ -21,12 +21,12 @@ func TestLlamas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var llama farmv1.Llama
+		var llama farmv1alpha1.Llama
 		if err := yaml.UnmarshalStrict(text, &llama); err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		if llama.APIVersion != farmv1.GroupVersion.String() || llama.Kind != "Llama" || llama.Name == "" || llama.Namespace != "" {
+		if llama.APIVersion != farmv1alpha1.GroupVersion.String() || llama.Kind != "Llama" || llama.Name == "" || llama.Namespace != "" {
 			t.Errorf("%s is a %s %s, %s/%s", file, llama.APIVersion, llama.Kind, llama.Namespace, llama.Name)
 		}
 		if llama.Spec.Weight.Sign() <= 0 || llama.Spec.Height.Sign() <= 0 {
