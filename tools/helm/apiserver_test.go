@@ -42,7 +42,7 @@ func TestServed(t *testing.T) {
 			return !strings.HasPrefix(argument, "--apiservice-")
 		})
 		if want == "" {
-			if strings.Contains(manifest, "apiserver") || strings.Contains(manifest, "farm.mainstay.dev") || len(told) > 0 {
+			if strings.Contains(manifest, "apiserver") || strings.Contains(manifest, "- farm.mainstay.dev\n") || len(told) > 0 {
 				t.Errorf("%s: there is something of a server, or the manager is told %v", values, told)
 			}
 			continue
