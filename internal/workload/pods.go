@@ -53,7 +53,7 @@ func FindTrouble(pods []corev1.Pod, mountProblem string) *Trouble {
 		}
 		living++
 		if trouble := troubleOf(pod, mountProblem); trouble != nil {
-			trouble.Message = withoutIdentity(pod, trouble.Message)
+			trouble.Message = WithoutIdentity(pod, trouble.Message)
 			counts[*trouble]++
 		}
 	}
@@ -95,7 +95,7 @@ func isLiving(pod *corev1.Pod) bool {
 
 // troubleOf is the first thing wrong with one pod, in the order in which a pod comes to life.
 func troubleOf(pod *corev1.Pod, mountProblem string) *Trouble {
-	if scheduled := condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+	if scheduled := Condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
 		return &Trouble{api.ReasonUnschedulable, scheduled.Message}
 	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -112,17 +112,35 @@ func troubleOf(pod *corev1.Pod, mountProblem string) *Trouble {
 	return lostReadiness(pod)
 }
 
-// containerTrouble tells what is wrong with one container. The reasons of waiting are the
-// kubelet's (pkg/kubelet/images, kuberuntime, and k8s.io/cri-api/pkg/errors). One exit is no loop yet. From the
+// IsPullFailure tells that a container waits for this reason because its image can't be had. The reasons of waiting
+// are the kubelet's (pkg/kubelet/images, kuberuntime, and k8s.io/cri-api/pkg/errors).
+func IsPullFailure(reason string) bool {
+	return slices.Contains([]string{
+		"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
+		"SignatureValidationFailed", "ImageVolumeMountFailed",
+	}, reason)
+}
+
+// postStartFailed is the reason of waiting of a container whose hook failed.
+const postStartFailed = "PostStartHookError"
+
+// IsStartFailure tells that a container waits for this reason because it can't be made or started.
+func IsStartFailure(reason string) bool {
+	return slices.Contains([]string{
+		"CreateContainerConfigError", "PreCreateHookError", "CreateContainerError", "PreStartHookError", "RunContainerError", postStartFailed,
+	}, reason)
+}
+
+// containerTrouble tells what is wrong with one container. One exit is no loop yet. From the
 // first back-off on, a container that is up again but not ready counts as crashing, so
 // that the answer stays the same through the turns of a crash loop.
 func containerTrouble(status *corev1.ContainerStatus) *Trouble {
 	if waiting := status.State.Waiting; waiting != nil {
-		switch waiting.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed", "ImageVolumeMountFailed":
-			return &Trouble{api.ReasonImagePullFailed, fmt.Sprintf("image %s of container %s can't be pulled: %s", status.Image, status.Name, pullDetail(waiting.Message))}
-		case "CreateContainerConfigError", "PreCreateHookError", "CreateContainerError", "PreStartHookError", "RunContainerError", "PostStartHookError":
-			return &Trouble{api.ReasonContainerConfigError, fmt.Sprintf("container %s: %s", status.Name, withoutPodName(waiting.Message))}
+		switch {
+		case IsPullFailure(waiting.Reason):
+			return &Trouble{api.ReasonImagePullFailed, fmt.Sprintf("image %s of container %s can't be pulled: %s", status.Image, status.Name, PullDetail(waiting.Message))}
+		case IsStartFailure(waiting.Reason):
+			return &Trouble{api.ReasonContainerConfigError, fmt.Sprintf("container %s: %s", status.Name, StartDetail(waiting))}
 		}
 	}
 	ended := status.LastTerminationState.Terminated
@@ -139,7 +157,7 @@ func containerTrouble(status *corev1.ContainerStatus) *Trouble {
 // wasReady tells whether the pod was ready since a running container's last start: its Ready
 // condition has turned False later than that.
 func wasReady(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
-	ready := condition(pod, corev1.PodReady)
+	ready := Condition(pod, corev1.PodReady)
 	return ready != nil && ready.Status == corev1.ConditionFalse && status.State.Running != nil &&
 		ready.LastTransitionTime.After(status.State.Running.StartedAt.Time)
 }
@@ -151,7 +169,7 @@ const readinessDelay = 5 * time.Second
 // lostReadiness tells of a pod that was ready and no longer is: its Ready condition
 // turned later than the pod was started.
 func lostReadiness(pod *corev1.Pod) *Trouble {
-	ready := condition(pod, corev1.PodReady)
+	ready := Condition(pod, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionFalse || pod.Status.StartTime == nil {
 		return nil
 	}
@@ -161,7 +179,8 @@ func lostReadiness(pod *corev1.Pod) *Trouble {
 	return &Trouble{api.ReasonPodsNotReady, "the pod was ready and no longer is: its readiness probe fails, or its node is lost"}
 }
 
-func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+// Condition is a pod's condition of this type; nil if it has none.
+func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
 			return &pod.Status.Conditions[i]
@@ -170,9 +189,9 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// pullDetail is the cause in the kubelet's message. While it tries and while it waits, the
+// PullDetail is the cause in the kubelet's message. While it tries and while it waits, the
 // kubelet frames the same cause differently: what follows the frame stays the same.
-func pullDetail(message string) string {
+func PullDetail(message string) string {
 	for _, frame := range []string{"ErrImagePull: ", "Back-off pulling image"} {
 		if _, after, found := strings.Cut(message, frame); found && frame == "ErrImagePull: " {
 			return after
@@ -191,9 +210,9 @@ var containerID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
 // its port is another at each try.
 var localEndpoint = regexp.MustCompile(`\S+:[0-9]+->`)
 
-// withoutIdentity takes out of a message what is different for each pod and each try: the pod's
+// WithoutIdentity takes out of a message what is different for each pod and each try: the pod's
 // name and uid, the ids of containers, and local ports.
-func withoutIdentity(pod *corev1.Pod, message string) string {
+func WithoutIdentity(pod *corev1.Pod, message string) string {
 	for _, identity := range []string{string(pod.UID), pod.Name} {
 		if identity != "" {
 			message = strings.ReplaceAll(message, identity, "(pod)")
@@ -221,11 +240,15 @@ func MountProblem(pod *corev1.Pod, events []corev1.Event) string {
 	}
 	// What follows lists volumes by generated names.
 	latest, _, _ = strings.Cut(latest, ", unattached volumes=")
-	return withoutIdentity(pod, latest)
+	return WithoutIdentity(pod, latest)
 }
 
-// withoutPodName cuts what the kubelet adds to name the pod.
-func withoutPodName(message string) string {
-	before, _, _ := strings.Cut(message, " (pod: ")
+// StartDetail is why a container can't be made or started, without what the kubelet adds to name the pod. What a
+// postStart hook has printed stands in the kubelet's message and is not repeated: secrets may be in it.
+func StartDetail(waiting *corev1.ContainerStateWaiting) string {
+	if waiting.Reason == postStartFailed {
+		return "its postStart hook fails"
+	}
+	before, _, _ := strings.Cut(waiting.Message, " (pod: ")
 	return before
 }

@@ -142,6 +142,10 @@ var troubleCases = map[string]struct {
 	"a command that is not there": {
 		pods: []corev1.Pod{pod(waiting("RunContainerError", "exec: not found"))}, reason: "ContainerConfigError", message: "1 of 1 pods: container webapp: exec: not found",
 	},
+	"what a hook prints is not repeated": {
+		pods:   []corev1.Pod{pod(waiting("PostStartHookError", `Exec lifecycle hook ([migrate]) failed - error: exited with 1, message: "password=hunter2"`))},
+		reason: "ContainerConfigError", message: "1 of 1 pods: container webapp: its postStart hook fails",
+	},
 	"one exit is no loop":        {pods: []corev1.Pod{pod(upAgain(1, 1))}},
 	"one exit just now is none":  {pods: []corev1.Pod{pod(down(0, 1))}},
 	"many exits of old are none": {pods: []corev1.Pod{recovered()}},
