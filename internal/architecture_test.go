@@ -37,7 +37,8 @@ type importRule struct {
 // pure are the packages of decisions, beside those of the kinds.
 var pure = []string{
 	"internal/kit/plan", "internal/kit/conditions", "internal/kit/naming", "internal/kit/image",
-	"internal/kit/rollout", "internal/policy", "internal/workload", "internal/injection",
+	"internal/kit/rollout", "internal/policy", "internal/workload", "internal/injection", "internal/aggregated/farmpod",
+	"internal/aggregated/table",
 }
 
 // stacks are the kinds that are made of our other kinds.
@@ -56,7 +57,7 @@ var importRules = []importRule{
 		applies:  func(at string) bool { return isAPI(at) || isDecision(at) },
 		forbids:  func(_, imported string) bool { return isClient(imported) },
 		indirect: true,
-		why:      "types and decisions know no client, not even through others",
+		why:      "types and decisions know no client and no server, not even through others",
 	},
 	{
 		applies: isDecision,
@@ -116,7 +117,7 @@ func isStandard(imported string) bool {
 }
 
 func isClient(imported string) bool {
-	return within(imported, "k8s.io/client-go") || within(imported, "sigs.k8s.io/controller-runtime")
+	return within(imported, "k8s.io/client-go") || within(imported, "sigs.k8s.io/controller-runtime") || within(imported, "k8s.io/apiserver")
 }
 
 // isKind: internal/kinds/X.
@@ -228,6 +229,9 @@ func TestImportRules(t *testing.T) {
 		{at: "internal/kinds/webapp/controller", imported: "fmt"},
 		{at: "internal/kinds/appstack", imported: "k8s.io/api/apps/v1"},
 		{at: "internal/kinds/webapp", imported: "k8s.io/api/apps/v1", want: true},
+		{at: "internal/aggregated/farmpod", imported: "k8s.io/apiserver/pkg/registry/rest", indirect: true},
+		{at: "internal/aggregated/farmpod", imported: module + "internal/workload", want: true},
+		{at: "internal/aggregated/lineage", imported: "k8s.io/client-go/metadata", want: true},
 		{at: "internal/cli/get", imported: module + "internal/setup"},
 		{at: "cmd/mainstay", imported: module + "internal/setup", want: true},
 	} {

@@ -1,0 +1,88 @@
+package farmpod
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
+	"github.com/mainstay-platform/mainstay/internal/injection"
+)
+
+// fact is what one kind of Mainstay's writes on pods, and how it is shown.
+type fact struct {
+	// fill reads it from a Pod's annotations.
+	fill func(*farmv1alpha1.FarmPodSpec, map[string]string)
+	// column shows it in wide tables.
+	column table.Column[farmv1alpha1.FarmPod]
+}
+
+// facts are those of all kinds: one that comes later adds its own here, and a field to FarmPodSpec.
+var facts = []fact{
+	{
+		fill: func(spec *farmv1alpha1.FarmPodSpec, annotations map[string]string) {
+			spec.ConfigurationRevision = text(revisionOf(annotations[configv1.AnnotationRestartedFor]))
+		},
+		column: table.Column[farmv1alpha1.FarmPod]{
+			TableColumnDefinition: metav1.TableColumnDefinition{
+				Name: "Configuration", Type: "string", Priority: wide,
+				Description: "Which configuration the Pod was started with: the same for Pods with the same.",
+			},
+			Cell: func(pod *farmv1alpha1.FarmPod) any { return orNone(pod.Spec.ConfigurationRevision) },
+		},
+	},
+	{
+		fill: func(spec *farmv1alpha1.FarmPodSpec, annotations map[string]string) {
+			spec.Agents = agentsOf(annotations)
+		},
+		column: table.Column[farmv1alpha1.FarmPod]{
+			TableColumnDefinition: metav1.TableColumnDefinition{
+				Name: "Agents", Type: "string", Priority: wide,
+				Description: "The Instrumentations whose agents are in the Pod, each with its revision.",
+			},
+			Cell: func(pod *farmv1alpha1.FarmPod) any { return orNone(strings.Join(pod.Spec.Agents, ",")) },
+		},
+	},
+}
+
+// shortHash is how many hexadecimal digits tell revisions apart: two of the same workload are the same by chance once in 4 billion.
+const shortHash = 8
+
+// revisionOf is a hash of the contents that a Pod was started for; empty if Mainstay told none.
+func revisionOf(restartedFor string) string {
+	if restartedFor == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(restartedFor))
+	return hex.EncodeToString(sum[:])[:shortHash]
+}
+
+// maxAgent is how long the name of an agent and its revision may be: users can write the annotation as well.
+const maxAgent = 253 + 1 + shortHash
+
+// agentsOf are the agents that Mainstay has noted, as "java@1a2b3c4d".
+func agentsOf(annotations map[string]string) []string {
+	record := annotations[instrv1.AnnotationInjected]
+	if record == "" {
+		return nil
+	}
+	// A record is long, and the same on all Pods of a workload: its hash stands for it.
+	sum := sha256.Sum256([]byte(record))
+	return agentSets.get(sum[:], func() []string {
+		found := injection.Injected(annotations)
+		if len(found) == 0 {
+			return nil
+		}
+		agents := make([]string, 0, len(found))
+		for _, one := range found {
+			_, name, _ := strings.Cut(one.By, "/")
+			agents = append(agents, cut(name+"@"+one.Revision[:min(shortHash, len(one.Revision))], maxAgent))
+		}
+		return agents
+	})
+}

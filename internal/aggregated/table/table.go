@@ -1,0 +1,120 @@
+// Package table prints resources on the server's side, out of a list of columns: what kubectl get shows of them.
+package table
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// Column is one of what is shown of a T.
+type Column[T any] struct {
+	metav1.TableColumnDefinition
+	// Cell is what stands in it: a string, an int64, a bool, or a metav1.Time, of which the age is shown.
+	Cell func(*T) any
+}
+
+// Name is the column that every resource begins with.
+func Name[T any, P interface {
+	*T
+	metav1.Object
+}]() Column[T] {
+	return Column[T]{
+		metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: "The name, unique in the namespace."},
+		func(object *T) any { return P(object).GetName() },
+	}
+}
+
+// Age is the column of how long an object exists.
+func Age[T any, P interface {
+	*T
+	metav1.Object
+}]() Column[T] {
+	return Column[T]{
+		metav1.TableColumnDefinition{Name: "Age", Type: "date", Description: "How long ago it was created."},
+		func(object *T) any { return P(object).GetCreationTimestamp() },
+	}
+}
+
+// Convertor makes tables of T and of lists of T. It is a rest.TableConvertor of k8s.io/apiserver. It is safe to use from several goroutines.
+type Convertor[T any] struct {
+	columns []Column[T]
+	now     func() time.Time
+}
+
+// New makes a Convertor; now is what ages are reckoned from.
+func New[T any](columns []Column[T], now func() time.Time) *Convertor[T] {
+	return &Convertor[T]{columns: columns, now: now}
+}
+
+// ConvertToTable makes a table of one object or of a list, with the object itself in each row: the library takes from it what the client asked for.
+// Headers are left out where options say so: a watch gives them once. Any other object is not acceptable (406).
+func (c *Convertor[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	made := &metav1.Table{}
+	if given, ok := options.(*metav1.TableOptions); !ok || !given.NoHeaders {
+		made.ColumnDefinitions = make([]metav1.TableColumnDefinition, len(c.columns))
+		for i := range c.columns {
+			made.ColumnDefinitions[i] = c.columns[i].TableColumnDefinition
+		}
+	}
+	now := c.now()
+	add := func(one runtime.Object) error {
+		typed, ok := any(one).(*T)
+		if !ok {
+			return unprintable[T](one)
+		}
+		made.Rows = append(made.Rows, metav1.TableRow{Cells: c.cells(typed, now), Object: runtime.RawExtension{Object: one}})
+		return nil
+	}
+	if !meta.IsListType(object) {
+		if err := add(object); err != nil {
+			return nil, err
+		}
+		if about, err := meta.CommonAccessor(object); err == nil {
+			made.ResourceVersion = about.GetResourceVersion()
+		}
+		return made, nil
+	}
+	made.Rows = make([]metav1.TableRow, 0, meta.LenList(object))
+	if err := meta.EachListItem(object, add); err != nil {
+		return nil, err
+	}
+	if about, err := meta.ListAccessor(object); err == nil {
+		made.ResourceVersion, made.Continue, made.RemainingItemCount = about.GetResourceVersion(), about.GetContinue(), about.GetRemainingItemCount()
+	}
+	return made, nil
+}
+
+func (c *Convertor[T]) cells(object *T, now time.Time) []any {
+	cells := make([]any, len(c.columns))
+	for i := range c.columns {
+		cell := c.columns[i].Cell(object)
+		if at, isTime := cell.(metav1.Time); isTime {
+			cell = age(at, now)
+		}
+		cells[i] = cell
+	}
+	return cells
+}
+
+// age is as kubectl writes it.
+func age(at metav1.Time, now time.Time) string {
+	if at.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(now.Sub(at.Time))
+}
+
+func unprintable[T any](object runtime.Object) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
+		Message: fmt.Sprintf("%T can't be shown as a table, only %T and lists of it can", object, new(T)),
+	}}
+}
