@@ -41,11 +41,12 @@ type FarmPodSpec struct {
 	// Owner is what the Pod belongs to in the end, as Kind/name: a resource of Mainstay's if there is one, else the workload. Empty for a Pod
 	// that stands alone. A field selector may name it.
 	Owner string `json:"owner,omitempty"`
-	// Images are those of its containers, in their order.
+	// Images are those of its containers, in their order, and behind them those of side-cars.
 	Images []FarmPodImage `json:"images,omitempty"`
-	// Requests are what its containers together ask for, of cpu, memory and the like.
+	// Requests are what its containers together ask for, of cpu, memory and the like, or what the Pod asks for as a whole. Those that only run at
+	// its start do not count; for a scheduler they do.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
-	// Limits are what its containers together may use; a resource that one of them has no limit of is left out.
+	// Limits are what its containers together may use, or the Pod as a whole; a resource that one of them has no limit of is left out.
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 	// ConfigurationRevision tells which configuration it was started with: a short hash, the same for Pods with the same. Empty where Mainstay
 	// restarts nothing when configuration changes.
@@ -68,14 +69,14 @@ type FarmPodImage struct {
 type FarmPodStatus struct {
 	// Phase is the Pod's: Pending, Running, Succeeded, Failed or Unknown; and Terminating once it is being deleted. A field selector may name it.
 	Phase string `json:"phase"`
-	// Reason is what somebody would say is wrong, or is being waited for, as "CrashLoopBackOff: exit 1, 5 restarts in 10 min". Empty for a Pod
-	// that does what it should. It never has the text of a log or of a termination message, for secrets may stand there.
+	// Reason is what somebody would say is wrong, or is being waited for, as "CrashLoopBackOff: exit 1, 5 restarts in 10 min"; it begins with one
+	// word. Completed for a Pod that has done its work, empty for one that does what it should. It never has the text of a log or of a termination message, for secrets may stand there.
 	Reason string `json:"reason,omitempty"`
 	// ReadyContainers is how many of its containers are ready.
 	ReadyContainers int32 `json:"readyContainers"`
 	// Restarts is how often its containers were started anew, all together.
 	Restarts int32 `json:"restarts"`
-	// LastTermination is how a container last ended, if one has.
+	// LastTermination is how a container last ended, if one has. Those that only run at its start count if they failed.
 	LastTermination *FarmPodTermination `json:"lastTermination,omitempty"`
 }
 

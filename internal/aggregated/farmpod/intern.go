@@ -28,10 +28,10 @@ type shared[V any] struct {
 	young, old map[string]V
 }
 
-// get returns the value of a key; make is asked for one that is not known, and must give the same for the same key always.
-func (s *shared[V]) get(key []byte, make func() V) V {
+// get returns the value of a key; first is asked for one that is not known, and must give the same for the same key always.
+func (s *shared[V]) get(key []byte, first func() V) V {
 	if len(key) > maxKey {
-		return make()
+		return first()
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -40,7 +40,7 @@ func (s *shared[V]) get(key []byte, make func() V) V {
 	}
 	value, ok := s.old[string(key)]
 	if !ok {
-		value = make()
+		value = first()
 	}
 	if s.young == nil || len(s.young) >= s.limit {
 		s.young, s.old = map[string]V{}, s.young

@@ -408,7 +408,7 @@ func oneLine(message string) string { return strings.Join(strings.Fields(message
 // minSecret is how short a line of a termination message may be to be looked for: what is shorter stands in every other sentence.
 const minSecret = 4
 
-// repeatsTermination tells whether one line of what a container said when it ended is in a message, as it was or with its quotes escaped.
+// repeatsTermination tells whether one line of what a container said when it ended is in a message of one line, as it was or quoted.
 func (s *subject) repeatsTermination(message string) bool {
 	if message == "" {
 		return false
@@ -427,12 +427,15 @@ func (s *subject) repeatsTermination(message string) bool {
 
 func repeats(message, said string) bool {
 	for line := range strings.Lines(said) {
-		line = oneLine(line)
+		line = strings.TrimSpace(line)
 		if len(line) < minSecret {
 			continue
 		}
-		if quoted := strconv.Quote(line); strings.Contains(message, line) || strings.Contains(message, quoted[1:len(quoted)-1]) {
-			return true
+		escaped := strconv.Quote(line)
+		for _, form := range []string{line, escaped[1 : len(escaped)-1]} {
+			if strings.Contains(message, oneLine(form)) {
+				return true
+			}
 		}
 	}
 	return false

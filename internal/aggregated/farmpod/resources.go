@@ -1,6 +1,8 @@
 package farmpod
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -12,9 +14,7 @@ func requests(pod *corev1.Pod, running []container) corev1.ResourceList {
 		add(sum, one.Resources.Requests)
 	}
 	if whole := pod.Spec.Resources; whole != nil {
-		for name, quantity := range whole.Requests {
-			sum[name] = quantity
-		}
+		maps.Copy(sum, whole.Requests)
 	}
 	return sum
 }
@@ -35,9 +35,7 @@ func limits(pod *corev1.Pod, running []container) corev1.ResourceList {
 		}
 	}
 	if whole := pod.Spec.Resources; whole != nil {
-		for name, quantity := range whole.Limits {
-			sum[name] = quantity
-		}
+		maps.Copy(sum, whole.Limits)
 	}
 	return sum
 }

@@ -4,7 +4,6 @@ package table
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -112,9 +111,12 @@ func age(at metav1.Time, now time.Time) string {
 	return duration.HumanDuration(now.Sub(at.Time))
 }
 
+// statusNotAcceptable is HTTP's; the package that has the name knows the network as well.
+const statusNotAcceptable = 406
+
 func unprintable[T any](object runtime.Object) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
+		Status: metav1.StatusFailure, Code: statusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
 		Message: fmt.Sprintf("%T can't be shown as a table, only %T and lists of it can", object, new(T)),
 	}}
 }
