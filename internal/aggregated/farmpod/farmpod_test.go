@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,6 +82,47 @@ func TestOf(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestPure: the same Pod always gives the same, whoever asks at the same time, and is left as it was.
+func TestPure(t *testing.T) {
+	given, before := whole(), whole()
+	want := Of(whole(), "WebApp/shop")
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			if diff := cmp.Diff(want, Of(given, "WebApp/shop")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	group.Wait()
+	if diff := cmp.Diff(before, given); diff != "" {
+		t.Errorf("the Pod was changed: -want +got:\n%s", diff)
+	}
+}
+
+// TestForgets: tables do not grow for ever, and what is asked for stays.
+func TestForgets(t *testing.T) {
+	numbers := shared[int]{limit: 10}
+	asked := 0
+	get := func(key string) int {
+		return numbers.get([]byte(key), func() int { asked++; return asked })
+	}
+	first := get("stays")
+	for i := range 1000 {
+		get(fmt.Sprint(i))
+		if got := get("stays"); got != first {
+			t.Fatalf("it was forgotten after %d others", i)
+		}
+	}
+	if kept := len(numbers.young) + len(numbers.old); kept > 20 || asked != 1001 {
+		t.Errorf("%d are kept, and %d were made", kept, asked)
+	}
+	long := strings.Repeat("x", 2000)
+	if first, second := get(long), get(long); first == second {
+		t.Error("a long key is kept")
 	}
 }
 
