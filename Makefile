@@ -30,6 +30,10 @@ CRDS := charts/mainstay/crds
 manifest = bin/helm template mainstay $(1) --include-crds --no-hooks --namespace mainstay-system \
 	| go run ./hack/manifest --namespace mainstay-system
 CONTROLLER_GEN := go tool -modfile=tools/codegen/go.mod controller-gen
+OPENAPI_GEN := go tool -modfile=tools/codegen/go.mod openapi-gen
+# SERVED are the packages whose types the aggregated API serves, MACHINERY those that every API server needs beside.
+SERVED := ./api/farm/v1alpha1
+MACHINERY := $(addprefix k8s.io/apimachinery/pkg/,apis/meta/v1 runtime version api/resource)
 
 .DEFAULT_GOAL := help
 # A recipe that fails leaves no half-made file that looks up to date.
@@ -53,12 +57,14 @@ run: ## run the manager here, against the current kube context
 	go run ./cmd/mainstay manager --leader-elect=false --log-format=text --install-crds
 
 .PHONY: gen
-gen: bin/helm ## make the generated files: deepcopy, CRDs, roles, docs/metrics.md, dashboard, dist
+gen: bin/helm ## make the generated files: deepcopy, CRDs, OpenAPI, roles, docs/metrics.md, dashboard, dist
 	rm -rf bin/crds
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=bin/crds
 	@# Definitions of kinds that are no more would be installed for ever.
 	@for file in $(CRDS)/*.yaml; do [ -e bin/crds/$${file##*/} ] || rm -v $$file; done
 	cp bin/crds/*.yaml $(CRDS)
+	$(OPENAPI_GEN) --go-header-file /dev/null --output-dir internal/aggregated/openapi --output-pkg $(MODULE)/internal/aggregated/openapi --output-file zz_generated.openapi.go \
+		--output-model-name-file zz_generated.model_name.go $(addprefix --readonly-pkg ,$(MACHINERY)) --report-filename bin/openapi-report.txt $(SERVED) $(MACHINERY)
 	go run ./hack/metrics --output docs/metrics.md
 	cd tools/monitoring && go run ./dashboard --output ../../charts/mainstay/files/dashboard.json
 	go run ./hack/rbac --output charts/mainstay/files/rbac internal
@@ -129,7 +135,7 @@ verify: verify-gen tidy-check lint ## all checks but the tests; fails on what `m
 
 .PHONY: verify-gen
 verify-gen: gen ## fail if generated files are not up to date
-	@hack/unchanged.sh charts/mainstay/files charts/mainstay/crds dist docs/metrics.md ':(glob)api/**/zz_generated.*.go'
+	@hack/unchanged.sh charts/mainstay/files charts/mainstay/crds dist docs/metrics.md ':(glob)api/**/zz_generated.*.go' internal/aggregated/openapi
 
 .PHONY: tidy-check
 tidy-check: ## fail if a go.mod is not tidy

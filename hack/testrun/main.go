@@ -74,7 +74,8 @@ var layers = []layer{
 
 // integration runs against the API server that KUBEBUILDER_ASSETS has.
 var integration = []goTest{
-	{".", []string{"-race", "-timeout", "10m", "./test/integration/..."}},
+	{".", []string{"-race", "-timeout", "15m", "./test/integration/..."}},
+	{".", []string{"-race", "-timeout", "10m", "./test/served/..."}},
 }
 
 // faults need the garbage collector too, which the same assets have. Its runs mostly wait, so that many of them share

@@ -6,6 +6,7 @@
 // +kubebuilder:object:generate=true
 // +groupName=farm.mainstay.dev
 // +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.mainstay.farm.v1alpha1
 package v1alpha1
 
 import (

@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -30,10 +29,10 @@ type LlamaList struct {
 
 // LlamaSpec is what a Llama is like.
 type LlamaSpec struct {
-	// Weight is in kilograms, and above 0: a number, as 120, or a quantity in quotes, as "120.5".
-	Weight resource.Quantity `json:"weight"`
-	// Height is in metres, and above 0: a number, as 1.7, or a quantity in quotes, as "1.7".
-	Height resource.Quantity `json:"height"`
+	// Weight is in kilograms, and above 0: a number, as 120 or 120.5.
+	Weight float64 `json:"weight"`
+	// Height is in metres, and above 0: a number, as 1.7.
+	Height float64 `json:"height"`
 }
 
 // LlamaStatus is how a Llama does.

@@ -18,6 +18,7 @@ type LlamaRecord struct {
 	// Kept is the Llama, whole, but for its resourceVersion, which is the record's.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
+	// +structType=atomic
 	Kept runtime.RawExtension `json:"kept"`
 }
 

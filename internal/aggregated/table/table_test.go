@@ -20,7 +20,7 @@ var now = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 func convertor() *Convertor[llama] {
 	return New([]Column[llama]{
 		Name[llama](),
-		{metav1.TableColumnDefinition{Name: "Weight", Type: "string"}, func(one *llama) any { return one.Spec.Weight.String() }},
+		{metav1.TableColumnDefinition{Name: "Weight", Type: "number"}, func(one *llama) any { return one.Spec.Weight }},
 		Age[llama](),
 	}, func() time.Time { return now })
 }
@@ -49,7 +49,7 @@ func TestList(t *testing.T) {
 	if diff := cmp.Diff(list.ListMeta, made.ListMeta); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([][]any{{"a", "0", "90s"}, {"b", "0", "2d2h"}}, [][]any{made.Rows[0].Cells, made.Rows[1].Cells}); diff != "" {
+	if diff := cmp.Diff([][]any{{"a", 0.0, "90s"}, {"b", 0.0, "2d2h"}}, [][]any{made.Rows[0].Cells, made.Rows[1].Cells}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for i := range made.Rows {

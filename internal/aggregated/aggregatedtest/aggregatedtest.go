@@ -1,0 +1,207 @@
+// Package aggregatedtest puts our API server behind one of envtest, for tests and measurements: with a certificate of its own, and found by an
+// APIService as in a cluster.
+package aggregatedtest
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/aggregated"
+)
+
+// Namespace and Service are where the APIService says that the server is.
+const (
+	Namespace = "mainstay-system"
+	Service   = "mainstay-apiserver"
+)
+
+// frontProxy is the only name that the server believes when it says in whose name it asks.
+const frontProxy = "front-proxy"
+
+// pair is a certificate with its key, in files.
+type pair struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+	certFile    string
+	keyFile     string
+}
+
+// Front gives the API server of an environment, before it is started, what it needs to ask others: a CA for that and a certificate of it, in a
+// folder. It returns the files of the certificate.
+func Front(environment *envtest.Environment, folder string) (certFile, keyFile string, err error) {
+	authority, err := newPair(folder, "front-proxy-ca", nil)
+	if err != nil {
+		return "", "", err
+	}
+	client, err := newPair(folder, frontProxy, authority)
+	if err != nil {
+		return "", "", err
+	}
+	environment.ControlPlane.GetAPIServer().Configure().
+		Set("requestheader-client-ca-file", authority.certFile).
+		Set("requestheader-allowed-names", frontProxy).
+		Set("requestheader-username-headers", "X-Remote-User").
+		Set("requestheader-group-headers", "X-Remote-Group").
+		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-").
+		Set("proxy-client-cert-file", client.certFile).
+		Set("proxy-client-key-file", client.keyFile)
+	return client.certFile, client.keyFile, nil
+}
+
+// newPair is signed by authority, or by itself.
+func newPair(folder, name string, authority *pair) (*pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	made := &pair{key: key, certFile: filepath.Join(folder, name+".crt"), keyFile: filepath.Join(folder, name+".key")}
+	if authority == nil {
+		made.certificate, err = certutil.NewSelfSignedCACert(certutil.Config{CommonName: name}, key)
+	} else {
+		made.certificate, err = sign(name, key, authority)
+	}
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := certutil.EncodeCertificates(made.certificate)
+	if err != nil {
+		return nil, err
+	}
+	return made, errors.Join(certutil.WriteCert(made.certFile, certificate), keyutil.WriteKey(made.keyFile, encoded))
+}
+
+func sign(name string, key crypto.Signer, authority *pair) (*x509.Certificate, error) {
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, authority.certificate, key.Public(), authority.key)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+// Server is ours, as a process would be started: its certificate and how it reaches the API server are in files.
+type Server struct {
+	Options *aggregated.Options
+	// Port is where it listens, on the loopback, and Bundle what its certificate is trusted by.
+	Port   int
+	Bundle []byte
+}
+
+// NewServer prepares one in a folder, for the user of a kubeconfig.
+func NewServer(folder string, kubeconfig []byte, resources ...string) (*Server, error) {
+	path := filepath.Join(folder, "kubeconfig")
+	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+		return nil, err
+	}
+	bundle, key, err := certutil.GenerateSelfSignedCertKey(Service+"."+Namespace+".svc", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		return nil, err
+	}
+	certFile, keyFile := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	if err := errors.Join(certutil.WriteCert(certFile, bundle), keyutil.WriteKey(keyFile, key)); err != nil {
+		return nil, err
+	}
+	s := &Server{Options: aggregated.NewOptions(), Bundle: bundle}
+	s.Options.Resources, s.Options.Kubeconfig, s.Options.ShutdownDelay = resources, path, 0
+	s.Options.SecureServing.ServerCert.CertKey.CertFile, s.Options.SecureServing.ServerCert.CertKey.KeyFile = certFile, keyFile
+	s.Options.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
+	return s, s.Listen(0)
+}
+
+// Listen opens the port, 0 being any: once for each Run.
+func (s *Server) Listen(port int) error {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(port)))
+	if err != nil {
+		return err
+	}
+	address, isTCP := listener.Addr().(*net.TCPAddr)
+	if !isTCP {
+		return fmt.Errorf("listening on %s", listener.Addr())
+	}
+	s.Options.SecureServing.Listener, s.Port = listener, address.Port
+	return nil
+}
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	server, err := aggregated.New(s.Options)
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
+}
+
+// Register tells the API server where it is, and waits until that has found it. The Service is one of type ExternalName, which is
+// asked for without an address of its own.
+func (s *Server) Register(ctx context.Context, cluster client.Client) error {
+	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Service}
+	port := int32(s.Port) //nolint:gosec // ports are small
+	registration := s.registration(port)
+	err := errors.Join(
+		client.IgnoreAlreadyExists(cluster.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})),
+		client.IgnoreAlreadyExists(cluster.Create(ctx, &corev1.Service{
+			ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+		})),
+		client.IgnoreAlreadyExists(cluster.Create(ctx, registration)),
+	)
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(registration), registration); err != nil {
+			return false, err
+		}
+		return isAvailable(registration), nil
+	})
+}
+
+func (s *Server) registration(port int32) *apiregistrationv1.APIService {
+	return &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: farmv1.GroupVersion.Version + "." + farmv1.GroupVersion.Group},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: farmv1.GroupVersion.Group, Version: farmv1.GroupVersion.Version, CABundle: s.Bundle,
+			GroupPriorityMinimum: 1000, VersionPriority: 15,
+			Service: &apiregistrationv1.ServiceReference{Namespace: Namespace, Name: Service, Port: &port},
+		},
+	}
+}
+
+func isAvailable(registration *apiregistrationv1.APIService) bool {
+	for _, condition := range registration.Status.Conditions {
+		if condition.Type == apiregistrationv1.Available {
+			return condition.Status == apiregistrationv1.ConditionTrue
+		}
+	}
+	return false
+}

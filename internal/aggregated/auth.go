@@ -1,0 +1,58 @@
+package aggregated
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+)
+
+// probes are the paths that a kubelet asks for, who has no credentials.
+func probes() []string { return []string{"/livez", "/readyz"} }
+
+// known lets nobody in who has not said who he is, but for probes. The library takes everybody else for "system:anonymous", whom a rule might let
+// read: behind an aggregator each true request has a name.
+type known struct{ authenticator.Request }
+
+// AuthenticateRequest is that of authenticator.Request.
+func (k known) AuthenticateRequest(request *http.Request) (*authenticator.Response, bool, error) {
+	response, is, err := k.Request.AuthenticateRequest(request)
+	if err != nil || !is || response.User.GetName() != user.Anonymous || slices.Contains(probes(), request.URL.Path) {
+		return response, is, err
+	}
+	return nil, false, nil
+}
+
+// behindPods allows a request for FarmPods only to who may also list the Pods that they show: a rule on our group must not be a way around one on
+// Pods.
+func behindPods(next authorizer.Authorizer) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		decision, reason, err := next.Authorize(ctx, attributes)
+		if decision != authorizer.DecisionAllow || !isFarmPods(attributes) {
+			return decision, reason, err
+		}
+		decision, _, err = next.Authorize(ctx, authorizer.AttributesRecord{
+			User: attributes.GetUser(), Verb: "list", Namespace: attributes.GetNamespace(),
+			APIVersion: corev1.SchemeGroupVersion.Version, Resource: string(corev1.ResourcePods), ResourceRequest: true,
+		})
+		if decision == authorizer.DecisionAllow && err == nil {
+			return decision, reason, nil
+		}
+		where := "in the namespace " + attributes.GetNamespace()
+		if attributes.GetNamespace() == "" {
+			where = "in all namespaces"
+		}
+		return authorizer.DecisionDeny, fmt.Sprintf("farmpods show Pods, and the right to list pods %s is missing", where), err
+	})
+}
+
+func isFarmPods(attributes authorizer.Attributes) bool {
+	return attributes.IsResourceRequest() && attributes.GetAPIGroup() == farmv1.GroupVersion.Group && attributes.GetResource() == farmPods
+}

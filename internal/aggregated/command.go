@@ -1,0 +1,42 @@
+package aggregated
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/logging"
+	"github.com/mainstay-platform/mainstay/internal/version"
+)
+
+// Command is the program mainstay-apiserver.
+func Command(logs io.Writer) *cobra.Command {
+	options := NewOptions()
+	var logOptions logging.Options
+	command := &cobra.Command{
+		Use:   "mainstay-apiserver",
+		Short: "Serve farm.mainstay.dev behind the API server of Kubernetes",
+		Long: "Serve farm.mainstay.dev behind the API server of Kubernetes, which finds it by an APIService. In a cluster the manager keeps that, and " +
+			"makes the certificate.",
+		Version:       version.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			logger, err := logOptions.Logger(logs)
+			if err != nil {
+				return err
+			}
+			klog.SetLogger(logger)
+			server, err := New(options)
+			if err != nil {
+				return err
+			}
+			return server.Run(command.Context())
+		},
+	}
+	options.AddFlags(command.Flags())
+	logOptions.AddFlags(command.Flags())
+	return command
+}

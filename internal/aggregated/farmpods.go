@@ -1,0 +1,90 @@
+package aggregated
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	clientrest "k8s.io/client-go/rest"
+
+	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/backing"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/farmpod"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/lineage"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
+)
+
+// farmPodStorages serve FarmPods out of the Pods of the cluster, of which there is one list and one watch.
+//
+// +kubebuilder:rbac:part=farmpods,groups="",resources=pods,verbs=list;watch
+func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map[string]rest.Storage, error) {
+	config = clientrest.CopyConfig(config)
+	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	owners, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	pods := backing.REST{
+		Client: clients.CoreV1().RESTClient(), Resource: string(corev1.ResourcePods), Codec: scheme.ParameterCodec,
+		New: func() backing.Object { return &corev1.Pod{} }, NewList: func() runtime.Object { return &corev1.PodList{} },
+	}
+	store := &registry.Store{
+		NewFunc:                   func() runtime.Object { return &farmv1.FarmPod{} },
+		NewListFunc:               func() runtime.Object { return &farmv1.FarmPodList{} },
+		DefaultQualifiedResource:  farmv1.GroupVersion.WithResource(farmPods).GroupResource(),
+		SingularQualifiedResource: farmv1.GroupVersion.WithResource("farmpod").GroupResource(),
+		CreateStrategy:            never{ObjectTyper: served.scheme},
+		DeleteStrategy:            never{ObjectTyper: served.scheme},
+		TableConvertor:            table.New(farmpod.Columns(), time.Now),
+	}
+	err = store.CompleteWithOptions(&generic.StoreOptions{
+		AttrFunc: farmPodAttributes,
+		RESTOptions: backing.Serving{
+			Objects: pods, Form: farmPodForm(lineage.New(owners)), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1.GroupVersion),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the registry: %w", err)
+	}
+	return map[string]rest.Storage{farmPods: readOnly{store, []string{"fp"}}}, nil
+}
+
+// farmPodForm is how a FarmPod comes of a Pod.
+func farmPodForm(owners *lineage.Lineage) backing.Form {
+	return backing.Form{
+		New:     func() runtime.Object { return &farmv1.FarmPod{} },
+		NewList: func() runtime.Object { return &farmv1.FarmPodList{} },
+		Backing: farmpod.PodName,
+		Served: func(ctx context.Context, from backing.Object) (backing.Object, error) {
+			pod, isPod := from.(*corev1.Pod)
+			if !isPod {
+				return nil, fmt.Errorf("a %T is no Pod", from)
+			}
+			return farmpod.Of(pod, owners.Owner(ctx, pod.Namespace, pod)), nil
+		},
+		Prepare: owners.Fill,
+	}
+}
+
+// farmPodAttributes are what selectors may name.
+func farmPodAttributes(object runtime.Object) (labels.Set, fields.Set, error) {
+	pod, isFarmPod := object.(*farmv1.FarmPod)
+	if !isFarmPod {
+		return nil, nil, fmt.Errorf("a %T is no FarmPod", object)
+	}
+	return pod.Labels, farmpod.Fields(pod), nil
+}

@@ -1,0 +1,113 @@
+package llama
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+)
+
+// Strategy tells the library's registry how Llamas are made and changed.
+type Strategy struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+	clock clock.PassiveClock
+}
+
+var (
+	_ rest.RESTCreateStrategy  = Strategy{}
+	_ rest.RESTUpdateStrategy  = Strategy{}
+	_ rest.RESTDeleteStrategy  = Strategy{}
+	_ rest.ResetFieldsStrategy = Strategy{}
+	_ rest.RESTUpdateStrategy  = StatusStrategy{}
+	_ rest.ResetFieldsStrategy = StatusStrategy{}
+)
+
+// NewStrategy knows of types by a scheme.
+func NewStrategy(typer runtime.ObjectTyper, clock clock.PassiveClock) Strategy {
+	return Strategy{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator, clock: clock}
+}
+
+// NamespaceScoped is true.
+func (Strategy) NamespaceScoped() bool { return true }
+
+// AllowCreateOnUpdate is false: who updates a Llama that is gone is told so.
+func (Strategy) AllowCreateOnUpdate(context.Context) bool { return false }
+
+// AllowUnconditionalUpdate is true: an update without resourceVersion replaces what there is.
+func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
+
+// Canonicalize has nothing to do.
+func (Strategy) Canonicalize(runtime.Object) {}
+
+// PrepareForCreate is before a Llama is validated and kept.
+func (s Strategy) PrepareForCreate(_ context.Context, object runtime.Object) {
+	if made, is := object.(*farmv1.Llama); is {
+		PrepareForCreate(made, s.now())
+	}
+}
+
+// PrepareForUpdate is before a changed one is.
+func (s Strategy) PrepareForUpdate(_ context.Context, object, old runtime.Object) {
+	if changed, was, are := both(object, old); are {
+		PrepareForUpdate(changed, was, s.now())
+	}
+}
+
+// Validate refuses what can't be kept.
+func (Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorList {
+	if made, is := object.(*farmv1.Llama); is {
+		return Validate(made)
+	}
+	return nil
+}
+
+// ValidateUpdate is Validate.
+func (s Strategy) ValidateUpdate(ctx context.Context, object, _ runtime.Object) field.ErrorList {
+	return s.Validate(ctx, object)
+}
+
+// WarningsOnCreate has none.
+func (Strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+// WarningsOnUpdate has none.
+func (Strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// GetResetFields are those that a write of the Llama itself does not set, so that nobody seems to own them.
+func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return only("status") }
+
+func (s Strategy) now() metav1.Time { return metav1.NewTime(s.clock.Now()) }
+
+// StatusStrategy is that of the status subresource.
+type StatusStrategy struct{ Strategy }
+
+// PrepareForUpdate takes the status alone.
+func (s StatusStrategy) PrepareForUpdate(_ context.Context, object, old runtime.Object) {
+	if changed, was, are := both(object, old); are {
+		PrepareForStatusUpdate(changed, was, s.now())
+	}
+}
+
+// GetResetFields are those that a write of the status does not set.
+func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return only("spec") }
+
+func only(name string) map[fieldpath.APIVersion]*fieldpath.Set {
+	return map[fieldpath.APIVersion]*fieldpath.Set{
+		fieldpath.APIVersion(farmv1.GroupVersion.String()): fieldpath.NewSet(fieldpath.MakePathOrDie(name)),
+	}
+}
+
+func both(object, old runtime.Object) (*farmv1.Llama, *farmv1.Llama, bool) {
+	changed, is := object.(*farmv1.Llama)
+	was, were := old.(*farmv1.Llama)
+	return changed, was, is && were
+}

@@ -1,0 +1,129 @@
+package aggregated
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	clientrest "k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/mainstay-platform/mainstay/api"
+	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	recordsv1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/backing"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/llama"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
+)
+
+// llamaStorages serve Llamas, each kept in a LlamaRecord.
+func llamaStorages(served *served, config *clientrest.Config, options *Options) (map[string]rest.Storage, error) {
+	kept, err := llamaRecords(config, options.LlamaStorage)
+	if err != nil {
+		return nil, err
+	}
+	strategy := llama.NewStrategy(served.scheme, clock.RealClock{})
+	newList := func() runtime.Object { return &farmv1.LlamaList{} }
+	store := &registry.Store{
+		NewFunc:                   func() runtime.Object { return &farmv1.Llama{} },
+		NewListFunc:               newList,
+		DefaultQualifiedResource:  farmv1.GroupVersion.WithResource(llamas).GroupResource(),
+		SingularQualifiedResource: farmv1.GroupVersion.WithResource("llama").GroupResource(),
+		CreateStrategy:            strategy,
+		UpdateStrategy:            strategy,
+		DeleteStrategy:            strategy,
+		ResetFieldsStrategy:       strategy,
+		TableConvertor:            table.New(llama.Columns(), time.Now),
+	}
+	err = store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: backing.Serving{
+		Objects: kept, Codec: served.codecs.LegacyCodec(farmv1.GroupVersion),
+		Form: backing.KeptForm[farmv1.Llama, recordsv1.LlamaRecord](farmv1.GroupVersion.WithKind("Llama"), newList, recordsv1.Finalizer),
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("building the registry: %w", err)
+	}
+	ofStatus := *store
+	ofStatus.CreateStrategy, ofStatus.DeleteStrategy = nil, nil
+	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = llama.StatusStrategy{Strategy: strategy}, llama.StatusStrategy{Strategy: strategy}
+	return map[string]rest.Storage{llamas: writable{Store: store}, llamas + "/status": statusOnly{&ofStatus}}, nil
+}
+
+// llamaRecords is where they are kept.
+//
+// +kubebuilder:rbac:part=llamas,groups=records.mainstay.dev,resources=llamarecords,verbs=get;list;watch;create;update;delete
+func llamaRecords(config *clientrest.Config, where string) (backing.Objects, error) {
+	newList := func() runtime.Object { return &recordsv1.LlamaRecordList{} }
+	if where == storageMemory {
+		return backing.NewMemory(recordsv1.GroupVersion.WithResource("llamarecords").GroupResource(), newList), nil
+	}
+	scheme := runtime.NewScheme()
+	if err := recordsv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("adding the types: %w", err)
+	}
+	config = clientrest.CopyConfig(config)
+	config.GroupVersion, config.APIPath = &recordsv1.GroupVersion, "/apis"
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := clientrest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return backing.REST{
+		Client: client, Resource: "llamarecords", Codec: runtime.NewParameterCodec(scheme), NewList: newList,
+		New: func() backing.Object { return &recordsv1.LlamaRecord{} },
+	}, nil
+}
+
+// writable is a resource with all verbs.
+type writable struct{ *registry.Store }
+
+var _ rest.StandardStorage = writable{}
+
+// ShortNames are those for kubectl.
+func (writable) ShortNames() []string { return []string{"ll"} }
+
+// Categories are those of every kind of ours.
+func (writable) Categories() []string { return []string{"all", api.ManagedBy} }
+
+// statusOnly is the status subresource.
+type statusOnly struct{ store *registry.Store }
+
+var (
+	_ rest.Patcher             = statusOnly{}
+	_ rest.ResetFieldsStrategy = statusOnly{}
+)
+
+// New is an empty one.
+func (s statusOnly) New() runtime.Object { return s.store.New() }
+
+// Destroy does nothing: the resource itself ends what both share.
+func (statusOnly) Destroy() {}
+
+// Get reads the whole.
+func (s statusOnly) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.store.Get(ctx, name, options)
+}
+
+// Update changes the status; it makes nothing new.
+func (s statusOnly) Update(
+	ctx context.Context, name string, changed rest.UpdatedObjectInfo, validateNew rest.ValidateObjectFunc, validate rest.ValidateObjectUpdateFunc,
+	_ bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	return s.store.Update(ctx, name, changed, validateNew, validate, false, options)
+}
+
+// ConvertToTable prints the whole.
+func (s statusOnly) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	return s.store.ConvertToTable(ctx, object, options)
+}
+
+// GetResetFields are the strategy's.
+func (s statusOnly) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.store.GetResetFields()
+}

@@ -1,0 +1,63 @@
+package aggregated
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	clientrest "k8s.io/client-go/rest"
+
+	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+)
+
+// The names of the resources.
+const (
+	farmPods = "farmpods"
+	llamas   = "llamas"
+)
+
+// resource is one that can be served. A new one is an entry in resources, and nothing else here.
+type resource struct {
+	// name is the plural, as in paths and in --resources.
+	name string
+	// storages are the resource and its subresources, by name.
+	storages func(served *served, config *clientrest.Config, options *Options) (map[string]rest.Storage, error)
+}
+
+func resources() []resource {
+	return []resource{
+		{name: farmPods, storages: farmPodStorages},
+		{name: llamas, storages: llamaStorages},
+	}
+}
+
+// AllResources are the names of those that can be served.
+func AllResources() []string {
+	var names []string
+	for _, one := range resources() {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// install makes those that are asked for.
+func install(served *served, config *clientrest.Config, options *Options) (*genericapiserver.APIGroupInfo, error) {
+	group := genericapiserver.NewDefaultAPIGroupInfo(farmv1.GroupVersion.Group, served.scheme, metav1.ParameterCodec, served.codecs)
+	storages := map[string]rest.Storage{}
+	for _, one := range resources() {
+		if !slices.Contains(options.Resources, one.name) {
+			continue
+		}
+		made, err := one.storages(served, config, options)
+		if err != nil {
+			return nil, fmt.Errorf("adding %s: %w", one.name, err)
+		}
+		for name, storage := range made {
+			storages[name] = storage
+		}
+	}
+	group.VersionedResourcesStorageMap[farmv1.GroupVersion.Version] = storages
+	return &group, nil
+}

@@ -1,0 +1,39 @@
+package aggregated
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/farmpod"
+)
+
+// served are the types that are served, and how they are written.
+type served struct {
+	scheme *runtime.Scheme
+	codecs serializer.CodecFactory
+}
+
+// newSchema knows each type as the version that is served, and as the internal one, which the library works with: they are the same.
+func newSchema() (*served, error) {
+	scheme := runtime.NewScheme()
+	if err := farmv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("adding the types: %w", err)
+	}
+	internal := schema.GroupVersion{Group: farmv1.GroupVersion.Group, Version: runtime.APIVersionInternal}
+	scheme.AddKnownTypes(internal, &farmv1.FarmPod{}, &farmv1.FarmPodList{}, &farmv1.Llama{}, &farmv1.LlamaList{})
+	utilruntime.Must(scheme.SetVersionPriority(farmv1.GroupVersion))
+	if err := farmpod.FieldLabels(scheme); err != nil {
+		return nil, fmt.Errorf("adding the fields that selectors may name: %w", err)
+	}
+	// What every API server answers with.
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return &served{scheme: scheme, codecs: serializer.NewCodecFactory(scheme)}, nil
+}
