@@ -1,0 +1,110 @@
+// Package served tests the aggregated API behind a real kube-apiserver with its etcd.
+package served
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	recordsv1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/aggregatedtest"
+)
+
+// Waits of the tests. Nothing here takes longer than some tenths of a second when it works.
+const (
+	within = 30 * time.Second
+	poll   = 50 * time.Millisecond
+)
+
+// cluster is the API server that all tests share, with ours behind it; each test has a namespace of its own.
+var cluster struct {
+	environment *envtest.Environment
+	config      *rest.Config
+	client      client.Client
+	server      *aggregatedtest.Server
+	// frontCert and frontKey are the files of the certificate by which it asks ours.
+	frontCert, frontKey string
+}
+
+func TestMain(m *testing.M) {
+	gomega.SetDefaultEventuallyTimeout(within)
+	gomega.SetDefaultEventuallyPollingInterval(poll)
+	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: run `make test-integration`, which builds etcd and kube-apiserver and sets it")
+		return 1
+	}
+	folder, err := os.MkdirTemp("", "served-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	ctx, stop := context.WithCancel(context.Background())
+	ended, err := start(ctx, folder)
+	code := 1
+	if err == nil {
+		code = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, "starting:", err)
+	}
+	stop()
+	if ended != nil {
+		if err := <-ended; err != nil {
+			fmt.Fprintln(os.Stderr, "the server:", err)
+			code = 1
+		}
+	}
+	if err := cluster.environment.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+	}
+	return code
+}
+
+// start has both servers run. What it returns tells how ours ended; nil if it was not started.
+func start(ctx context.Context, folder string) (<-chan error, error) {
+	cluster.environment = &envtest.Environment{CRDDirectoryPaths: []string{"../../charts/mainstay/crds"}, ErrorIfCRDPathMissing: true}
+	var err error
+	if cluster.frontCert, cluster.frontKey, err = aggregatedtest.Front(cluster.environment, folder); err != nil {
+		return nil, err
+	}
+	if cluster.config, err = cluster.environment.Start(); err != nil {
+		return nil, err
+	}
+	cluster.config.QPS, cluster.config.Burst = -1, -1
+	if cluster.client, err = client.New(cluster.config, client.Options{Scheme: scheme()}); err != nil {
+		return nil, err
+	}
+	if cluster.server, err = aggregatedtest.NewServer(folder, cluster.environment.KubeConfig, "farmpods", "llamas"); err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cluster.server.Run(ctx) }()
+	return ended, cluster.server.Register(ctx, cluster.client)
+}
+
+// scheme knows what Kubernetes has, what we serve, and where that is kept.
+func scheme() *runtime.Scheme {
+	made := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiregistrationv1.AddToScheme, farmv1.AddToScheme, recordsv1.AddToScheme} {
+		if err := add(made); err != nil {
+			panic(err) // two types of one name, which no run would get past
+		}
+	}
+	return made
+}
