@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
 // probes are the paths that a kubelet asks for, who has no credentials.
@@ -54,5 +54,5 @@ func behindPods(next authorizer.Authorizer) authorizer.Authorizer {
 }
 
 func isFarmPods(attributes authorizer.Attributes) bool {
-	return attributes.IsResourceRequest() && attributes.GetAPIGroup() == farmv1.GroupVersion.Group && attributes.GetResource() == farmPods
+	return attributes.IsResourceRequest() && attributes.GetAPIGroup() == farmv1alpha1.GroupVersion.Group && attributes.GetResource() == farmPods
 }

@@ -3,7 +3,6 @@ package aggregated
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -16,8 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	clientrest "k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/backing"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/farmpod"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/lineage"
@@ -43,18 +43,18 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 		New: func() backing.Object { return &corev1.Pod{} }, NewList: func() runtime.Object { return &corev1.PodList{} },
 	}
 	store := &registry.Store{
-		NewFunc:                   func() runtime.Object { return &farmv1.FarmPod{} },
-		NewListFunc:               func() runtime.Object { return &farmv1.FarmPodList{} },
-		DefaultQualifiedResource:  farmv1.GroupVersion.WithResource(farmPods).GroupResource(),
-		SingularQualifiedResource: farmv1.GroupVersion.WithResource("farmpod").GroupResource(),
+		NewFunc:                   func() runtime.Object { return &farmv1alpha1.FarmPod{} },
+		NewListFunc:               func() runtime.Object { return &farmv1alpha1.FarmPodList{} },
+		DefaultQualifiedResource:  farmv1alpha1.GroupVersion.WithResource(farmPods).GroupResource(),
+		SingularQualifiedResource: farmv1alpha1.GroupVersion.WithResource("farmpod").GroupResource(),
 		CreateStrategy:            never{ObjectTyper: served.scheme},
 		DeleteStrategy:            never{ObjectTyper: served.scheme},
-		TableConvertor:            table.New(farmpod.Columns(), time.Now),
+		TableConvertor:            table.New(farmpod.Columns(), clock.RealClock{}.Now),
 	}
 	err = store.CompleteWithOptions(&generic.StoreOptions{
 		AttrFunc: farmPodAttributes,
 		RESTOptions: backing.Serving{
-			Objects: pods, Form: farmPodForm(lineage.New(owners)), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1.GroupVersion),
+			Objects: pods, Form: farmPodForm(lineage.New(owners)), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
 		},
 	})
 	if err != nil {
@@ -66,8 +66,8 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 // farmPodForm is how a FarmPod comes of a Pod.
 func farmPodForm(owners *lineage.Lineage) backing.Form {
 	return backing.Form{
-		New:     func() runtime.Object { return &farmv1.FarmPod{} },
-		NewList: func() runtime.Object { return &farmv1.FarmPodList{} },
+		New:     func() runtime.Object { return &farmv1alpha1.FarmPod{} },
+		NewList: func() runtime.Object { return &farmv1alpha1.FarmPodList{} },
 		Backing: farmpod.PodName,
 		Served: func(ctx context.Context, from backing.Object) (backing.Object, error) {
 			pod, isPod := from.(*corev1.Pod)
@@ -82,7 +82,7 @@ func farmPodForm(owners *lineage.Lineage) backing.Form {
 
 // farmPodAttributes are what selectors may name.
 func farmPodAttributes(object runtime.Object) (labels.Set, fields.Set, error) {
-	pod, isFarmPod := object.(*farmv1.FarmPod)
+	pod, isFarmPod := object.(*farmv1alpha1.FarmPod)
 	if !isFarmPod {
 		return nil, nil, fmt.Errorf("a %T is no FarmPod", object)
 	}

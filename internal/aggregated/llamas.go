@@ -3,7 +3,6 @@ package aggregated
 import (
 	"context"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,8 +15,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/mainstay-platform/mainstay/api"
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
-	recordsv1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/backing"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/llama"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
@@ -30,21 +29,21 @@ func llamaStorages(served *served, config *clientrest.Config, options *Options) 
 		return nil, err
 	}
 	strategy := llama.NewStrategy(served.scheme, clock.RealClock{})
-	newList := func() runtime.Object { return &farmv1.LlamaList{} }
+	newList := func() runtime.Object { return &farmv1alpha1.LlamaList{} }
 	store := &registry.Store{
-		NewFunc:                   func() runtime.Object { return &farmv1.Llama{} },
+		NewFunc:                   func() runtime.Object { return &farmv1alpha1.Llama{} },
 		NewListFunc:               newList,
-		DefaultQualifiedResource:  farmv1.GroupVersion.WithResource(llamas).GroupResource(),
-		SingularQualifiedResource: farmv1.GroupVersion.WithResource("llama").GroupResource(),
+		DefaultQualifiedResource:  farmv1alpha1.GroupVersion.WithResource(llamas).GroupResource(),
+		SingularQualifiedResource: farmv1alpha1.GroupVersion.WithResource("llama").GroupResource(),
 		CreateStrategy:            strategy,
 		UpdateStrategy:            strategy,
 		DeleteStrategy:            strategy,
 		ResetFieldsStrategy:       strategy,
-		TableConvertor:            table.New(llama.Columns(), time.Now),
+		TableConvertor:            table.New(llama.Columns(), clock.RealClock{}.Now),
 	}
 	err = store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: backing.Serving{
-		Objects: kept, Codec: served.codecs.LegacyCodec(farmv1.GroupVersion),
-		Form: backing.KeptForm[farmv1.Llama, recordsv1.LlamaRecord](farmv1.GroupVersion.WithKind("Llama"), newList, recordsv1.Finalizer),
+		Objects: kept, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
+		Form: backing.KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"), newList, recordsv1alpha1.Finalizer),
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("building the registry: %w", err)
@@ -59,16 +58,16 @@ func llamaStorages(served *served, config *clientrest.Config, options *Options) 
 //
 // +kubebuilder:rbac:part=llamas,groups=records.mainstay.dev,resources=llamarecords,verbs=get;list;watch;create;update;delete
 func llamaRecords(config *clientrest.Config, where string) (backing.Objects, error) {
-	newList := func() runtime.Object { return &recordsv1.LlamaRecordList{} }
+	newList := func() runtime.Object { return &recordsv1alpha1.LlamaRecordList{} }
 	if where == storageMemory {
-		return backing.NewMemory(recordsv1.GroupVersion.WithResource("llamarecords").GroupResource(), newList), nil
+		return backing.NewMemory(recordsv1alpha1.GroupVersion.WithResource("llamarecords").GroupResource(), newList), nil
 	}
 	scheme := runtime.NewScheme()
-	if err := recordsv1.AddToScheme(scheme); err != nil {
+	if err := recordsv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("adding the types: %w", err)
 	}
 	config = clientrest.CopyConfig(config)
-	config.GroupVersion, config.APIPath = &recordsv1.GroupVersion, "/apis"
+	config.GroupVersion, config.APIPath = &recordsv1alpha1.GroupVersion, "/apis"
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := clientrest.RESTClientFor(config)
 	if err != nil {
@@ -76,7 +75,7 @@ func llamaRecords(config *clientrest.Config, where string) (backing.Objects, err
 	}
 	return backing.REST{
 		Client: client, Resource: "llamarecords", Codec: runtime.NewParameterCodec(scheme), NewList: newList,
-		New: func() backing.Object { return &recordsv1.LlamaRecord{} },
+		New: func() backing.Object { return &recordsv1alpha1.LlamaRecord{} },
 	}, nil
 }
 
@@ -111,7 +110,7 @@ func (s statusOnly) Get(ctx context.Context, name string, options *metav1.GetOpt
 }
 
 // Update changes the status; it makes nothing new.
-func (s statusOnly) Update(
+func (s statusOnly) Update( //nolint:revive // the library's interface
 	ctx context.Context, name string, changed rest.UpdatedObjectInfo, validateNew rest.ValidateObjectFunc, validate rest.ValidateObjectUpdateFunc,
 	_ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {

@@ -2,6 +2,7 @@ package aggregated
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,7 +10,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	clientrest "k8s.io/client-go/rest"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
 // The names of the resources.
@@ -44,7 +45,7 @@ func AllResources() []string {
 
 // install makes those that are asked for.
 func install(served *served, config *clientrest.Config, options *Options) (*genericapiserver.APIGroupInfo, error) {
-	group := genericapiserver.NewDefaultAPIGroupInfo(farmv1.GroupVersion.Group, served.scheme, metav1.ParameterCodec, served.codecs)
+	group := genericapiserver.NewDefaultAPIGroupInfo(farmv1alpha1.GroupVersion.Group, served.scheme, metav1.ParameterCodec, served.codecs)
 	storages := map[string]rest.Storage{}
 	for _, one := range resources() {
 		if !slices.Contains(options.Resources, one.name) {
@@ -54,10 +55,8 @@ func install(served *served, config *clientrest.Config, options *Options) (*gene
 		if err != nil {
 			return nil, fmt.Errorf("adding %s: %w", one.name, err)
 		}
-		for name, storage := range made {
-			storages[name] = storage
-		}
+		maps.Copy(storages, made)
 	}
-	group.VersionedResourcesStorageMap[farmv1.GroupVersion.Version] = storages
+	group.VersionedResourcesStorageMap[farmv1alpha1.GroupVersion.Version] = storages
 	return &group, nil
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/farmpod"
 )
 
@@ -22,12 +22,12 @@ type served struct {
 // newSchema knows each type as the version that is served, and as the internal one, which the library works with: they are the same.
 func newSchema() (*served, error) {
 	scheme := runtime.NewScheme()
-	if err := farmv1.AddToScheme(scheme); err != nil {
+	if err := farmv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("adding the types: %w", err)
 	}
-	internal := schema.GroupVersion{Group: farmv1.GroupVersion.Group, Version: runtime.APIVersionInternal}
-	scheme.AddKnownTypes(internal, &farmv1.FarmPod{}, &farmv1.FarmPodList{}, &farmv1.Llama{}, &farmv1.LlamaList{})
-	utilruntime.Must(scheme.SetVersionPriority(farmv1.GroupVersion))
+	internal := schema.GroupVersion{Group: farmv1alpha1.GroupVersion.Group, Version: runtime.APIVersionInternal}
+	scheme.AddKnownTypes(internal, &farmv1alpha1.FarmPod{}, &farmv1alpha1.FarmPodList{}, &farmv1alpha1.Llama{}, &farmv1alpha1.LlamaList{})
+	utilruntime.Must(scheme.SetVersionPriority(farmv1alpha1.GroupVersion))
 	if err := farmpod.FieldLabels(scheme); err != nil {
 		return nil, fmt.Errorf("adding the fields that selectors may name: %w", err)
 	}

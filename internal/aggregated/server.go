@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/openapi"
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
@@ -63,7 +63,7 @@ func New(options *Options) (*Server, error) {
 
 // addChecks has the server be ready while all resources can be read: as long as one can't, requests go to another replica.
 func addChecks(server *genericapiserver.GenericAPIServer, group *genericapiserver.APIGroupInfo) error {
-	for name, storage := range group.VersionedResourcesStorageMap[farmv1.GroupVersion.Version] {
+	for name, storage := range group.VersionedResourcesStorageMap[farmv1alpha1.GroupVersion.Version] {
 		served, can := storage.(rest.StorageWithReadiness)
 		if !can {
 			continue

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
-	recordsv1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/aggregatedtest"
 )
 
@@ -54,7 +54,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	ctx, stop := context.WithCancel(context.Background())
 	ended, err := start(ctx, folder)
 	code := 1
@@ -101,7 +101,7 @@ func start(ctx context.Context, folder string) (<-chan error, error) {
 // scheme knows what Kubernetes has, what we serve, and where that is kept.
 func scheme() *runtime.Scheme {
 	made := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiregistrationv1.AddToScheme, farmv1.AddToScheme, recordsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiregistrationv1.AddToScheme, farmv1alpha1.AddToScheme, recordsv1alpha1.AddToScheme} {
 		if err := add(made); err != nil {
 			panic(err) // two types of one name, which no run would get past
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -20,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
 const (
@@ -35,14 +36,14 @@ const (
 func TestListThenWatch(t *testing.T) {
 	t.Run("llamas", func(t *testing.T) {
 		t.Parallel()
-		listThenWatch(t, &farmv1.LlamaList{}, writeLlama, func(ctx context.Context, namespace string) (map[string]string, error) {
-			return listVersions(ctx, cluster.client, &farmv1.LlamaList{}, namespace, "")
+		listThenWatch(t, &farmv1alpha1.LlamaList{}, writeLlama, func(ctx context.Context, namespace string) (map[string]string, error) {
+			return listVersions(ctx, cluster.client, &farmv1alpha1.LlamaList{}, namespace, "")
 		})
 	})
 	t.Run("farmpods", func(t *testing.T) {
 		t.Parallel()
-		listThenWatch(t, &farmv1.FarmPodList{}, writePod, func(ctx context.Context, namespace string) (map[string]string, error) {
-			return listVersions(ctx, cluster.client, &corev1.PodList{}, namespace, farmv1.FarmPodPrefix)
+		listThenWatch(t, &farmv1alpha1.FarmPodList{}, writePod, func(ctx context.Context, namespace string) (map[string]string, error) {
+			return listVersions(ctx, cluster.client, &corev1.PodList{}, namespace, farmv1alpha1.FarmPodPrefix)
 		})
 	})
 }
@@ -82,7 +83,7 @@ func listThenWatch(
 
 // writeLlama creates, changes or deletes one, sometimes with a finalizer, sometimes from an old version, as it may be.
 func writeLlama(ctx context.Context, random *rand.Rand, key client.ObjectKey) error {
-	llama := &farmv1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: farmv1.LlamaSpec{Weight: 1 + random.Float64(), Height: 1}}
+	llama := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: farmv1alpha1.LlamaSpec{Weight: 1 + random.Float64(), Height: 1}}
 	switch random.IntN(6) {
 	case 0, 1:
 		if random.IntN(4) == 0 {
@@ -197,11 +198,7 @@ func isNewer(version, than string) bool {
 func (f *follower) copy() map[string]string {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	copied := map[string]string{}
-	for name, version := range f.known {
-		copied[name] = version
-	}
-	return copied
+	return maps.Clone(f.known)
 }
 
 func (f *follower) problem() error {

@@ -24,10 +24,11 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
 )
 
@@ -97,7 +98,7 @@ func newPair(folder, name string, authority *pair) (*pair, error) {
 }
 
 func sign(name string, key crypto.Signer, authority *pair) (*x509.Certificate, error) {
-	now := time.Now()
+	now := clock.RealClock{}.Now()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
@@ -188,9 +189,9 @@ func (s *Server) Register(ctx context.Context, cluster client.Client) error {
 
 func (s *Server) registration(port int32) *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: farmv1.GroupVersion.Version + "." + farmv1.GroupVersion.Group},
+		ObjectMeta: metav1.ObjectMeta{Name: farmv1alpha1.GroupVersion.Version + "." + farmv1alpha1.GroupVersion.Group},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: farmv1.GroupVersion.Group, Version: farmv1.GroupVersion.Version, CABundle: s.Bundle,
+			Group: farmv1alpha1.GroupVersion.Group, Version: farmv1alpha1.GroupVersion.Version, CABundle: s.Bundle,
 			GroupPriorityMinimum: 1000, VersionPriority: 15,
 			Service: &apiregistrationv1.ServiceReference{Namespace: Namespace, Name: Service, Port: &port},
 		},

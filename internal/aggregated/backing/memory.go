@@ -127,29 +127,38 @@ func (m *Memory) Watch(ctx context.Context, namespace string, options metav1.Lis
 	}
 	out := make(chan watch.Event)
 	events := watch.NewProxyWatcher(out)
-	go m.send(ctx, events.StopChan(), out, begin, since, matches)
+	begins := memoryWatch{since: since, matches: matches, out: out, stop: events.StopChan()}
+	go m.send(ctx, begins, begin)
 	return events, nil
 }
 
-// send tells a watcher of all events after a version, until it has enough.
-func (m *Memory) send(ctx context.Context, stop <-chan struct{}, out chan<- watch.Event, pending []memoryEvent, since uint64, matches func(Object) bool) {
-	defer close(out)
+// memoryWatch is one that somebody watches by.
+type memoryWatch struct {
+	since   uint64
+	matches func(Object) bool
+	out     chan<- watch.Event
+	stop    <-chan struct{}
+}
+
+// send tells a watcher of what is pending and of all events after it, until he has enough.
+func (m *Memory) send(ctx context.Context, to memoryWatch, pending []memoryEvent) {
+	defer close(to.out)
 	for {
 		for _, event := range pending {
-			if !matches(event.object) {
+			if !to.matches(event.object) {
 				continue
 			}
 			select {
-			case out <- watch.Event{Type: event.event, Object: copyOf(event.object)}:
-			case <-stop:
+			case to.out <- watch.Event{Type: event.event, Object: copyOf(event.object)}:
+			case <-to.stop:
 				return
 			case <-ctx.Done():
 				return
 			}
 		}
 		m.mutex.Lock()
-		first, _ := slices.BinarySearchFunc(m.events, since+1, func(e memoryEvent, version uint64) int { return cmp.Compare(e.version, version) })
-		pending, since = slices.Clone(m.events[first:]), m.version
+		first, _ := slices.BinarySearchFunc(m.events, to.since+1, func(e memoryEvent, version uint64) int { return cmp.Compare(e.version, version) })
+		pending, to.since = slices.Clone(m.events[first:]), m.version
 		changed := m.changed
 		m.mutex.Unlock()
 		if len(pending) > 0 {
@@ -157,7 +166,7 @@ func (m *Memory) send(ctx context.Context, stop <-chan struct{}, out chan<- watc
 		}
 		select {
 		case <-changed:
-		case <-stop:
+		case <-to.stop:
 			return
 		case <-ctx.Done():
 			return

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 
-	recordsv1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 )
 
 // TestAsTheLibraryExpects runs the library's own tests of a storage.Interface on one that keeps the library's example in records. Left out are those
@@ -65,8 +65,8 @@ func newServed(t *testing.T) storage.Interface {
 	}
 	serving := Serving{
 		Codec:   serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion),
-		Objects: NewMemory(recordsv1.GroupVersion.WithResource("records").GroupResource(), func() runtime.Object { return &recordsv1.LlamaRecordList{} }),
-		Form:    KeptForm[example.Pod, recordsv1.LlamaRecord](example.SchemeGroupVersion.WithKind("Pod"), newList, recordsv1.Finalizer),
+		Objects: NewMemory(recordsv1alpha1.GroupVersion.WithResource("records").GroupResource(), func() runtime.Object { return &recordsv1alpha1.LlamaRecordList{} }),
+		Form:    KeptForm[example.Pod, recordsv1alpha1.LlamaRecord](example.SchemeGroupVersion.WithKind("Pod"), newList, recordsv1alpha1.Finalizer),
 	}
 	options, err := serving.GetRESTOptions(schema.GroupResource{Resource: "pods"}, nil)
 	if err != nil {

@@ -55,12 +55,15 @@ func (s *Storage) start(ctx context.Context, key string, mayMiss bool, cached ru
 }
 
 // GuaranteedUpdate changes one, again and again until nobody else was faster. It writes nothing if nothing is changed.
-func (s *Storage) GuaranteedUpdate(
+func (s *Storage) GuaranteedUpdate( //nolint:revive // the library's interface
 	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, change storage.UpdateFunc, cached runtime.Object,
 ) error {
 	_, err := s.insist(ctx, key, ignoreNotFound, cached, func(was state) (bool, error) {
-		return s.update(ctx, key, destination, preconditions, change, was)
+		if err := preconditions.Check(key, was.served); err != nil {
+			return was.isCurrent, err
+		}
+		return s.update(ctx, key, destination, change, was)
 	})
 	return err
 }
@@ -89,12 +92,7 @@ func (s *Storage) insist(ctx context.Context, key string, mayMiss bool, cached r
 }
 
 // update tries once.
-func (s *Storage) update(
-	ctx context.Context, key string, destination runtime.Object, preconditions *storage.Preconditions, change storage.UpdateFunc, was state,
-) (bool, error) {
-	if err := preconditions.Check(key, was.served); err != nil {
-		return was.isCurrent, err
-	}
+func (s *Storage) update(ctx context.Context, key string, destination runtime.Object, change storage.UpdateFunc, was state) (bool, error) {
 	version, err := s.Versioner().ObjectResourceVersion(was.served)
 	if err != nil {
 		return true, err
@@ -144,11 +142,19 @@ func notOvertaken(err error, existed bool) error {
 }
 
 // Delete deletes one, in the state that validate has seen.
-func (s *Storage) Delete(
+func (s *Storage) Delete( //nolint:revive // the library's interface
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc,
 	cached runtime.Object, _ storage.DeleteOptions,
 ) error {
-	was, err := s.insist(ctx, key, false, cached, func(was state) (bool, error) { return s.remove(ctx, key, preconditions, validate, was) })
+	was, err := s.insist(ctx, key, false, cached, func(was state) (bool, error) {
+		if err := preconditions.Check(key, was.served); err != nil {
+			return was.isCurrent, err
+		}
+		if err := validate(ctx, was.served); err != nil {
+			return was.isCurrent, err
+		}
+		return s.remove(ctx, key, was)
+	})
 	if err != nil {
 		return err
 	}
@@ -156,15 +162,7 @@ func (s *Storage) Delete(
 }
 
 // remove tries once.
-func (s *Storage) remove(
-	ctx context.Context, key string, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, was state,
-) (bool, error) {
-	if err := preconditions.Check(key, was.served); err != nil {
-		return was.isCurrent, err
-	}
-	if err := validate(ctx, was.served); err != nil {
-		return was.isCurrent, err
-	}
+func (s *Storage) remove(ctx context.Context, key string, was state) (bool, error) {
 	version := was.served.GetResourceVersion()
 	if len(was.served.GetFinalizers()) > 0 {
 		released, err := s.release(ctx, key, was.served)

@@ -11,29 +11,29 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
 )
 
 // Columns are what kubectl prints.
-func Columns() []table.Column[farmv1.Llama] {
-	return []table.Column[farmv1.Llama]{
-		table.Name[farmv1.Llama](),
-		column("Weight", "number", "In kilograms.", func(l *farmv1.Llama) any { return l.Spec.Weight }),
-		column("Height", "number", "In metres.", func(l *farmv1.Llama) any { return l.Spec.Height }),
-		column("Ready", "string", "Whether it is kept.", func(l *farmv1.Llama) any { return ready(l) }),
-		table.Age[farmv1.Llama](),
+func Columns() []table.Column[farmv1alpha1.Llama] {
+	return []table.Column[farmv1alpha1.Llama]{
+		table.Name[farmv1alpha1.Llama](),
+		column("Weight", "number", "In kilograms.", func(l *farmv1alpha1.Llama) any { return l.Spec.Weight }),
+		column("Height", "number", "In metres.", func(l *farmv1alpha1.Llama) any { return l.Spec.Height }),
+		column("Ready", "string", "Whether it is kept.", func(l *farmv1alpha1.Llama) any { return ready(l) }),
+		table.Age[farmv1alpha1.Llama](),
 	}
 }
 
-func column(name, kind, description string, cell func(*farmv1.Llama) any) table.Column[farmv1.Llama] {
-	return table.Column[farmv1.Llama]{
+func column(name, kind, description string, cell func(*farmv1alpha1.Llama) any) table.Column[farmv1alpha1.Llama] {
+	return table.Column[farmv1alpha1.Llama]{
 		TableColumnDefinition: metav1.TableColumnDefinition{Name: name, Type: kind, Description: description}, Cell: cell,
 	}
 }
 
-func ready(llama *farmv1.Llama) string {
-	condition := meta.FindStatusCondition(llama.Status.Conditions, farmv1.ConditionReady)
+func ready(llama *farmv1alpha1.Llama) string {
+	condition := meta.FindStatusCondition(llama.Status.Conditions, farmv1alpha1.ConditionReady)
 	if condition == nil {
 		return string(metav1.ConditionUnknown)
 	}
@@ -41,14 +41,14 @@ func ready(llama *farmv1.Llama) string {
 }
 
 // PrepareForCreate fills in what is the server's: the generation and the status.
-func PrepareForCreate(llama *farmv1.Llama, now metav1.Time) {
+func PrepareForCreate(llama *farmv1alpha1.Llama, now metav1.Time) {
 	llama.Generation = 1
-	llama.Status = farmv1.LlamaStatus{}
+	llama.Status = farmv1alpha1.LlamaStatus{}
 	keep(llama, now)
 }
 
 // PrepareForUpdate leaves the status as it was, but for what the server itself says of the new spec.
-func PrepareForUpdate(llama, old *farmv1.Llama, now metav1.Time) {
+func PrepareForUpdate(llama, old *farmv1alpha1.Llama, now metav1.Time) {
 	llama.Status = *old.Status.DeepCopy()
 	llama.Generation = old.Generation
 	if !equality.Semantic.DeepEqual(llama.Spec, old.Spec) {
@@ -58,28 +58,28 @@ func PrepareForUpdate(llama, old *farmv1.Llama, now metav1.Time) {
 }
 
 // PrepareForStatusUpdate takes the status alone, in which Ready stays the server's.
-func PrepareForStatusUpdate(llama, old *farmv1.Llama, now metav1.Time) {
+func PrepareForStatusUpdate(llama, old *farmv1alpha1.Llama, now metav1.Time) {
 	status := llama.Status
 	llama.Spec, llama.Labels, llama.Annotations = old.Spec, old.Labels, old.Annotations
 	llama.OwnerReferences, llama.Finalizers, llama.Generation = old.OwnerReferences, old.Finalizers, old.Generation
 	llama.Status = status
-	if was := meta.FindStatusCondition(old.Status.Conditions, farmv1.ConditionReady); was != nil {
-		meta.RemoveStatusCondition(&llama.Status.Conditions, farmv1.ConditionReady)
+	if was := meta.FindStatusCondition(old.Status.Conditions, farmv1alpha1.ConditionReady); was != nil {
+		meta.RemoveStatusCondition(&llama.Status.Conditions, farmv1alpha1.ConditionReady)
 		llama.Status.Conditions = append([]metav1.Condition{*was}, llama.Status.Conditions...)
 	}
 	keep(llama, now)
 }
 
 // keep says of a Llama that it is kept as it stands: it is stored with these words, or not at all.
-func keep(llama *farmv1.Llama, now metav1.Time) {
+func keep(llama *farmv1alpha1.Llama, now metav1.Time) {
 	meta.SetStatusCondition(&llama.Status.Conditions, metav1.Condition{
-		Type: farmv1.ConditionReady, Status: metav1.ConditionTrue, Reason: farmv1.ReasonKept, Message: "the Llama is kept by the API server of the farm",
+		Type: farmv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: farmv1alpha1.ReasonKept, Message: "the Llama is kept by the API server of the farm",
 		ObservedGeneration: llama.Generation, LastTransitionTime: now,
 	})
 }
 
 // Validate says what can't be accepted of a Llama.
-func Validate(llama *farmv1.Llama) field.ErrorList {
+func Validate(llama *farmv1alpha1.Llama) field.ErrorList {
 	spec := field.NewPath("spec")
 	problems := validatePositive(spec.Child("weight"), llama.Spec.Weight)
 	problems = append(problems, validatePositive(spec.Child("height"), llama.Spec.Height)...)

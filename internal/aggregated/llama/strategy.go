@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
 // Strategy tells the library's registry how Llamas are made and changed.
@@ -49,7 +49,7 @@ func (Strategy) Canonicalize(runtime.Object) {}
 
 // PrepareForCreate is before a Llama is validated and kept.
 func (s Strategy) PrepareForCreate(_ context.Context, object runtime.Object) {
-	if made, is := object.(*farmv1.Llama); is {
+	if made, is := object.(*farmv1alpha1.Llama); is {
 		PrepareForCreate(made, s.now())
 	}
 }
@@ -63,7 +63,7 @@ func (s Strategy) PrepareForUpdate(_ context.Context, object, old runtime.Object
 
 // Validate refuses what can't be kept.
 func (Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorList {
-	if made, is := object.(*farmv1.Llama); is {
+	if made, is := object.(*farmv1alpha1.Llama); is {
 		return Validate(made)
 	}
 	return nil
@@ -102,12 +102,12 @@ func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 
 func only(name string) map[fieldpath.APIVersion]*fieldpath.Set {
 	return map[fieldpath.APIVersion]*fieldpath.Set{
-		fieldpath.APIVersion(farmv1.GroupVersion.String()): fieldpath.NewSet(fieldpath.MakePathOrDie(name)),
+		fieldpath.APIVersion(farmv1alpha1.GroupVersion.String()): fieldpath.NewSet(fieldpath.MakePathOrDie(name)),
 	}
 }
 
-func both(object, old runtime.Object) (*farmv1.Llama, *farmv1.Llama, bool) {
-	changed, is := object.(*farmv1.Llama)
-	was, were := old.(*farmv1.Llama)
+func both(object, old runtime.Object) (*farmv1alpha1.Llama, *farmv1alpha1.Llama, bool) {
+	changed, is := object.(*farmv1alpha1.Llama)
+	was, were := old.(*farmv1alpha1.Llama)
 	return changed, was, is && were
 }
