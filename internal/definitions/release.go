@@ -5,13 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 )
+
+// IsRecord tells whether the definition of a name is one in which our own API server keeps what it serves. Such are installed and deleted as all
+// others, but no controller carries out their objects, and no user has to do with them.
+func IsRecord(name string) bool {
+	return strings.HasSuffix(name, "."+recordsv1alpha1.GroupVersion.Group)
+}
 
 // Names are those of the definitions that this release carries.
 func Names() ([]string, error) {
