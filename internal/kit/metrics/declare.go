@@ -101,6 +101,16 @@ var (
 		Help:   "1 if this replica can answer webhooks: it listens, and has a certificate that is valid and trusted. There is none where webhooks are off.",
 		Normal: "1, but for the first seconds.",
 	})
+	apiServicePublished = gauge(Metric{
+		Name:   "mainstay_apiservice_published",
+		Help:   "1 if the API server is told of who serves farm.mainstay.dev, 0 if not. Only the leader tells it, and nobody where nothing is served.",
+		Normal: "1. It is 0 while no endpoint is ready at an installation, and after 60 s without one: then the Service has an event, and its pods are a reason to look.",
+	})
+	apiServiceEndpoints = gauge(Metric{
+		Name:   "mainstay_apiservice_endpoints",
+		Help:   "Endpoints that are ready to serve farm.mainstay.dev. Only the leader tells it, and nobody where nothing is served.",
+		Normal: "The replicas of the API server: 2, and 3 for moments while it is upgraded.",
+	})
 	info = gauge(Metric{
 		Name:   "mainstay_info",
 		Help:   "1, for as long as the process lives.",

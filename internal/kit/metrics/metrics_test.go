@@ -295,4 +295,9 @@ func TestCollector(t *testing.T) {
 	expect(want)
 	current.Store(&Sources{CertificateExpiry: func() time.Time { return time.Unix(1000, 0) }})
 	expect(map[string]float64{"mainstay_info ": 1, "mainstay_certificate_expiry_timestamp_seconds": 1000})
+	var served APIService
+	current.Store(&Sources{APIService: func() APIService { return served }})
+	expect(map[string]float64{"mainstay_info ": 1})
+	served = APIService{Known: true, Published: true, Endpoints: 2}
+	expect(map[string]float64{"mainstay_info ": 1, "mainstay_apiservice_published": 1, "mainstay_apiservice_endpoints": 2})
 }

@@ -24,12 +24,24 @@ type Sources struct {
 	CertificateExpiry func() time.Time
 	// WebhooksReady is nil if this replica can answer webhooks.
 	WebhooksReady func() error
+	// APIService tells of the APIService that the leader keeps.
+	APIService func() APIService
 	// IsGone reports whether a namespace is known not to exist.
 	IsGone func(ctx context.Context, namespace string) bool
 }
 
 // Instrumented is what Instrumentations of a kind say of workloads.
 type Instrumented struct{ Kind, State string }
+
+// APIService is what the leader knows of the APIService that it keeps.
+type APIService struct {
+	// Known is false where nobody has looked: on a replica that does not lead.
+	Known bool
+	// Published tells that it is there.
+	Published bool
+	// Endpoints is how many are ready.
+	Endpoints int
+}
 
 // Expose hands all metrics out by controller-runtime's registry from now on. In a process with several managers,
 // as tests have, the last one's sources count.
@@ -47,7 +59,7 @@ type collector struct{}
 
 // Describe tells of which metrics there are.
 func (collector) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, description := range []*prometheus.Desc{objects, instrumented, leader, certificateExpiry, webhooksReady, info} {
+	for _, description := range []*prometheus.Desc{objects, instrumented, leader, certificateExpiry, webhooksReady, apiServicePublished, apiServiceEndpoints, info} {
 		descriptions <- description
 	}
 }
@@ -74,6 +86,12 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 	if sources.CertificateExpiry != nil {
 		if expiry := sources.CertificateExpiry(); !expiry.IsZero() {
 			tell(certificateExpiry, float64(expiry.Unix()))
+		}
+	}
+	if sources.APIService != nil {
+		if of := sources.APIService(); of.Known {
+			tell(apiServicePublished, number(of.Published))
+			tell(apiServiceEndpoints, float64(of.Endpoints))
 		}
 	}
 	for _, tally := range sources.Objects {

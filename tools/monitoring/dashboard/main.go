@@ -100,6 +100,9 @@ var rows = []row{
 		{"Requests to the API server per second", "At rest those of leases and watches.", "", false, []query{{"sum by (verb, resource) (rate(mainstay_api_requests_total[$__rate_interval]))", "{{verb}} {{resource}}"}}},
 		{"Requests that did not succeed", "409 is a conflict, 429 is the API server holding us back.", "", false, []query{{`sum by (resource, code) (rate(mainstay_api_requests_total{code!="2xx"}[$__rate_interval]))`, "{{resource}} {{code}}"}}},
 		{"Webhook requests per second", "A refusal is a 200 as well.", "", false, []query{{"sum by (webhook, code) (rate(controller_runtime_webhook_requests_total[$__rate_interval]))", "{{webhook}} {{code}}"}}},
+		{"farm.mainstay.dev", "Whether the API server is told of who serves it, and how many are ready.", "", false, []query{
+			{"max(mainstay_apiservice_published)", "published"}, {"max(mainstay_apiservice_endpoints)", "ready"},
+		}},
 		{"Time of a webhook", "", "s", false, quantiles("controller_runtime_webhook_latency_seconds", "", "webhook")},
 	}},
 	{"Process", []panel{
