@@ -104,6 +104,7 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.Namespace, "namespace", s.Namespace, "the manager's own namespace, which no policy governs")
 	flags.BoolVar(&s.DefaultPolicy, "default-policy", s.DefaultPolicy, "make the PlatformPolicy default, once in the life of its definition")
 	s.Webhooks.addFlags(flags)
+	s.APIService.addFlags(flags)
 	flags.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "how long running reconciles may take to end at shutdown")
 }
 
@@ -114,7 +115,7 @@ func (w *WebhookSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&w.Service, "webhook-service", w.Service, "Service in the manager's namespace by which the API server reaches the webhooks")
 	flags.BoolVar(&w.Withdraw, "withdraw-webhooks", w.Withdraw, "at the start, remove what an earlier manager with webhooks left: its configurations, and the conversion of definitions")
 	flags.StringVar(&w.URL, "webhook-url", w.URL, "https://host:port by which the API server reaches the webhooks of a manager outside the cluster")
-	flags.StringVar(&w.Owner, "webhook-owner", w.Owner, "ClusterRole with which the webhook configurations are deleted; those of another are left alone")
+	flags.StringVar(&w.Owner, "webhook-owner", w.Owner, "ClusterRole with which the webhook configurations and the APIService are deleted; those of another are left alone")
 	flags.StringVar(&w.Certificates.Name, "webhook-secret", w.Certificates.Name, "Secret with the webhooks' certificate")
 	flags.BoolVar(&w.Certificates.External, "webhook-certificate-external", w.Certificates.External, "somebody else, as cert-manager, makes that Secret")
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/mainstay-platform/mainstay/internal/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/fence"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
@@ -58,6 +59,8 @@ type Settings struct {
 	ShutdownTimeout time.Duration
 	// Webhooks say how webhooks are served.
 	Webhooks WebhookSettings
+	// APIService says where the resources of farm.mainstay.dev are served.
+	APIService APIServiceSettings
 	// DefaultPolicy makes the PlatformPolicy "default", once in the life of its definition. It needs the
 	// kind to be on.
 	DefaultPolicy bool
@@ -84,6 +87,7 @@ func DefaultSettings() Settings {
 		ReconcileTimeout: 2 * time.Minute,
 		ShutdownTimeout:  20 * time.Second,
 		Webhooks:         WebhookSettings{Port: webhook.DefaultPort, Certificates: certificates.Options{Name: "mainstay-webhook"}},
+		APIService:       APIServiceSettings{Certificates: certificates.Options{Name: "mainstay-apiserver"}},
 	}
 }
 
@@ -134,7 +138,8 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err := stored.addTo(manager, settings.WatchNamespaces); err != nil {
 		return nil, err
 	}
-	if err := addWithdrawal(manager, restConfig, settings); err != nil {
+	served, err := addForLeader(manager, restConfig, settings)
+	if err != nil {
 		return nil, err
 	}
 	operator := &Operator{Manager: manager}
@@ -146,10 +151,18 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
 	}
 	operator.checks = readyChecks(manager, stored, guard, publisher)
-	if err := exposeMetrics(ctx, wired, keeper, guard, publisher); err != nil {
+	if err := exposeMetrics(ctx, wired, told{keeper, guard, publisher, served}); err != nil {
 		return nil, err
 	}
 	return operator, nil
+}
+
+// addForLeader adds what the leader alone tells the API server, or takes back.
+func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (*apiservice.Publisher, error) {
+	if err := addWithdrawal(manager, restConfig, settings); err != nil {
+		return nil, err
+	}
+	return addAPIService(manager, settings)
 }
 
 // wire makes what kinds are given.
@@ -175,6 +188,9 @@ func (s Settings) withClock() Settings {
 // validate checks what flags can get wrong, and returns the kinds that are on.
 func (s Settings) validate() ([]kind, error) {
 	if err := s.Webhooks.validate(s.Namespace); err != nil {
+		return nil, err
+	}
+	if err := s.APIService.validate(s.Namespace); err != nil {
 		return nil, err
 	}
 	for _, namespace := range s.WatchNamespaces {

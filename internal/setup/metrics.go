@@ -13,6 +13,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/mainstay-platform/mainstay/internal/access"
+	"github.com/mainstay-platform/mainstay/internal/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/fence"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
@@ -48,15 +49,23 @@ func metricsServer(restConfig *rest.Config, settings Settings, keeper *certifica
 	}
 }
 
-// exposeMetrics tells metrics where to ask for what is not counted. keeper, guard and publisher may be nil.
-func exposeMetrics(ctx context.Context, wired wiring, keeper *certificates.Keeper, guard *fence.Fence, publisher *webhooks.Publisher) error {
+// told are those who know what metrics tell. Each may be nil.
+type told struct {
+	keeper    *certificates.Keeper
+	guard     *fence.Fence
+	publisher *webhooks.Publisher
+	served    *apiservice.Publisher
+}
+
+// exposeMetrics tells metrics where to ask for what is not counted.
+func exposeMetrics(ctx context.Context, wired wiring, by told) error {
 	manager := wired.manager
 	sources := metrics.Sources{
 		Version: version.Version,
 		Leads: func() bool {
 			select {
 			case <-manager.Elected():
-				return guard == nil || guard.Leads()
+				return by.guard == nil || by.guard.Leads()
 			default:
 				return false
 			}
@@ -77,16 +86,19 @@ func exposeMetrics(ctx context.Context, wired wiring, keeper *certificates.Keepe
 		}
 		sources.Objects = append(sources.Objects, tally)
 	}
-	if keeper != nil {
-		sources.CertificateExpiry = keeper.NotAfter
+	if by.keeper != nil {
+		sources.CertificateExpiry = by.keeper.NotAfter
 	}
-	if publisher != nil {
+	if by.served != nil {
+		sources.APIService = func() metrics.APIService { return metrics.APIService(by.served.State()) }
+	}
+	if by.publisher != nil {
 		// Both: the publisher's answer stays once it was good, the certificate's does not.
 		sources.WebhooksReady = func() error {
-			if err := publisher.Ready(); err != nil {
+			if err := by.publisher.Ready(); err != nil {
 				return err
 			}
-			return keeper.Ready()
+			return by.keeper.Ready()
 		}
 	}
 	metrics.Expose(sources)

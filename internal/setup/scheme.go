@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
@@ -22,6 +23,7 @@ func Scheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme,
 		gatewayv1.Install,
+		apiregistrationv1.AddToScheme,
 		appsv1.AddToScheme,
 		policyv1.AddToScheme,
 		configv1.AddToScheme,

@@ -26,7 +26,7 @@ func uninstallCommand(logs io.Writer) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Take back what would be in the way without a manager",
-		Long: "Stop the managers and take back what would be in the way without them: the webhook configurations, the conversion " +
+		Long: "Stop the managers and take back what would be in the way without them: the APIService, the webhook configurations, the conversion " +
 			"between versions, and finalizers of Mainstay's. The Helm chart runs it before a release is deleted; it can be run by hand " +
 			"at any time, as often as one likes, also where the installation is gone already.",
 		Args: cobra.NoArgs,

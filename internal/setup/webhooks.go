@@ -136,7 +136,7 @@ func ownerOf(ctx context.Context, live client.Reader, name string) (*metav1.Owne
 	role := &metav1.PartialObjectMetadata{}
 	role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
 	if err := live.Get(ctx, client.ObjectKey{Name: name}, role); err != nil {
-		return nil, fmt.Errorf("reading ClusterRole %s, which webhook configurations go with: %w", name, err)
+		return nil, fmt.Errorf("reading ClusterRole %s, which goes with the installation: %w", name, err)
 	}
 	return &metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID}, nil
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mainstay-platform/mainstay/internal/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
@@ -59,16 +60,16 @@ func Run(ctx context.Context, options Options) error {
 	})
 	if errors.As(err, &webhooks.AnotherError{}) {
 		// Then so are the definitions' conversion and whatever else there is.
-		return errors.Join(err, options.stopManagers(ctx))
+		return errors.Join(err, options.stopManagers(ctx), options.withdrawAPIService(ctx))
 	}
 	problems = append(problems, err)
 	steps := []func(context.Context) error{
-		options.awaitMigration, options.stopManagers, options.removeWebhooks, options.releaseDefinitions, options.releaseFinalizers,
+		options.awaitMigration, options.stopManagers, options.withdrawAPIService, options.removeWebhooks, options.releaseDefinitions, options.releaseFinalizers,
 	}
 	if options.DeleteDefinitions {
 		// The second time is for those that waited for a finalizer whose manager did not work.
 		steps = []func(context.Context) error{
-			options.deleteDefinitions, options.stopManagers, options.removeWebhooks, options.releaseDefinitions, options.releaseFinalizers, options.deleteDefinitions,
+			options.deleteDefinitions, options.stopManagers, options.withdrawAPIService, options.removeWebhooks, options.releaseDefinitions, options.releaseFinalizers, options.deleteDefinitions,
 		}
 	}
 	for at, step := range steps {
@@ -193,6 +194,16 @@ func (o Options) stopManagers(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// withdrawAPIService takes back what tells the API server who serves farm.mainstay.dev: without them it would keep every namespace that is
+// deleted. It goes first of all that managers put back.
+func (o Options) withdrawAPIService(ctx context.Context) error {
+	whose := apiservice.Anyones
+	if o.Owner != "" {
+		whose = apiservice.Of(o.Owner)
+	}
+	return o.within(ctx, "withdrawing the APIService", func(ctx context.Context) error { return apiservice.Withdraw(ctx, o.Client, whose) })
 }
 
 func (o Options) removeWebhooks(ctx context.Context) error {

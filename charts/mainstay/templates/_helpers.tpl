@@ -206,11 +206,14 @@ tolerations:
 {{- if eq (include "mainstay.defaultPolicy" .) "true" -}}{{- $parts = append $parts "defaultpolicy" -}}{{- end -}}
 {{- if .Values.webhook.enabled -}}
 {{- $parts = append $parts "webhooks" -}}
-{{- if not .Values.certManager.enabled -}}{{- $parts = append $parts "certificates" -}}{{- end -}}
 {{- else -}}
 {{- $parts = append $parts "withdrawal" -}}
 {{- if has "injection" $parts -}}{{- $parts = append $parts "injectiondirect" -}}{{- end -}}
 {{- end -}}
+{{- $served := include "mainstay.served" . | fromYamlArray -}}
+{{- $parts = append $parts (ternary "apiservice" "apiservicewithdrawal" (not (empty $served))) -}}
+{{- /* Of the webhooks, and of our own API server. */ -}}
+{{- if and (or .Values.webhook.enabled $served) (not .Values.certManager.enabled) -}}{{- $parts = append $parts "certificates" -}}{{- end -}}
 {{- toYaml $parts -}}
 {{- end -}}
 
