@@ -285,7 +285,12 @@ func certificatesIn(t *testing.T, bundle []byte) []*x509.Certificate {
 // externalData is what cert-manager would write: a certificate of a CA that nobody has seen before.
 func externalData(t *testing.T) map[string][]byte {
 	t.Helper()
-	chain, key, err := cert.GenerateSelfSignedCertKey(servingHost, nil, nil)
+	return externalDataFor(t, servingHost)
+}
+
+func externalDataFor(t *testing.T, host string) map[string][]byte {
+	t.Helper()
+	chain, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

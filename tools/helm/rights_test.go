@@ -86,7 +86,8 @@ func TestKindsOff(t *testing.T) {
 		"instrumentation":        {instrumentation, slices.Concat(webapp, policies, restarts, clusterwide), ""},
 		"clusterinstrumentation": {clusterwide, slices.Concat(webapp, policies, restarts, instrumentation), ""},
 	} {
-		manifest := mustRender(t, "kinds: {"+off+": {enabled: false}"+wanted.too+"}", target{}).Manifest
+		// Who tells the API server who serves watches a namespace.
+		manifest := mustRender(t, "{kinds: {"+off+": {enabled: false}"+wanted.too+"}, "+nothing+"}", target{}).Manifest
 		granted := resourcesOf(t, manifest, "ClusterRole", "mainstay-manager")
 		for _, resource := range wanted.none {
 			if slices.Contains(granted, resource) {
@@ -142,13 +143,14 @@ func roleRights(t *testing.T, manifest, kind, namespace, name string) []right {
 
 // TestWatchNamespaces: for some namespaces there are rights in these, and of what is in namespaces none elsewhere.
 func TestWatchNamespaces(t *testing.T) {
-	everywhere := mustRender(t, "", target{}).Manifest
+	everywhere := mustRender(t, nothing, target{}).Manifest // for some namespaces nothing is served
 	some := mustRender(t, "watchNamespaces: [shop, web]", target{}).Manifest
 	whole, smallest := roleRights(t, everywhere, "ClusterRole", "", "mainstay-manager"), roleRights(t, some, "ClusterRole", "", "mainstay-manager")
 	within, events := roleRights(t, some, "Role", "shop", "mainstay-manager-kinds"), roleRights(t, some, "Role", "default", "mainstay-manager-events")
 	cluster := []string{
 		"customresourcedefinitions", "customresourcedefinitions/status", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
 		"namespaces", "platformpolicies", "platformpolicies/status", "clusterroles", "clusterinstrumentations", "clusterinstrumentations/status",
+		"apiservices",
 	}
 	for _, r := range smallest {
 		if !slices.Contains(cluster, r.Resource) {
@@ -192,7 +194,7 @@ func TestWatchNamespaces(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	read := []right{{"", "secrets", "", "get"}, {"", "secrets", "", "list"}, {"", "secrets", "", "watch"}}
 	key := []right{{"", "secrets", "mainstay-hash-key", "get"}, {"", "secrets", "", "create"}}
-	const others = "webhook: {enabled: false}" // whose certificate is a Secret too
+	const others = "webhook: {enabled: false}, " + nothing // whose certificates are Secrets too
 	onSecrets := func(values, kind, namespace, name string) (found []right) {
 		for _, r := range roleRights(t, mustRender(t, values, target{}).Manifest, kind, namespace, name) {
 			if r.Resource == "secrets" {
@@ -230,6 +232,9 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// records is the group in which our own API server keeps what it serves: no kinds of people's.
+const records = "records.mainstay.dev"
+
 // TestUsersMayEveryKind: each definition is in the roles for users, who may write no status; and policies are
 // not changed by those whom they govern.
 func TestUsersMayEveryKind(t *testing.T) {
@@ -237,6 +242,14 @@ func TestUsersMayEveryKind(t *testing.T) {
 	for _, object := range definitions(t) {
 		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 		plural, _, _ := unstructured.NestedString(object.Object, "spec", "names", "plural")
+		if group == records {
+			for _, role := range []string{"view", "edit", "admin", "platform"} {
+				if given := roleRights(t, manifest, "ClusterRole", "", "mainstay-"+role); slices.ContainsFunc(given, func(r right) bool { return r.Group == group }) {
+					t.Errorf("%s has rights on %s.%s, which our own API server keeps", role, plural, group)
+				}
+			}
+			continue
+		}
 		scope, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
 		for role, writes := range map[string]bool{"view": false, "edit": scope == "Namespaced", "admin": scope == "Namespaced", "platform": true} {
 			given := roleRights(t, manifest, "ClusterRole", "", "mainstay-"+role)
@@ -294,15 +307,17 @@ func TestRightsOfParts(t *testing.T) {
 	for part, wanted := range map[string]struct {
 		on, off, kind, resource, verb string
 	}{
-		"election":       {"{}", "{" + small + "}", "Role", "leases", "update"},
-		"defaultpolicy":  {"{}", "defaultPolicy: {create: false}", "ClusterRole", "platformpolicies", "create"},
-		"webhooks":       {"{}", "webhook: {enabled: false}", "ClusterRole", "mutatingwebhookconfigurations", "patch"},
-		"certificates":   {"{}", "certManager: {enabled: true}", "Role", "secrets", "create"},
-		"withdrawal":     {"webhook: {enabled: false}", "{}", "ClusterRole", "mutatingwebhookconfigurations", "delete"},
-		"webapp":         {"{}", "kinds: {webapp: {enabled: false}}", "ClusterRole", "webapps", "watch"},
-		"appconfig":      {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
-		"configmonitor":  {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
-		"platformpolicy": {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
+		"election":             {"{}", "{" + small + "}", "Role", "leases", "update"},
+		"defaultpolicy":        {"{}", "defaultPolicy: {create: false}", "ClusterRole", "platformpolicies", "create"},
+		"webhooks":             {"{}", "webhook: {enabled: false}", "ClusterRole", "mutatingwebhookconfigurations", "patch"},
+		"certificates":         {"{}", "certManager: {enabled: true}", "Role", "secrets", "create"},
+		"apiservice":           {"{}", nothing, "ClusterRole", "apiservices", "patch"},
+		"withdrawal":           {"webhook: {enabled: false}", "{}", "ClusterRole", "mutatingwebhookconfigurations", "delete"},
+		"webapp":               {"{}", "kinds: {webapp: {enabled: false}}", "ClusterRole", "webapps", "watch"},
+		"appconfig":            {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
+		"configmonitor":        {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
+		"platformpolicy":       {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
+		"apiservicewithdrawal": {nothing, "{}", "ClusterRole", "apiservices", "get"},
 		"workload": {
 			"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
 			"ClusterRole", "statefulsets", "watch",
@@ -344,7 +359,45 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"appconfig", "certificates", "clusterinstrumentation", "configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
+	if diff := cmp.Diff([]string{"apiservice", "apiservicewithdrawal", "appconfig", "certificates", "clusterinstrumentation", "configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
+	}
+}
+
+// TestRightsToTellWhoServes: what the manager may more than where nothing is served, and all of it by name where that can be.
+func TestRightsToTellWhoServes(t *testing.T) {
+	more := func(base, kind, namespace string) []right {
+		without := roleRights(t, mustRender(t, "{"+base+", "+nothing+"}", target{}).Manifest, kind, namespace, "mainstay-manager")
+		found := slices.DeleteFunc(roleRights(t, mustRender(t, "{"+base+"}", target{}).Manifest, kind, namespace, "mainstay-manager"), func(r right) bool {
+			return slices.Contains(without, r)
+		})
+		slices.SortFunc(found, func(a, b right) int {
+			return strings.Compare(strings.Join([]string{a.Resource, a.Name, a.Verb}, " "), strings.Join([]string{b.Resource, b.Name, b.Verb}, " "))
+		})
+		return slices.Compact(found)
+	}
+	const registration, farm = "apiregistration.k8s.io", "v1alpha1.farm.mainstay.dev"
+	cluster := []right{
+		{registration, "apiservices", "", "create"}, {registration, "apiservices", farm, "list"}, {registration, "apiservices", farm, "patch"}, {registration, "apiservices", farm, "watch"},
+		{"rbac.authorization.k8s.io", "clusterroles", "mainstay-manager", "get"},
+		{"", "namespaces", "mainstay-system", "list"}, {"", "namespaces", "mainstay-system", "watch"},
+	}
+	own := []right{
+		{"discovery.k8s.io", "endpointslices", "", "list"}, {"discovery.k8s.io", "endpointslices", "", "watch"},
+		{"events.k8s.io", "events", "", "create"}, {"events.k8s.io", "events", "", "patch"},
+		{"", "secrets", "", "create"}, {"", "secrets", "mainstay-apiserver", "list"}, {"", "secrets", "mainstay-apiserver", "update"}, {"", "secrets", "mainstay-apiserver", "watch"},
+		{"", "services", "mainstay-apiserver", "get"},
+	}
+	if diff := cmp.Diff(cluster, more("webhook: {enabled: false}", "ClusterRole", "")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(own, more("webhook: {enabled: false}", "Role", "mainstay-system")); diff != "" {
+		t.Error(diff)
+	}
+	unwritten := slices.DeleteFunc(own, func(r right) bool {
+		return r.Resource == "secrets" && r.Verb != "list" && r.Verb != "watch"
+	})
+	if diff := cmp.Diff(unwritten, more("webhook: {enabled: false}, certManager: {enabled: true}", "Role", "mainstay-system")); diff != "" {
+		t.Errorf("with somebody else's certificate: %s", diff)
 	}
 }

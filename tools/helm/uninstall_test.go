@@ -108,13 +108,14 @@ func TestRightsOfUninstall(t *testing.T) {
 		resources = append(resources, r.Resource)
 	}
 	slices.Sort(resources)
-	want := []string{"appconfigs", "clusterinstrumentations", "configmonitors", "customresourcedefinitions", "instrumentations", "mutatingwebhookconfigurations", "platformpolicies", "validatingwebhookconfigurations", "webapps"}
+	want := []string{"apiservices", "appconfigs", "clusterinstrumentations", "configmonitors", "customresourcedefinitions", "instrumentations", "llamarecords", "mutatingwebhookconfigurations", "platformpolicies", "validatingwebhookconfigurations", "webapps"}
 	if diff := cmp.Diff(want, slices.Compact(resources)); diff != "" {
 		t.Error(diff)
 	}
 	deleting := roleRights(t, hooks(t, "watchNamespaces: [shop], crds: {keep: false}"), "ClusterRole", "", "mainstay-uninstall")
 	for _, needed := range []right{
 		{"apiextensions.k8s.io", "customresourcedefinitions", "webapps.apps.mainstay.dev", "delete"}, {"apps.mainstay.dev", "webapps", "", "delete"},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "llamarecords.records.mainstay.dev", "delete"}, {records, "llamarecords", "", "delete"},
 	} {
 		if !slices.Contains(deleting, needed) {
 			t.Errorf("what is to be deleted may not be: %v", needed)

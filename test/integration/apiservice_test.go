@@ -1,0 +1,425 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/apiservice"
+	"github.com/mainstay-platform/mainstay/internal/certificates"
+	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/internal/uninstall"
+)
+
+const (
+	servedBy   = "mainstay-apiserver"
+	servedRole = "mainstay-manager"
+	farmGroup  = "v1alpha1.farm.mainstay.dev"
+	// oneWrite is how long it takes until a write more is allowed, and lateLeader how long nobody had served when a leader came.
+	oneWrite   = 30 * time.Second
+	lateLeader = 50 * time.Second
+)
+
+// TestAPIService is about the one object of its name, so all have one API server of their own, one after the other.
+func TestAPIService(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	for name, test := range map[string]func(*serving, *testing.T){
+		"published only while somebody serves":     (*serving).testPublished,
+		"a rotation":                               (*serving).testRotation,
+		"edits and deletions are put right":        (*serving).testHealed,
+		"a quarrel has bounds":                     (*serving).testQuarrel,
+		"withdrawn after a minute":                 (*serving).testWithdrawn,
+		"a new leader goes on counting":            (*serving).testNewLeader,
+		"what is not known is not absent":          (*serving).testUnknown,
+		"our namespace goes":                       (*serving).testLeaving,
+		"somebody else's":                          (*serving).testSomebodyElses,
+		"somebody else's certificate":              (*serving).testExternal,
+		"the installation is gone, and we are not": (*serving).testNoRole,
+	} {
+		t.Run(name, func(t *testing.T) { test(newServing(t, server.Config), t) })
+	}
+}
+
+func (s *serving) testPublished(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s.lead(t)
+	s.serve(t, 0)
+	g.Eventually(s.keeper.Bundle).ShouldNot(gomega.BeEmpty())
+	g.Eventually(s.publisher.State).Should(gomega.Equal(apiservice.State{Known: true}))
+	s.calls.settled(t)
+	g.Expect(s.calls.since(0, "apiservices")).To(gomega.BeEmpty(), "there is nobody to ask yet")
+
+	s.serve(t, 2)
+	s.awaitLive(t)
+	s.hears(t, "Normal Published")
+	var secret corev1.Secret
+	g.Expect(s.client.Get(t.Context(), client.ObjectKey{Namespace: s.in, Name: servedBy}, &secret)).To(gomega.Succeed())
+	g.Expect(string(s.keeper.Bundle())).To(gomega.Equal(string(secret.Data["ca.crt"])))
+	g.Eventually(s.publisher.State).Should(gomega.Equal(apiservice.State{Known: true, Published: true, Endpoints: 2}))
+
+	// At rest.
+	s.calls.settled(t)
+	g.Expect(s.calls.since(0, "PATCH", "DELETE")).To(gomega.HaveLen(1))
+	g.Expect(s.clock.HasWaiters()).To(gomega.BeFalse(), "time alone makes it do nothing")
+}
+
+func (s *serving) testRotation(t *testing.T) {
+	g := gomega.NewWithT(t)
+	before := s.begin(t)
+	var secret corev1.Secret
+	g.Eventually(func() error {
+		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.in, Name: servedBy}, &secret); err != nil {
+			return err
+		}
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, api.AnnotationRotate, "now-1")
+		return s.client.Update(t.Context(), &secret)
+	}).Should(gomega.Succeed())
+	g.Eventually(func() int { return len(certificatesIn(t, s.awaitLive(t).Spec.CABundle)) }).Should(gomega.Equal(2), "the former stays trusted")
+	after := s.awaitLive(t)
+	g.Expect(after.UID).To(gomega.Equal(before.UID))
+	g.Expect(string(after.Spec.CABundle)).To(gomega.ContainSubstring(string(before.Spec.CABundle)))
+	g.Eventually(s.keeper.Ready).Should(gomega.Succeed(), "the Keeper was told")
+}
+
+func (s *serving) testHealed(t *testing.T) {
+	g := gomega.NewWithT(t)
+	first := s.begin(t)
+	for name, change := range map[string]func(*apiregistrationv1.APIService){
+		"priority": func(a *apiregistrationv1.APIService) { a.Spec.GroupPriorityMinimum = 2000 },
+		"trust": func(a *apiregistrationv1.APIService) {
+			a.Spec.CABundle, a.Spec.InsecureSkipTLSVerify = nil, true
+		},
+		"Service": func(a *apiregistrationv1.APIService) {
+			a.Spec.Service.Name, a.Spec.Service.Port = "other", ptr.To[int32](8443)
+		},
+		"owner":  func(a *apiregistrationv1.APIService) { a.OwnerReferences = nil },
+		"labels": func(a *apiregistrationv1.APIService) { a.Labels = map[string]string{"team": "a"} },
+	} {
+		s.edit(t, change)
+		g.Eventually(func(g gomega.Gomega) {
+			live := s.awaitLive(t)
+			g.Expect(live.UID).To(gomega.Equal(first.UID))
+			g.Expect(live.Labels).To(gomega.HaveKeyWithValue(api.LabelManagedBy, api.ManagedBy))
+		}).Should(gomega.Succeed(), name)
+	}
+	g.Expect(s.awaitLive(t).Labels).To(gomega.HaveKeyWithValue("team", "a"), "what others added is theirs")
+	g.Expect(s.client.Delete(t.Context(), s.empty())).To(gomega.Succeed())
+	g.Eventually(func() bool { return s.awaitLive(t).UID != first.UID }).Should(gomega.BeTrue())
+}
+
+// testQuarrel has somebody who undoes at once what is written.
+func (s *serving) testQuarrel(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s.begin(t)
+	undo := func() bool {
+		s.edit(t, func(a *apiregistrationv1.APIService) { a.Spec.VersionPriority = 99 })
+		healed := false
+		g.Eventually(func() bool {
+			live, err := s.live(t.Context())
+			healed = err == nil && live != nil && live.Spec.VersionPriority == 15
+			return healed || s.clock.HasWaiters()
+		}).Should(gomega.BeTrue())
+		return healed
+	}
+	times := 0
+	for undo() {
+		times++
+		g.Expect(times).To(gomega.BeNumerically("<", 20), "it goes on for ever")
+	}
+	g.Expect(times).To(gomega.Equal(9), "ten writes at once, and the first was none of the quarrel")
+	before := len(s.calls.since(0, "PATCH"))
+	s.awaitTimer(t)
+	s.clock.Step(oneWrite)
+	s.awaitLive(t)
+	g.Expect(s.calls.since(0, "PATCH")).To(gomega.HaveLen(before + 1))
+}
+
+func (s *serving) testWithdrawn(t *testing.T) {
+	g := gomega.NewWithT(t)
+	first := s.begin(t)
+	s.hears(t, "Normal Published")
+	s.serve(t, 0)
+	s.awaitTimer(t)
+	s.clock.Step(apiservice.Patience - time.Second)
+	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
+	s.awaitTimer(t)
+	s.clock.Step(time.Second)
+	s.awaitGone(t)
+	s.hears(t, "Warning Withdrawn")
+	g.Eventually(s.publisher.State).Should(gomega.Equal(apiservice.State{Known: true}))
+
+	s.serve(t, 1)
+	s.awaitLive(t)
+	s.hears(t, "Normal Published")
+	s.serve(t, 0)
+	s.awaitTimer(t)
+	s.clock.Step(apiservice.Patience - time.Second)
+	s.serve(t, 2)
+	s.looks(t)
+	g.Eventually(s.clock.HasWaiters).Should(gomega.BeFalse(), "who came back in time is not withdrawn")
+}
+
+func (s *serving) testNewLeader(t *testing.T) {
+	g := gomega.NewWithT(t)
+	first := s.begin(t)
+	s.stop()
+	s.publisher = nil
+	s.serve(t, 0)
+	since := metav1.NewTime(s.clock.Now().Add(-lateLeader))
+	g.Eventually(func() error {
+		live, err := s.live(t.Context())
+		if err != nil {
+			return err
+		}
+		live.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, LastTransitionTime: since}}
+		return s.client.Status().Update(t.Context(), live)
+	}).Should(gomega.Succeed())
+	s.lead(t)
+	s.awaitTimer(t)
+	s.clock.Step(apiservice.Patience - lateLeader - time.Second)
+	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
+	s.awaitTimer(t)
+	s.clock.Step(time.Second)
+	s.awaitGone(t)
+}
+
+func (s *serving) testUnknown(t *testing.T) {
+	g := gomega.NewWithT(t)
+	first := s.begin(t)
+	s.stop()
+	s.publisher = nil
+	s.serve(t, 0)
+	s.calls = &calls{writes: -1}
+	s.calls.forbid("/endpointslices")
+	s.leadWith(t)
+	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
+	g.Expect(s.publisher.State().Known).To(gomega.BeFalse())
+	s.clock.Step(time.Hour)
+	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
+	g.Expect(s.clock.HasWaiters()).To(gomega.BeFalse(), "nothing is counted")
+	s.calls.forbid("")
+	s.awaitGone(t)
+}
+
+func (s *serving) testLeaving(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s.begin(t)
+	g.Expect(s.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.in}})).To(gomega.Succeed())
+	s.awaitGone(t)
+	s.serve(t, 0)
+	s.serve(t, 2)
+	s.calls.settled(t)
+	g.Expect(s.live(t.Context())).To(gomega.BeNil(), "it does not come back")
+	g.Expect(s.clock.HasWaiters()).To(gomega.BeFalse())
+}
+
+func (s *serving) testSomebodyElses(t *testing.T) {
+	g := gomega.NewWithT(t)
+	theirs := apiServiceOf("other-manager")
+	g.Expect(s.client.Create(t.Context(), theirs)).To(gomega.Succeed())
+	s.lead(t)
+	s.serve(t, 1)
+	s.hears(t, "Warning Conflict")
+	s.serve(t, 0)
+	s.serve(t, 2)
+	s.calls.settled(t)
+	live, err := s.live(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(live.UID).To(gomega.Equal(theirs.UID))
+	g.Expect(live.Spec).To(gomega.Equal(theirs.Spec))
+	g.Expect(s.calls.since(0, "PATCH", "DELETE")).To(gomega.BeEmpty())
+	g.Expect(s.told.Events).To(gomega.BeEmpty(), "it is said once")
+	g.Expect(s.publisher.State()).To(gomega.Equal(apiservice.State{Known: true, Endpoints: 2}))
+
+	g.Expect(s.client.Delete(t.Context(), theirs)).To(gomega.Succeed())
+	g.Expect(s.awaitLive(t).UID).NotTo(gomega.Equal(theirs.UID))
+}
+
+// testExternal: a CA that was trusted stays so, for pods may still serve with what it signed.
+func (s *serving) testExternal(t *testing.T) {
+	g := gomega.NewWithT(t)
+	write := func() []byte {
+		data := externalDataFor(t, servedBy+"."+s.in+".svc")
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.in, Name: servedBy}, Type: corev1.SecretTypeTLS, Data: data}
+		err := s.client.Create(t.Context(), secret)
+		if apierrors.IsAlreadyExists(err) {
+			err = s.client.Update(t.Context(), secret)
+		}
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		return data["ca.crt"]
+	}
+	external := func(options *apiservice.Options, certificate *certificates.Options) {
+		options.External, certificate.External = true, true
+	}
+	bundle := func() string {
+		live, err := s.live(t.Context())
+		if err != nil || live == nil {
+			return ""
+		}
+		return string(live.Spec.CABundle)
+	}
+	first := write()
+	s.serve(t, 1)
+	s.lead(t, external)
+	g.Eventually(bundle).Should(gomega.Equal(string(first)))
+	s.stop()
+	second := write()
+	s.lead(t, external)
+	g.Eventually(bundle).Should(gomega.And(gomega.ContainSubstring(strings.TrimSpace(string(first))), gomega.ContainSubstring(strings.TrimSpace(string(second)))))
+	s.calls.settled(t)
+	g.Expect(s.calls.since(0, "PATCH")).To(gomega.HaveLen(1))
+	g.Expect(s.calls.since(0, "PUT", "POST")).To(gomega.BeEmpty(), "the Secret is not ours")
+}
+
+// testNoRole: what an installation went with was deleted, and so was the APIService, by Kubernetes.
+func (s *serving) testNoRole(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s.begin(t)
+	g.Expect(s.client.Delete(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: servedRole}})).To(gomega.Succeed())
+	g.Expect(s.client.Delete(t.Context(), s.empty())).To(gomega.Succeed())
+	s.awaitTimer(t)
+	g.Expect(s.live(t.Context())).To(gomega.BeNil(), "it is not put back")
+	g.Expect(s.client.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: servedRole}})).To(gomega.Succeed())
+	s.clock.Step(5 * time.Second)
+	s.awaitLive(t)
+}
+
+// TestAPIServiceOfTheManager: the flags do what they say, with webhooks or without; and one manager takes back what another told.
+func TestAPIServiceOfTheManager(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	server := ownServer(t)
+	g.Expect(definitions.Install(t.Context(), definitionsOf(t, server.Config))).To(gomega.Succeed())
+	s := newServing(t, server.Config)
+	s.serve(t, 1)
+	run := func(service string) (stop func()) {
+		s.calls = &calls{writes: -1}
+		config := rest.CopyConfig(server.Config)
+		config.Wrap(s.calls.wrap)
+		settings := setup.DefaultSettings()
+		settings.Kinds, settings.SkipNameValidation, settings.HealthAddress = []string{"webapp"}, true, "0"
+		settings.LeaderElection = false // its calls never end
+		settings.Namespace, settings.Webhooks.Owner, settings.APIService.Service = s.in, servedRole, service
+		ctx, cancel := context.WithCancel(t.Context())
+		operator, err := setup.New(ctx, config, settings)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := operator.Start(ctx); err != nil {
+				t.Errorf("the manager ended with: %v", err)
+			}
+		})
+		stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+		t.Cleanup(stop)
+		return stop
+	}
+	stop := run(servedBy)
+	var live *apiregistrationv1.APIService
+	g.Eventually(func() (err error) {
+		if live, err = s.live(t.Context()); err == nil && live == nil {
+			err = errors.New("there is none")
+		}
+		return err
+	}).Should(gomega.Succeed())
+	var secret corev1.Secret
+	g.Expect(s.client.Get(t.Context(), client.ObjectKey{Namespace: s.in, Name: "mainstay-apiserver"}, &secret)).To(gomega.Succeed())
+	g.Expect(string(live.Spec.CABundle)).To(gomega.Equal(string(secret.Data["ca.crt"])))
+	for _, owned := range []client.Object{live, &secret} {
+		g.Expect(owned.GetOwnerReferences()).To(gomega.HaveExactElements(gomega.HaveField("Name", servedRole)))
+	}
+	served := certificatesIn(t, secret.Data["tls.crt"])[0]
+	g.Expect(served.VerifyHostname(servedBy + "." + s.in + ".svc")).To(gomega.Succeed())
+	g.Eventually(func() []eventsv1.Event {
+		var found eventsv1.EventList
+		g.Expect(s.client.List(t.Context(), &found, client.InNamespace(s.in))).To(gomega.Succeed())
+		return found.Items
+	}).Should(gomega.ContainElement(gomega.And(gomega.HaveField("Reason", "Published"), gomega.HaveField("Regarding.Name", servedBy), gomega.HaveField("Regarding.UID", gomega.Not(gomega.BeEmpty())))))
+	stop()
+	g.Expect(s.live(t.Context())).NotTo(gomega.BeNil(), "a manager that ends leaves it to the next")
+
+	stop = run("")
+	s.awaitGone(t)
+	stop()
+	theirs := apiServiceOf("other-manager")
+	g.Expect(s.client.Create(t.Context(), theirs)).To(gomega.Succeed())
+	stop = run("")
+	g.Eventually(func() []string { return s.calls.since(0, "apiservices/"+farmGroup) }).Should(gomega.HaveLen(1))
+	s.calls.settled(t)
+	stop()
+	g.Expect(s.live(t.Context())).To(gomega.HaveField("UID", theirs.UID))
+}
+
+// apiServiceOf is that of an installation, by the name of its role.
+func apiServiceOf(role string) *apiregistrationv1.APIService {
+	return &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: farmGroup, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role, UID: "1"}},
+		},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: "farm.mainstay.dev", Version: "v1alpha1", GroupPriorityMinimum: 1000, VersionPriority: 15, InsecureSkipTLSVerify: true,
+			Service: &apiregistrationv1.ServiceReference{Namespace: "elsewhere", Name: "server", Port: ptr.To[int32](443)},
+		},
+	}
+}
+
+// TestUninstallWithdrawsTheAPIService: right after the managers, who would put it back, and before all that it could keep
+// from being deleted; only that of the installation, unless none is named.
+func TestUninstallWithdrawsTheAPIService(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	server := ownServer(t)
+	live, crds := clientOf(t, server.Config), definitionsOf(t, server.Config)
+	g.Expect(definitions.Install(t.Context(), crds)).To(gomega.Succeed())
+	recorded := &calls{writes: -1}
+	counted := rest.CopyConfig(server.Config)
+	counted.Wrap(recorded.wrap)
+	g.Expect(live.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})).To(gomega.Succeed())
+	g.Expect(live.Create(t.Context(), managersOf(system))).To(gomega.Succeed())
+	options := uninstall.Options{
+		Client: clientOf(t, counted), Definitions: definitionsOf(t, counted), Namespace: system, Deployment: "mainstay-manager", Patience: 10 * time.Second,
+	}
+	uninstalled := func(owner string) *apiregistrationv1.APIService {
+		options.Owner = owner
+		g.Expect(uninstall.Run(t.Context(), options)).To(gomega.Succeed())
+		found := &apiregistrationv1.APIService{}
+		if err := live.Get(t.Context(), client.ObjectKey{Name: farmGroup}, found); err != nil {
+			g.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
+			return nil
+		}
+		return found
+	}
+	g.Expect(live.Create(t.Context(), apiServiceOf("mainstay-manager"))).To(gomega.Succeed())
+	g.Expect(uninstalled("mainstay-manager")).To(gomega.BeNil())
+	var writes []string
+	for _, call := range recorded.since(0) {
+		if !strings.HasPrefix(call, "GET ") {
+			writes = append(writes, call)
+		}
+	}
+	g.Expect(len(writes)).To(gomega.BeNumerically(">", 2))
+	g.Expect(writes[:2]).To(gomega.Equal([]string{
+		"PATCH /apis/apps/v1/namespaces/" + system + "/deployments/mainstay-manager/scale", "DELETE /apis/apiregistration.k8s.io/v1/apiservices/" + farmGroup,
+	}))
+	g.Expect(uninstalled("mainstay-manager")).To(gomega.BeNil(), "a second time")
+	g.Expect(live.Create(t.Context(), apiServiceOf("other-manager"))).To(gomega.Succeed())
+	g.Expect(uninstalled("mainstay-manager")).NotTo(gomega.BeNil())
+	g.Expect(uninstalled("")).To(gomega.BeNil())
+}
