@@ -60,6 +60,8 @@ type Publisher struct {
 	absence   absence
 	owner     *metav1.OwnerReference
 	ownerRead bool
+	// written is what was last written over: while the cache still shows it, there is nothing new to decide.
+	written written
 
 	mutex sync.Mutex
 	state State
@@ -93,6 +95,8 @@ func (p *Publisher) State() State {
 const (
 	// failurePause is how soon to try again after an error.
 	failurePause = 5 * time.Second
+	// cacheLag is how long the cache may take to show what was written: milliseconds, unless the API server is away.
+	cacheLag = 5 * time.Second
 	// passTimeout bounds one pass: a connection that hangs must not stop the Publisher.
 	passTimeout = 30 * time.Second
 	// writesPerSecond and writesAtOnce are far above what an upgrade or a rotation takes: two writes. To withdraw is not counted.
@@ -163,12 +167,15 @@ func (p *Publisher) pass(ctx context.Context) (decision, error) {
 	p.mutex.Lock()
 	p.state = State{Known: o.known, Published: o.isOurs, Endpoints: o.ready}
 	p.mutex.Unlock()
+	if p.written.isShown(o) {
+		return decision{action: keep, again: p.written.until}, problem
+	}
 	d := decide(*o)
 	switch d.action {
 	case publish:
-		return d, errors.Join(problem, p.publish(ctx, o, d))
+		return d, errors.Join(problem, p.after(o, p.publish(ctx, o, d)))
 	case withdraw:
-		return d, errors.Join(problem, p.withdraw(ctx, o, d))
+		return d, errors.Join(problem, p.after(o, p.withdraw(ctx, o, d)))
 	case keep:
 		// Also right after it was written, for of that the watch tells.
 		if o.wanted != nil {
@@ -176,6 +183,34 @@ func (p *Publisher) pass(ctx context.Context) (decision, error) {
 		}
 	}
 	return d, problem
+}
+
+// written is the version of the APIService that a write has replaced, empty where there was none.
+type written struct {
+	version string
+	// until is when it is no longer waited for another: a write may have changed nothing. Zero if nothing was written.
+	until time.Time
+}
+
+// isShown tells whether the cache does not have yet what a write has brought about.
+func (w written) isShown(o *observed) bool {
+	return o.now.Before(w.until) && w.version == versionOf(o)
+}
+
+func versionOf(o *observed) string {
+	if o.apiService == nil {
+		return ""
+	}
+	return o.apiService.ResourceVersion
+}
+
+// after remembers a write that has succeeded.
+func (p *Publisher) after(o *observed, err error) error {
+	p.written = written{}
+	if err == nil {
+		p.written = written{version: versionOf(o), until: o.now.Add(cacheLag)}
+	}
+	return err
 }
 
 // told is what was said last, so that it is not said again.

@@ -1,10 +1,8 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +21,6 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
-	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/internal/uninstall"
 )
 
@@ -284,7 +281,7 @@ func (s *serving) testExternal(t *testing.T) {
 	s.lead(t, external)
 	g.Eventually(bundle).Should(gomega.And(gomega.ContainSubstring(strings.TrimSpace(string(first))), gomega.ContainSubstring(strings.TrimSpace(string(second)))))
 	s.calls.settled(t)
-	g.Expect(s.calls.since(0, "PATCH")).To(gomega.HaveLen(1))
+	g.Expect(s.clock.HasWaiters()).To(gomega.BeFalse(), "it is content")
 	g.Expect(s.calls.since(0, "PUT", "POST")).To(gomega.BeEmpty(), "the Secret is not ours")
 }
 
@@ -309,28 +306,7 @@ func TestAPIServiceOfTheManager(t *testing.T) {
 	g.Expect(definitions.Install(t.Context(), definitionsOf(t, server.Config))).To(gomega.Succeed())
 	s := newServing(t, server.Config)
 	s.serve(t, 1)
-	run := func(service string) (stop func()) {
-		s.calls = &calls{writes: -1}
-		config := rest.CopyConfig(server.Config)
-		config.Wrap(s.calls.wrap)
-		settings := setup.DefaultSettings()
-		settings.Kinds, settings.SkipNameValidation, settings.HealthAddress = []string{"webapp"}, true, "0"
-		settings.LeaderElection = false // its calls never end
-		settings.Namespace, settings.Webhooks.Owner, settings.APIService.Service = s.in, servedRole, service
-		ctx, cancel := context.WithCancel(t.Context())
-		operator, err := setup.New(ctx, config, settings)
-		g.Expect(err).NotTo(gomega.HaveOccurred())
-		var running sync.WaitGroup
-		running.Go(func() {
-			if err := operator.Start(ctx); err != nil {
-				t.Errorf("the manager ended with: %v", err)
-			}
-		})
-		stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-		t.Cleanup(stop)
-		return stop
-	}
-	stop := run(servedBy)
+	stop := s.manage(t, servedBy)
 	var live *apiregistrationv1.APIService
 	g.Eventually(func() (err error) {
 		if live, err = s.live(t.Context()); err == nil && live == nil {
@@ -354,12 +330,12 @@ func TestAPIServiceOfTheManager(t *testing.T) {
 	stop()
 	g.Expect(s.live(t.Context())).NotTo(gomega.BeNil(), "a manager that ends leaves it to the next")
 
-	stop = run("")
+	stop = s.manage(t, "")
 	s.awaitGone(t)
 	stop()
 	theirs := apiServiceOf("other-manager")
 	g.Expect(s.client.Create(t.Context(), theirs)).To(gomega.Succeed())
-	stop = run("")
+	stop = s.manage(t, "")
 	g.Eventually(func() []string { return s.calls.since(0, "apiservices/"+farmGroup) }).Should(gomega.HaveLen(1))
 	s.calls.settled(t)
 	stop()

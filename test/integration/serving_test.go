@@ -25,6 +25,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
+	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
 // serving is an API server, a namespace in it with the Service of those who serve, and who keeps its APIService.
@@ -265,4 +266,29 @@ func (s *serving) edit(t *testing.T, change func(*apiregistrationv1.APIService))
 func (s *serving) hears(t *testing.T, want string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(s.told.Events).Should(gomega.Receive(gomega.HavePrefix(want)))
+}
+
+// manage runs a whole manager that is told of a Service, or of none, until stop or the end of the test.
+func (s *serving) manage(t *testing.T, service string) (stop func()) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	s.calls = &calls{writes: -1}
+	config := rest.CopyConfig(s.config)
+	config.Wrap(s.calls.wrap)
+	settings := setup.DefaultSettings()
+	settings.Kinds, settings.SkipNameValidation, settings.HealthAddress = []string{"webapp"}, true, "0"
+	settings.LeaderElection = false // its calls never end
+	settings.Namespace, settings.Webhooks.Owner, settings.APIService.Service = s.in, servedRole, service
+	ctx, cancel := context.WithCancel(t.Context())
+	operator, err := setup.New(ctx, config, settings)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := operator.Start(ctx); err != nil {
+			t.Errorf("the manager ended with: %v", err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(stop)
+	return stop
 }
