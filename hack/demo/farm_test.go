@@ -29,8 +29,8 @@ func TestLlamas(t *testing.T) {
 		if llama.APIVersion != farmv1alpha1.GroupVersion.String() || llama.Kind != "Llama" || llama.Name == "" || llama.Namespace != "" {
 			t.Errorf("%s is a %s %s, %s/%s", file, llama.APIVersion, llama.Kind, llama.Namespace, llama.Name)
 		}
-		if llama.Spec.Weight.Sign() <= 0 || llama.Spec.Height.Sign() <= 0 {
-			t.Errorf("%s weighs %s and is %s high", file, &llama.Spec.Weight, &llama.Spec.Height)
+		if llama.Spec.Weight <= 0 || llama.Spec.Height <= 0 {
+			t.Errorf("%s weighs %g and is %g high", file, llama.Spec.Weight, llama.Spec.Height)
 		}
 	}
 }
