@@ -145,6 +145,7 @@ func delegate(options *Options, config *genericapiserver.RecommendedConfig) erro
 	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
 		return fmt.Errorf("preparing the authentication: %w", err)
 	}
+	prime(config)
 	config.Authentication.Authenticator = known{config.Authentication.Authenticator}
 	authorization := genericoptions.NewDelegatingAuthorizationOptions().WithAlwaysAllowPaths(probes()...)
 	authorization.RemoteKubeConfigFile = options.Kubeconfig
