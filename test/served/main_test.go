@@ -33,6 +33,8 @@ var cluster struct {
 	config      *rest.Config
 	client      client.Client
 	server      *aggregatedtest.Server
+	// folder has files for as long as the tests run, those of the front proxy's CA among them.
+	folder string
 	// frontCert and frontKey are the files of the certificate by which it asks ours.
 	frontCert, frontKey string
 }
@@ -79,8 +81,12 @@ func run(m *testing.M) int {
 // start has both servers run. What it returns tells how ours ended; nil if it was not started.
 func start(ctx context.Context, folder string) (<-chan error, error) {
 	cluster.environment = &envtest.Environment{CRDDirectoryPaths: []string{"../../charts/mainstay/crds"}, ErrorIfCRDPathMissing: true}
+	cluster.folder = folder
 	var err error
 	if cluster.frontCert, cluster.frontKey, err = aggregatedtest.Front(cluster.environment, folder); err != nil {
+		return nil, err
+	}
+	if err := auditServers(); err != nil {
 		return nil, err
 	}
 	if cluster.config, err = cluster.environment.Start(); err != nil {
@@ -90,7 +96,11 @@ func start(ctx context.Context, folder string) (<-chan error, error) {
 	if cluster.client, err = client.New(cluster.config, client.Options{Scheme: scheme()}); err != nil {
 		return nil, err
 	}
-	if cluster.server, err = aggregatedtest.NewServer(folder, cluster.environment.KubeConfig, "farmpods", "llamas"); err != nil {
+	kubeconfig, err := serverUser(ctx, sharedServer, grantAll)
+	if err != nil {
+		return nil, err
+	}
+	if cluster.server, err = aggregatedtest.NewServer(folder, kubeconfig, "farmpods", "llamas"); err != nil {
 		return nil, err
 	}
 	ended := make(chan error, 1)

@@ -52,7 +52,7 @@ type pair struct {
 // Front gives the API server of an environment, before it is started, what it needs to ask others: a CA for that and a certificate of it, in a
 // folder. It returns the files of the certificate.
 func Front(environment *envtest.Environment, folder string) (certFile, keyFile string, err error) {
-	authority, err := newPair(folder, "front-proxy-ca", nil)
+	authority, err := newPair(folder, frontProxy+"-ca", nil)
 	if err != nil {
 		return "", "", err
 	}
@@ -69,6 +69,30 @@ func Front(environment *envtest.Environment, folder string) (certFile, keyFile s
 		Set("proxy-client-cert-file", client.certFile).
 		Set("proxy-client-key-file", client.keyFile)
 	return client.certFile, client.keyFile, nil
+}
+
+// Certificate makes one in the folder that Front was given, of the same CA: for somebody whose word must not count unless the CA's names do not
+// matter. It returns its files.
+func Certificate(folder, name string) (certFile, keyFile string, err error) {
+	authority := &pair{certFile: filepath.Join(folder, frontProxy+"-ca.crt"), keyFile: filepath.Join(folder, frontProxy+"-ca.key")}
+	certificates, err := certutil.CertsFromFile(authority.certFile)
+	if err != nil {
+		return "", "", err
+	}
+	key, err := keyutil.PrivateKeyFromFile(authority.keyFile)
+	if err != nil {
+		return "", "", err
+	}
+	signer, isSigner := key.(crypto.Signer)
+	if !isSigner {
+		return "", "", fmt.Errorf("%s: a %T can't sign", authority.keyFile, key)
+	}
+	authority.certificate, authority.key = certificates[0], signer
+	made, err := newPair(folder, name, authority)
+	if err != nil {
+		return "", "", err
+	}
+	return made.certFile, made.keyFile, nil
 }
 
 // newPair is signed by authority, or by itself.
