@@ -43,7 +43,9 @@ func prime(config *genericapiserver.RecommendedConfig) {
 	}))
 }
 
-func isKnown(authority dynamiccertificates.CAContentProvider) bool { return len(authority.CurrentCABundleContent()) > 0 }
+func isKnown(authority dynamiccertificates.CAContentProvider) bool {
+	return len(authority.CurrentCABundleContent()) > 0
+}
 
 // RunOnce begins to read and to follow the CAs, until ctx ends, and waits for the first.
 func (p primed) RunOnce(ctx context.Context) error {

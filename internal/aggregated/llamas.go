@@ -43,7 +43,7 @@ func llamaStorages(served *served, config *clientrest.Config, options *Options) 
 	}
 	err = store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: backing.Serving{
 		Objects: kept, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
-		Form: backing.KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"), newList, recordsv1alpha1.Finalizer),
+		Form: backing.KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"), newList, recordsv1alpha1.Finalizer, llama.Unreadable),
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("building the registry: %w", err)

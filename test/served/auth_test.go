@@ -18,14 +18,14 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/aggregatedtest"
 )
 
 var (
-	readFarmPods = rbacv1.PolicyRule{APIGroups: []string{farmv1.GroupVersion.Group}, Resources: []string{"farmpods"}, Verbs: []string{"get", "list", "watch"}}
-	readLlamas   = rbacv1.PolicyRule{APIGroups: []string{farmv1.GroupVersion.Group}, Resources: []string{"llamas"}, Verbs: []string{"get", "list", "watch"}}
+	readFarmPods = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"farmpods"}, Verbs: []string{"get", "list", "watch"}}
+	readLlamas   = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"llamas"}, Verbs: []string{"get", "list", "watch"}}
 	listPods     = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}
 )
 
@@ -97,15 +97,15 @@ func TestLlamasNeedNoPods(t *testing.T) {
 	user := unique("user")
 	grantUser(t, user, namespace, readLlamas)
 	asUser := newClient(t, as(user))
-	llama := &farmv1.Llama{}
+	llama := &farmv1alpha1.Llama{}
 	if err := asUser.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "perla"}, llama); err != nil {
 		t.Error(err)
 	}
-	if err := asUser.List(t.Context(), &farmv1.LlamaList{}, client.InNamespace(namespace)); err != nil {
+	if err := asUser.List(t.Context(), &farmv1alpha1.LlamaList{}, client.InNamespace(namespace)); err != nil {
 		t.Error(err)
 	}
 	expectRefused(t, "delete", asUser.Delete(t.Context(), llama), `cannot delete resource "llamas"`)
-	expectRefused(t, "list elsewhere", asUser.List(t.Context(), &farmv1.LlamaList{}), `cannot list resource "llamas"`)
+	expectRefused(t, "list elsewhere", asUser.List(t.Context(), &farmv1alpha1.LlamaList{}), `cannot list resource "llamas"`)
 }
 
 // TestForged: the server believes nobody but the API server when it says in whose name it asks.
@@ -230,14 +230,14 @@ func TestNotReady(t *testing.T) {
 // readAll tries all that can be done with FarmPods, and has the error of each verb.
 func readAll(t *testing.T, reader client.WithWatch, namespace string) map[string]error {
 	t.Helper()
-	errs := map[string]error{"list": reader.List(t.Context(), &farmv1.FarmPodList{}, client.InNamespace(namespace))}
-	events, err := reader.Watch(t.Context(), &farmv1.FarmPodList{}, client.InNamespace(namespace))
+	errs := map[string]error{"list": reader.List(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace))}
+	events, err := reader.Watch(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace))
 	if err == nil {
 		events.Stop()
 	}
 	errs["watch"] = err
 	if namespace != "" {
-		errs["get"] = reader.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "farm-web"}, &farmv1.FarmPod{})
+		errs["get"] = reader.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "farm-web"}, &farmv1alpha1.FarmPod{})
 	}
 	return errs
 }
@@ -305,8 +305,8 @@ func selfSigned(t *testing.T) (certFile, keyFile string) {
 }
 
 // newLlama is one that is accepted.
-func newLlama(namespace, name string) *farmv1.Llama {
-	return &farmv1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: farmv1.LlamaSpec{Weight: 120, Height: 1.7}}
+func newLlama(namespace, name string) *farmv1alpha1.Llama {
+	return &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: farmv1alpha1.LlamaSpec{Weight: 120, Height: 1.7}}
 }
 
 // createPod makes one, and waits until its FarmPod is served.
@@ -321,7 +321,7 @@ func createPod(t *testing.T, namespace, name string, change ...func(*corev1.Pod)
 		t.Fatal(err)
 	}
 	gomega.NewWithT(t).Eventually(func() error {
-		return cluster.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: farmv1.FarmPodPrefix + name}, &farmv1.FarmPod{})
+		return cluster.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: farmv1alpha1.FarmPodPrefix + name}, &farmv1alpha1.FarmPod{})
 	}).Should(gomega.Succeed())
 	return pod
 }

@@ -47,8 +47,11 @@ type LlamaStatus struct {
 }
 
 const (
-	// ConditionReady is True: the Llama of this generation is kept.
+	// ConditionReady is True: the Llama of this generation is kept. It is False for one that can't be read any more.
 	ConditionReady = "Ready"
-	// ReasonKept (Ready) is the only one.
+	// ReasonKept (Ready True): it is kept.
 	ReasonKept = "Kept"
+	// ReasonUnreadable (Ready False): somebody wrote into the LlamaRecord that keeps it, and it can't be read any more. It says nothing of the
+	// Llama but its name and labels, until it is written anew, whole, or deleted.
+	ReasonUnreadable = "Unreadable"
 )

@@ -207,7 +207,12 @@ func (s *Server) Register(ctx context.Context, cluster client.Client) error {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(registration), registration); err != nil {
 			return false, err
 		}
-		return isAvailable(registration), nil
+		if !isAvailable(registration) {
+			return false, nil
+		}
+		// It is found available a moment before requests go to it.
+		_, err := cluster.RESTMapper().ResourceFor(farmv1alpha1.GroupVersion.WithResource(s.Options.Resources[0]))
+		return err == nil, nil
 	})
 }
 

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Record is an object that keeps another whole.
@@ -21,13 +23,16 @@ type Record interface {
 // The record's metadata are not those of what it keeps, one to one, for they are two objects of one cluster: with one UID, or with the finalizers by
 // which the garbage collector deletes dependents first, it would take the one for the other, and release what it must not.
 // docs/decisions/20261122-served-resources.md has more.
+//
+// A record that can't be read, for somebody wrote into it, is served all the same, with the metadata that it has itself and what unreadable says of
+// it: else a single one would be in the way of all lists. It can be deleted, or be put right by an update of the whole.
 func KeptForm[T, R any, PT interface {
 	*T
 	Object
 }, PR interface {
 	*R
 	Record
-}](kind schema.GroupVersionKind, newList func() runtime.Object, finalizer string,
+}](kind schema.GroupVersionKind, newList func() runtime.Object, finalizer string, unreadable func(served PT, err error),
 ) Form {
 	return Form{
 		New:       func() runtime.Object { return PT(new(T)) },
@@ -41,7 +46,9 @@ func KeptForm[T, R any, PT interface {
 			}
 			served := PT(new(T))
 			if err := json.Unmarshal(record.Content().Raw, served); err != nil {
-				return nil, fmt.Errorf("what is kept can't be read: %w", err)
+				served = PT(new(T))
+				standIn(served, record)
+				unreadable(served, err)
 			}
 			// The library knows the kind of what it serves by its type.
 			served.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -71,4 +78,16 @@ func KeptForm[T, R any, PT interface {
 			return record, nil
 		},
 	}
+}
+
+// space is that of the UIDs of what can't be read: a record's own is not that of what it keeps.
+var space = uuid.NewSHA1(uuid.NameSpaceDNS, []byte("records.mainstay.dev"))
+
+// standIn gives something the metadata of the record that does not tell it.
+func standIn(served, record Object) {
+	served.SetUID(types.UID(uuid.NewSHA1(space, []byte(record.GetUID())).String()))
+	served.SetCreationTimestamp(record.GetCreationTimestamp())
+	served.SetLabels(record.GetLabels())
+	// Who waited for its end is not known any more: whoever deletes it has to know that, and to take this off.
+	served.SetFinalizers(record.GetFinalizers())
 }

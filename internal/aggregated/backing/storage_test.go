@@ -66,7 +66,7 @@ func newServed(t *testing.T) storage.Interface {
 	serving := Serving{
 		Codec:   serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion),
 		Objects: NewMemory(recordsv1alpha1.GroupVersion.WithResource("records").GroupResource(), func() runtime.Object { return &recordsv1alpha1.LlamaRecordList{} }),
-		Form:    KeptForm[example.Pod, recordsv1alpha1.LlamaRecord](example.SchemeGroupVersion.WithKind("Pod"), newList, recordsv1alpha1.Finalizer),
+		Form:    KeptForm[example.Pod, recordsv1alpha1.LlamaRecord](example.SchemeGroupVersion.WithKind("Pod"), newList, recordsv1alpha1.Finalizer, func(*example.Pod, error) {}),
 	}
 	options, err := serving.GetRESTOptions(schema.GroupResource{Resource: "pods"}, nil)
 	if err != nil {

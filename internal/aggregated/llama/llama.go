@@ -78,6 +78,22 @@ func keep(llama *farmv1alpha1.Llama, now metav1.Time) {
 	})
 }
 
+// Unreadable says of a Llama that what is kept of it is none.
+func Unreadable(llama *farmv1alpha1.Llama, err error) {
+	llama.Status.Conditions = []metav1.Condition{{
+		Type: farmv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: farmv1alpha1.ReasonUnreadable, LastTransitionTime: llama.CreationTimestamp,
+		Message: fmt.Sprintf("the LlamaRecord of this name can't be read, write the Llama anew or delete it: %v", err),
+	}}
+}
+
+// ValidateUpdate says what can't be accepted of a changed one. One that is being deleted need not become right to be so.
+func ValidateUpdate(llama, old *farmv1alpha1.Llama) field.ErrorList {
+	if old.DeletionTimestamp != nil && equality.Semantic.DeepEqual(llama.Spec, old.Spec) {
+		return validateStatus(llama)
+	}
+	return Validate(llama)
+}
+
 // Validate says what can't be accepted of a Llama.
 func Validate(llama *farmv1alpha1.Llama) field.ErrorList {
 	spec := field.NewPath("spec")
@@ -86,7 +102,11 @@ func Validate(llama *farmv1alpha1.Llama) field.ErrorList {
 	for _, problem := range names.NameIsDNSSubdomain(llama.Name, false) {
 		problems = append(problems, field.Invalid(field.NewPath("metadata", "name"), llama.Name, problem))
 	}
-	return append(problems, validation.ValidateConditions(llama.Status.Conditions, field.NewPath("status", "conditions"))...)
+	return append(problems, validateStatus(llama)...)
+}
+
+func validateStatus(llama *farmv1alpha1.Llama) field.ErrorList {
+	return validation.ValidateConditions(llama.Status.Conditions, field.NewPath("status", "conditions"))
 }
 
 // validatePositive refuses 0 too, which is also what a Llama has that says nothing.

@@ -69,9 +69,12 @@ func (Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorLi
 	return nil
 }
 
-// ValidateUpdate is Validate.
-func (s Strategy) ValidateUpdate(ctx context.Context, object, _ runtime.Object) field.ErrorList {
-	return s.Validate(ctx, object)
+// ValidateUpdate refuses what can't be kept any longer.
+func (Strategy) ValidateUpdate(_ context.Context, object, old runtime.Object) field.ErrorList {
+	if changed, was, are := both(object, old); are {
+		return ValidateUpdate(changed, was)
+	}
+	return nil
 }
 
 // WarningsOnCreate has none.
