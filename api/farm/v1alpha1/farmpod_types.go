@@ -14,7 +14,8 @@ const FarmPodPrefix = "farm-"
 //
 // +kubebuilder:object:root=true
 type FarmPod struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// Metadata are as those of any resource. Annotations, finalizers, owners and managed fields of the Pod are not shown.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// Spec is what the Pod is.
@@ -28,8 +29,10 @@ type FarmPod struct {
 // +kubebuilder:object:root=true
 type FarmPodList struct {
 	metav1.TypeMeta `json:",inline"`
+	// Metadata are as those of any list.
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []FarmPod `json:"items"`
+	// Items are those that were asked for.
+	Items []FarmPod `json:"items"`
 }
 
 // FarmPodSpec is what a Pod is.

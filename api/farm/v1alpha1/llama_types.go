@@ -8,7 +8,8 @@ import (
 //
 // +kubebuilder:object:root=true
 type Llama struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// Metadata are as those of any resource.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// Spec is what it is like.
@@ -23,8 +24,10 @@ type Llama struct {
 // +kubebuilder:object:root=true
 type LlamaList struct {
 	metav1.TypeMeta `json:",inline"`
+	// Metadata are as those of any list.
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []Llama `json:"items"`
+	// Items are those that were asked for.
+	Items []Llama `json:"items"`
 }
 
 // LlamaSpec is what a Llama is like.
