@@ -46,6 +46,7 @@ func AllResources() []string {
 // install makes those that are asked for.
 func install(served *served, config *clientrest.Config, options *Options) (*genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(farmv1alpha1.GroupVersion.Group, served.scheme, metav1.ParameterCodec, served.codecs)
+	group.NegotiatedSerializer = withoutProtobuf{group.NegotiatedSerializer}
 	storages := map[string]rest.Storage{}
 	for _, one := range resources() {
 		if !slices.Contains(options.Resources, one.name) {

@@ -2,6 +2,7 @@ package aggregated
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,4 +37,14 @@ func newSchema() (*served, error) {
 	metav1.AddToGroupVersion(scheme, unversioned)
 	scheme.AddUnversionedTypes(unversioned, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
 	return &served{scheme: scheme, codecs: serializer.NewCodecFactory(scheme)}, nil
+}
+
+// withoutProtobuf offers all forms but one: our types can't be written in it, and a client that would take it or JSON, as many do, got neither.
+type withoutProtobuf struct{ runtime.NegotiatedSerializer }
+
+// SupportedMediaTypes is that of runtime.NegotiatedSerializer.
+func (w withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {
+	return slices.DeleteFunc(slices.Clone(w.NegotiatedSerializer.SupportedMediaTypes()), func(form runtime.SerializerInfo) bool {
+		return form.MediaType == runtime.ContentTypeProtobuf
+	})
 }

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
-	recordsv1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 )
 
 // TestWritesOnce: each change of a Llama is one write of its record, and what changes nothing is none.
@@ -61,7 +61,7 @@ func TestWritesOnce(t *testing.T) {
 	expectWrites("a deletion of what has finalizers", 1, func() error { return cluster.client.Delete(t.Context(), llama) })
 	expectWrites("once more", 0, func() error { return cluster.client.Delete(t.Context(), llama) })
 	expectWrites("its last finalizer: the record's, and the record", 2, merge(`{"metadata":{"finalizers":null}}`))
-	g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), key, &recordsv1.LlamaRecord{}))).To(gomega.BeTrue())
+	g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), key, &recordsv1alpha1.LlamaRecord{}))).To(gomega.BeTrue())
 }
 
 // TestRecordIsNoLlama: what the garbage collector does with objects, it does with the Llama alone.
@@ -73,7 +73,7 @@ func TestRecordIsNoLlama(t *testing.T) {
 	llama.Labels = map[string]string{"herd": "north"}
 	llama.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "herd", UID: "1a2b"}}
 	g.Expect(cluster.client.Create(t.Context(), llama)).To(gomega.Succeed())
-	record := &recordsv1.LlamaRecord{}
+	record := &recordsv1alpha1.LlamaRecord{}
 	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(llama), record)).To(gomega.Succeed())
 	g.Expect(record.Labels).To(gomega.Equal(llama.Labels))
 	g.Expect(record.ResourceVersion).To(gomega.Equal(llama.ResourceVersion))
@@ -83,7 +83,7 @@ func TestRecordIsNoLlama(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationOrphan, metav1.DeletePropagationForeground} {
 		g.Expect(cluster.client.Delete(t.Context(), llama, client.PropagationPolicy(policy))).To(gomega.Succeed())
 		g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(llama), record)).To(gomega.Succeed())
-		g.Expect(record.Finalizers).To(gomega.Equal([]string{recordsv1.Finalizer}), "after a deletion with %s", policy)
+		g.Expect(record.Finalizers).To(gomega.Equal([]string{recordsv1alpha1.Finalizer}), "after a deletion with %s", policy)
 		g.Expect(record.DeletionTimestamp).To(gomega.BeNil(), "it is the Llama that is being deleted")
 	}
 }
@@ -95,16 +95,16 @@ func TestRecordDeleted(t *testing.T) {
 	namespace := newNamespace(t)
 	free, held := newLlama(namespace, "free"), newLlama(namespace, "held")
 	held.Finalizers = []string{"example.com/held"}
-	for _, llama := range []*farmv1.Llama{free, held} {
+	for _, llama := range []*farmv1alpha1.Llama{free, held} {
 		g.Expect(cluster.client.Create(t.Context(), llama)).To(gomega.Succeed())
-		g.Expect(cluster.client.Delete(t.Context(), &recordsv1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: llama.Name}})).To(gomega.Succeed())
+		g.Expect(cluster.client.Delete(t.Context(), &recordsv1alpha1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: llama.Name}})).To(gomega.Succeed())
 	}
 	g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(free), free))).To(gomega.BeTrue())
 	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(held), held)).To(gomega.Succeed())
 	g.Expect(held.DeletionTimestamp).NotTo(gomega.BeNil())
 	g.Expect(held.Finalizers).To(gomega.Equal([]string{"example.com/held"}))
 	g.Expect(cluster.client.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(gomega.Succeed())
-	for _, object := range []client.Object{&farmv1.Llama{}, &recordsv1.LlamaRecord{}} {
+	for _, object := range []client.Object{&farmv1alpha1.Llama{}, &recordsv1alpha1.LlamaRecord{}} {
 		g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(held), object))).To(gomega.BeTrue(), "%T", object)
 	}
 }
@@ -115,34 +115,34 @@ func TestUnreadableRecord(t *testing.T) {
 	g := gomega.NewWithT(t)
 	namespace := newNamespace(t)
 	g.Expect(cluster.client.Create(t.Context(), newLlama(namespace, "perla"))).To(gomega.Succeed())
-	followed := follow(t, newClient(t, cluster.config), namespace, &farmv1.LlamaList{})
+	followed := follow(t, newClient(t, cluster.config), namespace, &farmv1alpha1.LlamaList{})
 	for _, name := range []string{"mended", "deleted"} {
-		record := &recordsv1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{recordsv1.Finalizer}}}
+		record := &recordsv1alpha1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{recordsv1alpha1.Finalizer}}}
 		record.Kept = runtime.RawExtension{Raw: []byte(`{"spec":{"weight":"heavy"}}`)}
 		g.Expect(cluster.client.Create(t.Context(), record)).To(gomega.Succeed())
 	}
 	g.Eventually(followed.copy).Should(gomega.HaveLen(3), "a watch goes on")
 	g.Expect(followed.problem()).NotTo(gomega.HaveOccurred())
-	list := &farmv1.LlamaList{}
+	list := &farmv1alpha1.LlamaList{}
 	g.Expect(cluster.client.List(t.Context(), list, client.InNamespace(namespace))).To(gomega.Succeed())
 	g.Expect(list.Items).To(gomega.HaveLen(3))
 
-	mended := &farmv1.Llama{}
+	mended := &farmv1alpha1.Llama{}
 	g.Expect(cluster.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "mended"}, mended)).To(gomega.Succeed())
-	g.Expect(meta.FindStatusCondition(mended.Status.Conditions, farmv1.ConditionReady)).To(gomega.And(
-		gomega.HaveField("Status", metav1.ConditionFalse), gomega.HaveField("Reason", farmv1.ReasonUnreadable),
+	g.Expect(meta.FindStatusCondition(mended.Status.Conditions, farmv1alpha1.ConditionReady)).To(gomega.And(
+		gomega.HaveField("Status", metav1.ConditionFalse), gomega.HaveField("Reason", farmv1alpha1.ReasonUnreadable),
 		gomega.HaveField("Message", gomega.ContainSubstring("spec.weight")),
 	))
 	err := cluster.client.Patch(t.Context(), mended.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)))
 	g.Expect(apierrors.IsInvalid(err)).To(gomega.BeTrue(), "what is not known is not overwritten in passing: %v", err)
-	mended.Spec, mended.Finalizers = farmv1.LlamaSpec{Weight: 1, Height: 1}, nil
+	mended.Spec, mended.Finalizers = farmv1alpha1.LlamaSpec{Weight: 1, Height: 1}, nil
 	g.Expect(cluster.client.Update(t.Context(), mended)).To(gomega.Succeed())
 	expectReady(t, mended, mended.Generation)
 
 	deleted := newLlama(namespace, "deleted")
 	g.Expect(cluster.client.Delete(t.Context(), deleted)).To(gomega.Succeed())
 	g.Expect(cluster.client.Patch(t.Context(), deleted, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(gomega.Succeed())
-	g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deleted), &recordsv1.LlamaRecord{}))).To(gomega.BeTrue())
+	g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deleted), &recordsv1alpha1.LlamaRecord{}))).To(gomega.BeTrue())
 	g.Eventually(followed.copy).Should(gomega.HaveLen(2))
 	g.Expect(followed.problem()).NotTo(gomega.HaveOccurred())
 }
@@ -174,7 +174,7 @@ func TestClusterPolicy(t *testing.T) {
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{farmv1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"llamas"}},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"llamas"}},
 			}}},
 		},
 		Validations: []admissionregistrationv1.Validation{{Expression: "object.spec.weight < 200.0", Message: "no llama is as heavy as that"}},
@@ -219,16 +219,16 @@ func TestKeptWhole(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	llama := newLlama(newNamespace(t), "perla")
-	llama.Spec = farmv1.LlamaSpec{Weight: 120.1, Height: 1e-300}
+	llama.Spec = farmv1alpha1.LlamaSpec{Weight: 120.1, Height: 1e-300}
 	llama.Annotations = map[string]string{"text": "two\nlines, \"quoted\" <&> \u2028 \U0001F999"}
 	g.Expect(cluster.client.Create(t.Context(), llama)).To(gomega.Succeed())
-	record := &recordsv1.LlamaRecord{}
+	record := &recordsv1alpha1.LlamaRecord{}
 	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(llama), record)).To(gomega.Succeed())
-	kept := &farmv1.Llama{}
+	kept := &farmv1alpha1.Llama{}
 	g.Expect(json.Unmarshal(record.Kept.Raw, kept)).To(gomega.Succeed())
-	got := &farmv1.Llama{}
+	got := &farmv1alpha1.Llama{}
 	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(llama), got)).To(gomega.Succeed())
-	g.Expect(got.Spec).To(gomega.Equal(farmv1.LlamaSpec{Weight: 120.1, Height: 1e-300}))
+	g.Expect(got.Spec).To(gomega.Equal(farmv1alpha1.LlamaSpec{Weight: 120.1, Height: 1e-300}))
 	g.Expect(got.Annotations).To(gomega.Equal(map[string]string{"text": "two\nlines, \"quoted\" <&> \u2028 \U0001F999"}))
 	kept.ResourceVersion = got.ResourceVersion
 	got.TypeMeta, kept.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}

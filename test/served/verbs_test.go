@@ -14,8 +14,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
-	recordsv1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
 )
 
@@ -34,11 +34,11 @@ func TestVerbs(t *testing.T) {
 		server.awaitReady(t)
 		asked := newClient(t, server.directly())
 		verbs(t, asked)
-		records := &recordsv1.LlamaRecordList{}
+		records := &recordsv1alpha1.LlamaRecordList{}
 		if err := cluster.client.List(t.Context(), records, client.MatchingLabels{"made-by": "create"}); err != nil {
 			t.Fatal(err)
 		}
-		llamas := &farmv1.LlamaList{}
+		llamas := &farmv1alpha1.LlamaList{}
 		if err := asked.List(t.Context(), llamas); err != nil {
 			t.Fatal(err)
 		}
@@ -78,12 +78,12 @@ func create(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(llama.Status.Conditions).To(gomega.HaveLen(1), "the status is not for who creates")
 	g.Expect(apierrors.IsAlreadyExists(asked.Create(t.Context(), newLlama(namespace, "perla")))).To(gomega.BeTrue())
 
-	got := &farmv1.Llama{}
+	got := &farmv1alpha1.Llama{}
 	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), got)).To(gomega.Succeed())
 	g.Expect(cmp.Diff(llama, got)).To(gomega.BeEmpty(), "what was created and what is read")
-	list := &farmv1.LlamaList{}
+	list := &farmv1alpha1.LlamaList{}
 	g.Expect(asked.List(t.Context(), list, client.InNamespace(namespace), client.MatchingFields{"metadata.name": "perla"})).To(gomega.Succeed())
-	g.Expect(cmp.Diff([]farmv1.Llama{*llama}, list.Items)).To(gomega.BeEmpty(), "what was created and what is listed")
+	g.Expect(cmp.Diff([]farmv1alpha1.Llama{*llama}, list.Items)).To(gomega.BeEmpty(), "what was created and what is listed")
 
 	err := asked.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "none"}, got)
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
@@ -143,13 +143,13 @@ func patch(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(asked.Create(t.Context(), llama)).To(gomega.Succeed())
 	patched := llama.DeepCopy()
 	g.Expect(asked.Patch(t.Context(), patched, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"height":2},"metadata":{"labels":{"herd":"north"}}}`)))).To(gomega.Succeed())
-	g.Expect(patched.Spec).To(gomega.Equal(farmv1.LlamaSpec{Weight: 120, Height: 2}))
+	g.Expect(patched.Spec).To(gomega.Equal(farmv1alpha1.LlamaSpec{Weight: 120, Height: 2}))
 	g.Expect(patched.Labels).To(gomega.Equal(map[string]string{"herd": "north"}))
 	g.Expect(patched.Generation).To(gomega.Equal(int64(2)))
 	g.Expect(asked.Patch(t.Context(), patched, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/labels/herd"}]`)))).To(gomega.Succeed())
 	g.Expect(patched.Labels).To(gomega.BeEmpty())
 	g.Expect(asked.Patch(t.Context(), patched, client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"weight":99}}`)))).To(gomega.Succeed())
-	g.Expect(patched.Spec).To(gomega.Equal(farmv1.LlamaSpec{Weight: 99, Height: 2}))
+	g.Expect(patched.Spec).To(gomega.Equal(farmv1alpha1.LlamaSpec{Weight: 99, Height: 2}))
 	version := patched.ResourceVersion
 	g.Expect(asked.Patch(t.Context(), patched, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"height":2}}`)))).To(gomega.Succeed())
 	g.Expect(patched.ResourceVersion).To(gomega.Equal(version), "nothing was changed, and nothing is written")
@@ -161,9 +161,9 @@ func patch(t *testing.T, asked client.WithWatch, namespace string) {
 }
 
 // applied has a field manager apply the text of a Llama: its spec, and what its metadata have besides the name.
-func applied(t *testing.T, asked client.WithWatch, key client.ObjectKey, manager, labels, spec string, options ...client.PatchOption) (*farmv1.Llama, error) {
+func applied(t *testing.T, asked client.WithWatch, key client.ObjectKey, manager, labels, spec string, options ...client.PatchOption) (*farmv1alpha1.Llama, error) {
 	t.Helper()
-	llama := &farmv1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	llama := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	body := fmt.Appendf(nil, `{"apiVersion":"farm.mainstay.dev/v1alpha1","kind":"Llama","metadata":{"name":%q%s},"spec":%s}`, key.Name, labels, spec)
 	err := asked.Patch(t.Context(), llama, client.RawPatch(types.ApplyPatchType, body), append(options, client.FieldOwner(manager))...) //nolint:staticcheck // apply configurations of ours are none
 	return llama, err
@@ -188,7 +188,7 @@ func apply(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring(`conflict with "vet"`), gomega.ContainSubstring(".spec.weight"))))
 	forced, err := applied(t, asked, key, "owner", "", `{"weight":125}`, client.ForceOwnership)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(forced.Spec).To(gomega.Equal(farmv1.LlamaSpec{Weight: 125, Height: 1.7}))
+	g.Expect(forced.Spec).To(gomega.Equal(farmv1alpha1.LlamaSpec{Weight: 125, Height: 1.7}))
 	g.Expect(forced.Generation).To(gomega.Equal(int64(2)))
 
 	unset, err := applied(t, asked, key, "vet", "", `{"height":1.7}`)
@@ -217,7 +217,7 @@ func status(t *testing.T, asked client.WithWatch, namespace string) {
 	expectReady(t, changed, 1)
 	g.Expect(meta.FindStatusCondition(changed.Status.Conditions, "Shorn")).To(gomega.HaveField("Reason", "Summer"))
 
-	changed.Spec.Weight, changed.Status = 121, farmv1.LlamaStatus{}
+	changed.Spec.Weight, changed.Status = 121, farmv1alpha1.LlamaStatus{}
 	g.Expect(asked.Update(t.Context(), changed)).To(gomega.Succeed())
 	g.Expect(meta.FindStatusCondition(changed.Status.Conditions, "Shorn")).To(gomega.HaveField("Reason", "Summer"), "an update keeps the status")
 	expectReady(t, changed, 2)
@@ -244,7 +244,7 @@ func preconditions(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(apierrors.IsConflict(asked.Delete(t.Context(), llama, client.Preconditions{ResourceVersion: &old}))).To(gomega.BeTrue())
 	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), llama)).To(gomega.Succeed())
 	g.Expect(asked.Delete(t.Context(), llama, client.Preconditions{UID: &llama.UID, ResourceVersion: &llama.ResourceVersion})).To(gomega.Succeed())
-	g.Expect(apierrors.IsNotFound(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), &farmv1.Llama{}))).To(gomega.BeTrue())
+	g.Expect(apierrors.IsNotFound(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), &farmv1alpha1.Llama{}))).To(gomega.BeTrue())
 	g.Expect(apierrors.IsNotFound(asked.Delete(t.Context(), llama))).To(gomega.BeTrue())
 	again := newLlama(namespace, "perla")
 	g.Expect(asked.Create(t.Context(), again)).To(gomega.Succeed())
@@ -257,7 +257,7 @@ func finalizers(t *testing.T, asked client.WithWatch, namespace string) {
 	llama.Finalizers = []string{"example.com/one", "example.com/two"}
 	g.Expect(asked.Create(t.Context(), llama)).To(gomega.Succeed())
 	g.Expect(asked.Delete(t.Context(), llama)).To(gomega.Succeed())
-	held := &farmv1.Llama{}
+	held := &farmv1alpha1.Llama{}
 	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), held)).To(gomega.Succeed())
 	g.Expect(held.DeletionTimestamp).NotTo(gomega.BeNil())
 	version := held.ResourceVersion
@@ -304,12 +304,12 @@ func collection(t *testing.T, asked client.WithWatch, namespace string) {
 		llama.Labels = map[string]string{"herd": []string{"north", "south"}[i%2]}
 		g.Expect(asked.Create(t.Context(), llama)).To(gomega.Succeed())
 	}
-	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1.Llama{}, client.InNamespace(namespace), client.MatchingLabels{"herd": "north"})).To(gomega.Succeed())
-	left, err := listVersions(t.Context(), asked, &farmv1.LlamaList{}, namespace, "")
+	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1alpha1.Llama{}, client.InNamespace(namespace), client.MatchingLabels{"herd": "north"})).To(gomega.Succeed())
+	left, err := listVersions(t.Context(), asked, &farmv1alpha1.LlamaList{}, namespace, "")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(left).To(gomega.And(gomega.HaveLen(3), gomega.HaveKey("l1"), gomega.HaveKey("l3"), gomega.HaveKey("l5")))
-	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1.Llama{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": "l3"})).To(gomega.Succeed())
-	left, err = listVersions(t.Context(), asked, &farmv1.LlamaList{}, namespace, "")
+	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1alpha1.Llama{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": "l3"})).To(gomega.Succeed())
+	left, err = listVersions(t.Context(), asked, &farmv1alpha1.LlamaList{}, namespace, "")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(left).To(gomega.And(gomega.HaveLen(2), gomega.Not(gomega.HaveKey("l3"))))
 }
@@ -323,7 +323,7 @@ func dryRun(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(apierrors.IsNotFound(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), llama))).To(gomega.BeTrue())
 	_, err := applied(t, asked, client.ObjectKey{Namespace: namespace, Name: "tinto"}, "vet", "", `{"weight":1,"height":1}`, client.DryRunAll)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	list := &farmv1.LlamaList{}
+	list := &farmv1alpha1.LlamaList{}
 	g.Expect(asked.List(t.Context(), list, client.InNamespace(namespace))).To(gomega.Succeed())
 	g.Expect(list.Items).To(gomega.BeEmpty())
 
@@ -341,10 +341,10 @@ func dryRun(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(asked.Status().Update(t.Context(), changed, client.DryRunAll)).To(gomega.Succeed())
 	g.Expect(asked.Delete(t.Context(), llama.DeepCopy(), client.DryRunAll)).To(gomega.Succeed())
 	g.Expect(asked.Delete(t.Context(), llama.DeepCopy(), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(gomega.Succeed())
-	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1.Llama{}, client.InNamespace(namespace), client.DryRunAll)).To(gomega.Succeed())
+	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1alpha1.Llama{}, client.InNamespace(namespace), client.DryRunAll)).To(gomega.Succeed())
 	_, err = applied(t, asked, client.ObjectKeyFromObject(llama), "vet", "", `{"weight":1}`, client.DryRunAll, client.ForceOwnership)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	got := &farmv1.Llama{}
+	got := &farmv1alpha1.Llama{}
 	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), got)).To(gomega.Succeed())
 	g.Expect(cmp.Diff(llama, got)).To(gomega.BeEmpty(), "as if nothing had been asked for")
 	invalid := newLlama(namespace, "heavy")
@@ -385,7 +385,7 @@ func strict(t *testing.T, asked client.WithWatch, namespace string) {
 	}
 	g.Expect(asked.Create(t.Context(), newLlama(namespace, "perla"))).To(gomega.Succeed())
 	expectSays(t, "strict", patched("Strict"), `unknown field "spec.humps"`)
-	llama := &farmv1.Llama{}
+	llama := &farmv1alpha1.Llama{}
 	g.Expect(asked.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "perla"}, llama)).To(gomega.Succeed())
 	g.Expect(llama.Spec.Weight).To(gomega.Equal(120.0))
 	g.Expect(patched("Ignore")).To(gomega.Succeed())
@@ -410,10 +410,10 @@ func namespaces(t *testing.T, asked client.WithWatch, namespace string) {
 }
 
 // expectReady checks what the server says of a Llama itself.
-func expectReady(t *testing.T, llama *farmv1.Llama, generation int64) {
+func expectReady(t *testing.T, llama *farmv1alpha1.Llama, generation int64) {
 	t.Helper()
-	ready := meta.FindStatusCondition(llama.Status.Conditions, farmv1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != farmv1.ReasonKept || ready.ObservedGeneration != generation {
+	ready := meta.FindStatusCondition(llama.Status.Conditions, farmv1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != farmv1alpha1.ReasonKept || ready.ObservedGeneration != generation {
 		t.Errorf("%s: Ready is %+v, expected True of generation %d", llama.Name, ready, generation)
 	}
 }
