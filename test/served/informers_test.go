@@ -1,0 +1,174 @@
+package served
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	clientcache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/aggregated"
+)
+
+// ledger is what handlers of an informer are told: it complains of what is told twice, or never was.
+type ledger struct {
+	mutex    sync.Mutex
+	versions map[string]string
+	problems []string
+}
+
+func (l *ledger) handler() clientcache.ResourceEventHandlerFuncs {
+	return clientcache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { l.take("added", object) },
+		UpdateFunc: func(_, object any) { l.take("updated", object) },
+		DeleteFunc: func(object any) {
+			if unknown, is := object.(clientcache.DeletedFinalStateUnknown); is {
+				object = unknown.Obj
+			}
+			l.take("deleted", object)
+		},
+	}
+}
+
+func (l *ledger) take(event string, object any) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	about, err := meta.Accessor(object)
+	if err != nil {
+		l.problems = append(l.problems, fmt.Sprintf("%s: %v", event, err))
+		return
+	}
+	was, known := l.versions[about.GetName()]
+	if known != (event != "added") {
+		l.problems = append(l.problems, fmt.Sprintf("%s %s, which was known: %t", event, about.GetName(), known))
+	}
+	// A new list tells of what is as it was.
+	if event == "updated" && was != about.GetResourceVersion() && !isNewer(about.GetResourceVersion(), was) {
+		l.problems = append(l.problems, fmt.Sprintf("%s at %s, after %s", about.GetName(), about.GetResourceVersion(), was))
+	}
+	if event == "deleted" {
+		delete(l.versions, about.GetName())
+	} else {
+		l.versions[about.GetName()] = about.GetResourceVersion()
+	}
+}
+
+// differs tells what it knows that is not so, and of problems.
+func (l *ledger) differs(want map[string]string) string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return fmt.Sprint(cmp.Diff(want, l.versions)) + fmt.Sprint(cmp.Diff([]string(nil), l.problems))
+}
+
+// TestInformers: those of client-go and of controller-runtime see all there is and what becomes of it, across a restart of the server.
+func TestInformers(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, grantAll, func(*aggregated.Options) {})
+	server.awaitReady(t)
+	namespace := newNamespace(t)
+	resources := map[string]struct {
+		list   client.ObjectList
+		object client.Object
+		// truth is asked of the API server itself.
+		truth  client.ObjectList
+		prefix string
+	}{
+		"farmpods": {&farmv1.FarmPodList{}, &farmv1.FarmPod{}, &corev1.PodList{}, farmv1.FarmPodPrefix},
+		"llamas":   {&farmv1.LlamaList{}, &farmv1.Llama{}, &farmv1.LlamaList{}, ""},
+	}
+	writeAll(t, namespace, 0)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+	asked, err := dynamic.NewForConfig(server.directly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached, err := cache.New(server.directly(), cache.Options{Scheme: scheme(), DefaultNamespaces: map[string]cache.Config{namespace: {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running.Go(func() { _ = cached.Start(ctx) })
+	ledgers := map[string]*ledger{}
+	watched := func(name string, informer interface {
+		AddEventHandler(clientcache.ResourceEventHandler) (clientcache.ResourceEventHandlerRegistration, error)
+	},
+	) {
+		ledgers[name] = &ledger{versions: map[string]string{}}
+		if _, err := informer.AddEventHandler(ledgers[name].handler()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, one := range resources {
+		informer := dynamicinformer.NewFilteredDynamicInformer(asked, farmv1.GroupVersion.WithResource(name), namespace, 0, clientcache.Indexers{}, nil).Informer()
+		watched("client-go: "+name, informer)
+		running.Go(func() { informer.Run(ctx.Done()) })
+		of, err := cached.GetInformer(ctx, one.object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched("controller-runtime: "+name, of)
+	}
+	expectSame := func(when string) {
+		t.Helper()
+		for name, one := range resources {
+			want, err := listVersions(t.Context(), cluster.client, one.truth, namespace, one.prefix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, by := range []string{"client-go: ", "controller-runtime: "} {
+				gomega.NewWithT(t).Eventually(func() string { return ledgers[by+name].differs(want) }).Should(gomega.BeEmpty(), "%s%s %s", by, name, when)
+			}
+		}
+	}
+	expectSame("at first")
+	writeAll(t, namespace, 1)
+	expectSame("after changes")
+	if err := server.end(); err != nil {
+		t.Fatal(err)
+	}
+	writeAll(t, namespace, 2)
+	if err := server.Listen(server.Port); err != nil {
+		t.Fatal(err)
+	}
+	server.start()
+	expectSame("after a restart, with changes meanwhile")
+	writeAll(t, namespace, 3)
+	expectSame("after changes behind the restart")
+}
+
+// writeAll makes, changes and deletes some Pods and Llamas; another round, other ones.
+func writeAll(t *testing.T, namespace string, round int) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	for i := range 4 {
+		name := fmt.Sprintf("r%d-%d", round, i)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "demo"}}}}
+		g.Expect(cluster.client.Create(t.Context(), pod)).To(gomega.Succeed())
+		g.Expect(cluster.client.Create(t.Context(), newLlama(namespace, name))).To(gomega.Succeed())
+	}
+	if round == 0 {
+		return
+	}
+	former := "r" + strconv.Itoa(round-1)
+	for _, object := range []client.Object{&corev1.Pod{}, &farmv1.Llama{}} {
+		object.SetNamespace(namespace)
+		object.SetName(former + "-0")
+		g.Expect(cluster.client.Delete(t.Context(), object, client.GracePeriodSeconds(0))).To(gomega.Succeed())
+		object.SetName(former + "-1")
+		g.Expect(cluster.client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)))).To(gomega.Succeed())
+	}
+}
