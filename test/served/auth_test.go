@@ -190,7 +190,7 @@ func TestReviewsAreCached(t *testing.T) {
 	user := unique("user")
 	grantUser(t, user, "", readFarmPods, listPods)
 	reviews := func() int {
-		return countCalls(t, server.user, func(call auditv1.Event) bool {
+		return countCalls(t, server.user, "subjectaccessreviews", func(call auditv1.Event) bool {
 			return call.ObjectRef != nil && call.ObjectRef.Resource == "subjectaccessreviews"
 		})
 	}

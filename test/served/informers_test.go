@@ -73,70 +73,28 @@ func (l *ledger) differs(want map[string]string) string {
 	return fmt.Sprint(cmp.Diff(want, l.versions)) + fmt.Sprint(cmp.Diff([]string(nil), l.problems))
 }
 
+// informed are the resources, as informers know them.
+var informed = map[string]struct {
+	object client.Object
+	// truth is asked of the API server itself; prefix stands before its names in ours.
+	truth  client.ObjectList
+	prefix string
+}{
+	"farmpods": {&farmv1.FarmPod{}, &corev1.PodList{}, farmv1.FarmPodPrefix},
+	"llamas":   {&farmv1.Llama{}, &farmv1.LlamaList{}, ""},
+}
+
 // TestInformers: those of client-go and of controller-runtime see all there is and what becomes of it, across a restart of the server.
 func TestInformers(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, grantAll, func(*aggregated.Options) {})
 	server.awaitReady(t)
 	namespace := newNamespace(t)
-	resources := map[string]struct {
-		list   client.ObjectList
-		object client.Object
-		// truth is asked of the API server itself.
-		truth  client.ObjectList
-		prefix string
-	}{
-		"farmpods": {&farmv1.FarmPodList{}, &farmv1.FarmPod{}, &corev1.PodList{}, farmv1.FarmPodPrefix},
-		"llamas":   {&farmv1.LlamaList{}, &farmv1.Llama{}, &farmv1.LlamaList{}, ""},
-	}
 	writeAll(t, namespace, 0)
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	t.Cleanup(func() { stop(); running.Wait() })
-	asked, err := dynamic.NewForConfig(server.directly())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cached, err := cache.New(server.directly(), cache.Options{Scheme: scheme(), DefaultNamespaces: map[string]cache.Config{namespace: {}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	running.Go(func() { _ = cached.Start(ctx) })
-	ledgers := map[string]*ledger{}
-	watched := func(name string, informer interface {
-		AddEventHandler(clientcache.ResourceEventHandler) (clientcache.ResourceEventHandlerRegistration, error)
-	},
-	) {
-		ledgers[name] = &ledger{versions: map[string]string{}}
-		if _, err := informer.AddEventHandler(ledgers[name].handler()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, one := range resources {
-		informer := dynamicinformer.NewFilteredDynamicInformer(asked, farmv1.GroupVersion.WithResource(name), namespace, 0, clientcache.Indexers{}, nil).Informer()
-		watched("client-go: "+name, informer)
-		running.Go(func() { informer.Run(ctx.Done()) })
-		of, err := cached.GetInformer(ctx, one.object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		watched("controller-runtime: "+name, of)
-	}
-	expectSame := func(when string) {
-		t.Helper()
-		for name, one := range resources {
-			want, err := listVersions(t.Context(), cluster.client, one.truth, namespace, one.prefix)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, by := range []string{"client-go: ", "controller-runtime: "} {
-				gomega.NewWithT(t).Eventually(func() string { return ledgers[by+name].differs(want) }).Should(gomega.BeEmpty(), "%s%s %s", by, name, when)
-			}
-		}
-	}
-	expectSame("at first")
+	ledgers := inform(t, server, namespace)
+	expectInformed(t, ledgers, namespace, "at first")
 	writeAll(t, namespace, 1)
-	expectSame("after changes")
+	expectInformed(t, ledgers, namespace, "after changes")
 	if err := server.end(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,9 +103,51 @@ func TestInformers(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.start()
-	expectSame("after a restart, with changes meanwhile")
+	expectInformed(t, ledgers, namespace, "after a restart, with changes meanwhile")
 	writeAll(t, namespace, 3)
-	expectSame("after changes behind the restart")
+	expectInformed(t, ledgers, namespace, "after changes behind the restart")
+}
+
+// inform has an informer of each kind run for as long as the test does, and returns what they are told.
+func inform(t *testing.T, server *ownServer, namespace string) map[string]*ledger {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+	asked, err := dynamic.NewForConfig(server.directly())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	cached, err := cache.New(server.directly(), cache.Options{Scheme: scheme(), DefaultNamespaces: map[string]cache.Config{namespace: {}}})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	running.Go(func() { _ = cached.Start(ctx) })
+	ledgers := map[string]*ledger{}
+	for name, one := range informed {
+		first, second := &ledger{versions: map[string]string{}}, &ledger{versions: map[string]string{}}
+		ledgers["client-go: "+name], ledgers["controller-runtime: "+name] = first, second
+		informer := dynamicinformer.NewFilteredDynamicInformer(asked, farmv1.GroupVersion.WithResource(name), namespace, 0, clientcache.Indexers{}, nil).Informer()
+		_, err := informer.AddEventHandler(first.handler())
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		running.Go(func() { informer.Run(ctx.Done()) })
+		other, err := cached.GetInformer(ctx, one.object)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		_, err = other.AddEventHandler(second.handler())
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	return ledgers
+}
+
+// expectInformed waits until all know what there is.
+func expectInformed(t *testing.T, ledgers map[string]*ledger, namespace, when string) {
+	t.Helper()
+	for name, one := range informed {
+		want, err := listVersions(t.Context(), cluster.client, one.truth, namespace, one.prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, by := range []string{"client-go: ", "controller-runtime: "} {
+			gomega.NewWithT(t).Eventually(func() string { return ledgers[by+name].differs(want) }).Should(gomega.BeEmpty(), "%s%s %s", by, name, when)
+		}
+	}
 }
 
 // writeAll makes, changes and deletes some Pods and Llamas; another round, other ones.

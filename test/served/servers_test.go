@@ -62,8 +62,8 @@ func auditServers() error {
 
 func auditLog() string { return filepath.Join(cluster.folder, "audit.log") }
 
-// calls are those that a user has made so far, oldest first.
-func calls(user string) ([]auditv1.Event, error) {
+// calls are those that a user has made so far, oldest first, in which a text stands.
+func calls(user, text string) ([]auditv1.Event, error) {
 	file, err := os.Open(auditLog())
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func calls(user string) ([]auditv1.Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(line, []byte(`"username":"`+user+`"`)) {
+		if !bytes.Contains(line, []byte(`"username":"`+user+`"`)) || !bytes.Contains(line, []byte(text)) {
 			continue
 		}
 		var event auditv1.Event
@@ -90,10 +90,10 @@ func calls(user string) ([]auditv1.Event, error) {
 	}
 }
 
-// countCalls counts those of a user that are wanted.
-func countCalls(t *testing.T, user string, wanted func(auditv1.Event) bool) int {
+// countCalls counts those of a user that are wanted, in all of which a text stands.
+func countCalls(t *testing.T, user, text string, wanted func(auditv1.Event) bool) int {
 	t.Helper()
-	made, err := calls(user)
+	made, err := calls(user, text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,18 +232,6 @@ func (s *ownServer) end() error {
 	return err
 }
 
-// restart stops it, and starts it on the same port.
-func (s *ownServer) restart(t *testing.T) {
-	t.Helper()
-	if err := s.end(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Listen(s.Port); err != nil {
-		t.Fatal(err)
-	}
-	s.start()
-}
-
 // awaitReady waits until it is.
 func (s *ownServer) awaitReady(t *testing.T) {
 	t.Helper()
@@ -300,7 +288,7 @@ func ask(t *testing.T, server *aggregatedtest.Server, asked question) answer {
 	if err != nil {
 		return answer{Body: err.Error()}
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return answer{Body: err.Error()}

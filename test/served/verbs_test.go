@@ -165,7 +165,7 @@ func applied(t *testing.T, asked client.WithWatch, key client.ObjectKey, manager
 	t.Helper()
 	llama := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	body := fmt.Appendf(nil, `{"apiVersion":"farm.mainstay.dev/v1alpha1","kind":"Llama","metadata":{"name":%q%s},"spec":%s}`, key.Name, labels, spec)
-	err := asked.Patch(t.Context(), llama, client.RawPatch(types.ApplyPatchType, body), append(options, client.FieldOwner(manager))...) //nolint:staticcheck // apply configurations of ours are none
+	err := asked.Patch(t.Context(), llama, client.RawPatch(types.ApplyPatchType, body), append(options, client.FieldOwner(manager))...)
 	return llama, err
 }
 
@@ -177,7 +177,7 @@ func apply(t *testing.T, asked client.WithWatch, namespace string) {
 	expectReady(t, first, 1)
 	g.Expect(first.ManagedFields).To(gomega.HaveLen(1))
 	g.Expect(first.ManagedFields[0].Manager).To(gomega.Equal("vet"))
-	g.Expect(string(first.ManagedFields[0].FieldsV1.Raw)).NotTo(gomega.ContainSubstring("status"), "who applies a Llama does not own its status")
+	g.Expect(first.ManagedFields[0].FieldsV1.GetRawString()).NotTo(gomega.ContainSubstring("status"), "who applies a Llama does not own its status")
 
 	again, err := applied(t, asked, key, "vet", `,"labels":{"herd":"north"}`, `{"weight":120,"height":1.7}`)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -434,7 +434,7 @@ func expectSays(t *testing.T, what string, err error, says ...string) {
 // writes is how often the shared server has written something of a namespace.
 func writes(t *testing.T, namespace string) int {
 	t.Helper()
-	return countCalls(t, sharedServer, func(call auditv1.Event) bool {
+	return countCalls(t, sharedServer, namespace, func(call auditv1.Event) bool {
 		return call.ObjectRef != nil && call.ObjectRef.Resource == "llamarecords" && call.ObjectRef.Namespace == namespace &&
 			call.Verb != "get" && call.Verb != "list" && call.Verb != "watch"
 	})
