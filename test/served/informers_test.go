@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
 )
 
@@ -80,8 +80,8 @@ var informed = map[string]struct {
 	truth  client.ObjectList
 	prefix string
 }{
-	"farmpods": {&farmv1.FarmPod{}, &corev1.PodList{}, farmv1.FarmPodPrefix},
-	"llamas":   {&farmv1.Llama{}, &farmv1.LlamaList{}, ""},
+	"farmpods": {&farmv1alpha1.FarmPod{}, &corev1.PodList{}, farmv1alpha1.FarmPodPrefix},
+	"llamas":   {&farmv1alpha1.Llama{}, &farmv1alpha1.LlamaList{}, ""},
 }
 
 // TestInformers: those of client-go and of controller-runtime see all there is and what becomes of it, across a restart of the server.
@@ -124,7 +124,7 @@ func inform(t *testing.T, server *ownServer, namespace string) map[string]*ledge
 	for name, one := range informed {
 		first, second := &ledger{versions: map[string]string{}}, &ledger{versions: map[string]string{}}
 		ledgers["client-go: "+name], ledgers["controller-runtime: "+name] = first, second
-		informer := dynamicinformer.NewFilteredDynamicInformer(asked, farmv1.GroupVersion.WithResource(name), namespace, 0, clientcache.Indexers{}, nil).Informer()
+		informer := dynamicinformer.NewFilteredDynamicInformer(asked, farmv1alpha1.GroupVersion.WithResource(name), namespace, 0, clientcache.Indexers{}, nil).Informer()
 		_, err := informer.AddEventHandler(first.handler())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		running.Go(func() { informer.Run(ctx.Done()) })
@@ -164,7 +164,7 @@ func writeAll(t *testing.T, namespace string, round int) {
 		return
 	}
 	former := "r" + strconv.Itoa(round-1)
-	for _, object := range []client.Object{&corev1.Pod{}, &farmv1.Llama{}} {
+	for _, object := range []client.Object{&corev1.Pod{}, &farmv1alpha1.Llama{}} {
 		object.SetNamespace(namespace)
 		object.SetName(former + "-0")
 		g.Expect(cluster.client.Delete(t.Context(), object, client.GracePeriodSeconds(0))).To(gomega.Succeed())

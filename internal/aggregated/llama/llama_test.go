@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	farmv1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
 var (
@@ -19,8 +19,8 @@ var (
 	now    = metav1.NewTime(time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC))
 )
 
-func newLlama(change ...func(*farmv1.Llama)) *farmv1.Llama {
-	made := &farmv1.Llama{ObjectMeta: metav1.ObjectMeta{Name: "perla", Namespace: "farm", Generation: 3}, Spec: farmv1.LlamaSpec{Weight: 120, Height: 1.7}}
+func newLlama(change ...func(*farmv1alpha1.Llama)) *farmv1alpha1.Llama {
+	made := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Name: "perla", Namespace: "farm", Generation: 3}, Spec: farmv1alpha1.LlamaSpec{Weight: 120, Height: 1.7}}
 	made.Status.Conditions = []metav1.Condition{kept(3, before), shorn("Summer")}
 	for _, one := range change {
 		one(made)
@@ -43,19 +43,19 @@ func shorn(reason string) metav1.Condition {
 func TestValidateTable(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {
-		change func(*farmv1.Llama)
+		change func(*farmv1alpha1.Llama)
 		says   string
 	}{
-		"right":             {func(*farmv1.Llama) {}, ""},
-		"the smallest":      {func(l *farmv1.Llama) { l.Spec.Weight = math.SmallestNonzeroFloat64 }, ""},
-		"no weight":         {func(l *farmv1.Llama) { l.Spec.Weight = 0 }, "spec.weight: Invalid value: 0: accepted is a number above 0, as in spec.weight: 1.5"},
-		"a negative height": {func(l *farmv1.Llama) { l.Spec.Height = -1.5 }, "spec.height: Invalid value: -1.5: accepted is a number above 0, as in spec.height: 1.5"},
-		"no number":         {func(l *farmv1.Llama) { l.Spec.Height = math.NaN() }, "spec.height: Invalid value"},
-		"a name of a path":  {func(l *farmv1.Llama) { l.Name = "a/b" }, "metadata.name: Invalid value"},
-		"a name of capital": {func(l *farmv1.Llama) { l.Name = "Perla" }, "metadata.name: Invalid value"},
-		"a name with dots":  {func(l *farmv1.Llama) { l.Name = "perla.north" }, ""},
-		"half a condition":  {func(l *farmv1.Llama) { l.Status.Conditions[1].Reason = "" }, "status.conditions[1].reason: Required value"},
-		"twice a condition": {func(l *farmv1.Llama) { l.Status.Conditions[1].Type = "Ready" }, "status.conditions[1]: Duplicate value"},
+		"right":             {func(*farmv1alpha1.Llama) {}, ""},
+		"the smallest":      {func(l *farmv1alpha1.Llama) { l.Spec.Weight = math.SmallestNonzeroFloat64 }, ""},
+		"no weight":         {func(l *farmv1alpha1.Llama) { l.Spec.Weight = 0 }, "spec.weight: Invalid value: 0: accepted is a number above 0, as in spec.weight: 1.5"},
+		"a negative height": {func(l *farmv1alpha1.Llama) { l.Spec.Height = -1.5 }, "spec.height: Invalid value: -1.5: accepted is a number above 0, as in spec.height: 1.5"},
+		"no number":         {func(l *farmv1alpha1.Llama) { l.Spec.Height = math.NaN() }, "spec.height: Invalid value"},
+		"a name of a path":  {func(l *farmv1alpha1.Llama) { l.Name = "a/b" }, "metadata.name: Invalid value"},
+		"a name of capital": {func(l *farmv1alpha1.Llama) { l.Name = "Perla" }, "metadata.name: Invalid value"},
+		"a name with dots":  {func(l *farmv1alpha1.Llama) { l.Name = "perla.north" }, ""},
+		"half a condition":  {func(l *farmv1alpha1.Llama) { l.Status.Conditions[1].Reason = "" }, "status.conditions[1].reason: Required value"},
+		"twice a condition": {func(l *farmv1alpha1.Llama) { l.Status.Conditions[1].Type = "Ready" }, "status.conditions[1]: Duplicate value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,17 +70,17 @@ func TestValidateTable(t *testing.T) {
 // TestValidateUpdate: what is being deleted need not become right for that, and must not become something else.
 func TestValidateUpdate(t *testing.T) {
 	t.Parallel()
-	heavy := func(l *farmv1.Llama) { l.Spec.Weight = 0 }
-	deleted := func(l *farmv1.Llama) { l.DeletionTimestamp = &now }
+	heavy := func(l *farmv1alpha1.Llama) { l.Spec.Weight = 0 }
+	deleted := func(l *farmv1alpha1.Llama) { l.DeletionTimestamp = &now }
 	for name, one := range map[string]struct {
-		changed, old *farmv1.Llama
+		changed, old *farmv1alpha1.Llama
 		accepted     bool
 	}{
 		"right":                       {newLlama(), newLlama(), true},
 		"wrong as it was":             {newLlama(heavy), newLlama(heavy), false},
 		"wrong, and being deleted":    {newLlama(heavy, deleted), newLlama(heavy, deleted), true},
 		"wrong since being deleted":   {newLlama(heavy, deleted), newLlama(deleted), false},
-		"half a condition in the end": {newLlama(deleted, func(l *farmv1.Llama) { l.Status.Conditions[1].Reason = "" }), newLlama(deleted), false},
+		"half a condition in the end": {newLlama(deleted, func(l *farmv1alpha1.Llama) { l.Status.Conditions[1].Reason = "" }), newLlama(deleted), false},
 	} {
 		if problems := ValidateUpdate(one.changed, one.old); (len(problems) == 0) != one.accepted {
 			t.Errorf("%s: %v", name, problems)
@@ -95,13 +95,13 @@ func TestPrepare(t *testing.T) {
 		t.Parallel()
 		made := newLlama()
 		PrepareForCreate(made, now)
-		if diff := cmp.Diff(newLlama(func(l *farmv1.Llama) { l.Generation, l.Status.Conditions = 1, []metav1.Condition{kept(1, now)} }), made); diff != "" {
+		if diff := cmp.Diff(newLlama(func(l *farmv1alpha1.Llama) { l.Generation, l.Status.Conditions = 1, []metav1.Condition{kept(1, now)} }), made); diff != "" {
 			t.Error(diff)
 		}
 	})
 	t.Run("the same", func(t *testing.T) {
 		t.Parallel()
-		same := newLlama(func(l *farmv1.Llama) { l.Generation, l.Status = 9, farmv1.LlamaStatus{} })
+		same := newLlama(func(l *farmv1alpha1.Llama) { l.Generation, l.Status = 9, farmv1alpha1.LlamaStatus{} })
 		PrepareForUpdate(same, newLlama(), now)
 		if diff := cmp.Diff(newLlama(), same); diff != "" {
 			t.Error("it is not as it was, so that it would be written", diff)
@@ -109,21 +109,23 @@ func TestPrepare(t *testing.T) {
 	})
 	t.Run("another spec", func(t *testing.T) {
 		t.Parallel()
-		changed := newLlama(func(l *farmv1.Llama) { l.Spec.Weight, l.Status.Conditions = 130, nil })
+		changed := newLlama(func(l *farmv1alpha1.Llama) { l.Spec.Weight, l.Status.Conditions = 130, nil })
 		PrepareForUpdate(changed, newLlama(), now)
-		want := newLlama(func(l *farmv1.Llama) { l.Spec.Weight, l.Generation, l.Status.Conditions[0] = 130, 4, kept(4, before) })
+		want := newLlama(func(l *farmv1alpha1.Llama) {
+			l.Spec.Weight, l.Generation, l.Status.Conditions[0] = 130, 4, kept(4, before)
+		})
 		if diff := cmp.Diff(want, changed); diff != "" {
 			t.Error(diff)
 		}
 	})
 	t.Run("status", func(t *testing.T) {
 		t.Parallel()
-		changed := newLlama(func(l *farmv1.Llama) {
+		changed := newLlama(func(l *farmv1alpha1.Llama) {
 			l.Spec.Weight, l.Labels, l.Generation, l.Finalizers = 1, map[string]string{"a": "b"}, 9, []string{"example.com/held"}
 			l.Status.Conditions = []metav1.Condition{shorn("Winter"), {Type: "Ready", Status: metav1.ConditionFalse, Reason: "Mine", LastTransitionTime: now}}
 		})
 		PrepareForStatusUpdate(changed, newLlama(), now)
-		if diff := cmp.Diff(newLlama(func(l *farmv1.Llama) { l.Status.Conditions[1] = shorn("Winter") }), changed); diff != "" {
+		if diff := cmp.Diff(newLlama(func(l *farmv1alpha1.Llama) { l.Status.Conditions[1] = shorn("Winter") }), changed); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -132,8 +134,8 @@ func TestPrepare(t *testing.T) {
 // TestUnreadable: it says so until it is written anew.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
-	llama := newLlama(func(l *farmv1.Llama) {
-		l.Spec, l.CreationTimestamp, l.Status = farmv1.LlamaSpec{}, before, farmv1.LlamaStatus{}
+	llama := newLlama(func(l *farmv1alpha1.Llama) {
+		l.Spec, l.CreationTimestamp, l.Status = farmv1alpha1.LlamaSpec{}, before, farmv1alpha1.LlamaStatus{}
 	})
 	Unreadable(llama, errors.New("json: broken"))
 	ready := meta.FindStatusCondition(llama.Status.Conditions, "Ready")
