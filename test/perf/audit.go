@@ -52,6 +52,9 @@ func (c call) isRead() bool {
 // isLease tells the calls of leader election.
 func (c call) isLease() bool { return c.ObjectRef.Resource == "leases" }
 
+// isReview tells questions whether somebody may do something.
+func (c call) isReview() bool { return c.ObjectRef.Resource == "subjectaccessreviews" }
+
 // isEvent tells the writing of events.
 func (c call) isEvent() bool { return c.ObjectRef.Resource == "events" }
 

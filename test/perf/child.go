@@ -45,7 +45,7 @@ type state struct {
 	Heap uint64
 }
 
-// child is a manager in a process of its own: this very program, started anew.
+// child is a manager, or something else that is measured, in a process of its own: this very program, started anew.
 type child struct {
 	process *exec.Cmd
 	asks    io.WriteCloser
@@ -54,17 +54,22 @@ type child struct {
 
 // startChild starts a manager. Its log goes to directory.
 func startChild(directory string, options childOptions) (*child, error) {
-	log, err := os.OpenFile(filepath.Join(directory, "manager.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	options.Started = time.Now()
+	return startProcess(directory, childCommand, options)
+}
+
+// startProcess starts this program with the command that makes it something else. Its log goes to directory.
+func startProcess(directory, command string, options any) (*child, error) {
+	log, err := os.OpenFile(filepath.Join(directory, command+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	options.Started = time.Now()
 	encoded, err := json.Marshal(options)
 	if err != nil {
 		return nil, err
 	}
-	process := exec.Command("/proc/self/exe", childCommand, string(encoded))
+	process := exec.Command("/proc/self/exe", command, string(encoded))
 	process.Stderr = log
 	asks, err := process.StdinPipe()
 	if err != nil {
@@ -75,7 +80,7 @@ func startChild(directory string, options childOptions) (*child, error) {
 		return nil, err
 	}
 	if err := process.Start(); err != nil {
-		return nil, fmt.Errorf("starting a manager: %w", err)
+		return nil, fmt.Errorf("starting a process (%s): %w", command, err)
 	}
 	return &child{process: process, asks: asks, answers: bufio.NewScanner(answers)}, nil
 }
@@ -84,12 +89,17 @@ func startChild(directory string, options childOptions) (*child, error) {
 func (c *child) state(measureHeap bool) (state, error) {
 	var told state
 	if _, err := fmt.Fprintln(c.asks, strconv.FormatBool(measureHeap)); err != nil {
-		return told, fmt.Errorf("asking the manager: %w", err)
+		return told, fmt.Errorf("asking the process: %w", err)
 	}
+	return told, c.read(&told)
+}
+
+// read reads what the process says next.
+func (c *child) read(told any) error {
 	if !c.answers.Scan() {
-		return told, errors.Join(errors.New("the manager has ended: see its log"), c.answers.Err())
+		return errors.Join(errors.New("the process has ended: see its log"), c.answers.Err())
 	}
-	return told, json.Unmarshal(c.answers.Bytes(), &told)
+	return json.Unmarshal(c.answers.Bytes(), told)
 }
 
 // quiet is how long a manager has to be idle to count as settled: longer than it waits for its own writes

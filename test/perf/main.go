@@ -60,11 +60,14 @@ var parts = []struct {
 	{"config", (*bench).configuration},
 	{"sources", (*bench).sources},
 	{"injection", (*bench).injection},
+	{"served", (*bench).served},
 	{"many", (*bench).manyObjects},
 }
 
 func main() {
-	child := map[string]func(string) error{childCommand: runManager, listCommand: runList, noopCommand: runNoop}
+	child := map[string]func(string) error{
+		childCommand: runManager, listCommand: runList, noopCommand: runNoop, servedCommand: runServed, informerCommand: runInformer,
+	}
 	if len(os.Args) == 3 && child[os.Args[1]] != nil {
 		if err := child[os.Args[1]](os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, "perf "+os.Args[1]+":", err)
@@ -165,7 +168,7 @@ func (b *bench) check(path string, complete bool) error {
 	return nil
 }
 
-// plane starts an API server for one part. The returned function ends it and keeps err, or its own.
-func (b *bench) plane(ctx context.Context, name string) (*plane, error) {
-	return newPlane(ctx, filepath.Join(b.directory, name))
+// plane starts an API server for one part, which may prepare it.
+func (b *bench) plane(ctx context.Context, name string, prepare ...preparation) (*plane, error) {
+	return newPlane(ctx, filepath.Join(b.directory, name), prepare...)
 }

@@ -62,7 +62,7 @@ func runManager(encoded string) error {
 	watched := &watched{started: options.Started}
 	go watched.awaitFirst(ctx)
 	go func() {
-		if err := watched.answer(os.Stdin, os.Stdout); err != nil {
+		if err := answer(os.Stdin, os.Stdout, watched.read); err != nil {
 			logger.Error(err, "Answering")
 		}
 	}()
@@ -107,11 +107,10 @@ func (w *watched) awaitFirst(ctx context.Context) {
 }
 
 // answer tells the state for each line that comes.
-func (w *watched) answer(questions io.Reader, answers io.Writer) error {
+func answer(questions io.Reader, answers io.Writer, read func() state) error {
 	encoder := json.NewEncoder(answers)
 	for lines := bufio.NewScanner(questions); lines.Scan(); {
-		told := w.read()
-		told.FirstReconcile = time.Duration(w.first.Load())
+		told := read()
 		if lines.Text() == "true" {
 			// Twice: what has a finalizer goes with the second one.
 			runtime.GC()
@@ -128,7 +127,7 @@ func (w *watched) answer(questions io.Reader, answers io.Writer) error {
 }
 
 // read takes the metrics of the WebApps' controller.
-func (*watched) read() state {
+func (w *watched) read() state {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		return state{}
@@ -142,6 +141,8 @@ func (*watched) read() state {
 		}
 	}
 	return state{
+		FirstReconcile: time.Duration(w.first.Load()),
+
 		Reconciled: int(sum["controller_runtime_reconcile_total"]),
 		Panics:     int(sum["controller_runtime_reconcile_panics_total"]),
 		Waiting:    int(sum["workqueue_depth"]),

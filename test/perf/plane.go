@@ -49,8 +49,11 @@ type plane struct {
 	processes []*exec.Cmd
 }
 
+// preparation changes an API server before it is started. Files go to directory.
+type preparation func(environment *envtest.Environment, directory string) error
+
 // newPlane starts one with our definitions, in a folder of its own below directory.
-func newPlane(ctx context.Context, directory string) (*plane, error) {
+func newPlane(ctx context.Context, directory string, prepare ...preparation) (*plane, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, err
 	}
@@ -68,6 +71,11 @@ func newPlane(ctx context.Context, directory string) (*plane, error) {
 		Append("audit-log-maxsize", "0").
 		// Each line is written before the call is answered: none is missing when we look.
 		Append("audit-log-mode", "blocking")
+	for _, change := range prepare {
+		if err := change(p.environment, directory); err != nil {
+			return nil, err
+		}
+	}
 	config, err := p.environment.Start()
 	if err != nil {
 		return nil, fmt.Errorf("starting the API server: %w", err)

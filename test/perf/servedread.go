@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// reader reads JSON as it comes, over a connection of its own. It decodes nothing: that would be most of what is measured.
+type reader struct {
+	client *http.Client
+	host   string
+}
+
+func newReader(config *rest.Config) (*reader, error) {
+	security, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{TLSClientConfig: security, ForceAttemptHTTP2: true}
+	return &reader{client: &http.Client{Transport: transport}, host: strings.TrimSuffix(config.Host, "/")}, nil
+}
+
+// get asks; the answer's body is the caller's.
+func (r *reader) get(ctx context.Context, path string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.host+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := r.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	return nil, errors.Join(fmt.Errorf("GET %s: %s: %.300s", path, response.Status, answer), err)
+}
+
+// list reads a list to its end, and returns how many bytes that were.
+func (r *reader) list(ctx context.Context, path string) (int64, error) {
+	body, err := r.get(ctx, path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = body.Close() }()
+	return io.Copy(io.Discard, body)
+}
+
+// version is the resourceVersion of a list, and how many objects are in it.
+func (r *reader) version(ctx context.Context, path string) (string, int, error) {
+	body, err := r.get(ctx, path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { _ = body.Close() }()
+	var found metav1.PartialObjectMetadataList
+	err = json.NewDecoder(body).Decode(&found)
+	return found.ResourceVersion, len(found.Items), err
+}
+
+// listsWarmUp are made before those that are timed.
+const listsWarmUp = 5
+
+// selection is what lists of either side select, and how often each is timed: so often that one of a hundred is not a single one where that takes no
+// minutes.
+type selection struct {
+	what, parameter, value string
+	times                  int
+}
+
+// servedLists compares lists of FarmPods with lists of Pods by the same selectors, in turn.
+func (b *bench) servedLists(ctx context.Context, f *farm) error {
+	from, err := newReader(f.reader)
+	if err != nil {
+		return err
+	}
+	for _, selected := range []selection{
+		{"all", "labelSelector", "", 100},
+		{"those of a label", "labelSelector", "team=team-3", 300},
+		{"those of a node", "fieldSelector", "spec.nodeName=" + servedNode(7), 1000},
+	} {
+		if err := b.servedList(ctx, from, selected); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) servedList(ctx context.Context, from *reader, selected selection) error {
+	what, lists := selected.what, selected.times
+	query := "?" + url.Values{selected.parameter: {selected.value}}.Encode()
+	paths := [2]string{farmPodsPath + query, podsPath + query}
+	var items [2]int
+	for side, path := range paths {
+		var err error
+		if _, items[side], err = from.version(ctx, path); err != nil {
+			return err
+		}
+	}
+	if items[0] != items[1] || items[0] == 0 {
+		return fmt.Errorf("listing %s: %d FarmPods, and %d Pods", what, items[0], items[1])
+	}
+	var took [2][]time.Duration
+	var size [2]int64
+	for i := range listsWarmUp + lists {
+		for turn := range paths {
+			side := (i + turn) % 2
+			start := time.Now()
+			read, err := from.list(ctx, paths[side])
+			if err != nil {
+				return err
+			}
+			if i >= listsWarmUp {
+				took[side] = append(took[side], time.Since(start))
+			}
+			size[side] = read
+		}
+	}
+	for _, each := range []struct {
+		share float64
+		kind  Kind
+		limit *float64
+	}{{0.5, Info, nil}, {0.99, Ratio, new(1.2)}} {
+		ours, floor := percentile(took[0], each.share), percentile(took[1], each.share)
+		b.add(Figure{Name: fmt.Sprintf("served: p%.0f of a LIST of %s over one of Pods", each.share*100, what), Kind: each.kind, Limit: each.limit,
+			Value: ours.Seconds() / floor.Seconds(),
+			Note: fmt.Sprintf("%.1f ms, %.1f ms; %d of each; %d FarmPods of %.0f bytes, Pods of %.0f", ours.Seconds()*1e3, floor.Seconds()*1e3, lists,
+				items[0], float64(size[0])/float64(items[0]), float64(size[1])/float64(items[1]))})
+	}
+	return nil
+}
+
+const (
+	// watchers watch at once, each over a connection of its own.
+	watchers = 50
+	// fanOutChanges are made in each of so many rounds of either side.
+	fanOutChanges = 2000
+	fanOutRounds  = 3
+)
+
+// servedWatches compares how many events a second come to watchers of FarmPods and of Pods.
+func (b *bench) servedWatches(ctx context.Context, f *farm) error {
+	paths := [2]string{farmPodsPath, podsPath}
+	var took [2][]time.Duration
+	for i := range fanOutRounds {
+		for turn := range paths {
+			side := (i + turn) % 2
+			one, err := f.fanOut(ctx, paths[side])
+			if err != nil {
+				return fmt.Errorf("watching %s: %w", paths[side], err)
+			}
+			took[side] = append(took[side], one)
+			b.say("%s: %d changes to %d watchers in %.2f s", paths[side], fanOutChanges, watchers, one.Seconds())
+		}
+	}
+	events := float64(fanOutChanges * watchers)
+	ours, floor := events/median(took[0]).Seconds(), events/median(took[1]).Seconds()
+	b.add(Figure{Name: fmt.Sprintf("served: events a second to %d watchers over those of Pods", watchers), Kind: Ratio, Limit: new(1.0), AtLeast: true, Value: ours / floor,
+		Note: fmt.Sprintf("%.0f, %.0f; %d changes, %d at once; the middle of %d", ours, floor, fanOutChanges, patchesAtOnce, fanOutRounds)})
+	return nil
+}
+
+// fanOut makes the changes, and returns how long it took from the first one until every watcher had all of them.
+func (f *farm) fanOut(ctx context.Context, path string) (time.Duration, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, watchers)
+	for range watchers {
+		from, err := newReader(f.reader)
+		if err != nil {
+			return 0, err
+		}
+		defer from.client.CloseIdleConnections()
+		version, _, err := from.version(ctx, path+"?limit=1")
+		if err != nil {
+			return 0, err
+		}
+		stream, err := from.get(ctx, path+"?watch=true&resourceVersion="+version)
+		if err != nil {
+			return 0, err
+		}
+		go func() {
+			defer func() { _ = stream.Close() }()
+			ended <- countEvents(stream, fanOutChanges)
+		}()
+	}
+	start := time.Now()
+	err := each(ctx, fanOutChanges, patchesAtOnce, func(ctx context.Context, i int) error { return f.change(ctx, i, start) })
+	if err != nil {
+		return 0, err
+	}
+	for range watchers {
+		if err := <-ended; err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start), nil
+}
+
+// change changes a Pod as its kubelet would.
+func (f *farm) change(ctx context.Context, i int, round time.Time) error {
+	name := servedPod(i * (servedPods / fanOutChanges))
+	body := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","message":"round %d"}]}}`, round.UnixNano())
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	return f.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, body), client.FieldOwner(kubelet))
+}
+
+// countEvents reads a watch until so many events have come. Each is a line.
+func countEvents(stream io.Reader, n int) error {
+	buffer := make([]byte, 64<<10)
+	for seen := 0; seen < n; {
+		read, err := stream.Read(buffer)
+		seen += bytes.Count(buffer[:read], []byte("\n"))
+		if err != nil && seen < n {
+			return fmt.Errorf("the watch has ended after %d of %d events: %w", seen, n, err)
+		}
+	}
+	return nil
+}
