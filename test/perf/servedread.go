@@ -150,7 +150,7 @@ func (b *bench) servedList(ctx context.Context, from *reader, selected selection
 
 const (
 	// watchers watch at once, each over a connection of its own.
-	watchers = 100
+	watchers = 300
 	// fanOutChanges are made in each of so many rounds of either side.
 	fanOutChanges = 1000
 	fanOutRounds  = 3
