@@ -9,8 +9,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,8 +68,6 @@ type farm struct {
 	*plane
 	// kubeconfig is that of our server, and of the informer it is compared with.
 	kubeconfig string
-	// cluster is the administrator's client, which knows of registrations.
-	cluster client.Client
 	// reader is the configuration of who lists and watches.
 	reader *rest.Config
 	// started counts our servers.
@@ -82,13 +78,6 @@ func newFarm(ctx context.Context, p *plane) (*farm, error) {
 	f := &farm{plane: p}
 	var err error
 	if f.kubeconfig, _, err = p.user(managerUser); err != nil {
-		return nil, err
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiregistrationv1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	if f.cluster, err = client.New(p.config, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
 	added, err := p.environment.AddUser(envtest.User{Name: readerUser}, nil)
@@ -107,7 +96,7 @@ func newFarm(ctx context.Context, p *plane) (*farm, error) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: readerUser},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: readerUser}},
 	}
-	return f, errors.Join(f.cluster.Create(ctx, role), f.cluster.Create(ctx, binding))
+	return f, errors.Join(f.client.Create(ctx, role), f.client.Create(ctx, binding))
 }
 
 // start starts our server, and waits until the API server has found it and all Pods are there.
@@ -132,11 +121,11 @@ func (f *farm) register(ctx context.Context, running *child) error {
 	}
 	// That of an earlier one names another port.
 	before := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: farmv1alpha1.GroupVersion.Version + "." + farmv1alpha1.GroupVersion.Group}}
-	if err := client.IgnoreNotFound(f.cluster.Delete(ctx, before)); err != nil {
+	if err := client.IgnoreNotFound(f.client.Delete(ctx, before)); err != nil {
 		return err
 	}
 	server := &aggregatedtest.Server{Port: at.Port, Bundle: at.Bundle}
-	if err := server.Register(ctx, f.cluster); err != nil {
+	if err := server.Register(ctx, f.client); err != nil {
 		return err
 	}
 	from, err := newReader(f.reader)
