@@ -228,7 +228,7 @@ func (b *bench) servedRequests(ctx context.Context, f *farm, running *child) err
 	asked := made.that(func(c call) bool { return c.Verb == "list" && c.ObjectRef.Resource == "pods" })
 	b.add(
 		Figure{Name: "served: heap after that", Kind: Info, Unit: "MB", Value: float64(changed.Heap) / megabyte,
-			Note: fmt.Sprintf("all of it, with what watches may still ask for of %d changes in a minute or two", changes)},
+			Note: fmt.Sprintf("all of it, with what watches may still ask for of %d changes", changes)},
 		Figure{Name: "served: lists of Pods for all these requests", Kind: Count, Limit: new(0.0), Value: float64(len(asked)), Note: made.String()},
 	)
 	return b.servedAtRest(ctx, f)
