@@ -11,10 +11,12 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	clientrest "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
@@ -50,9 +52,12 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 		CreateStrategy:            never{ObjectTyper: served.scheme},
 		DeleteStrategy:            never{ObjectTyper: served.scheme},
 		TableConvertor:            table.New(farmpod.Columns(), clock.RealClock{}.Now),
+		PredicateFunc:             selectFarmPods,
 	}
 	err = store.CompleteWithOptions(&generic.StoreOptions{
-		AttrFunc: farmPodAttributes,
+		AttrFunc:    farmPodAttributes,
+		TriggerFunc: storage.IndexerFuncs{byNode: nodeOf},
+		Indexers:    &cache.Indexers{storage.FieldIndex(byNode): nodesOf},
 		RESTOptions: backing.Serving{
 			Objects: pods, Form: farmPodForm(lineage.New(owners)), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
 		},
@@ -78,6 +83,29 @@ func farmPodForm(owners *lineage.Lineage) backing.Form {
 		},
 		Prepare: owners.Fill,
 	}
+}
+
+// byNode is the field that FarmPods are found by without looking at all, as Pods are. With it the library also has a watch of all be further behind,
+// some hundred events instead of ten, before it ends it for being too slow.
+const byNode = "spec.nodeName"
+
+func nodeOf(object runtime.Object) string {
+	if pod, isFarmPod := object.(*farmv1alpha1.FarmPod); isFarmPod {
+		return pod.Spec.NodeName
+	}
+	return ""
+}
+
+func nodesOf(object any) ([]string, error) {
+	pod, isFarmPod := object.(*farmv1alpha1.FarmPod)
+	if !isFarmPod {
+		return nil, fmt.Errorf("a %T is no FarmPod", object)
+	}
+	return []string{pod.Spec.NodeName}, nil
+}
+
+func selectFarmPods(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: farmPodAttributes, IndexFields: []string{byNode}}
 }
 
 // farmPodAttributes are what selectors may name.
