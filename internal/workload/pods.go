@@ -211,10 +211,11 @@ var containerID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
 var localEndpoint = regexp.MustCompile(`\S+:[0-9]+->`)
 
 // WithoutIdentity takes out of a message what is different for each pod and each try: the pod's
-// name and uid, the ids of containers, and local ports.
+// name and uid, the ids of containers, and local ports. A name that is a mere word stays: nothing generated it, and
+// the word may stand in the message for what it means ("failed to pull" of a pod named pull).
 func WithoutIdentity(pod *corev1.Pod, message string) string {
 	for _, identity := range []string{string(pod.UID), pod.Name} {
-		if identity != "" {
+		if strings.Contains(identity, "-") {
 			message = strings.ReplaceAll(message, identity, "(pod)")
 		}
 	}

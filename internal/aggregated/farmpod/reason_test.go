@@ -68,6 +68,10 @@ func phaseIs(phase corev1.PodPhase, reason, message string) change {
 	}
 }
 
+func isNamed(name string) change {
+	return func(pod *corev1.Pod) { pod.Name = name }
+}
+
 func has(kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) change {
 	return func(pod *corev1.Pod) {
 		for i := range pod.Status.Conditions {
@@ -203,7 +207,8 @@ var reasonCases = map[string]struct {
 	"a message that repeats a container's": {pod(web(waits("RunContainerError", `runc: "password=hunter2": not found`)), func(pod *corev1.Pod) {
 		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = termination("StartError", 128)
 	}), "RunContainerError: kubectl describe pod tells more"},
-	"a message that names the Pod": {pod(web(waits("CreateContainerError", `name "web_shop-1-x_web" is taken`))), `CreateContainerError: name "web_(pod)_web" is taken`},
+	"a message with a word that is the Pod's name": {pod(isNamed("taken"), web(waits("CreateContainerError", `name "web" is taken`))), `CreateContainerError: name "web" is taken`},
+	"a message that names the Pod":                 {pod(web(waits("CreateContainerError", `name "web_shop-1-x_web" is taken`))), `CreateContainerError: name "web_(pod)_web" is taken`},
 	"no node has room": {
 		pod(unscheduledPod, has("PodScheduled", "False", "Unschedulable", "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No victims.")),
 		"Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.",
