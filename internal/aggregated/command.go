@@ -29,6 +29,7 @@ func Command(logs io.Writer) *cobra.Command {
 				return err
 			}
 			klog.SetLogger(logger)
+			logger.Info("Starting Mainstay's API server", "version", version.Version, "resources", options.Resources)
 			server, err := New(options)
 			if err != nil {
 				return err

@@ -159,9 +159,9 @@ func delegate(options *Options, config *genericapiserver.RecommendedConfig) erro
 // admit has what is written pass the cluster's admission: its webhooks and policies hold for what we keep, too.
 //
 // +kubebuilder:rbac:part=llamas,groups="",resources=namespaces,verbs=get;list;watch
-// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;list;watch
-// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list;watch
-// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
+// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list;watch
+// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=list;watch
+// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list;watch
 func admit(config *genericapiserver.RecommendedConfig) error {
 	clients, err := kubernetes.NewForConfig(config.ClientConfig)
 	if err != nil {
