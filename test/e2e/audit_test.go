@@ -99,10 +99,10 @@ type binding struct {
 	Subjects []rbacv1.Subject
 }
 
-// granted are the rights of an account of an installation with the default values.
+// granted are the rights of an account of an installation with the default values, and with Llamas.
 func granted(t *testing.T, account string) []use {
 	t.Helper()
-	manifest := helm(t, "template", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--set", "uninstall.enabled=true")
+	manifest := helm(t, "template", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--set", "uninstall.enabled=true", "--set", withLlamas)
 	roles, bound := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
 	for document := range strings.SplitSeq(manifest, "\n---\n") {
 		var one binding
@@ -198,7 +198,7 @@ func (l leaving) follow(e event) {
 // nothing that is used is missing.
 func testAudit(t *testing.T) {
 	events := auditLog(t)
-	for _, account := range []string{"mainstay-manager", "mainstay-uninstall"} {
+	for _, account := range []string{"mainstay-manager", "mainstay-uninstall", "mainstay-apiserver"} {
 		used, gone, denied := map[use]bool{}, leaving{}, map[string]int{}
 		rights := granted(t, account)
 		for _, e := range events {

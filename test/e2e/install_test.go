@@ -26,7 +26,7 @@ func TestMainstay(t *testing.T) {
 	kubectl(t, "create", "namespace", system)
 	kubectl(t, "label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted")
 	helm(t, "upgrade", "--install", "mainstay", filepath.Join(repository, "charts/mainstay"),
-		"--namespace", system, "--wait", "--timeout", "3m")
+		"--namespace", system, "--set", withLlamas, "--wait", "--timeout", "3m")
 	awaitWebhooks(t)
 	t.Run("users", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T){
@@ -47,6 +47,10 @@ func TestMainstay(t *testing.T) {
 			"workloads of other kinds":                   testOtherWorkloads,
 			"an agent comes, changes and goes":           testInstrumentation,
 			"a broken agent":                             testBrokenAgent,
+			"farmpods":                                   testFarmPods,
+			"llamas":                                     testLlamas,
+			"rights on the farm":                         testFarmRights,
+			"forged headers":                             testForgedHeaders,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -54,6 +58,8 @@ func TestMainstay(t *testing.T) {
 			})
 		}
 	})
+	t.Run("our API server's pods replaced", testServersReplaced)
+	t.Run("our API server away", testServerAway)
 	t.Run("rolling update loses no request", testRollingUpdateLosesNoRequest)
 	t.Run("autoscaling on and off", testAutoscalingOnAndOff)
 	t.Run("configuration changed while nobody watches", testChangedWhileAway)
@@ -202,6 +208,7 @@ func testUninstallAndManifest(t *testing.T) {
 	kubectl(t, "-n", ns, "patch", "webapp", "shop", "--type=merge", "-p", `{"metadata":{"finalizers":["mainstay.dev/e2e","example.com/e2e"]}}`)
 	kubectl(t, "patch", "platformpolicy", "default", "--type=merge", "-p", `{"metadata":{"finalizers":["mainstay.dev/e2e"]}}`)
 	helm(t, "uninstall", "mainstay", "--namespace", system, "--wait", "--timeout", "3m")
+	notServed(t)
 	g.Expect(jsonpath(t, "", "platformpolicy/default", "{.metadata.finalizers}")).To(gomega.BeEmpty())
 	g.Expect(released(t)).To(gomega.Equal("None"), "there is nobody who could answer")
 	g.Expect(jsonpath(t, ns, "webapp/shop", "{.metadata.finalizers}")).To(gomega.Equal(`["example.com/e2e"]`))
@@ -220,6 +227,7 @@ func testUninstallAndManifest(t *testing.T) {
 	testLaterChart(t)
 	kubectl(t, "apply", "-f", filepath.Join(repository, "dist/install.yaml"))
 	kubectl(t, "-n", system, "rollout", "status", "deployment", "--timeout=120s")
+	awaitServed(t)
 	kubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=3")
 	kubectl(t, "-n", ns, "wait", "--for=jsonpath={.status.readyReplicas}=3", "webapp/shop", "--timeout=90s")
 	g.Expect(kubectl(t, "-n", ns, "get", "pods", "-o", "name")).To(gomega.ContainSubstring(strings.Fields(pods)[0]), "a new operator restarts nothing")
@@ -230,6 +238,7 @@ func testUninstallAndManifest(t *testing.T) {
 	kubectl(t, "-n", ns, "delete", "webapp", "shop", "--cascade=foreground", "--timeout=90s")
 	g.Expect(kubectl(t, "-n", ns, "get", "deployments", "-o", "name")).To(gomega.Equal("deployment.apps/left"))
 	kubectl(t, "delete", "-f", filepath.Join(repository, "dist/install.yaml"), "--timeout=120s")
+	notServed(t)
 	g.Expect(kubectl(t, "get", "crds", "-o", "name")).NotTo(gomega.ContainSubstring("mainstay"))
 	emptied(t, ns)
 }

@@ -344,6 +344,7 @@ func testSubchart(t *testing.T) {
 	helm(t, "install", "parent", parent, "--namespace", "e2e-parent", "--create-namespace", "--wait", "--timeout", "3m")
 	waitReady(t, "e2e-parent", "shop")
 	awaitWebhooks(t)
+	awaitServed(t)
 	testNamespaceFirst(t)
 }
 
@@ -355,6 +356,7 @@ func testNamespaceFirst(t *testing.T) {
 	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("shop", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
 	waitReady(t, ns, "shop")
 	kubectl(t, "delete", "namespace", "e2e-parent", "--timeout=120s")
+	notServed(t)
 	_, err := tryApply(t, ns, webapp("late", demo, "replicas: 1"))
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("failed calling webhook")))
 	kubectl(t, "-n", ns, "delete", "webapp", "shop", "--timeout=30s")
@@ -387,7 +389,10 @@ func testStoredInAnOlderVersion(t *testing.T) {
 	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "webapps", "--all", "--timeout=120s")
 	g.Expect(jsonpath(t, ns, "ingress/shop-1", "{.spec.rules[0].host}")).To(gomega.Equal("shop-1.example.com"), "nothing was lost on the way")
 	g.Eventually(func() string { return jsonpath(t, "", "crd/webapps.apps.mainstay.dev", "{.status.storedVersions}") }).Should(gomega.Equal(`["v1"]`))
+	awaitServed(t)
+	kubectl(t, "-n", system, "delete", "deployment", "mainstay-apiserver", "--timeout=90s")
 	helm(t, "uninstall", "mainstay", "--namespace", system, "--wait", "--timeout", "3m")
+	notServed(t)
 	g.Expect(kubectl(t, "get", "crds", "-o", "name")).NotTo(gomega.ContainSubstring("mainstay"), "crds.keep=false deletes definitions")
 	g.Expect(kubectl(t, "-n", ns, "get", "deployments", "-o", "name")).To(gomega.BeEmpty(), "and objects, and what these made")
 	kubectl(t, "delete", "namespace", system, "--timeout=90s")

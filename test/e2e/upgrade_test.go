@@ -61,6 +61,8 @@ func testUpgrade(t *testing.T) {
 	upgrade(t, "{ambassador: {enabled: true, image: "+ambassadorImage+"}, watchNamespaces: ["+ns+"], secrets: {namespaces: ["+ns+"]}, concurrency: 3, resources: {limits: {cpu: 400m}}}")
 	g.Eventually(sideCars(t)).Should(gomega.Equal("[ambassador][ambassador]"), "the former ones, whose rights went before them, have ended")
 	rightsTaken = append(rightsTaken, interval{begun, time.Now()})
+	// Who sees some namespaces only serves nothing, and stops doing so.
+	kubectl(t, "wait", "--for=delete", published, "--timeout=60s")
 	g.Expect(versions(t, ns)).To(gomega.Equal(before), "nothing of an application is changed by an upgrade")
 	g.Eventually(func() string {
 		return jsonpath(t, "", "mutatingwebhookconfiguration/mainstay", "{.webhooks[0].namespaceSelector}")
@@ -79,6 +81,7 @@ func testUpgrade(t *testing.T) {
 
 	upgrade(t, "{}")
 	g.Eventually(sideCars(t)).Should(gomega.Equal("[][]"))
+	awaitServed(t)
 	g.Eventually(readyReason(t, elsewhere, "many")).Should(gomega.Equal("PolicyViolation"))
 	g.Expect(versions(t, ns)).To(gomega.ContainSubstring(before[:strings.Index(before, "\n")]))
 	awaitWebhooks(t)

@@ -1,0 +1,399 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+)
+
+// administrator is how clients of Go reach the API server, as often as they like.
+func administrator(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	return config
+}
+
+// farmer is a client that knows what we serve.
+func farmer(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, farmv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, err := client.New(administrator(t), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// follower is an informer of client-go, and what it was told: each object once new, then newer and newer, and gone once.
+type follower struct {
+	resource, namespace string
+	objects             dynamic.ResourceInterface
+	informer            cache.SharedIndexInformer
+
+	mutex    sync.Mutex
+	versions map[string]int
+	wrong    []string
+}
+
+// follow starts one in a namespace; it ends with the test.
+func follow(t *testing.T, ns, resource string) *follower {
+	t.Helper()
+	anything, err := dynamic.NewForConfig(administrator(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := farmv1alpha1.GroupVersion.WithResource(resource)
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(anything, 0, ns, nil)
+	started := &follower{
+		resource: resource, namespace: ns, objects: anything.Resource(kind).Namespace(ns), informer: factory.ForResource(kind).Informer(), versions: map[string]int{},
+	}
+	_, err = started.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { started.note("is new", object, false) },
+		UpdateFunc: func(_, object any) { started.note("has changed", object, true) },
+		DeleteFunc: started.forget,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	if !cache.WaitForCacheSync(t.Context().Done(), started.informer.HasSynced) {
+		t.Fatalf("%s could not be listed", resource)
+	}
+	t.Cleanup(factory.Shutdown)
+	return started
+}
+
+// note takes an object that is new, or was known.
+func (f *follower) note(event string, object any, wasKnown bool) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		f.wrong = append(f.wrong, err.Error())
+		return
+	}
+	version, err := strconv.Atoi(accessor.GetResourceVersion())
+	key := accessor.GetName() + " " + string(accessor.GetUID())
+	before, isKnown := f.versions[key]
+	// An informer that lists anew says of everything that it has changed.
+	if err != nil || isKnown != wasKnown || version < before {
+		f.wrong = append(f.wrong, fmt.Sprintf("%s %s: %d after %d, known: %t, %v", key, event, version, before, isKnown, err))
+	}
+	f.versions[key] = version
+}
+
+func (f *follower) forget(object any) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if gone, is := object.(cache.DeletedFinalStateUnknown); is {
+		object = gone.Obj
+	}
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		f.wrong = append(f.wrong, err.Error())
+		return
+	}
+	key := accessor.GetName() + " " + string(accessor.GetUID())
+	if _, isKnown := f.versions[key]; !isKnown {
+		f.wrong = append(f.wrong, key+" is gone, and was not there")
+	}
+	delete(f.versions, key)
+}
+
+// check compares what it knows with what there is, which may take it a moment to hear of.
+func (f *follower) check(t *testing.T) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	g.Eventually(func(g gomega.Gomega) {
+		all, err := f.objects.List(t.Context(), metav1.ListOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		want := map[string]int{}
+		for _, one := range all.Items {
+			version, err := strconv.Atoi(one.GetResourceVersion())
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			want[one.GetName()+" "+string(one.GetUID())] = version
+		}
+		f.mutex.Lock()
+		defer f.mutex.Unlock()
+		g.Expect(f.versions).To(gomega.Equal(want), f.resource)
+	}).Should(gomega.Succeed())
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	g.Expect(f.wrong).To(gomega.BeEmpty(), f.resource)
+}
+
+// repeatedly does something so often a second, many times at once if need be, until the function that it returns is called, which tells how often that was, and
+// what failed.
+func repeatedly(t *testing.T, perSecond int, do func(ctx context.Context, turn int) error) func() (int, []string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	var mutex sync.Mutex
+	var failed []string
+	count, turns := 0, make(chan int, perSecond)
+	for range 24 {
+		working.Go(func() {
+			for turn := range turns {
+				// It outlives the end of the test: it is not to fail by it.
+				err := do(context.WithoutCancel(ctx), turn)
+				mutex.Lock()
+				if count++; err != nil {
+					failed = append(failed, time.Now().UTC().Format("15:04:05.000 ")+err.Error())
+				}
+				mutex.Unlock()
+			}
+		})
+	}
+	working.Go(func() {
+		defer close(turns)
+		ticker := time.NewTicker(time.Second / time.Duration(perSecond))
+		defer ticker.Stop()
+		for turn := 0; ; turn++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				turns <- turn
+			}
+		}
+	})
+	return func() (int, []string) {
+		cancel()
+		working.Wait()
+		return count, failed
+	}
+}
+
+// questions gets and lists what our server has, in turn.
+func questions(t *testing.T, perSecond int, ns string) func() (int, []string) {
+	t.Helper()
+	asking := farmer(t)
+	constant := client.ObjectKey{Namespace: ns, Name: "constant"}
+	var pods farmv1alpha1.FarmPodList
+	if err := asking.List(t.Context(), &pods, client.InNamespace(ns)); err != nil || len(pods.Items) == 0 {
+		t.Fatalf("there is nothing to ask for: %v", err)
+	}
+	pod := client.ObjectKeyFromObject(&pods.Items[0])
+	return repeatedly(t, perSecond, func(ctx context.Context, turn int) error {
+		switch turn % 4 {
+		case 0:
+			return asking.Get(ctx, constant, &farmv1alpha1.Llama{})
+		case 1:
+			return asking.Get(ctx, pod, &farmv1alpha1.FarmPod{})
+		case 2:
+			return asking.List(ctx, &farmv1alpha1.LlamaList{}, client.InNamespace(ns))
+		default:
+			return asking.List(ctx, &farmv1alpha1.FarmPodList{}, client.InNamespace(ns))
+		}
+	})
+}
+
+// changes makes, changes and deletes Llamas and Pods all along.
+func changes(t *testing.T, ns string) func() (int, []string) {
+	t.Helper()
+	writing := farmer(t)
+	return repeatedly(t, 10, func(ctx context.Context, turn int) error {
+		metadata := metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("changing-%d", turn%20)}
+		animal := &farmv1alpha1.Llama{ObjectMeta: metadata, Spec: farmv1alpha1.LlamaSpec{Weight: float64(turn + 1), Height: 1}}
+		// It is on no node, and never will be.
+		pod := &corev1.Pod{ObjectMeta: metadata, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "web", Image: demo}}, SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/never"}},
+		}}
+		for _, object := range []client.Object{animal, pod} {
+			labelled := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"turn":"%d"}}}`, turn))
+			if turn/20%3 == 2 {
+				if err := writing.Delete(ctx, object, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+					return err
+				}
+				continue
+			}
+			if err := writing.Patch(ctx, object.DeepCopyObject().(client.Object), labelled); err == nil || !apierrors.IsNotFound(err) {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if err := writing.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// testServersReplaced gives each pod of our server a successor, while informers follow what it serves and many ask: one pod is deleted, then all are
+// replaced, one after the other.
+func testServersReplaced(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := namespace(t, "replaced")
+	awaitServed(t)
+	apply(t, ns, llama("name: constant", "{weight: 1, height: 1}")+webapp("shop", demo, "replicas: 1"))
+	waitReady(t, ns, "shop")
+	followers := []*follower{follow(t, ns, "llamas"), follow(t, ns, "farmpods")}
+	begun := time.Now()
+	stopAsking, stopWriting := questions(t, 240, ns), changes(t, ns)
+	pods := names(t, system, "pods", "-l", servers)
+	g.Expect(pods).To(gomega.HaveLen(2))
+	kubectl(t, "-n", system, "delete", "pod", pods[0])
+	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-apiserver", "--timeout=90s")
+	kubectl(t, "-n", system, "rollout", "restart", "deployment", "mainstay-apiserver")
+	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-apiserver", "--timeout=120s")
+	g.Eventually(func() []string { return names(t, system, "pods", "-l", servers) }).Should(gomega.And(gomega.HaveLen(2), gomega.Not(gomega.ContainElement(pods[1]))), "the old ones have ended")
+	written, unwritten := stopWriting()
+	asked, unanswered := stopAsking()
+	perSecond := float64(asked) / time.Since(begun).Seconds()
+	t.Logf("%d questions, %.0f a second, %d failed; %d writes, %d failed", asked, perSecond, len(unanswered), written, len(unwritten))
+	for _, failed := range [][]string{unanswered, unwritten} {
+		if len(failed) > 0 {
+			t.Errorf("%d failed; the first: %s; the last: %s", len(failed), failed[0], failed[len(failed)-1])
+		}
+	}
+	g.Expect(perSecond).To(gomega.BeNumerically(">=", 200), "there was load")
+	for _, one := range followers {
+		one.check(t)
+	}
+}
+
+// testFarmRights: a rule on our group is not enough to see Pods, and one on Pods not enough for our group.
+func testFarmRights(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns, elsewhere := namespace(t, "farm-rights"), namespace(t, "no-farm-rights")
+	awaitServed(t)
+	kubectl(t, "-n", ns, "create", "serviceaccount", "reader")
+	asking := func(arguments ...string) error {
+		_, err := tryKubectl(t, append([]string{"--as=system:serviceaccount:" + ns + ":reader", "get"}, arguments...)...)
+		return err
+	}
+	forbidden := func(says string) gomega.OmegaMatcher {
+		return gomega.MatchError(gomega.And(gomega.ContainSubstring("Forbidden"), gomega.ContainSubstring(says)))
+	}
+	g.Expect(asking("-n", ns, "farmpods")).To(forbidden("cannot list resource \"farmpods\""))
+	kubectl(t, "-n", ns, "create", "role", "farm", "--verb=get,list,watch", "--resource=farmpods.farm.mainstay.dev")
+	kubectl(t, "-n", ns, "create", "rolebinding", "farm", "--role=farm", "--serviceaccount="+ns+":reader")
+	// What a server was told of somebody's rights it believes for 10 s.
+	g.Eventually(func() error { return asking("-n", ns, "farmpods") }).Should(forbidden("the right to list pods in the namespace " + ns + " is missing"))
+	g.Expect(asking("-n", ns, "farmpods", "farm-any")).To(forbidden("list pods"))
+	kubectl(t, "-n", ns, "create", "role", "pods", "--verb=list", "--resource=pods")
+	kubectl(t, "-n", ns, "create", "rolebinding", "pods", "--role=pods", "--serviceaccount="+ns+":reader")
+	g.Eventually(func() error { return asking("-n", ns, "farmpods") }).Should(gomega.Succeed())
+	g.Expect(asking("-n", elsewhere, "farmpods")).To(forbidden("farmpods"))
+	g.Expect(asking("-A", "farmpods")).To(forbidden("farmpods"))
+	g.Expect(asking("-n", ns, "llamas")).To(forbidden("llamas"))
+
+	kubectl(t, "-n", elsewhere, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount="+ns+":reader")
+	g.Eventually(func() error { return asking("-n", elsewhere, "farmpods,llamas") }).Should(gomega.Succeed(), "who may view, may view this")
+	g.Expect(asking("-n", elsewhere, "llamarecords")).To(forbidden("llamarecords"))
+	_, err := tryKubectl(t, "--as=system:serviceaccount:"+ns+":reader", "-n", elsewhere, "delete", "llamas", "--all")
+	g.Expect(asking("-n", elsewhere, "llamas")).To(gomega.Succeed())
+	g.Expect(err).NotTo(gomega.HaveOccurred(), "there is none to delete")
+	_, err = tryKubectl(t, "--as=system:serviceaccount:"+ns+":reader", "-n", elsewhere, "delete", "llama", "any")
+	g.Expect(err).To(forbidden(`cannot delete resource "llamas"`))
+}
+
+// selfMade is a certificate for the API server's own name, by nobody whom our server trusts.
+func selfMade(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "front-proxy"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
+}
+
+// testForgedHeaders asks our server's pods themselves, and says who one is as only the API server may.
+func testForgedHeaders(t *testing.T) {
+	ns := namespace(t, "forged")
+	awaitServed(t)
+	kubectl(t, "-n", ns, "create", "serviceaccount", "powerless")
+	token := kubectl(t, "-n", ns, "create", "token", "powerless")
+	pods := list[corev1.Pod](t, "-n", system, "pods", "-l", servers)
+	if len(pods) == 0 {
+		t.Fatal("there are no pods to ask")
+	}
+	const farmPods = "/apis/farm.mainstay.dev/v1alpha1/farmpods"
+	for name, test := range map[string]struct {
+		certificates []tls.Certificate
+		token, path  string
+		want         int
+	}{
+		"without a certificate":            {nil, "", farmPods, http.StatusUnauthorized},
+		"with one of nobody's":             {[]tls.Certificate{selfMade(t)}, "", farmPods, http.StatusUnauthorized},
+		"with a made-up token":             {nil, "made-up", farmPods, http.StatusUnauthorized},
+		"with a token of somebody without": {nil, token, farmPods, http.StatusForbidden},
+		"for discovery":                    {nil, "", "/apis", http.StatusUnauthorized},
+		"for the probe":                    {nil, "", "/readyz", http.StatusOK},
+		"for metrics":                      {nil, "", "/metrics", http.StatusUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: test.certificates}} //nolint:gosec // what it serves is looked at elsewhere
+			defer transport.CloseIdleConnections()
+			for _, pod := range pods {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+net.JoinHostPort(pod.Status.PodIP, "6443")+test.path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				request.Header.Set("X-Remote-User", "system:admin")
+				request.Header.Set("X-Remote-Group", "system:masters")
+				if test.token != "" {
+					request.Header.Set("Authorization", "Bearer "+test.token)
+				}
+				response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = response.Body.Close()
+				if response.StatusCode != test.want {
+					t.Errorf("%s, want %d", response.Status, test.want)
+				}
+			}
+		})
+	}
+}
