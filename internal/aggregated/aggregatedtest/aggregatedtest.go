@@ -187,7 +187,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return server.Run(ctx)
 }
 
-// Register tells the API server where it is, and waits until that has found it. The Service is one of type ExternalName, which is
+// Register tells the API server where it is, and waits until that has found it, with FarmPods. The Service is one of type ExternalName, which is
 // asked for without an address of its own.
 func (s *Server) Register(ctx context.Context, cluster client.Client) error {
 	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Service}
@@ -211,7 +211,7 @@ func (s *Server) Register(ctx context.Context, cluster client.Client) error {
 			return false, nil
 		}
 		// It is found available a moment before requests go to it.
-		_, err := cluster.RESTMapper().ResourceFor(farmv1alpha1.GroupVersion.WithResource(s.Options.Resources[0]))
+		_, err := cluster.RESTMapper().ResourceFor(farmv1alpha1.GroupVersion.WithResource("farmpods"))
 		return err == nil, nil
 	})
 }
