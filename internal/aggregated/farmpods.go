@@ -59,7 +59,7 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 		TriggerFunc: storage.IndexerFuncs{byNode: nodeOf},
 		Indexers:    &cache.Indexers{storage.FieldIndex(byNode): nodesOf},
 		RESTOptions: backing.Serving{
-			Objects: pods, Form: farmPodForm(lineage.New(owners)), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
+			Objects: pods, Form: farmPodForm(lineage.New(owners, clock.RealClock{})), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
 		},
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -17,8 +18,6 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/openapi"
@@ -61,17 +60,23 @@ func New(options *Options) (*Server, error) {
 	return &Server{server}, addChecks(server, group)
 }
 
-// addChecks has the server be ready while all resources can be read: as long as one can't, requests go to another replica.
+// addChecks has the server be ready once all resources can be read. Later on one that can't be read for a while says so itself to who asks for it
+// (429): what keeps one resource from being read is mostly the same for all replicas, and the others go on.
 func addChecks(server *genericapiserver.GenericAPIServer, group *genericapiserver.APIGroupInfo) error {
 	for name, storage := range group.VersionedResourcesStorageMap[farmv1alpha1.GroupVersion.Version] {
 		served, can := storage.(rest.StorageWithReadiness)
 		if !can {
 			continue
 		}
+		var wasRead atomic.Bool
 		check := healthz.NamedCheck(name, func(*http.Request) error {
+			if wasRead.Load() {
+				return nil
+			}
 			if err := served.ReadinessCheck(); err != nil {
 				return fmt.Errorf("waiting until all %s of the cluster are read: %w", name, err)
 			}
+			wasRead.Store(true)
 			return nil
 		})
 		if err := server.AddReadyzChecks(check); err != nil {
@@ -153,27 +158,5 @@ func delegate(options *Options, config *genericapiserver.RecommendedConfig) erro
 		return fmt.Errorf("preparing the authorization: %w", err)
 	}
 	config.Authorization.Authorizer = behindPods(config.Authorization.Authorizer)
-	return nil
-}
-
-// admit has what is written pass the cluster's admission: its webhooks and policies hold for what we keep, too.
-//
-// +kubebuilder:rbac:part=llamas,groups="",resources=namespaces,verbs=get;list;watch
-// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list;watch
-// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=list;watch
-// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list;watch
-func admit(config *genericapiserver.RecommendedConfig) error {
-	clients, err := kubernetes.NewForConfig(config.ClientConfig)
-	if err != nil {
-		return fmt.Errorf("preparing admission: %w", err)
-	}
-	anything, err := dynamic.NewForConfig(config.ClientConfig)
-	if err != nil {
-		return fmt.Errorf("preparing admission: %w", err)
-	}
-	err = genericoptions.NewAdmissionOptions().ApplyTo(&config.Config, config.SharedInformerFactory, clients, anything, utilfeature.DefaultFeatureGate, config.EffectiveVersion)
-	if err != nil {
-		return fmt.Errorf("preparing admission: %w", err)
-	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,7 +48,7 @@ func KeptForm[T, R any, PT interface {
 			served := PT(new(T))
 			if err := json.Unmarshal(record.Content().Raw, served); err != nil {
 				served = PT(new(T))
-				standIn(served, record)
+				standIn(served, record, record.Content().Raw)
 				unreadable(served, err)
 			}
 			// The library knows the kind of what it serves by its type.
@@ -83,11 +84,27 @@ func KeptForm[T, R any, PT interface {
 // space is that of the UIDs of what can't be read: a record's own is not that of what it keeps.
 var space = uuid.NewSHA1(uuid.NameSpaceDNS, []byte("records.mainstay.dev"))
 
-// standIn gives something the metadata of the record that does not tell it.
-func standIn(served, record Object) {
-	served.SetUID(types.UID(uuid.NewSHA1(space, []byte(record.GetUID())).String()))
-	served.SetCreationTimestamp(record.GetCreationTimestamp())
-	served.SetLabels(record.GetLabels())
-	// Who waited for its end is not known any more: whoever deletes it has to know that, and to take this off.
-	served.SetFinalizers(record.GetFinalizers())
+// standIn gives something its metadata, which mostly can be read where the rest can't: who it is, what waits for its end and what it belongs to
+// must not be taken for something else. If not even they can be, it has what the record tells.
+func standIn(served, record Object, content []byte) {
+	kept := &metav1.PartialObjectMetadata{}
+	if json.Unmarshal(content, kept) != nil || kept.UID == "" {
+		kept = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			UID:               types.UID(uuid.NewSHA1(space, []byte(record.GetUID())).String()),
+			CreationTimestamp: record.GetCreationTimestamp(), Labels: record.GetLabels(),
+			// Who waited for its end is not known any more: whoever deletes it has to know that, and to take this off.
+			Finalizers: record.GetFinalizers(),
+		}}
+	}
+	served.SetUID(kept.UID)
+	served.SetGenerateName(kept.GenerateName)
+	served.SetGeneration(kept.Generation)
+	served.SetCreationTimestamp(kept.CreationTimestamp)
+	served.SetDeletionTimestamp(kept.DeletionTimestamp)
+	served.SetDeletionGracePeriodSeconds(kept.DeletionGracePeriodSeconds)
+	served.SetLabels(kept.Labels)
+	served.SetAnnotations(kept.Annotations)
+	served.SetOwnerReferences(kept.OwnerReferences)
+	served.SetFinalizers(kept.Finalizers)
+	served.SetManagedFields(kept.ManagedFields)
 }

@@ -65,19 +65,21 @@ func (s Serving) decorate( //nolint:revive // the library's interface
 	var served storage.Interface
 	var stop func()
 	if s.FromCache {
-		delegator := cacher.NewCacheDelegator(cached, forgotten{behind})
-		served, stop = fromCache{delegator, cached}, delegator.Stop
+		delegator := cacher.NewCacheDelegator(cached, forgotten{behind, cached, config.GroupResource})
+		served, stop = fromCache{delegator, cached, config.GroupResource}, delegator.Stop
 	} else {
 		delegator := cacher.NewCacheDelegator(cached, behind)
 		served, stop = delegator, delegator.Stop
 	}
-	return served, sync.OnceFunc(func() { stop(); cached.Stop() }), nil
+	// Nobody waits for its end: with many events on the way it would wait for one that it passes on no more (cacher.go, processEvent).
+	return served, sync.OnceFunc(func() { stop(); go cached.Stop() }), nil
 }
 
 // fromCache has reads that ask for no version answered by the cache as it is.
 type fromCache struct {
 	storage.Interface
-	cached *cacher.Cacher
+	cached   *cacher.Cacher
+	resource schema.GroupResource
 }
 
 // Get reads one from the cache.
@@ -112,13 +114,30 @@ func (f fromCache) ready() error {
 	if f.cached.Ready() {
 		return nil
 	}
-	return apierrors.NewTooManyRequests("the server is reading the Pods of the cluster", 1)
+	return reading(f.resource)
 }
 
-// forgotten is asked for what the cache does not know any more: an old version, or the rest of a list begun long ago.
-type forgotten struct{ *Storage }
+// reading is what a client is told, and tries again after a second.
+func reading(resource schema.GroupResource) error {
+	return apierrors.NewTooManyRequests(fmt.Sprintf("the server is reading what %s are made of", resource), 1)
+}
+
+// forgotten is asked for what the cache does not know: an old version, the rest of a list begun long ago, or anything at all while it is being filled.
+type forgotten struct {
+	*Storage
+	cached   *cacher.Cacher
+	resource schema.GroupResource
+}
+
+// Get has the client wait: only while it is being filled is the cache passed by.
+func (f forgotten) Get(context.Context, string, storage.GetOptions, runtime.Object) error {
+	return reading(f.resource)
+}
 
 // GetList tells the client to begin anew.
-func (forgotten) GetList(context.Context, string, storage.ListOptions, runtime.Object) error {
+func (f forgotten) GetList(context.Context, string, storage.ListOptions, runtime.Object) error {
+	if !f.cached.Ready() {
+		return reading(f.resource)
+	}
 	return apierrors.NewResourceExpired("this version is no longer known: list anew, without resourceVersion and continue")
 }

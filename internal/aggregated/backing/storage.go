@@ -182,7 +182,31 @@ func (s *Storage) Watch(ctx context.Context, key string, options storage.ListOpt
 	if err != nil {
 		return nil, err
 	}
-	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) { return s.event(ctx, event), true }), nil
+	out := make(chan watch.Event)
+	served := watch.NewProxyWatcher(out)
+	go s.serve(ctx, events, out, served.StopChan())
+	return served, nil
+}
+
+// serve passes events on until one side ends. The library's watch.Filter would wait for ever to pass one to who has stopped.
+func (s *Storage) serve(ctx context.Context, events watch.Interface, out chan<- watch.Event, stop <-chan struct{}) {
+	defer close(out)
+	defer events.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case event, more := <-events.ResultChan():
+			if !more {
+				return
+			}
+			select {
+			case out <- s.event(ctx, event):
+			case <-stop:
+				return
+			}
+		}
+	}
 }
 
 // event is one of what is served. What can't be read ends the watch: to leave it out would be to lose it.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/lru"
@@ -30,8 +31,9 @@ const (
 	// capacity is how many owners are remembered: 5,000 Deployments with their 10 former ReplicaSets each, and some more. An owner takes about 400
 	// bytes, so that they are 25 MB at most; that which was not asked for longest goes first.
 	capacity = 60_000
-	// endCapacity is how many are remembered of which a GET has told that nothing is above them.
-	endCapacity = 10_000
+	// endCapacity is how many are remembered above which there is nothing, and endLifetime for how long: somebody may adopt a Deployment.
+	endCapacity = 60_000
+	endLifetime = 5 * time.Minute
 	// patience bounds a question: it is asked while a watch is being read, and what comes behind waits.
 	patience = 2 * time.Second
 	// maxHeight is how many owners stand above each other at most. Kubernetes itself has 2 (Job, CronJob); users could make a circle.
@@ -100,24 +102,23 @@ type Lineage struct {
 	client metadata.Interface
 	// controllers are those of the owners that are known, each a reference by UID.
 	controllers *lru.Cache
-	// ends are the UIDs of owners that a GET has found without a controller, or not at all, since the last Fill.
-	ends   *lru.Cache
+	// ends are the UIDs of owners that have lately been found without a controller, or not at all.
+	ends   *utilcache.LRUExpireCache
 	asking singleflight.Group
 }
 
-// New makes a Lineage that knows nothing yet.
-func New(client metadata.Interface) *Lineage {
-	return &Lineage{client: client, controllers: lru.New(capacity), ends: lru.New(endCapacity)}
+// New makes a Lineage that knows nothing yet. The clock says when what had no controller is asked for again.
+func New(client metadata.Interface, clock utilcache.Clock) *Lineage {
+	return &Lineage{client: client, controllers: lru.New(capacity), ends: utilcache.NewLRUExpireCacheWithClock(endCapacity, clock)}
 }
 
-// Fill reads the metadata of all that may own Pods, in pages. It is for the time when all Pods are listed: whom a Pod belongs to is told anew then, and only
-// then is an owner looked at again that had no controller. An owner that is no more keeps the controller it had, as long as it is remembered: its Pods may
+// Fill reads the metadata of all that may own Pods, in pages. It is for the time when all Pods are listed: whom a Pod belongs to is told anew then. An owner that is no more keeps the controller it had, as long as it is remembered: its Pods may
 // outlive it. An error tells of which kinds not all is known; what was read is kept.
 //
 // +kubebuilder:rbac:part=farmpods,groups=apps,resources=replicasets;deployments;statefulsets;daemonsets,verbs=list
 // +kubebuilder:rbac:part=farmpods,groups=batch,resources=jobs;cronjobs,verbs=list
 func (l *Lineage) Fill(ctx context.Context) error {
-	l.ends.Clear()
+	l.ends.RemoveAll(func(any) bool { return true })
 	var problems []error
 	for _, one := range kinds {
 		pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -127,7 +128,7 @@ func (l *Lineage) Fill(ctx context.Context) error {
 		err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 			owner, err := meta.Accessor(object)
 			if err == nil {
-				l.controllers.Add(owner.GetUID(), controllerOf(owner))
+				l.remember(owner.GetUID(), controllerOf(owner))
 			}
 			return err
 		})
@@ -197,10 +198,14 @@ func (l *Lineage) ask(ctx context.Context, namespace string, owner reference) (r
 	if err == nil && found.UID == owner.uid {
 		above = controllerOf(found)
 	}
-	if above.name == "" {
-		l.ends.Add(owner.uid, nil)
-	} else {
-		l.controllers.Add(owner.uid, above)
-	}
+	l.remember(owner.uid, above)
 	return above, nil
+}
+
+func (l *Lineage) remember(uid types.UID, above reference) {
+	if above.name == "" {
+		l.ends.Add(uid, nil, endLifetime)
+		return
+	}
+	l.controllers.Add(uid, above)
 }

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 const namespace = "web"
@@ -135,7 +137,7 @@ func TestOwner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := client(t, test.objects...)
-			lineage := New(client)
+			lineage := New(client, clock.RealClock{})
 			expectOwner(t, lineage, podOf(test.pod), test.want)
 			expectCalls(t, client, test.calls...)
 			expectOwner(t, lineage, podOf(test.pod), test.want)
@@ -148,13 +150,13 @@ func TestCircle(t *testing.T) {
 	client := client(t,
 		object("apps/v1", "ReplicaSet", "a", by("apps/v1", "ReplicaSet", "b")),
 		object("apps/v1", "ReplicaSet", "b", by("apps/v1", "ReplicaSet", "a")))
-	expectOwner(t, New(client), podOf(by("apps/v1", "ReplicaSet", "a")), "ReplicaSet/a")
+	expectOwner(t, New(client, clock.RealClock{}), podOf(by("apps/v1", "ReplicaSet", "a")), "ReplicaSet/a")
 	expectCalls(t, client, "get replicasets a", "get replicasets b")
 }
 
 func TestFill(t *testing.T) {
 	client := client(t, shop()...)
-	lineage := New(client)
+	lineage := New(client, clock.RealClock{})
 	fill(t, lineage)
 	expectCalls(t, client, lists...)
 	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
@@ -196,7 +198,7 @@ func (g *pagingGetter) List(_ context.Context, options metav1.ListOptions) (*met
 
 func TestFillPages(t *testing.T) {
 	client := &paging{FakeMetadataClient: client(t)}
-	lineage := New(client)
+	lineage := New(client, clock.RealClock{})
 	fill(t, lineage)
 	if diff := cmp.Diff([]string{"500 ", "500 500", "500 1000"}, client.asked); diff != "" {
 		t.Errorf("pages: -want +got:\n%s", diff)
@@ -208,10 +210,11 @@ func TestFillPages(t *testing.T) {
 	expectCalls(t, client.FakeMetadataClient, "get deployments shop")
 }
 
-// TestChanges: what an owner without a controller belongs to is asked for again after Fill, and no sooner.
+// TestChanges: what an owner without a controller belongs to is asked for again after some minutes, or after Fill, and no sooner.
 func TestChanges(t *testing.T) {
+	later := clocktesting.NewFakeClock(time.Now())
 	client := client(t, object("apps/v1", "Deployment", "web", nil), object("apps/v1", "ReplicaSet", "web-1", by("apps/v1", "Deployment", "web")))
-	lineage := New(client)
+	lineage := New(client, later)
 	pod := podOf(by("apps/v1", "ReplicaSet", "web-1"))
 	gone := podOf(by("apps/v1", "StatefulSet", "gone"))
 	expectOwner(t, lineage, pod, "Deployment/web")
@@ -224,6 +227,10 @@ func TestChanges(t *testing.T) {
 	expectOwner(t, lineage, pod, "Deployment/web")
 	expectOwner(t, lineage, gone, "StatefulSet/gone")
 	expectCalls(t, client)
+	later.Step(endLifetime + time.Second)
+	expectOwner(t, lineage, pod, "WebApp/web")
+	expectOwner(t, lineage, gone, "StatefulSet/gone")
+	expectCalls(t, client, "get deployments web", "get statefulsets gone")
 	fill(t, lineage)
 	calls(client)
 	expectOwner(t, lineage, pod, "WebApp/web")
@@ -234,7 +241,7 @@ func TestChanges(t *testing.T) {
 // TestGone: Pods that outlive their owners keep the chain that was known.
 func TestGone(t *testing.T) {
 	client := client(t, shop()...)
-	lineage := New(client)
+	lineage := New(client, clock.RealClock{})
 	fill(t, lineage)
 	for resource, name := range map[string]string{"replicasets": "shop-1", "deployments": "shop"} {
 		if err := client.Tracker().Delete(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}, namespace, name); err != nil {
@@ -254,7 +261,7 @@ func TestErrors(t *testing.T) {
 	client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return failing, nil, apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "shop", errors.New("no"))
 	})
-	lineage := New(client)
+	lineage := New(client, clock.RealClock{})
 	expectOwner(t, lineage, podOf(ofShop), "Deployment/shop")
 	expectCalls(t, client, "get replicasets shop-1", "get deployments shop")
 	expectOwner(t, lineage, podOf(ofShop), "Deployment/shop")
@@ -269,7 +276,7 @@ func TestFillErrors(t *testing.T) {
 	client.PrependReactor("list", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("away")
 	})
-	lineage := New(client)
+	lineage := New(client, clock.RealClock{})
 	if err := lineage.Fill(t.Context()); err == nil || err.Error() != "listing deployments.apps: away" {
 		t.Errorf("got the error %v", err)
 	}
@@ -287,7 +294,7 @@ func TestPatience(t *testing.T) {
 			<-hang
 			return false, nil, nil
 		})
-		lineage := New(client)
+		lineage := New(client, clock.RealClock{})
 		start := time.Now()
 		expectOwner(t, lineage, podOf(ofShop), "ReplicaSet/shop-1")
 		if took := time.Since(start); took != 2*time.Second {
@@ -313,7 +320,7 @@ func TestTogether(t *testing.T) {
 			<-hang
 			return false, nil, nil
 		})
-		lineage := New(client)
+		lineage := New(client, clock.RealClock{})
 		var group sync.WaitGroup
 		var mutex sync.Mutex
 		var got []string
@@ -337,14 +344,14 @@ func TestTogether(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	client := client(t)
-	lineage := New(client)
+	lineage := New(client, clock.RealClock{})
 	for i := range capacity + 10 {
 		lineage.controllers.Add(types.UID(fmt.Sprint(i)), reference{})
 	}
 	for i := range endCapacity + 10 {
-		lineage.ends.Add(types.UID(fmt.Sprint(i)), nil)
+		lineage.ends.Add(types.UID(fmt.Sprint(i)), nil, endLifetime)
 	}
-	if known, ends := lineage.controllers.Len(), lineage.ends.Len(); known != 60_000 || ends != 10_000 {
+	if known, ends := lineage.controllers.Len(), len(lineage.ends.Keys()); known != 60_000 || ends != 60_000 {
 		t.Errorf("%d and %d are remembered", known, ends)
 	}
 }

@@ -86,7 +86,9 @@ func (Strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object
 }
 
 // GetResetFields are those that a write of the Llama itself does not set, so that nobody seems to own them.
-func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return only("status") }
+func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return fields(fieldpath.MakePathOrDie("status"))
+}
 
 func (s Strategy) now() metav1.Time { return metav1.NewTime(s.clock.Now()) }
 
@@ -101,12 +103,13 @@ func (s StatusStrategy) PrepareForUpdate(_ context.Context, object, old runtime.
 }
 
 // GetResetFields are those that a write of the status does not set.
-func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return only("spec") }
+func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return fields(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "labels"), fieldpath.MakePathOrDie("metadata", "annotations"),
+		fieldpath.MakePathOrDie("metadata", "ownerReferences"), fieldpath.MakePathOrDie("metadata", "finalizers"))
+}
 
-func only(name string) map[fieldpath.APIVersion]*fieldpath.Set {
-	return map[fieldpath.APIVersion]*fieldpath.Set{
-		fieldpath.APIVersion(farmv1alpha1.GroupVersion.String()): fieldpath.NewSet(fieldpath.MakePathOrDie(name)),
-	}
+func fields(paths ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
+	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(farmv1alpha1.GroupVersion.String()): fieldpath.NewSet(paths...)}
 }
 
 func both(object, old runtime.Object) (*farmv1alpha1.Llama, *farmv1alpha1.Llama, bool) {
