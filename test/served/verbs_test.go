@@ -2,6 +2,7 @@ package served
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +34,8 @@ func TestVerbs(t *testing.T) {
 		})
 		server.awaitReady(t)
 		asked := newClient(t, server.directly())
-		verbs(t, asked)
+		// A test in itself, which ends when those in it have.
+		t.Run("verbs", func(t *testing.T) { verbs(t, asked) })
 		records := &recordsv1alpha1.LlamaRecordList{}
 		if err := cluster.client.List(t.Context(), records, client.MatchingLabels{"made-by": "create"}); err != nil {
 			t.Fatal(err)
@@ -41,6 +43,9 @@ func TestVerbs(t *testing.T) {
 		llamas := &farmv1alpha1.LlamaList{}
 		if err := asked.List(t.Context(), llamas); err != nil {
 			t.Fatal(err)
+		}
+		if len(llamas.Items) == 0 {
+			t.Error("nothing is in memory")
 		}
 		for _, llama := range llamas.Items {
 			for _, record := range records.Items {
@@ -56,6 +61,7 @@ func verbs(t *testing.T, asked client.WithWatch) {
 	for name, run := range map[string]func(*testing.T, client.WithWatch, string){
 		"create": create, "names": namesOfLlamas, "update": update, "patch": patch, "apply": apply, "status": status, "preconditions": preconditions,
 		"finalizers": finalizers, "propagation": propagation, "collection": collection, "dry-run": dryRun, "invalid": invalid, "strict": strict, "namespaces": namespaces,
+		"pages": pages,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -407,6 +413,55 @@ func namespaces(t *testing.T, asked client.WithWatch, namespace string) {
 	err := asked.Create(t.Context(), newLlama("no-such-namespace", "perla"))
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "a namespace that does not exist: %v", err)
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("no-such-namespace")))
+}
+
+// pages: whoever reads page by page sees each once, in the order of the keys, in one namespace and in all, with labels and without.
+func pages(t *testing.T, asked client.WithWatch, namespace string) {
+	g := gomega.NewWithT(t)
+	spaces := []string{namespace, newNamespace(t)}
+	slices.Sort(spaces)
+	var all, north []string
+	for _, in := range spaces {
+		for i, name := range []string{"a", "b", "c", "d", "e"} {
+			llama := newLlama(in, name)
+			llama.Labels = map[string]string{"pages-of": namespace, "herd": []string{"north", "south"}[i%2]}
+			g.Expect(asked.Create(t.Context(), llama)).To(gomega.Succeed())
+			all = append(all, in+"/"+name)
+			if i%2 == 0 {
+				north = append(north, in+"/"+name)
+			}
+		}
+	}
+	ofOne := func(keys []string, in string) []string {
+		return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !strings.HasPrefix(key, in+"/") })
+	}
+	labels := client.MatchingLabels{"pages-of": namespace, "herd": "north"}
+	for _, in := range spaces {
+		g.Expect(paged(t, asked, client.InNamespace(in))).To(gomega.Equal(ofOne(all, in)), "of one namespace")
+		g.Expect(paged(t, asked, client.InNamespace(in), labels)).To(gomega.Equal(ofOne(north, in)), "of one namespace, with labels")
+	}
+	g.Expect(paged(t, asked, labels)).To(gomega.Equal(north), "of all namespaces, with labels")
+	// Other tests have theirs among them.
+	ours := slices.DeleteFunc(paged(t, asked), func(key string) bool { return !slices.Contains(spaces, strings.Split(key, "/")[0]) })
+	g.Expect(ours).To(gomega.Equal(all), "of all namespaces")
+}
+
+// paged are the namespaces and names of Llamas, read two at a time.
+func paged(t *testing.T, asked client.Reader, options ...client.ListOption) []string {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	var keys []string
+	page := &farmv1alpha1.LlamaList{}
+	for {
+		g.Expect(asked.List(t.Context(), page, append(options, client.Limit(2), client.Continue(page.Continue))...)).To(gomega.Succeed())
+		g.Expect(len(page.Items)).To(gomega.BeNumerically("<=", 2))
+		for _, one := range page.Items {
+			keys = append(keys, one.Namespace+"/"+one.Name)
+		}
+		if page.Continue == "" {
+			return keys
+		}
+	}
 }
 
 // expectReady checks what the server says of a Llama itself.

@@ -69,9 +69,9 @@ func (m *Memory) List(_ context.Context, namespace string, options metav1.ListOp
 	if err != nil {
 		return nil, err
 	}
-	after := ""
+	after, prefix := "", prefixOf(namespace)
 	if options.Continue != "" {
-		if after, _, err = storage.DecodeContinue(options.Continue, memoryPrefix); err != nil {
+		if after, _, err = storage.DecodeContinue(options.Continue, prefix); err != nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("continue: %v", err))
 		}
 	}
@@ -92,7 +92,7 @@ func (m *Memory) List(_ context.Context, namespace string, options metav1.ListOp
 	page.SetResourceVersion(strconv.FormatUint(m.version, 10))
 	if options.Limit > 0 && int64(len(found)) > options.Limit {
 		found = found[:options.Limit]
-		next, err := storage.EncodeContinue(keyOf(found[len(found)-1])+"\x00", memoryPrefix, int64(m.version)) //nolint:gosec // it never gets that high
+		next, err := storage.EncodeContinue(keyOf(found[len(found)-1])+"\x00", prefix, int64(m.version)) //nolint:gosec // it never gets that high
 		if err != nil {
 			return nil, err
 		}
@@ -275,9 +275,13 @@ func nameOf(object Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// memoryPrefix is that of all keys.
-const memoryPrefix = "/"
-
-func keyOf(object Object) string {
-	return memoryPrefix + object.GetNamespace() + "/" + object.GetName()
+// prefixOf is that of the keys of a namespace, or of all. A token for the next page has a key without it, as one of the API server does: the library's
+// cache reads tokens so too.
+func prefixOf(namespace string) string {
+	if namespace == "" {
+		return "/"
+	}
+	return "/" + namespace + "/"
 }
+
+func keyOf(object Object) string { return prefixOf(object.GetNamespace()) + object.GetName() }
