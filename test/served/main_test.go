@@ -21,9 +21,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/aggregated/aggregatedtest"
 )
 
-// Waits of the tests. Nothing here takes longer than some tenths of a second when it works.
+// Waits of the tests. Little here takes longer than some tenths of a second when it works; what the library tries again after a failure, it tries after
+// up to 30 seconds.
 const (
-	within = 30 * time.Second
+	within = 2 * time.Minute
 	poll   = 50 * time.Millisecond
 )
 
