@@ -24,6 +24,7 @@ func Observe() {}
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=delete;get
 
 func inner() {
+	// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1.example.com,verbs=create;patch
 	// +kubebuilder:rbac:groups=apps,resources=deployments/scale,resourceNames=web,verbs=patch
 	// +kubebuilder:rbac:urls=/metrics,verbs=get
 }
@@ -42,6 +43,15 @@ var want = map[string]string{
   - namespaces
   verbs:
   - get
+- apiGroups:
+  - apiregistration.k8s.io
+  resourceNames:
+  - v1.example.com
+  resources:
+  - apiservices
+  verbs:
+  - create
+  - patch
 - apiGroups:
   - policy.mainstay.dev
   resources:

@@ -20,8 +20,7 @@ var fieldManager = naming.Manager("apiservice")
 
 // publish writes the APIService as it should be. The owner is read anew: where it is gone, so is the installation.
 //
-// +kubebuilder:rbac:part=apiservice,groups=apiregistration.k8s.io,resources=apiservices,verbs=create
-// +kubebuilder:rbac:part=apiservice,groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.farm.mainstay.dev,verbs=patch
+// +kubebuilder:rbac:part=apiservice,groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.farm.mainstay.dev,verbs=create;patch
 func (p *Publisher) publish(ctx context.Context, o *observed, d decision) error {
 	if !p.writes.TryAccept() {
 		return errors.New("it had to be written too often: does somebody else write it?")

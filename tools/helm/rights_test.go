@@ -378,7 +378,7 @@ func TestRightsToTellWhoServes(t *testing.T) {
 	}
 	const registration, farm = "apiregistration.k8s.io", "v1alpha1.farm.mainstay.dev"
 	cluster := []right{
-		{registration, "apiservices", "", "create"}, {registration, "apiservices", farm, "list"}, {registration, "apiservices", farm, "patch"}, {registration, "apiservices", farm, "watch"},
+		{registration, "apiservices", farm, "create"}, {registration, "apiservices", farm, "list"}, {registration, "apiservices", farm, "patch"}, {registration, "apiservices", farm, "watch"},
 		{"rbac.authorization.k8s.io", "clusterroles", "mainstay-manager", "get"},
 		{"", "namespaces", "mainstay-system", "list"}, {"", "namespaces", "mainstay-system", "watch"},
 	}
