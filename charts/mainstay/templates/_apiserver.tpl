@@ -41,11 +41,3 @@ all of it, and with the credentials of its own pod.
 {{- end -}}
 {{- $name -}}
 {{- end -}}
-
-{{/* The parts that it has rights for, as a YAML list. */}}
-{{- define "mainstay.apiserverParts" -}}
-{{- $parts := include "mainstay.served" . | fromYamlArray -}}
-{{- /* What it needs whatever it serves, if there is anything but the roles that Kubernetes has for such servers. */ -}}
-{{- if .Files.Get "files/rbac/apiserver.yaml" -}}{{- $parts = prepend $parts "apiserver" -}}{{- end -}}
-{{- toYaml $parts -}}
-{{- end -}}
