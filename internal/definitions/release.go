@@ -40,6 +40,8 @@ type Kind struct {
 	// GroupVersionKind has the version in which objects are stored.
 	schema.GroupVersionKind
 	Namespaced bool
+	// Record is what IsRecord says of its definition.
+	Record bool
 }
 
 // Kinds are those that this release knows and that are installed.
@@ -60,7 +62,7 @@ func Kinds(ctx context.Context, c client.Client) ([]Kind, error) {
 		storage, _ := storedIn(live)
 		kinds = append(kinds, Kind{
 			GroupVersionKind: schema.GroupVersionKind{Group: live.Spec.Group, Version: storage, Kind: live.Spec.Names.Kind},
-			Namespaced:       live.Spec.Scope == apiextensionsv1.NamespaceScoped,
+			Namespaced:       live.Spec.Scope == apiextensionsv1.NamespaceScoped, Record: IsRecord(d.name),
 		})
 	}
 	return kinds, nil

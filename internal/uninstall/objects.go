@@ -25,16 +25,26 @@ func isOurs(finalizer string) bool {
 }
 
 // releaseFinalizers takes ours off all objects of our kinds: nobody else would, and neither they nor their
-// namespace could be deleted any more. Who is installed again puts them back.
+// namespace could be deleted any more. Who is installed again puts them back, but on records: see isHeld.
 func (o Options) releaseFinalizers(ctx context.Context) error {
-	return o.eachKind(ctx, "taking finalizers off objects", o.WatchNamespaces, func(ctx context.Context, objects []metav1.PartialObjectMetadata) error {
+	return o.eachKind(ctx, "taking finalizers off objects", o.WatchNamespaces, func(ctx context.Context, kind definitions.Kind, objects []metav1.PartialObjectMetadata) error {
 		for i := range objects {
+			if o.isHeld(kind, &objects[i]) {
+				continue
+			}
 			if err := o.releaseObject(ctx, &objects[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// isHeld tells whether an object goes on waiting for who is installed next: in a record our own API server keeps what it serves, with the
+// finalizers of that, and nobody would put ours back, so that a deletion would no longer wait for those. One that is being deleted now waits for
+// nobody, nor does any where all objects are to go.
+func (o Options) isHeld(kind definitions.Kind, object *metav1.PartialObjectMetadata) bool {
+	return !o.DeleteDefinitions && kind.Record && object.DeletionTimestamp.IsZero()
 }
 
 func (o Options) releaseObject(ctx context.Context, object *metav1.PartialObjectMetadata) error {
@@ -55,7 +65,7 @@ func (o Options) releaseObject(ctx context.Context, object *metav1.PartialObject
 // deleted their children before: together with a definition it would never hear of them, if that was changed lately and its
 // watch has ended with that.
 func (o Options) deleteObjects(ctx context.Context) error {
-	return o.eachKind(ctx, "deleting objects", nil, func(ctx context.Context, objects []metav1.PartialObjectMetadata) error {
+	return o.eachKind(ctx, "deleting objects", nil, func(ctx context.Context, _ definitions.Kind, objects []metav1.PartialObjectMetadata) error {
 		for i := range objects {
 			if !objects[i].DeletionTimestamp.IsZero() {
 				continue
@@ -74,7 +84,7 @@ func (o Options) deleteObjects(ctx context.Context) error {
 // eachKind does something to the objects of all kinds that are installed, in these namespaces or in all, until it
 // succeeds for all, or for as long as the options' patience, which is one for all kinds. What fails for one does not keep it from the
 // others.
-func (o Options) eachKind(ctx context.Context, doing string, namespaces []string, do func(context.Context, []metav1.PartialObjectMetadata) error) error {
+func (o Options) eachKind(ctx context.Context, doing string, namespaces []string, do func(context.Context, definitions.Kind, []metav1.PartialObjectMetadata) error) error {
 	return o.within(ctx, doing, func(ctx context.Context) error {
 		kinds, err := definitions.Kinds(ctx, o.Definitions)
 		if err != nil {
@@ -90,7 +100,7 @@ func (o Options) eachKind(ctx context.Context, doing string, namespaces []string
 				// A definition that has just been changed is served anew a moment later: that is an error until then.
 				objects, err := o.list(ctx, kind, namespace)
 				if err == nil {
-					err = do(ctx, objects)
+					err = do(ctx, kind, objects)
 				}
 				if err != nil {
 					problems = append(problems, fmt.Errorf("%s: %w", kind.GroupKind(), err))

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/mainstay-platform/mainstay/api"
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
 )
 
@@ -102,5 +104,45 @@ func TestEachKind(t *testing.T) {
 	}
 	if pass := listed[:len(kinds)]; len(slices.Compact(slices.Sorted(slices.Values(pass)))) != len(kinds) {
 		t.Errorf("one kind was tried again before the others were tried once: %v", listed)
+	}
+}
+
+// TestRecordsAreHeld: a record keeps its finalizer for who is installed next, unless it is being deleted, or all objects are to go.
+func TestRecordsAreHeld(t *testing.T) {
+	const records, others = "llamarecords.records." + api.Domain, "instrumentations.instrumentation." + api.Domain
+	for name, test := range map[string]struct {
+		deleteAll bool
+		want      []string
+	}{
+		"definitions stay": {false, []string{others + "/deleted", others + "/kept", records + "/deleted"}},
+		"definitions go":   {true, []string{others + "/deleted", others + "/kept", records + "/deleted", records + "/kept"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var released []string
+			options := installed(t, interceptor.Funcs{
+				List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
+					list, is := into.(*metav1.PartialObjectMetadataList)
+					if !is || !slices.Contains([]string{records + "List", others + "List"}, list.Kind) {
+						return nil
+					}
+					one := metav1.ObjectMeta{Namespace: "web", Name: "kept", Finalizers: []string{recordsv1alpha1.Finalizer}}
+					going := *one.DeepCopy()
+					going.Name, going.DeletionTimestamp = "deleted", new(metav1.Now())
+					list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: one}, {ObjectMeta: going}}
+					return nil
+				},
+				Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					released = append(released, object.GetObjectKind().GroupVersionKind().Kind+"/"+object.GetName())
+					return nil
+				},
+			})
+			options.DeleteDefinitions = test.deleteAll
+			if err := options.releaseFinalizers(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if slices.Sort(released); !slices.Equal(released, test.want) {
+				t.Errorf("released %v, want %v", released, test.want)
+			}
+		})
 	}
 }
