@@ -54,6 +54,8 @@ type observed struct {
 	ready int
 	// missing is since when there is none, and zero while there is one, or they are not known.
 	missing time.Time
+	// present is since when one is, as far as this process knows, and zero while there is none, or they are not known.
+	present time.Time
 	// leaving tells that our own namespace is being deleted, and with it whoever serves.
 	leaving bool
 	// wanted is what the APIService should be; nil while that is not known, for lack of a certificate.
@@ -70,6 +72,8 @@ type decision struct {
 	conflict bool
 	// again is when time alone asks for another decision; zero for never.
 	again time.Time
+	// unreachable is the API server's reason for which it has not reached who is ready, for Patience; empty while it has.
+	unreachable string
 }
 
 // decide is the first line that applies:
@@ -155,15 +159,54 @@ func (a absence) next(o observed) absence {
 	return a
 }
 
+// unreachable is the API server's reason for which it has not reached those who are ready, once that has lasted for Patience; before, it is when
+// to look again. Who only became ready gets that time too, whatever was said before.
+func unreachable(o observed) (reason string, again time.Time) {
+	condition := availability(o.apiService)
+	if !o.isOurs || o.present.IsZero() || condition == nil || condition.Status != apiregistrationv1.ConditionFalse {
+		return "", time.Time{}
+	}
+	since := condition.LastTransitionTime.Time
+	if since.Before(o.present) {
+		since = o.present
+	}
+	if again = since.Add(Patience); o.now.Before(again) {
+		return "", again
+	}
+	return condition.Reason, time.Time{}
+}
+
+// availability is what the API server says of whether it reaches who serves; nil if it has not said.
+func availability(live *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
+	if live == nil {
+		return nil
+	}
+	for i := range live.Status.Conditions {
+		if live.Status.Conditions[i].Type == apiregistrationv1.Available {
+			return &live.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// isAvailable tells whether the API server says that it reaches who serves.
+func isAvailable(live *apiregistrationv1.APIService) bool {
+	condition := availability(live)
+	return condition != nil && condition.Status == apiregistrationv1.ConditionTrue
+}
+
+// earlier is the earlier of two times, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // unavailableSince is since when the API server itself has not reached who serves; zero if it does, or has not said.
 func unavailableSince(live *apiregistrationv1.APIService) time.Time {
-	if live == nil {
-		return time.Time{}
-	}
-	for _, condition := range live.Status.Conditions {
-		if condition.Type == apiregistrationv1.Available && condition.Status == apiregistrationv1.ConditionFalse {
-			return condition.LastTransitionTime.Time
-		}
+	if condition := availability(live); condition != nil && condition.Status == apiregistrationv1.ConditionFalse {
+		return condition.LastTransitionTime.Time
 	}
 	return time.Time{}
 }

@@ -84,6 +84,41 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestUnreachable is the table of what is told while endpoints are ready.
+func TestUnreachable(t *testing.T) {
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	refused := func(seconds int) *apiregistrationv1.APIService {
+		return stored(unavailable(at(seconds)), func(a *apiregistrationv1.APIService) { a.Status.Conditions[0].Reason = "FailedDiscoveryCheck" })
+	}
+	reached := stored(unavailable(at(-90)), func(a *apiregistrationv1.APIService) { a.Status.Conditions[0].Status = "True" })
+	for name, test := range map[string]struct {
+		o     observed
+		want  string
+		again time.Time
+	}{
+		"not there":                     {observed{present: at(-90)}, "", time.Time{}},
+		"nothing said yet":              {observed{apiService: stored(), isOurs: true, present: at(-90)}, "", time.Time{}},
+		"reached":                       {observed{apiService: reached, isOurs: true, present: at(-90)}, "", time.Time{}},
+		"not reached from now on":       {observed{apiService: refused(0), isOurs: true, present: at(-90)}, "", at(60)},
+		"not reached for 59 s":          {observed{apiService: refused(-59), isOurs: true, present: at(-90)}, "", at(1)},
+		"not reached for 60 s":          {observed{apiService: refused(-60), isOurs: true, present: at(-90)}, "FailedDiscoveryCheck", time.Time{}},
+		"ready from now on":             {observed{apiService: refused(-90), isOurs: true, present: at(0)}, "", at(60)},
+		"ready for 60 s, never reached": {observed{apiService: refused(-90), isOurs: true, present: at(-60)}, "FailedDiscoveryCheck", time.Time{}},
+		"nobody is ready":               {observed{apiService: refused(-90), isOurs: true}, "", time.Time{}},
+		"somebody else's":               {observed{apiService: refused(-90), present: at(-90)}, "", time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.o.now = start
+			if got, again := unreachable(test.o); got != test.want || !again.Equal(test.again) {
+				t.Errorf("%q, and again at %s; want %q, and at %s", got, again, test.want, test.again)
+			}
+		})
+	}
+	if !isAvailable(reached) || isAvailable(refused(0)) || isAvailable(stored()) || isAvailable(nil) {
+		t.Error("available is what the API server says is")
+	}
+}
+
 // TestAbsence: a process that finds nobody goes on counting where another stopped; one that saw them go begins then.
 func TestAbsence(t *testing.T) {
 	earlier, later := start.Add(-30*time.Second), start.Add(30*time.Second)

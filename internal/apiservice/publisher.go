@@ -56,8 +56,9 @@ type Publisher struct {
 	watched watched
 	// writes stop a quarrel with somebody who undoes what we write.
 	writes flowcontrol.PassiveRateLimiter
-	// absence and owner are what Start alone knows. The owner is read once, and again before each write.
+	// absence, present (of which observed tells) and owner are what Start alone knows. The owner is read once, and again before each write.
 	absence   absence
+	present   time.Time
 	owner     *metav1.OwnerReference
 	ownerRead bool
 	// written is what was last written over: while the cache still shows it, there is nothing new to decide.
@@ -73,6 +74,8 @@ type State struct {
 	Known bool
 	// Published tells that our APIService is there.
 	Published bool
+	// Available tells that the API server says that it reaches who serves.
+	Available bool
 	// Endpoints is how many are ready.
 	Endpoints int
 }
@@ -107,22 +110,31 @@ const (
 // NeedLeaderElection is true: two could not agree on how long nobody has served.
 func (p *Publisher) NeedLeaderElection() bool { return true }
 
-// Start keeps the APIService until ctx ends, and then returns nil: what fails is tried again. When this process
-// ends the APIService stays: the next leader goes on.
+// Start keeps the APIService until ctx ends, and then returns nil: what fails is tried again, but for a cache that does not
+// start. When this process ends the APIService stays: the next leader goes on.
 func (p *Publisher) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("apiservice").WithValues("APIService", Name))
-	ctx, stop := context.WithCancel(ctx)
+	watching, stop := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer stop()
+	defer stop(nil)
 	running.Go(func() {
-		if err := p.options.Cache.Start(ctx); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Watching the APIService")
+		if err := p.options.Cache.Start(watching); err != nil {
+			stop(fmt.Errorf("starting the cache of the APIService: %w", err))
 		}
 	})
-	if err := p.watch(ctx, &running); err != nil || ctx.Err() != nil {
+	if err := p.watch(watching, &running); err != nil {
 		return err
 	}
+	p.run(watching)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(watching)
+}
+
+// run makes passes until ctx ends.
+func (p *Publisher) run(ctx context.Context) {
 	var told told
 	for ctx.Err() == nil {
 		changed := p.options.Certificates.Changed()
@@ -134,7 +146,6 @@ func (p *Publisher) Start(ctx context.Context) error {
 		}
 		p.sleep(ctx, until, changed)
 	}
-	return nil
 }
 
 // sleep ends with a change, with ctx, or at a time, unless that is zero.
@@ -165,12 +176,14 @@ func (p *Publisher) pass(ctx context.Context) (decision, error) {
 		return decision{action: wait}, problem
 	}
 	p.mutex.Lock()
-	p.state = State{Known: o.known, Published: o.isOurs, Endpoints: o.ready}
+	p.state = State{Known: o.known, Published: o.isOurs, Available: o.isOurs && isAvailable(o.apiService), Endpoints: o.ready}
 	p.mutex.Unlock()
+	reason, again := unreachable(*o)
 	if p.written.isShown(o) {
-		return decision{action: keep, again: p.written.until}, problem
+		return decision{action: keep, again: p.written.until, unreachable: reason}, problem
 	}
 	d := decide(*o)
+	d.unreachable, d.again = reason, earlier(d.again, again)
 	switch d.action {
 	case publish:
 		return d, errors.Join(problem, p.after(o, p.publish(ctx, o, d)))
@@ -214,20 +227,27 @@ func (p *Publisher) after(o *observed, err error) error {
 }
 
 // told is what was said last, so that it is not said again.
-type told struct{ waiting, failure string }
+type told struct{ waiting, failure, unreachable string }
 
-// tell logs what is new, and tells the Service that its APIService is somebody else's.
+// tell logs what is new, and tells the Service that its APIService is somebody else's, or that the API server does not reach it.
 func (p *Publisher) tell(ctx context.Context, before told, d decision, err error) told {
 	log := ctrl.LoggerFrom(ctx)
 	if ctx.Err() != nil {
 		return before
 	}
-	var now told
+	now := told{unreachable: d.unreachable}
+	if now.unreachable != "" && before.unreachable == "" {
+		log.Info("The API server does not reach who serves, though endpoints are ready", "because", d.unreachable)
+		p.record(ctx, unreached(d.unreachable))
+	}
 	if err != nil {
 		now.failure = err.Error()
 		if now.failure != before.failure {
 			log.Error(err, "Keeping the APIService")
 		}
+	}
+	if err != nil && now.unreachable == "" {
+		now.unreachable = before.unreachable // it may not have been looked at
 	}
 	if d.action == wait && err == nil {
 		now.waiting = d.why
@@ -249,6 +269,12 @@ var (
 	withdrawn   = event{"Warning", "Withdrawn", fmt.Sprintf("No endpoint was ready for %s, so APIService %s was deleted: it would keep namespaces from being deleted. It comes back with the first endpoint that is ready: see why the pods are not.", Patience, Name)}
 	conflicting = event{"Warning", "Conflict", "APIService " + Name + " was made by somebody else and is left alone, so nobody is sent here. If it is a remnant, delete it: kubectl delete apiservice " + Name}
 )
+
+// unreached is the event for an API server that says, for this reason, that it does not get through. What it says beside has random parts.
+func unreached(reason string) event {
+	return event{"Warning", "Unreachable", fmt.Sprintf("For %s the API server has not reached this Service, though endpoints are ready (%s). Meanwhile namespaces that are deleted stay Terminating. "+
+		"Let the API server reach the pods' port (apiserver.port, 6443 by default), or switch apiserver.farmpods.enabled off.", Patience, reason)}
+}
 
 // record tells the Service, if there is one. That it can't be told is no failure of what was done.
 func (p *Publisher) record(ctx context.Context, e event) {

@@ -1,11 +1,15 @@
 package apiservice
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestWritten: what was written is not written again before the cache can show it, and is if the cache never does.
@@ -45,5 +49,31 @@ func TestWritten(t *testing.T) {
 	}
 	if (written{}).isShown(version("")) {
 		t.Error("nothing was written, and it waits")
+	}
+}
+
+// broken is a cache that does not start.
+type broken struct {
+	cache.Cache
+	err error
+}
+
+func (b broken) Start(context.Context) error { return b.err }
+
+func (b broken) GetInformer(ctx context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestStartBroken: without a cache nothing would ever be decided, so the process ends, and says why.
+func TestStartBroken(t *testing.T) {
+	problem := errors.New("no such kind")
+	if err := New(Options{Cache: broken{err: problem}, Clock: clock.RealClock{}}).Start(t.Context()); !errors.Is(err, problem) {
+		t.Errorf("it ended with: %v", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := New(Options{Cache: broken{err: problem}, Clock: clock.RealClock{}}).Start(ended); err != nil {
+		t.Errorf("at the end of the process it ended with: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -121,6 +122,13 @@ func (p *Publisher) observe(ctx context.Context) (*observed, error) {
 			return nil, err
 		}
 	}
+	switch {
+	case o.ready == 0:
+		p.present = time.Time{}
+	case p.present.IsZero():
+		p.present = o.now
+	}
+	o.present = p.present
 	p.absence = p.absence.next(*o)
 	o.missing = p.absence.since
 	bundle := p.bundle(o)

@@ -46,12 +46,18 @@ func (a APIServiceSettings) validate(namespace string) error {
 	return nil
 }
 
+// served is what the leader runs for who serves farm.mainstay.dev.
+type served struct {
+	keeper    *certificates.Keeper
+	publisher *apiservice.Publisher
+}
+
 // withdrawalRetry is how long to wait after a failed withdrawal of the APIService.
 const withdrawalRetry = 10 * time.Second
 
 // addAPIService adds, for the leader alone, what keeps the APIService and the certificate of who serves. Where nobody does it adds the
 // withdrawal of what an earlier manager left, and returns nil.
-func addAPIService(to ctrl.Manager, settings Settings) (*apiservice.Publisher, error) {
+func addAPIService(to ctrl.Manager, settings Settings) (*served, error) {
 	// The manager's own configuration: nothing of this is written by who does not lead.
 	live, err := newClient(to.GetConfig())
 	if err != nil {
@@ -90,7 +96,7 @@ func addAPIService(to ctrl.Manager, settings Settings) (*apiservice.Publisher, e
 	if err := to.Add(both{keeper, publisher}); err != nil {
 		return nil, fmt.Errorf("adding what keeps the APIService: %w", err)
 	}
-	return publisher, nil
+	return &served{keeper, publisher}, nil
 }
 
 // both run together, on the leader alone: nobody serves with this certificate in this process, so there is nothing for a

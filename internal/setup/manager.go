@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/mainstay-platform/mainstay/internal/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/fence"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
@@ -158,7 +157,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 }
 
 // addForLeader adds what the leader alone tells the API server, or takes back.
-func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (*apiservice.Publisher, error) {
+func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (*served, error) {
 	if err := addWithdrawal(manager, restConfig, settings); err != nil {
 		return nil, err
 	}

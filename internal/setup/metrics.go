@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -13,7 +14,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/mainstay-platform/mainstay/internal/access"
-	"github.com/mainstay-platform/mainstay/internal/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/fence"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
@@ -54,7 +54,7 @@ type told struct {
 	keeper    *certificates.Keeper
 	guard     *fence.Fence
 	publisher *webhooks.Publisher
-	served    *apiservice.Publisher
+	served    *served
 }
 
 // exposeMetrics tells metrics where to ask for what is not counted.
@@ -86,11 +86,13 @@ func exposeMetrics(ctx context.Context, wired wiring, by told) error {
 		}
 		sources.Objects = append(sources.Objects, tally)
 	}
+	sources.CertificateExpiry = map[string]func() time.Time{}
 	if by.keeper != nil {
-		sources.CertificateExpiry = by.keeper.NotAfter
+		sources.CertificateExpiry["webhooks"] = by.keeper.NotAfter
 	}
 	if by.served != nil {
-		sources.APIService = func() metrics.APIService { return metrics.APIService(by.served.State()) }
+		sources.CertificateExpiry["apiserver"] = by.served.keeper.NotAfter
+		sources.APIService = func() metrics.APIService { return metrics.APIService(by.served.publisher.State()) }
 	}
 	if by.publisher != nil {
 		// Both: the publisher's answer stays once it was good, the certificate's does not.

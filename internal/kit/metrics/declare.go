@@ -93,8 +93,9 @@ var (
 	})
 	certificateExpiry = gauge(Metric{
 		Name:   "mainstay_certificate_expiry_timestamp_seconds",
-		Help:   "When the certificate expires that this replica serves webhooks and metrics with, in seconds since 1970.",
+		Help:   "When a certificate expires that this replica keeps, in seconds since 1970.",
 		Normal: "30 to 90 days ahead: it is replaced after two thirds of its life.",
+		Labels: []Label{{"of", "`webhooks` (each replica serves webhooks and metrics with it), or `apiserver` (our API server does; only the leader tells it)"}},
 	})
 	webhooksReady = gauge(Metric{
 		Name:   "mainstay_webhooks_ready",
@@ -105,6 +106,12 @@ var (
 		Name:   "mainstay_apiservice_published",
 		Help:   "1 if the API server is told of who serves farm.mainstay.dev, 0 if not. Only the leader tells it, and nobody where nothing is served.",
 		Normal: "1. It is 0 while no endpoint is ready at an installation, and after 60 s without one: then the Service has an event, and its pods are a reason to look.",
+	})
+	apiServiceAvailable = gauge(Metric{
+		Name: "mainstay_apiservice_available",
+		Help: "1 if the API server says that it reaches who serves farm.mainstay.dev, 0 if it does not say so. Only the leader tells it, and only while " +
+			"mainstay_apiservice_published is 1.",
+		Normal: "1. While it is 0, namespaces that are deleted stay Terminating. If endpoints are ready, something between the API server and the pods is in the way.",
 	})
 	apiServiceEndpoints = gauge(Metric{
 		Name:   "mainstay_apiservice_endpoints",

@@ -262,7 +262,7 @@ func TestCollector(t *testing.T) {
 	filled := false
 	tally := &Tally{kind: "WebApp", filled: func() bool { return filled }, known: map[types.UID]string{"a": ready, "b": ready, "c": stalled}}
 	current.Store(&Sources{Version: "1.2.3", Objects: []*Tally{tally}, Leads: func() bool { return true },
-		CertificateExpiry: func() time.Time { return time.Time{} }, WebhooksReady: func() error { return fmt.Errorf("no certificate") }})
+		CertificateExpiry: map[string]func() time.Time{"webhooks": func() time.Time { return time.Time{} }}, WebhooksReady: func() error { return fmt.Errorf("no certificate") }})
 	expect := func(want map[string]float64) {
 		t.Helper()
 		registry := prometheus.NewPedanticRegistry()
@@ -293,11 +293,18 @@ func TestCollector(t *testing.T) {
 	}
 	want["mainstay_objects WebApp Ready"], want["mainstay_objects WebApp Stalled"] = 2, 1
 	expect(want)
-	current.Store(&Sources{CertificateExpiry: func() time.Time { return time.Unix(1000, 0) }})
-	expect(map[string]float64{"mainstay_info ": 1, "mainstay_certificate_expiry_timestamp_seconds": 1000})
+	current.Store(&Sources{CertificateExpiry: map[string]func() time.Time{
+		"webhooks": func() time.Time { return time.Unix(1000, 0) }, "apiserver": func() time.Time { return time.Unix(2000, 0) },
+	}})
+	expect(map[string]float64{"mainstay_info ": 1, "mainstay_certificate_expiry_timestamp_seconds webhooks": 1000, "mainstay_certificate_expiry_timestamp_seconds apiserver": 2000})
 	var served APIService
 	current.Store(&Sources{APIService: func() APIService { return served }})
 	expect(map[string]float64{"mainstay_info ": 1})
 	served = APIService{Known: true, Published: true, Endpoints: 2}
-	expect(map[string]float64{"mainstay_info ": 1, "mainstay_apiservice_published": 1, "mainstay_apiservice_endpoints": 2})
+	want = map[string]float64{"mainstay_info ": 1, "mainstay_apiservice_published": 1, "mainstay_apiservice_available": 0, "mainstay_apiservice_endpoints": 2}
+	expect(want)
+	served.Available, want["mainstay_apiservice_available"] = true, 1
+	expect(want)
+	served = APIService{Known: true}
+	expect(map[string]float64{"mainstay_info ": 1, "mainstay_apiservice_published": 0, "mainstay_apiservice_endpoints": 0})
 }

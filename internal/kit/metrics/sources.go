@@ -20,8 +20,8 @@ type Sources struct {
 	Instrumented func(ctx context.Context) (map[Instrumented]int, error)
 	// Leads reports whether this replica works.
 	Leads func() bool
-	// CertificateExpiry is when the serving certificate expires; zero if there is none.
-	CertificateExpiry func() time.Time
+	// CertificateExpiry is when the serving certificate of each that has one expires; zero if there is none yet.
+	CertificateExpiry map[string]func() time.Time
 	// WebhooksReady is nil if this replica can answer webhooks.
 	WebhooksReady func() error
 	// APIService tells of the APIService that the leader keeps.
@@ -39,6 +39,8 @@ type APIService struct {
 	Known bool
 	// Published tells that it is there.
 	Published bool
+	// Available tells that the API server says that it reaches who serves.
+	Available bool
 	// Endpoints is how many are ready.
 	Endpoints int
 }
@@ -59,7 +61,7 @@ type collector struct{}
 
 // Describe tells of which metrics there are.
 func (collector) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, description := range []*prometheus.Desc{objects, instrumented, leader, certificateExpiry, webhooksReady, apiServicePublished, apiServiceEndpoints, info} {
+	for _, description := range []*prometheus.Desc{objects, instrumented, leader, certificateExpiry, webhooksReady, apiServicePublished, apiServiceAvailable, apiServiceEndpoints, info} {
 		descriptions <- description
 	}
 }
@@ -83,14 +85,17 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 	if sources.WebhooksReady != nil {
 		tell(webhooksReady, number(sources.WebhooksReady() == nil))
 	}
-	if sources.CertificateExpiry != nil {
-		if expiry := sources.CertificateExpiry(); !expiry.IsZero() {
-			tell(certificateExpiry, float64(expiry.Unix()))
+	for of, expires := range sources.CertificateExpiry {
+		if expiry := expires(); !expiry.IsZero() {
+			tell(certificateExpiry, float64(expiry.Unix()), of)
 		}
 	}
 	if sources.APIService != nil {
 		if of := sources.APIService(); of.Known {
 			tell(apiServicePublished, number(of.Published))
+			if of.Published {
+				tell(apiServiceAvailable, number(of.Available))
+			}
 			tell(apiServiceEndpoints, float64(of.Endpoints))
 		}
 	}
