@@ -134,7 +134,9 @@ type follower struct {
 	mutex sync.Mutex
 	// known is the version of each by name.
 	known map[string]string
-	err   error
+	// last is the version of the last event, by which to go on.
+	last string
+	err  error
 }
 
 // follow lists, and watches from there, for as long as the test runs.
@@ -151,18 +153,25 @@ func follow(t *testing.T, watching client.WithWatch, namespace string, list clie
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &follower{known: known}
-	events, err := watching.Watch(t.Context(), from, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: from.GetResourceVersion()}})
+	f := &follower{known: known, last: from.GetResourceVersion()}
+	begin := func() (watch.Interface, error) {
+		return watching.Watch(t.Context(), from, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: f.last}})
+	}
+	events, err := begin()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		for event := range events.ResultChan() {
-			f.take(event)
+		// A server may end a watch, of who is too slow: a client goes on where it was.
+		for err == nil {
+			for event := range events.ResultChan() {
+				f.take(event)
+			}
+			events, err = begin()
 		}
 	})
-	t.Cleanup(func() { events.Stop(); running.Wait() })
+	t.Cleanup(running.Wait)
 	return f
 }
 
@@ -175,6 +184,7 @@ func (f *follower) take(event watch.Event) {
 		f.err = errors.Join(f.err, apierrors.FromObject(event.Object))
 		return
 	}
+	f.last = object.GetResourceVersion()
 	was, knew := f.known[object.GetName()]
 	switch {
 	case event.Type == watch.Added && knew, event.Type == watch.Modified && !knew, event.Type == watch.Deleted && !knew:
