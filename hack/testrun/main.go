@@ -74,7 +74,7 @@ var layers = []layer{
 
 // integration runs against the API server that KUBEBUILDER_ASSETS has.
 var integration = []goTest{
-	{".", []string{"-race", "-timeout", "15m", "./test/integration/..."}},
+	{".", []string{"-race", "-timeout", "25m", "./test/integration/..."}},
 	{".", []string{"-race", "-timeout", "10m", "./test/served/..."}},
 }
 

@@ -53,6 +53,9 @@ func testMonitoring(t *testing.T) {
 	g.Eventually(scraper.value(t, `count(up{job="mainstay"} == 1)`)).Should(gomega.Equal(2.0), "both replicas are scraped, verified by the CA")
 	g.Eventually(scraper.value(t, "sum(mainstay_leader)")).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, "min(mainstay_webhooks_ready)")).Should(gomega.Equal(1.0))
+	g.Eventually(scraper.value(t, "max(mainstay_apiservice_published) + max(mainstay_apiservice_available) + max(mainstay_apiservice_endpoints)")).Should(gomega.Equal(4.0),
+		"our API server is published, got through to, and has two replicas")
+	g.Eventually(scraper.value(t, "count(mainstay_certificate_expiry_timestamp_seconds{of='apiserver'})")).Should(gomega.Equal(1.0))
 	g.Expect(scraper.value(t, "min(mainstay_certificate_expiry_timestamp_seconds) - time()")()).To(gomega.BeNumerically(">", 59*24*3600))
 
 	apply(t, ns, webapp("shop", demo, "replicas: 1", limits))
