@@ -282,10 +282,12 @@ func TestMetricsHaveEachDeclared(t *testing.T) {
 	metrics.Restarted("default")
 	metrics.RolledOut("default", time.Second)
 	g.Eventually(scraper.sum("mainstay_objects")).WithContext(t.Context()).Should(gomega.BeNumerically(">=", 0))
-	_, body, err := scraper.get(t.Context(), "/metrics", scraper.token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var body string
+	g.Eventually(func() (string, error) {
+		var err error
+		_, body, err = scraper.get(t.Context(), "/metrics", scraper.token)
+		return body, err
+	}).Should(gomega.ContainSubstring("controller_runtime_active_workers"), "the controllers have started")
 	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others()) {
 		// Webhooks, and our API server, are looked at end to end.
 		if strings.Contains(metric.Name, "certificate") || strings.Contains(metric.Name, "webhook") || strings.Contains(metric.Name, "apiservice") {
