@@ -162,6 +162,10 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "an event that is repeated within minutes is counted up"
 	case right.group == "config.mainstay.dev" && right.verb == "patch" && !strings.Contains(right.resource, "/"):
 		return "uninstalling takes finalizers off, of which these kinds have none"
+	case right.group == "records.mainstay.dev" && right.verb == "patch":
+		return "uninstalling takes the finalizer off records that are being deleted, of which there are none then"
+	case right == use{"", "secrets", "mainstay-apiserver", "update"}:
+		return "a certificate is replaced after two thirds of its 90 days"
 	case right == use{"", "namespaces", "", "get"}:
 		return "a namespace may be so new that the cache lacks it"
 	case right == use{"policy.mainstay.dev", "platformpolicies", "", "get"}:

@@ -317,7 +317,7 @@ func TestRightsOfParts(t *testing.T) {
 		"appconfig":            {"{}", "kinds: {appconfig: {enabled: false}}", "ClusterRole", "appconfigs", "watch"},
 		"configmonitor":        {"{}", "kinds: {configmonitor: {enabled: false}}", "ClusterRole", "configmonitors", "watch"},
 		"platformpolicy":       {"{}", "kinds: {platformpolicy: {enabled: false}}", "ClusterRole", "platformpolicies", "watch"},
-		"apiservicewithdrawal": {nothing, "{}", "ClusterRole", "apiservices", "get"},
+		"apiservicewithdrawal": {nothing, "", "ClusterRole", "apiservices", "get"},
 		"workload": {
 			"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}",
 			"ClusterRole", "statefulsets", "watch",

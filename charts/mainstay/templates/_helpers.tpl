@@ -211,7 +211,9 @@ tolerations:
 {{- if has "injection" $parts -}}{{- $parts = append $parts "injectiondirect" -}}{{- end -}}
 {{- end -}}
 {{- $served := include "mainstay.served" . | fromYamlArray -}}
-{{- $parts = append $parts (ternary "apiservice" "apiservicewithdrawal" (not (empty $served))) -}}
+{{- /* Also where one is kept: a manager of before an upgrade that served nothing may still ask whether one was left. */ -}}
+{{- $parts = append $parts "apiservicewithdrawal" -}}
+{{- if $served -}}{{- $parts = append $parts "apiservice" -}}{{- end -}}
 {{- /* Of the webhooks, and of our own API server. */ -}}
 {{- if and (or .Values.webhook.enabled $served) (not .Values.certManager.enabled) -}}{{- $parts = append $parts "certificates" -}}{{- end -}}
 {{- toYaml $parts -}}
