@@ -51,8 +51,8 @@ type FarmPodSpec struct {
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 	// Limits are what its containers together may use, or the Pod as a whole; a resource that one of them has no limit of is left out.
 	Limits corev1.ResourceList `json:"limits,omitempty"`
-	// ConfigurationRevision tells which configuration it was started with: a short hash, the same for Pods with the same. Empty where Mainstay
-	// restarts nothing when configuration changes.
+	// ConfigurationRevision tells which configuration it was started with: a short hash, the same for Pods with the same. Empty until Mainstay has
+	// restarted its workload for a change of configuration.
 	ConfigurationRevision string `json:"configurationRevision,omitempty"`
 	// Agents are those that an Instrumentation or ClusterInstrumentation injected, each as the name of that and its revision.
 	Agents []string `json:"agents,omitempty"`

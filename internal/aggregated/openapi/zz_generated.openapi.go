@@ -295,7 +295,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodSpec(ref common.ReferenceCallback)
 					},
 					"configurationRevision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ConfigurationRevision tells which configuration it was started with: a short hash, the same for Pods with the same. Empty where Mainstay restarts nothing when configuration changes.",
+							Description: "ConfigurationRevision tells which configuration it was started with: a short hash, the same for Pods with the same. Empty until Mainstay has restarted its workload for a change of configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
