@@ -163,15 +163,14 @@ func (l *Lineage) controller(ctx context.Context, namespace string, owner refere
 	if owner.isOurs() || owner.kind() == nil {
 		return reference{}, nil
 	}
-	if known, ok := l.controllers.Get(owner.uid); ok {
-		above, _ := known.(reference)
+	if above, ok := l.remembered(owner.uid); ok {
 		return above, nil
-	}
-	if _, ok := l.ends.Get(owner.uid); ok {
-		return reference{}, nil
 	}
 	// Pods of a new ReplicaSet come together. Who gave up waiting does not end the question for the others.
 	answer := l.asking.DoChan(namespace+"/"+string(owner.uid), func() (any, error) {
+		if above, ok := l.remembered(owner.uid); ok {
+			return above, nil // the question that was under way has just been answered
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
 		return l.ask(ctx, namespace, owner)
@@ -200,6 +199,16 @@ func (l *Lineage) ask(ctx context.Context, namespace string, owner reference) (r
 	}
 	l.remember(owner.uid, above)
 	return above, nil
+}
+
+// remembered is the controller of an owner that has been found before; none, and ok, if it had none.
+func (l *Lineage) remembered(uid types.UID) (above reference, ok bool) {
+	if known, ok := l.controllers.Get(uid); ok {
+		above, _ := known.(reference)
+		return above, true
+	}
+	_, ok = l.ends.Get(uid)
+	return reference{}, ok
 }
 
 func (l *Lineage) remember(uid types.UID, above reference) {
