@@ -6,18 +6,13 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,6 +20,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
+	"github.com/mainstay-platform/mainstay/test/testlog"
 )
 
 // whole asks for every fault at every point; without it a part is run that fits into `make test`.
@@ -35,6 +31,7 @@ var cluster campaign.Cluster
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	testlog.Set()
 	os.Exit(run(m))
 }
 
@@ -44,13 +41,6 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: run `make test-faults`, which builds etcd and kube-apiserver and sets it")
 		return 1
 	}
-	to := io.Discard
-	if os.Getenv("MAINSTAY_TEST_LOGS") != "" {
-		to = os.Stderr
-	}
-	logger := logr.FromSlogHandler(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger)
 	environment := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "charts", "mainstay", "crds")},
 		ErrorIfCRDPathMissing: true,

@@ -20,13 +20,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/test/testlog"
 )
 
 // Waits of the tests. Nothing here takes longer than some tenths of a second when it works.
@@ -42,6 +42,7 @@ var cluster struct {
 }
 
 func TestMain(m *testing.M) {
+	testlog.Set()
 	gomega.SetDefaultEventuallyTimeout(within)
 	gomega.SetDefaultEventuallyPollingInterval(poll)
 	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
@@ -315,5 +316,3 @@ func namespace(t *testing.T) string {
 	}
 	return created.Name
 }
-
-func init() { ctrl.SetLogger(testLogger()) }

@@ -19,6 +19,7 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/aggregatedtest"
+	"github.com/mainstay-platform/mainstay/test/testlog"
 )
 
 // Waits of the tests. Little here takes longer than some tenths of a second when it works; what the library tries again after a failure, it tries after
@@ -41,6 +42,7 @@ var cluster struct {
 }
 
 func TestMain(m *testing.M) {
+	testlog.Set()
 	gomega.SetDefaultEventuallyTimeout(within)
 	gomega.SetDefaultEventuallyPollingInterval(poll)
 	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
