@@ -26,6 +26,7 @@ import (
 var (
 	readFarmPods = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"farmpods"}, Verbs: []string{"get", "list", "watch"}}
 	readLlamas   = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"llamas"}, Verbs: []string{"get", "list", "watch"}}
+	createLlamas = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"llamas"}, Verbs: []string{"create"}}
 	listPods     = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}
 )
 

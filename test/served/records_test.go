@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -162,71 +160,6 @@ func TestTerminatingNamespace(t *testing.T) {
 	llama.Spec.Weight = 121
 	g.Expect(cluster.client.Update(t.Context(), llama)).To(gomega.Succeed(), "what is there can be changed")
 	g.Expect(cluster.client.Delete(t.Context(), llama)).To(gomega.Succeed())
-}
-
-// TestClusterPolicy: the cluster's policies hold for what we serve.
-func TestClusterPolicy(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	namespace := newNamespace(t)
-	name := metav1.ObjectMeta{Name: namespace}
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: name, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionregistrationv1.MatchResources{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"llamas"}},
-			}}},
-		},
-		Validations: []admissionregistrationv1.Validation{{Expression: "object.spec.weight < 200.0", Message: "no llama is as heavy as that"}},
-	}}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-	}}
-	g.Expect(cluster.client.Create(t.Context(), policy)).To(gomega.Succeed())
-	g.Expect(cluster.client.Create(t.Context(), binding)).To(gomega.Succeed())
-	heavy := newLlama(namespace, "heavy")
-	heavy.Spec.Weight = 250
-	g.Eventually(func() error { return cluster.client.Create(t.Context(), heavy.DeepCopy(), client.DryRunAll) }).
-		Should(gomega.MatchError(gomega.ContainSubstring("no llama is as heavy as that")))
-	g.Expect(cluster.client.Create(t.Context(), heavy)).NotTo(gomega.Succeed())
-	llama := newLlama(namespace, "perla")
-	g.Expect(cluster.client.Create(t.Context(), llama)).To(gomega.Succeed())
-	llama.Spec.Weight = 200
-	g.Expect(cluster.client.Update(t.Context(), llama)).NotTo(gomega.Succeed())
-	g.Expect(writes(t, namespace)).To(gomega.Equal(1), "nothing refused is written")
-}
-
-// TestPolicyWithParameters: a policy whose parameters we may not read fails, as its failurePolicy says, and nothing else does.
-func TestPolicyWithParameters(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	namespace := newNamespace(t)
-	name := metav1.ObjectMeta{Name: namespace}
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: name, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-		ParamKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
-		MatchConstraints: &admissionregistrationv1.MatchResources{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"llamas"}},
-			}}},
-		},
-		Validations: []admissionregistrationv1.Validation{{Expression: "params.data.size() >= 0"}},
-	}}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		ParamRef: &admissionregistrationv1.ParamRef{Name: "limits", ParameterNotFoundAction: new(admissionregistrationv1.AllowAction)},
-	}}
-	g.Expect(cluster.client.Create(t.Context(), policy)).To(gomega.Succeed())
-	g.Expect(cluster.client.Create(t.Context(), binding)).To(gomega.Succeed())
-	g.Eventually(func() error {
-		return cluster.client.Create(t.Context(), newLlama(namespace, "perla"), client.DryRunAll)
-	}).
-		Should(gomega.MatchError(gomega.ContainSubstring("not yet synced")))
-	g.Expect(ask(t, cluster.server, question{path: "/readyz"})).To(gomega.HaveField("Status", http.StatusOK))
-	elsewhere := newNamespace(t)
-	g.Expect(cluster.client.Create(t.Context(), newLlama(elsewhere, "perla"))).To(gomega.Succeed())
 }
 
 // TestSamples: what the pages show is accepted as it stands, with nothing in it that is no field.
