@@ -8,16 +8,71 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
+// goTest is a go test command.
+type goTest struct {
+	directory string
+	arguments []string
+	// parts is among how many commands the tests are dealt, if it is more than 1: each has a process, and whatever TestMain starts, for itself. The
+	// last argument is then the one package that has the tests.
+	parts int
+}
+
+// isTest matches what -run chooses from, in the lines of `go test -list`.
+var isTest = regexp.MustCompile(`^(Test|Fuzz|Example)\w*$`)
+
+// deal makes the commands of one. An error comes with none, for to leave out tests in silence is worse than to fail.
+func (g goTest) deal(ctx context.Context, further []string) ([]goTest, error) {
+	if g.parts <= 1 {
+		return []goTest{g}, nil
+	}
+	command := exec.CommandContext(ctx, "go", append([]string{"test", "-list", "."}, g.arguments...)...)
+	command.Dir = g.directory
+	command.Env = environment(further)
+	command.Stderr = os.Stdout
+	listed, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the tests of %s: %w\n%s", g.arguments[len(g.arguments)-1], err, listed)
+	}
+	return g.among(strings.Fields(string(listed)))
+}
+
+// among deals the tests in turn, so that those of one file, which take about as long as each other, come to different commands.
+func (g goTest) among(listed []string) ([]goTest, error) {
+	tests := slices.DeleteFunc(listed, func(word string) bool { return !isTest.MatchString(word) })
+	last := len(g.arguments) - 1
+	if len(tests) < g.parts {
+		return nil, fmt.Errorf("%s: %d tests can't be dealt among %d commands", g.arguments[last], len(tests), g.parts)
+	}
+	hands := make([][]string, g.parts)
+	for i, test := range tests {
+		hands[i%g.parts] = append(hands[i%g.parts], test)
+	}
+	var dealt []goTest
+	for _, hand := range hands {
+		arguments := append(slices.Clone(g.arguments[:last]), "-run", "^("+strings.Join(hand, "|")+")$", g.arguments[last])
+		dealt = append(dealt, goTest{directory: g.directory, arguments: arguments})
+	}
+	return dealt, nil
+}
+
 // counts are what became of tests. Parents of subtests count too, as `go test` shows them.
 type counts struct {
 	passed, failed int
 	skipped        []string
+}
+
+func (c *counts) add(more counts) {
+	c.passed += more.passed
+	c.failed += more.failed
+	c.skipped = append(c.skipped, more.skipped...)
 }
 
 // event is a line of `go test -json`.
@@ -125,9 +180,7 @@ func summarize(out io.Writer, all []ended, chosen int, took time.Duration) bool 
 			note = "  over its budget"
 		}
 		_, _ = fmt.Fprintf(out, "%-12s %8d %8d %8d %8s %8s%s\n", layer.name, layer.passed, layer.failed, len(layer.skipped), layer.took, layer.budget, note)
-		sum.passed += layer.passed
-		sum.failed += layer.failed
-		sum.skipped = append(sum.skipped, layer.skipped...)
+		sum.add(layer.counts)
 	}
 	for _, skipped := range sum.skipped {
 		_, _ = fmt.Fprintf(out, "skipped: %s\n", skipped)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,5 +56,42 @@ func TestSummarizeIsGoodOnlyIfEveryLayerRanAndPassed(t *testing.T) {
 				t.Errorf("ends with: %q", out.String())
 			}
 		})
+	}
+}
+
+// TestDeal: each test is in one command, and one only.
+func TestDeal(t *testing.T) {
+	whole := goTest{directory: ".", arguments: []string{"-race", "./p"}, parts: 2}
+	dealt, err := whole.among([]string{"TestA", "ok", "mainstay/p", "0.1s", "TestB", "BenchmarkA", "FuzzC"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][]string{{"-race", "-run", "^(TestA|FuzzC)$", "./p"}, {"-race", "-run", "^(TestB)$", "./p"}}
+	for i, command := range dealt {
+		if !slices.Equal(command.arguments, want[i]) {
+			t.Errorf("command %d has %q, want %q", i, command.arguments, want[i])
+		}
+	}
+	if len(dealt) != len(want) {
+		t.Errorf("there are %d commands", len(dealt))
+	}
+	if dealt, err := whole.among([]string{"TestA", "ok"}); err == nil {
+		t.Errorf("one test is dealt to two commands: %+v", dealt)
+	}
+}
+
+// TestAll: a command that fails, or can't be dealt, does not keep the others from running, and what they counted is the layer's.
+func TestAll(t *testing.T) {
+	none := goTest{directory: t.TempDir(), arguments: []string{"./nowhere"}}
+	dealt := none
+	dealt.parts = 2
+	var total counts
+	passes := goTest{directory: ".", arguments: []string{"-run", "^TestDeal$", "."}}
+	err := layer{runs: []goTest{dealt, none, passes, passes}, atOnce: 2}.test(t.Context(), step.NewLog(io.Discard), nil, &total)
+	if err == nil || strings.Count(err.Error(), "nowhere") != 2 {
+		t.Errorf("got the error %v", err)
+	}
+	if total.passed != 2 {
+		t.Errorf("counted %+v, want 2 passed", total)
 	}
 }

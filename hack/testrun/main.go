@@ -15,8 +15,11 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
@@ -31,57 +34,55 @@ type layer struct {
 	budget time.Duration
 	// prepare brings about what the tests need and returns further environment for them.
 	prepare func(context.Context, *step.Log) ([]string, error)
-	// runs are the go test commands: a folder and its arguments.
+	// runs are the go test commands.
 	runs []goTest
-}
-
-type goTest struct {
-	directory string
-	arguments []string
+	// atOnce is how many commands run beside each other; 0 means that they run in turn. It is for tests that wait more than they work, and need nothing
+	// that there is only once.
+	atOnce int
 }
 
 // layers from the quickest to the slowest. A layer that fails does not keep the next from running.
 var layers = []layer{
 	{name: "verify", budget: 6 * time.Minute, prepare: verify},
 	{name: "pure", budget: 4 * time.Minute, runs: []goTest{
-		{".", []string{"-race", "./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...", "./test/faults/proxy/...", "./test/faults/campaign/...", "./test/perf/..."}},
+		{directory: ".", arguments: []string{"-race", "./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...", "./test/faults/proxy/...", "./test/faults/campaign/...", "./test/perf/..."}},
 	}},
 	{name: "tools", budget: 3 * time.Minute, prepare: prometheus, runs: []goTest{
-		{"tools/helm", []string{"./..."}},
-		{"tools/image", []string{"./..."}},
-		{"tools/monitoring", []string{"./..."}},
-		{"testbed", []string{"./..."}},
+		{directory: "tools/helm", arguments: []string{"./..."}},
+		{directory: "tools/image", arguments: []string{"./..."}},
+		{directory: "tools/monitoring", arguments: []string{"./..."}},
+		{directory: "testbed", arguments: []string{"./..."}},
 	}},
-	{name: "integration", budget: 11 * time.Minute, prepare: assets(), runs: integration},
+	{name: "integration", budget: 11 * time.Minute, prepare: assets(), runs: integration, atOnce: 3},
 	{name: "faults", budget: 200 * time.Second, prepare: assets(), runs: faults()},
 	// On request: every fault at every point.
 	{name: "faults-whole", onRequest: true, budget: 12 * time.Minute, prepare: assets(), runs: faults("-args", "-whole")},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", onRequest: true, budget: time.Minute, prepare: assets(), runs: faults("-run", "TestPlan")},
 	// On request, for a second Kubernetes takes minutes to compile.
-	{name: "compat", onRequest: true, budget: 4 * time.Minute, prepare: assets("--kubernetes=1.36"), runs: integration},
+	{name: "compat", onRequest: true, budget: 4 * time.Minute, prepare: assets("--kubernetes=1.36"), runs: integration, atOnce: 3},
 	{name: "testbed", budget: 5 * time.Minute, prepare: idle, runs: []goTest{
-		{"testbed", []string{"-tags", "e2e", "-timeout", "30m", "./e2e/..."}},
+		{directory: "testbed", arguments: []string{"-tags", "e2e", "-timeout", "30m", "./e2e/..."}},
 	}},
 	{name: "e2e", budget: 17 * time.Minute, prepare: both(prometheus, cluster), runs: []goTest{
-		{".", []string{"-tags", "e2e", "-timeout", "30m", "./test/e2e/..."}},
+		{directory: ".", arguments: []string{"-tags", "e2e", "-timeout", "30m", "./test/e2e/..."}},
 	}},
 	// On request: its outage takes five minutes.
 	{name: "outage", onRequest: true, budget: 9 * time.Minute, prepare: longOutage, runs: []goTest{
-		{".", []string{"-tags", "e2e", "-timeout", "30m", "-run", "TestMainstay/the_API_server_is_away", "./test/e2e/..."}},
+		{directory: ".", arguments: []string{"-tags", "e2e", "-timeout", "30m", "-run", "TestMainstay/the_API_server_is_away", "./test/e2e/..."}},
 	}},
 }
 
-// integration runs against the API server that KUBEBUILDER_ASSETS has.
+// integration runs against the API server that KUBEBUILDER_ASSETS has: each command against one of its own.
 var integration = []goTest{
-	{".", []string{"-race", "-timeout", "25m", "./test/integration/..."}},
-	{".", []string{"-race", "-timeout", "10m", "./test/served/..."}},
+	{directory: ".", arguments: []string{"-race", "-timeout", "15m", "./test/integration/"}, parts: 4},
+	{directory: ".", arguments: []string{"-race", "-timeout", "15m", "./test/served/"}},
 }
 
 // faults need the garbage collector too, which the same assets have. Its runs mostly wait, so that many of them share
 // two cores.
 func faults(options ...string) []goTest {
-	return []goTest{{".", append([]string{"-parallel", "8", "-timeout", "20m", "./test/faults/"}, options...)}}
+	return []goTest{{directory: ".", arguments: append([]string{"-parallel", "8", "-timeout", "20m", "./test/faults/"}, options...)}}
 }
 
 // ended is what became of a layer.
@@ -141,13 +142,40 @@ func run(ctx context.Context, log *step.Log, l layer) ended {
 		}
 	}
 	if result.err == nil {
-		for _, test := range l.runs {
-			result.err = errors.Join(result.err, test.run(ctx, log, environment, &result.counts))
-		}
+		result.err = l.test(ctx, log, environment, &result.counts)
 	}
 	result.took = time.Since(start).Round(time.Second)
 	log.Say("== %s: %d passed, %d failed, %d skipped in %s", l.name, result.passed, result.failed, len(result.skipped), result.took)
 	return result
+}
+
+// test runs the commands of a layer, all of them whatever becomes of one.
+func (l layer) test(ctx context.Context, log *step.Log, environment []string, total *counts) error {
+	var commands []goTest
+	var problems []error
+	for _, test := range l.runs {
+		dealt, err := test.deal(ctx, environment)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		commands = append(commands, dealt...)
+	}
+	var running errgroup.Group
+	running.SetLimit(max(l.atOnce, 1))
+	var mutex sync.Mutex
+	for _, command := range commands {
+		running.Go(func() error {
+			var counted counts
+			err := command.run(ctx, log, environment, &counted)
+			mutex.Lock()
+			defer mutex.Unlock()
+			total.add(counted)
+			problems = append(problems, err)
+			return nil
+		})
+	}
+	_ = running.Wait() // problems has all errors
+	return errors.Join(problems...)
 }
 
 // verify checks that generated files are up to date, modules tidy and linters content.
