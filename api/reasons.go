@@ -9,6 +9,8 @@ const ConditionPolicyViolation = "PolicyViolation"
 // Reasons that the conditions of every kind share. Together with the reasons of the kind
 // itself they are all that a condition ever has.
 const (
+	// ReasonHealthy (Degraded): nothing is wrong.
+	ReasonHealthy = "Healthy"
 	// ReasonRefused: the API server refused a child (quota, policy, permission); the message
 	// has its words. It is tried again after 2 s, 4 s ... and then about every minute.
 	ReasonRefused = "Refused"

@@ -36,7 +36,7 @@ type importRule struct {
 
 // pure are the packages of decisions, beside those of the kinds.
 var pure = []string{
-	"internal/kit/plan", "internal/kit/conditions", "internal/kit/naming", "internal/kit/image",
+	"internal/kit/plan", "internal/kit/conditions", "internal/kit/verdict", "internal/kit/naming", "internal/kit/image",
 	"internal/kit/rollout", "internal/policy", "internal/workload", "internal/injection", "internal/aggregated/farmpod",
 	"internal/aggregated/table",
 }

@@ -1,10 +1,12 @@
-// Package conditions merges the conditions that a kind computes into those it had, and
+// Package conditions makes conditions and their messages, merges those that a kind computes into those it had, and
 // derives events from the difference. It is pure.
 package conditions
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,40 @@ import (
 // maxMessage bounds the message of a condition, in bytes. The API allows 32,768; an event's
 // note, which repeats it, 1,024. The rest of a long message is rarely its point.
 const maxMessage = 1000
+
+// Conditions that kinds share. Their API packages say what each means there.
+const (
+	// Ready is the one condition that every kind has, and that is news either way.
+	Ready = "Ready"
+	// Degraded is True when something is wrong that needs a look.
+	Degraded = "Degraded"
+	// Stalled is True when nothing gets better until someone acts, and absent otherwise.
+	Stalled = "Stalled"
+)
+
+// True is a condition that is so; time and generation are added by Merge.
+func True(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+// False is a condition that is not so; time and generation are added by Merge.
+func False(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// few is how many a message names: it has to stay short, and steady while hundreds are under way.
+const few = 3
+
+// FirstFew names three of several in a message, in their order, and says how many more there are: "a, b, c and 2 more".
+func FirstFew(names []string, separator string) string { return First(few, names, separator) }
+
+// First is as FirstFew, with another number than three.
+func First(most int, names []string, separator string) string {
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], separator), more)
+	}
+	return strings.Join(names, separator)
+}
 
 // Merge is wanted, sorted by type, as it should be stored at time now: observedGeneration is
 // set, and lastTransitionTime is kept from old where the status is the same. Conditions of
@@ -42,9 +78,6 @@ type Event struct {
 	// Note is the condition's message.
 	Note string
 }
-
-// Ready is the one condition that every kind has, and that is news either way.
-const Ready = "Ready"
 
 // Events are what changed from old to merged and is worth telling: each condition whose status
 // or reason is another now, if it is Ready, or True, or trouble that has passed. trouble

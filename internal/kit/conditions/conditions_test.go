@@ -24,6 +24,32 @@ func at(time metav1.Time, generation int64, c metav1.Condition) metav1.Condition
 	return c
 }
 
+func TestTrueAndFalse(t *testing.T) {
+	for _, test := range []struct{ want, got metav1.Condition }{
+		{condition("Stalled", "True", "A"), True(Stalled, "A", "about A")},
+		{condition("Degraded", "False", "A"), False(Degraded, "A", "about A")},
+	} {
+		if diff := cmp.Diff(test.want, test.got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+}
+
+func TestFirst(t *testing.T) {
+	for _, test := range []struct{ want, got string }{
+		{"", FirstFew(nil, ", ")},
+		{"a", FirstFew([]string{"a"}, ", ")},
+		{"a, b, c", FirstFew([]string{"a", "b", "c"}, ", ")},
+		{"a; b; c and 1 more", FirstFew([]string{"a", "b", "c", "d"}, "; ")},
+		{"a, b", First(2, []string{"a", "b"}, ", ")},
+		{"a, b and 2 more", First(2, []string{"a", "b", "c", "d"}, ", ")},
+	} {
+		if test.got != test.want {
+			t.Errorf("got %q, want %q", test.got, test.want)
+		}
+	}
+}
+
 func TestMerge(t *testing.T) {
 	for name, test := range map[string]struct{ old, wanted, merged []metav1.Condition }{
 		"a new condition begins now": {
