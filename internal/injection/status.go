@@ -10,7 +10,9 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/verdict"
 )
 
 // maxTold is how many workloads the status names; the schema's text says so.
@@ -177,69 +179,53 @@ func (f *Facts) Status() instrv1.InstrumentationStatus {
 
 func count(n int) int32 { return int32(n) } //nolint:gosec // etcd does not hold that many
 
-// severity orders what a verdict means.
-type severity int
-
-const (
-	// working: all that are matched run with the agent.
-	working severity = iota
-	// unknown: a change could not be made; nobody knows how things are until it could.
-	unknown
-	// underWay: they will, with nothing amiss.
-	underWay
-	// wrong: something needs a look.
-	wrong
-	// stalled: nothing gets better until someone acts.
-	stalled
-)
-
 // judge finds what there is to say. The first row that applies counts:
 //
 //	what is the case                                severity  reason
-//	the spec can't be carried out                   stalled   InvalidSpec
-//	the API server refused something                wrong     Refused
-//	a call failed and is tried again                unknown   ReconcileFailed
-//	it can't be taken out of a workload             wrong     Refused
-//	it is being deleted                             underWay  Restoring
-//	the canaries of this revision failed            stalled   CanaryFailed
-//	pods do not come up with the agent              wrong     RolloutFailed
-//	a workload can't be injected                    wrong     NotInjected
-//	another Instrumentation comes first             wrong     Overruled
-//	it is being taken out of some workload          underWay  Restoring
-//	no workload is matched                          working   NothingMatched
-//	pods are being replaced                         underWay  Injecting
-//	workloads wait for their turn                   underWay  Waiting
-//	none of these                                   working   Injected
-func (f *Facts) judge(s *sum) (severity, string, string) {
+//	the spec can't be carried out                   Stalled   InvalidSpec
+//	the API server refused something                Failed    Refused
+//	a call failed and is tried again                Unknown   ReconcileFailed
+//	it can't be taken out of a workload             Failed    Refused
+//	it is being deleted                             UnderWay  Restoring
+//	the canaries of this revision failed            Stalled   CanaryFailed
+//	pods do not come up with the agent              Failed    RolloutFailed
+//	a workload can't be injected                    Failed    NotInjected
+//	another Instrumentation comes first             Failed    Overruled
+//	it is being taken out of some workload          UnderWay  Restoring
+//	no workload is matched                          Working   NothingMatched
+//	pods are being replaced                         UnderWay  Injecting
+//	workloads wait for their turn                   UnderWay  Waiting
+//	none of these                                   Working   Injected
+func (f *Facts) judge(s *sum) verdict.Verdict {
 	progress := fmt.Sprintf("%d of %d workloads run with the agent", s.injected, s.matched)
 	switch {
 	case f.Failure != nil:
-		return failureSeverity(f.Failure), f.Failure.Reason, f.Failure.Message
+		return verdict.OfFailure(*f.Failure)
 	case len(s.stuck) > 0:
-		return wrong, api.ReasonRefused, "it can't be taken out of " + listed(s.stuck, "; ")
+		return verdict.Of(verdict.Failed, api.ReasonRefused, "it can't be taken out of %s", conditions.FirstFew(s.stuck, "; "))
 	case f.Deleting:
-		return underWay, instrv1.ReasonRestoring, f.leaving()
+		return verdict.Of(verdict.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
 	case f.Decision.Failure != "":
-		return stalled, instrv1.ReasonCanaryFailed, "the revision failed on " + f.Decision.Failure + "; it is being taken out there"
+		return verdict.Of(verdict.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it is being taken out there", f.Decision.Failure)
 	case f.Agent != nil && f.Agent.HasFailed():
-		return stalled, instrv1.ReasonCanaryFailed, "the revision failed on " + f.Agent.Because + "; it was taken out there, and nothing else gets it. " +
-			"Change spec.agent or spec.matchers, or try it again: " + f.Agent.tryAgain()
+		return verdict.Of(verdict.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it was taken out there, and nothing else gets it. "+
+			"Change spec.agent or spec.matchers, or try it again: %s", f.Agent.Because, f.Agent.tryAgain())
 	case len(s.broken) > 0:
-		return wrong, instrv1.ReasonRolloutFailed, "with the agent, " + listed(s.broken, "; ")
+		return verdict.Of(verdict.Failed, instrv1.ReasonRolloutFailed, "with the agent, %s", conditions.FirstFew(s.broken, "; "))
 	case len(s.bare) > 0:
-		return wrong, instrv1.ReasonNotInjected, listed(s.bare, "; ")
+		return verdict.Of(verdict.Failed, instrv1.ReasonNotInjected, "%s", conditions.FirstFew(s.bare, "; "))
 	case len(s.overruled) > 0:
-		return wrong, instrv1.ReasonOverruled, listed(s.overruled, "; ")
+		return verdict.Of(verdict.Failed, instrv1.ReasonOverruled, "%s", conditions.FirstFew(s.overruled, "; "))
 	case f.Decision.Leaving > 0:
-		return underWay, instrv1.ReasonRestoring, f.leaving()
+		return verdict.Of(verdict.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
 	case s.matched == 0:
-		return working, instrv1.ReasonNothingMatched, "no workload is matched"
+		return verdict.Of(verdict.Working, instrv1.ReasonNothingMatched, "no workload is matched")
 	case len(s.going) > 0:
-		return underWay, instrv1.ReasonInjecting, progress + "; being replaced: " + listed(s.going, ", ")
+		return verdict.Of(verdict.UnderWay, instrv1.ReasonInjecting, "%s; being replaced: %s", progress, conditions.FirstFew(s.going, ", "))
 	case len(s.waiting) > 0:
-		return underWay, instrv1.ReasonWaiting, progress + "; waiting: " + listed(s.waiting, ", ")
+		return verdict.Of(verdict.UnderWay, instrv1.ReasonWaiting, "%s; waiting: %s", progress, conditions.FirstFew(s.waiting, ", "))
 	}
-	return working, instrv1.ReasonInjected, progress
+	return verdict.Of(verdict.Working, instrv1.ReasonInjected, "%s", progress)
 }
 
 // leaving says what the agent is being taken out of.
@@ -247,7 +233,7 @@ func (f *Facts) leaving() string {
 	if f.Decision.Leaving == 0 {
 		return "it is taken out of all workloads"
 	}
-	return fmt.Sprintf("it is being taken out of %d workloads: %s", f.Decision.Leaving, listed(f.namesOf(f.Decision.From), ", "))
+	return fmt.Sprintf("it is being taken out of %d workloads: %s", f.Decision.Leaving, conditions.FirstFew(f.namesOf(f.Decision.From), ", "))
 }
 
 // tryAgain is the command that has a failed revision tried again.
@@ -259,67 +245,18 @@ func (a *Agent) tryAgain() string {
 	return command
 }
 
-func failureSeverity(failure *plan.Failure) severity {
-	switch {
-	case failure.Transient:
-		return unknown
-	case failure.Stalled:
-		return stalled
-	default:
-		return wrong
-	}
-}
-
-// maxNamed is how many are named in a message: it has to stay short, and steady while hundreds are under way.
-const maxNamed = 3
-
-// listed names the first few.
-func listed(names []string, separator string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, separator)
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], separator), len(names)-maxNamed)
-}
-
-// conditions are the verdict as conditions:
-//
-//	severity   Ready    Degraded  Stalled
-//	working    True     False     -
-//	unknown    Unknown  False     -
-//	underWay   False    False     -
-//	wrong      False    True      -
-//	stalled    False    True      True
-//
-// Progressing is True while pods are being replaced, whatever else is the matter.
+// conditions are those of the verdict, and Overruled where it is so. Progressing is True while pods are being replaced, whatever else is the matter.
 func (f *Facts) conditions(s *sum) []metav1.Condition {
-	severity, reason, message := f.judge(s)
-	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
-	}
-	ready := condition(instrv1.ConditionReady, metav1.ConditionFalse, reason, message)
-	switch severity {
-	case working:
-		ready.Status = metav1.ConditionTrue
-	case unknown:
-		ready.Status = metav1.ConditionUnknown
-	}
-	progressing := condition(instrv1.ConditionProgressing, metav1.ConditionFalse, instrv1.ReasonSettled, "nothing is on its way")
+	progressing := conditions.False(instrv1.ConditionProgressing, instrv1.ReasonSettled, "nothing is on its way")
 	switch {
 	case len(s.going) > 0:
-		progressing = condition(instrv1.ConditionProgressing, metav1.ConditionTrue, instrv1.ReasonInjecting, "being replaced: "+listed(s.going, ", "))
+		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonInjecting, "being replaced: "+conditions.FirstFew(s.going, ", "))
 	case f.Decision.Leaving > 0:
-		progressing = condition(instrv1.ConditionProgressing, metav1.ConditionTrue, instrv1.ReasonRestoring, f.leaving())
+		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonRestoring, f.leaving())
 	}
-	degraded := condition(instrv1.ConditionDegraded, metav1.ConditionFalse, instrv1.ReasonHealthy, "nothing is wrong")
-	if severity >= wrong {
-		degraded = condition(instrv1.ConditionDegraded, metav1.ConditionTrue, reason, message)
-	}
-	all := []metav1.Condition{ready, progressing, degraded}
-	if severity == stalled {
-		all = append(all, condition(instrv1.ConditionStalled, metav1.ConditionTrue, reason, message))
-	}
+	all := f.judge(s).Conditions(progressing)
 	if len(s.overruled) > 0 {
-		all = append(all, condition(instrv1.ConditionOverruled, metav1.ConditionTrue, instrv1.ReasonOverruled, listed(s.overruled, "; ")))
+		all = append(all, conditions.True(instrv1.ConditionOverruled, instrv1.ReasonOverruled, conditions.FirstFew(s.overruled, "; ")))
 	}
 	return all
 }

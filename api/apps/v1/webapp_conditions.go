@@ -35,8 +35,6 @@ const (
 	ReasonScaling = "Scaling"
 	// ReasonRolledOut (Progressing): nothing is under way.
 	ReasonRolledOut = "RolledOut"
-	// ReasonHealthy (Degraded): nothing is wrong.
-	ReasonHealthy = "Healthy"
 	// ReasonActive (Paused): Mainstay keeps the application as its spec says.
 	ReasonActive = "Active"
 	// ReasonPausedByUser (Paused): spec.paused is true.

@@ -52,8 +52,6 @@ const (
 	ReasonFlapping = "Flapping"
 	// ReasonSettled (Progressing): nothing is being restarted.
 	ReasonSettled = "Settled"
-	// ReasonHealthy (Degraded): nothing is wrong.
-	ReasonHealthy = "Healthy"
 )
 
 // Reasons for which something is not restarted, or not yet, in status.skipped. Beside them there are those of the rollout

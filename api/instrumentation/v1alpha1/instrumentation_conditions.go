@@ -44,8 +44,6 @@ const (
 	ReasonCanaryFailed = "CanaryFailed"
 	// ReasonOverruled (Ready, Degraded, Overruled): another Instrumentation comes first.
 	ReasonOverruled = "Overruled"
-	// ReasonHealthy (Degraded): nothing is wrong.
-	ReasonHealthy = "Healthy"
 )
 
 // Reasons in status.workloads. Beside them there are those of the rollout policy (OutsideWindow, WaitingForOrder, WaitingForCanary,

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
@@ -200,7 +201,7 @@ func mark(current Current, users []User) Marks {
 		marks.Failed = slices.DeleteFunc(marks.Failed, without)
 	case len(down) > 0 && current.Revision != current.LastGood && !slices.ContainsFunc(marks.Failed, without):
 		marks.Failed = append(marks.Failed, current.Revision)
-		marks.Failure = listedOf(down)
+		marks.Failure = conditions.FirstFew(down, "; ")
 	}
 	if len(marks.Failed) == 0 {
 		marks.Failure = ""

@@ -9,6 +9,8 @@ import (
 	"text/template"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
 // maxContent is how much a content may be, keys and values together, in bytes: Kubernetes takes no more in a ConfigMap.
@@ -252,14 +254,10 @@ func (r *renderer) checkReferences(template *parsed) error {
 }
 
 func listed(keys []string) string {
-	switch more := len(keys) - maxNamed; {
-	case len(keys) == 0:
+	if len(keys) == 0 {
 		return "it has none"
-	case more > 0:
-		return fmt.Sprintf("it has %s and %d more", strings.Join(keys[:maxNamed], ", "), more)
-	default:
-		return "it has " + strings.Join(keys, ", ")
 	}
+	return "it has " + conditions.First(maxNamed, keys, ", ")
 }
 
 // execute runs a template over the values that it needs.

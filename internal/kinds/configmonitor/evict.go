@@ -11,6 +11,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
@@ -259,7 +260,7 @@ func (e *Evictions) fail(sorted pods, now time.Time) time.Duration {
 		return pollUnderWay
 	}
 	if len(sorted.unready) > 0 {
-		e.Failed = []string{fmt.Sprintf("%s: not ready %s after pods were evicted", listed(sorted.unready, ", "), timeout)}
+		e.Failed = []string{fmt.Sprintf("%s: not ready %s after pods were evicted", conditions.FirstFew(sorted.unready, ", "), timeout)}
 	}
 	return pollLeft
 }

@@ -43,7 +43,7 @@ const soonest = time.Second
 func Status(monitor *configv1.ConfigMonitor, observed Observed, result plan.Result) (configv1.ConfigMonitorStatus, time.Duration) {
 	sum := add(monitor, observed)
 	failure := cmp.Or(result.Failure, observed.Failure)
-	verdict := judge(monitor, observed, sum, failure)
+	judged := judge(monitor, observed, sum, failure)
 	status := configv1.ConfigMonitorStatus{
 		ObservedGeneration: monitor.Generation,
 		Source:             workload.SourceOfMonitor(&monitor.Spec).String(),
@@ -52,7 +52,7 @@ func Status(monitor *configv1.ConfigMonitor, observed Observed, result plan.Resu
 		UpToDate:           count(sum.upToDate),
 		Skipped:            sum.skipped[:min(len(sum.skipped), maxSkipped)],
 		LastRestart:        toTime(sum.lastRestart),
-		Conditions:         verdict.conditions(sum),
+		Conditions:         judged.conditions(sum),
 	}
 	if observed.Source.Standing == workload.Present {
 		status.LastChange = toTime(observed.Source.Changed)

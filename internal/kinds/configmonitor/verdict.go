@@ -8,30 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/verdict"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// severity orders what a verdict means.
-type severity int
-
-const (
-	// working: everything runs the present content.
-	working severity = iota
-	// unknown: a change could not be made; nobody knows how things are until it could.
-	unknown
-	// underWay: it will, with nothing amiss.
-	underWay
-	// failed: something is wrong that needs a look.
-	failed
-	// stalled: nothing gets better until someone acts.
-	stalled
-)
-
-// verdict is the one thing to say about a monitor.
-type verdict struct {
-	severity        severity
-	reason, message string
+// judgement is the one thing to say about a monitor.
+type judgement struct {
+	verdict.Verdict
 	// access tells how to grant what may not be read, and flaps what changes without end; empty if it is not so.
 	access, flaps string
 }
@@ -39,69 +24,59 @@ type verdict struct {
 // judge finds what there is to say about a monitor. The first row that applies counts:
 //
 //	what is the case                                 severity  reason
-//	the spec can't be carried out                    stalled   InvalidSpec
-//	the API server refused an eviction               failed    Refused
-//	a call failed and is tried again                 unknown   ReconcileFailed
-//	the Secret may not be read                       stalled   SecretAccessNotGranted
-//	there is no such ConfigMap or Secret             failed    SourceMissing
-//	nothing has the labels of spec.podSelector       underWay  NothingMatched
-//	a restart came to nothing                        failed    RolloutFailed
-//	the source changes without end                   failed    Flapping
-//	an AppConfig's ConfigMap was edited by hand      underWay  EditedByHand
-//	something is being restarted                     underWay  Restarting
-//	workloads are paused, or wait for somebody       underWay  Blocked
-//	restarts are held back for some time             underWay  Waiting
-//	pods are left alone that run earlier contents    underWay  Skipped
-//	none of these                                    working   UpToDate
+//	the spec can't be carried out                    Stalled   InvalidSpec
+//	the API server refused an eviction               Failed    Refused
+//	a call failed and is tried again                 Unknown   ReconcileFailed
+//	the Secret may not be read                       Stalled   SecretAccessNotGranted
+//	there is no such ConfigMap or Secret             Failed    SourceMissing
+//	nothing has the labels of spec.podSelector       UnderWay  NothingMatched
+//	a restart came to nothing                        Failed    RolloutFailed
+//	the source changes without end                   Failed    Flapping
+//	an AppConfig's ConfigMap was edited by hand      UnderWay  EditedByHand
+//	something is being restarted                     UnderWay  Restarting
+//	workloads are paused, or wait for somebody       UnderWay  Blocked
+//	restarts are held back for some time             UnderWay  Waiting
+//	pods are left alone that run earlier contents    UnderWay  Skipped
+//	none of these                                    Working   UpToDate
 //
 // What is not there yet may come, so nothing that is missing is Stalled: an object that others wait for would be given up.
-func judge(monitor *configv1.ConfigMonitor, observed Observed, s sum, failure *plan.Failure) verdict {
+func judge(monitor *configv1.ConfigMonitor, observed Observed, s sum, failure *plan.Failure) judgement {
 	source := workload.SourceOfMonitor(&monitor.Spec)
-	v := verdict{}
+	j := judgement{}
 	if s.flapping {
-		v.flaps = flaps(source, observed.Source.Writers, s.unit)
+		j.flaps = flaps(source, observed.Source.Writers, s.unit)
 	}
-	say := func(severity severity, reason, format string, values ...any) verdict {
-		v.severity, v.reason, v.message = severity, reason, fmt.Sprintf(format, values...)
-		return v
+	say := func(severity verdict.Severity, reason, format string, values ...any) judgement {
+		j.Verdict = verdict.Of(severity, reason, format, values...)
+		return j
 	}
 	switch {
 	case failure != nil:
-		return say(failureSeverity(*failure), failure.Reason, "%s", failure.Message)
+		j.Verdict = verdict.OfFailure(*failure)
+		return j
 	case observed.Source.Standing == workload.NotGranted:
-		v.access = access(monitor.Namespace, source.Name)
-		return say(stalled, configv1.ReasonSecretAccessNotGranted, "%s", v.access)
+		j.access = access(monitor.Namespace, source.Name)
+		return say(verdict.Stalled, configv1.ReasonSecretAccessNotGranted, "%s", j.access)
 	case observed.Source.Standing == workload.Absent:
-		return say(failed, configv1.ReasonSourceMissing, "there is no %s in this namespace: nothing is restarted until there is, and then only what was started with another content", source)
+		return say(verdict.Failed, configv1.ReasonSourceMissing, "there is no %s in this namespace: nothing is restarted until there is, and then only what was started with another content", source)
 	case s.matched == 0:
-		return say(underWay, configv1.ReasonNothingMatched, "%s", s.nothing(monitor.Spec.PodSelector))
+		return say(verdict.UnderWay, configv1.ReasonNothingMatched, "%s", s.nothing(monitor.Spec.PodSelector))
 	case len(s.failed) > 0:
-		return say(failed, configv1.ReasonRolloutFailed, "%s", listed(s.failed, "; "))
+		return say(verdict.Failed, configv1.ReasonRolloutFailed, "%s", conditions.FirstFew(s.failed, "; "))
 	case s.flapping:
-		return say(failed, configv1.ReasonFlapping, "%s", v.flaps)
+		return say(verdict.Failed, configv1.ReasonFlapping, "%s", j.flaps)
 	case s.putBack:
-		return say(underWay, configv1.ReasonEditedByHand, "%s is not as its AppConfig made it, and is being put back: nothing is restarted for that", source)
+		return say(verdict.UnderWay, configv1.ReasonEditedByHand, "%s is not as its AppConfig made it, and is being put back: nothing is restarted for that", source)
 	case len(s.restarting) > 0:
-		return say(underWay, configv1.ReasonRestarting, "%s; being restarted: %s", s.progress(source), listed(s.restarting, ", "))
+		return say(verdict.UnderWay, configv1.ReasonRestarting, "%s; being restarted: %s", s.progress(source), conditions.FirstFew(s.restarting, ", "))
 	case len(s.blocked) > 0:
-		return say(underWay, configv1.ReasonBlocked, "%s", listed(s.blocked, "; "))
+		return say(verdict.UnderWay, configv1.ReasonBlocked, "%s", conditions.FirstFew(s.blocked, "; "))
 	case s.waiting > 0:
-		return say(underWay, configv1.ReasonWaiting, "%s; waiting: %s", s.progress(source), s.reasons())
+		return say(verdict.UnderWay, configv1.ReasonWaiting, "%s; waiting: %s", s.progress(source), s.reasons())
 	case s.left > 0:
-		return say(underWay, configv1.ReasonSkipped, "%s; left alone: %s", s.progress(source), s.reasons())
+		return say(verdict.UnderWay, configv1.ReasonSkipped, "%s; left alone: %s", s.progress(source), s.reasons())
 	}
-	return say(working, configv1.ReasonUpToDate, "%s", s.progress(source))
-}
-
-func failureSeverity(failure plan.Failure) severity {
-	switch {
-	case failure.Transient:
-		return unknown
-	case failure.Stalled:
-		return stalled
-	default:
-		return failed
-	}
+	return say(verdict.Working, configv1.ReasonUpToDate, "%s", s.progress(source))
 }
 
 // progress says how many run the present content.
@@ -118,17 +93,6 @@ func (s sum) nothing(selector map[string]string) string {
 	return fmt.Sprintf("spec.podSelector selects nothing: %s %s", whose, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector}))
 }
 
-// maxNamed is how many are named in a message: it has to stay short, and steady while hundreds are under way.
-const maxNamed = 3
-
-// listed names the first few.
-func listed(names []string, separator string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, separator)
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], separator), len(names)-maxNamed)
-}
-
 // reasons says why things are skipped, each reason once, with the first that it concerns.
 func (s sum) reasons() string {
 	var parts []string
@@ -139,7 +103,7 @@ func (s sum) reasons() string {
 			parts = append(parts, fmt.Sprintf("%s (%s: %s)", skipped.Reason, skipped.Name, skipped.Message))
 		}
 	}
-	return listed(parts, ", ")
+	return conditions.FirstFew(parts, ", ")
 }
 
 // access says how to let Mainstay read a Secret.
@@ -158,44 +122,18 @@ func flaps(source workload.Ref, writers []string, unit string) string {
 	return fmt.Sprintf("%s changes again and again, %s: each %s is restarted at most once per cooldown", source, who, unit)
 }
 
-// conditions are the verdict as conditions:
-//
-//	severity   Ready    Degraded  Stalled
-//	working    True     False     -
-//	unknown    Unknown  False     -
-//	underWay   False    False     -
-//	failed     False    True      -
-//	stalled    False    True      True
-//
-// Progressing is True while something is being restarted, whatever else is the matter.
-func (v verdict) conditions(s sum) []metav1.Condition {
-	of := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
-	}
-	ready := of(configv1.ConditionReady, metav1.ConditionFalse, v.reason, v.message)
-	switch v.severity {
-	case working:
-		ready.Status = metav1.ConditionTrue
-	case unknown:
-		ready.Status = metav1.ConditionUnknown
-	}
-	progressing := of(configv1.ConditionProgressing, metav1.ConditionFalse, configv1.ReasonSettled, "nothing is being restarted")
+// conditions are those of the verdict, and what else is so. Progressing is True while something is being restarted, whatever else is the matter.
+func (j judgement) conditions(s sum) []metav1.Condition {
+	progressing := conditions.False(configv1.ConditionProgressing, configv1.ReasonSettled, "nothing is being restarted")
 	if len(s.restarting) > 0 {
-		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, configv1.ReasonRestarting, "being restarted: "+listed(s.restarting, ", ")
+		progressing = conditions.True(configv1.ConditionProgressing, configv1.ReasonRestarting, "being restarted: "+conditions.FirstFew(s.restarting, ", "))
 	}
-	degraded := of(configv1.ConditionDegraded, metav1.ConditionFalse, configv1.ReasonHealthy, "nothing is wrong")
-	if v.severity >= failed {
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, v.reason, v.message
+	all := j.Conditions(progressing)
+	if j.access != "" {
+		all = append(all, conditions.True(configv1.ConditionSecretAccessNotGranted, configv1.ReasonSecretAccessNotGranted, j.access))
 	}
-	all := []metav1.Condition{ready, progressing, degraded}
-	if v.severity == stalled {
-		all = append(all, of(configv1.ConditionStalled, metav1.ConditionTrue, v.reason, v.message))
-	}
-	if v.access != "" {
-		all = append(all, of(configv1.ConditionSecretAccessNotGranted, metav1.ConditionTrue, configv1.ReasonSecretAccessNotGranted, v.access))
-	}
-	if v.flaps != "" {
-		all = append(all, of(configv1.ConditionFlapping, metav1.ConditionTrue, configv1.ReasonFlapping, v.flaps))
+	if j.flaps != "" {
+		all = append(all, conditions.True(configv1.ConditionFlapping, configv1.ReasonFlapping, j.flaps))
 	}
 	return all
 }

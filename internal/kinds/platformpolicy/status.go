@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -41,8 +42,8 @@ func Status(stored *policyv1.PlatformPolicy, observed Observed, result plan.Resu
 	}
 	if failure := result.Failure; failure != nil {
 		status.Conditions = []metav1.Condition{
-			{Type: policyv1.ConditionReady, Status: metav1.ConditionFalse, Reason: failure.Reason, Message: failure.Message},
-			{Type: policyv1.ConditionStalled, Status: metav1.ConditionTrue, Reason: failure.Reason, Message: failure.Message},
+			conditions.False(policyv1.ConditionReady, failure.Reason, failure.Message),
+			conditions.True(policyv1.ConditionStalled, failure.Reason, failure.Message),
 		}
 	}
 	governing := map[string]policy.Rules{}
@@ -86,5 +87,5 @@ func environments(stored *policyv1.PlatformPolicy) string {
 
 // ready is the condition of a policy that can be in force.
 func ready() metav1.Condition {
-	return metav1.Condition{Type: policyv1.ConditionReady, Status: metav1.ConditionTrue, Reason: policyv1.ReasonInForce, Message: "every rule is checked"}
+	return conditions.True(policyv1.ConditionReady, policyv1.ReasonInForce, "every rule is checked")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/verdict"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -24,13 +25,13 @@ const lookAgainCreating = 10 * time.Second
 // Conditions come without times and generation: the loop adds them.
 func Status(app *appsv1.WebApp, observed Observed, result plan.Result) (appsv1.WebAppStatus, time.Duration) {
 	deployment := seen(app, observed, result)
-	verdict := judge(app, observed, result)
+	judged := judge(app, observed, result)
 	status := appsv1.WebAppStatus{
 		ObservedGeneration: app.Generation,
-		Phase:              verdict.phase(deployment),
+		Phase:              judged.phase(deployment),
 		Selector:           metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector(app, observed)}),
 		URL:                address(app, observed),
-		Conditions:         verdict.conditions(app.Spec.Paused),
+		Conditions:         judged.conditions(app.Spec.Paused),
 	}
 	if deployment != nil {
 		status.Replicas = deployment.Status.Replicas
@@ -66,31 +67,9 @@ func seen(app *appsv1.WebApp, observed Observed, result plan.Result) *k8sappsv1.
 	}
 }
 
-// severity orders what a verdict means.
-type severity int
-
-const (
-	// working: as the spec says.
-	working severity = iota
-	// unknown: a change could not be made; nobody knows how things are until it could.
-	unknown
-	// underWay: it will be, with nothing amiss.
-	underWay
-	// waiting: it will be, once something outside the app changes.
-	waiting
-	// troubled: something is wrong with the pods; it may pass.
-	troubled
-	// failed: something is wrong that hardly passes by itself.
-	failed
-	// stalled: nothing gets better until someone acts.
-	stalled
-)
-
-// verdict is the one thing to say about an app.
-type verdict struct {
-	severity severity
-	reason   string
-	message  string
+// judgement is the one thing to say about an app.
+type judgement struct {
+	verdict.Verdict
 	// rolling tells that a change is being rolled out, whatever else is the matter.
 	rolling bool
 }
@@ -98,81 +77,70 @@ type verdict struct {
 // judge finds what there is to say about an app. The first row that applies counts:
 //
 //	what is the case                                    severity  reason
-//	the spec can't be carried out                       stalled   InvalidSpec
-//	the API server refused a child                      failed    Refused
-//	a write failed and is tried again                   unknown   ReconcileFailed
-//	a foreign object is in the way                      stalled   Conflict
-//	paused, and a change waits                          waiting   PausedByUser
-//	a child that was deleted is not gone yet            underWay  Terminating
-//	spec.serviceAccountName names none                  failed    ServiceAccountNotFound
-//	there is no Deployment yet, or one was just changed underWay  Deploying
-//	someone scaled the Deployment to zero               waiting   ScaledToZero
-//	someone paused the Deployment                       waiting   DeploymentPaused
-//	the rollout is past its deadline                    stalled   RolloutFailed
-//	pods can't be created                               failed    PodsRefused
+//	the spec can't be carried out                       Stalled   InvalidSpec
+//	the API server refused a child                      Failed    Refused
+//	a write failed and is tried again                   Unknown   ReconcileFailed
+//	a foreign object is in the way                      Stalled   Conflict
+//	paused, and a change waits                          Waiting   PausedByUser
+//	a child that was deleted is not gone yet            UnderWay  Terminating
+//	spec.serviceAccountName names none                  Failed    ServiceAccountNotFound
+//	there is no Deployment yet, or one was just changed UnderWay  Deploying
+//	someone scaled the Deployment to zero               Waiting   ScaledToZero
+//	someone paused the Deployment                       Waiting   DeploymentPaused
+//	the rollout is past its deadline                    Stalled   RolloutFailed
+//	pods can't be created                               Failed    PodsRefused
 //	pods are in trouble, and not all are available      see pods  the trouble's
-//	pods are being replaced                             underWay  Deploying
-//	pods are being added, removed or started            underWay  Scaling
-//	another child was just written                      underWay  Deploying
-//	the Gateway API is missing                          waiting   RouteAPIMissing
-//	the HTTPRoute is not accepted                       waiting   RouteNotAccepted
-//	none of these                                       working   Available
-func judge(app *appsv1.WebApp, observed Observed, result plan.Result) verdict {
+//	pods are being replaced                             UnderWay  Deploying
+//	pods are being added, removed or started            UnderWay  Scaling
+//	another child was just written                      UnderWay  Deploying
+//	the Gateway API is missing                          Waiting   RouteAPIMissing
+//	the HTTPRoute is not accepted                       Waiting   RouteNotAccepted
+//	none of these                                       Working   Available
+func judge(app *appsv1.WebApp, observed Observed, result plan.Result) judgement {
 	deployment := seen(app, observed, result)
 	switch {
 	case result.Failure != nil:
-		return verdict{severity: failureSeverity(*result.Failure), reason: result.Failure.Reason, message: result.Failure.Message}
+		return judgement{Verdict: verdict.OfFailure(*result.Failure)}
 	case len(result.Conflicts) > 0:
 		return conflict(app, result.Conflicts)
 	case len(result.Held) > 0:
-		return verdict{severity: waiting, reason: appsv1.ReasonPausedByUser, message: "spec.paused is true and holds back a change of " + plan.Join(result.Held)}
+		return judgement{Verdict: verdict.Of(verdict.Waiting, appsv1.ReasonPausedByUser, "spec.paused is true and holds back a change of %s", plan.Join(result.Held))}
 	case len(result.Terminating) > 0:
-		return verdict{severity: underWay, reason: api.ReasonTerminating, rolling: true, message: plan.Join(result.Terminating) + " is still being deleted and will be made anew"}
+		return judgement{Verdict: verdict.Of(verdict.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be made anew", plan.Join(result.Terminating)), rolling: true}
 	case observed.ServiceAccountMissing:
-		return verdict{severity: failed, reason: appsv1.ReasonServiceAccountNotFound, message: fmt.Sprintf("spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
+		return judgement{Verdict: verdict.Of(verdict.Failed, appsv1.ReasonServiceAccountNotFound, "spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
 	case deployment == nil || (result.Changed("Deployment") && !result.Created("Deployment")):
-		return verdict{severity: underWay, reason: appsv1.ReasonDeploying, rolling: true, message: "the Deployment was just written"}
+		return judgement{Verdict: verdict.Of(verdict.UnderWay, appsv1.ReasonDeploying, "the Deployment was just written"), rolling: true}
 	}
 	if found := judgeRollout(observed, deployment); found != nil {
 		return *found
 	}
 	if len(result.Changes) > 0 {
-		return verdict{severity: underWay, reason: appsv1.ReasonDeploying, rolling: true, message: fmt.Sprintf("%s %s was just written", result.Changes[0].Ref.Kind, result.Changes[0].Ref.Name)}
+		return judgement{Verdict: verdict.Of(verdict.UnderWay, appsv1.ReasonDeploying, "%s %s was just written", result.Changes[0].Ref.Kind, result.Changes[0].Ref.Name), rolling: true}
 	}
 	if found := judgeRoute(app, observed); found != nil {
 		return *found
 	}
-	return verdict{severity: working, reason: appsv1.ReasonAvailable, message: fmt.Sprintf("%d of %d replicas are available and run the current template", deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas, 1))}
+	return judgement{Verdict: verdict.Of(verdict.Working, appsv1.ReasonAvailable, "%d of %d replicas are available and run the current template", deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas, 1))}
 }
 
-func failureSeverity(failure plan.Failure) severity {
-	switch {
-	case failure.Transient:
-		return unknown
-	case failure.Stalled:
-		return stalled
-	default:
-		return failed
-	}
-}
-
-func conflict(app *appsv1.WebApp, refs []plan.Ref) verdict {
-	return verdict{severity: stalled, reason: api.ReasonConflict, message: fmt.Sprintf(
+func conflict(app *appsv1.WebApp, refs []plan.Ref) judgement {
+	return judgement{Verdict: verdict.Of(verdict.Stalled, api.ReasonConflict,
 		"%s exists and was not made by this WebApp: delete it, choose another name, or let it be taken over with: kubectl annotate -n %s %s %s %s=WebApp/%s",
 		plan.Join(refs), app.Namespace, refs[0].Kind, refs[0].Name, api.AnnotationAdopt, app.Name)}
 }
 
 // judgeRollout is what the Deployment and its pods have to say; nil if all is well.
-func judgeRollout(observed Observed, deployment *k8sappsv1.Deployment) *verdict {
+func judgeRollout(observed Observed, deployment *k8sappsv1.Deployment) *judgement {
 	seen, wanted := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
 	current := seen.ObservedGeneration >= deployment.Generation
 	switch {
 	case wanted == 0:
-		return &verdict{severity: waiting, reason: appsv1.ReasonScaledToZero, message: "the Deployment was scaled to 0 replicas: set spec.replicas, or scale the Deployment"}
+		return &judgement{Verdict: verdict.Of(verdict.Waiting, appsv1.ReasonScaledToZero, "the Deployment was scaled to 0 replicas: set spec.replicas, or scale the Deployment")}
 	case isRolledOut(deployment):
 		return nil
 	case deployment.Spec.Paused:
-		return &verdict{severity: waiting, reason: appsv1.ReasonDeploymentPaused, message: "the Deployment is paused: kubectl rollout resume deployment " + deployment.Name}
+		return &judgement{Verdict: verdict.Of(verdict.Waiting, appsv1.ReasonDeploymentPaused, "the Deployment is paused: kubectl rollout resume deployment %s", deployment.Name)}
 	}
 	progressing := condition(deployment, k8sappsv1.DeploymentProgressing)
 	rolling := !current || progressing == nil || progressing.Reason != "NewReplicaSetAvailable"
@@ -183,15 +151,15 @@ func judgeRollout(observed Observed, deployment *k8sappsv1.Deployment) *verdict 
 		if trouble != nil {
 			message += ": " + trouble.Message
 		}
-		return &verdict{severity: stalled, reason: appsv1.ReasonRolloutFailed, message: message}
+		return &judgement{Verdict: verdict.Of(verdict.Stalled, appsv1.ReasonRolloutFailed, "%s", message)}
 	case current && isTrue(condition(deployment, k8sappsv1.DeploymentReplicaFailure)):
-		return &verdict{severity: failed, reason: api.ReasonPodsRefused, rolling: rolling, message: workload.WithoutPodNames(deployment.Name, condition(deployment, k8sappsv1.DeploymentReplicaFailure).Message)}
+		return &judgement{Verdict: verdict.Of(verdict.Failed, api.ReasonPodsRefused, "%s", workload.WithoutPodNames(deployment.Name, condition(deployment, k8sappsv1.DeploymentReplicaFailure).Message)), rolling: rolling}
 	case current && trouble != nil:
-		return &verdict{severity: troubleSeverity(trouble.Reason), reason: trouble.Reason, rolling: rolling, message: trouble.Message}
+		return &judgement{Verdict: verdict.Of(troubleSeverity(trouble.Reason), trouble.Reason, "%s", trouble.Message), rolling: rolling}
 	case rolling:
-		return &verdict{severity: underWay, reason: appsv1.ReasonDeploying, rolling: true, message: fmt.Sprintf("%d of %d replicas run the current template, %d are available", seen.UpdatedReplicas, wanted, seen.AvailableReplicas)}
+		return &judgement{Verdict: verdict.Of(verdict.UnderWay, appsv1.ReasonDeploying, "%d of %d replicas run the current template, %d are available", seen.UpdatedReplicas, wanted, seen.AvailableReplicas), rolling: true}
 	default:
-		return &verdict{severity: underWay, reason: appsv1.ReasonScaling, rolling: true, message: fmt.Sprintf("%d of %d replicas are available", seen.AvailableReplicas, wanted)}
+		return &judgement{Verdict: verdict.Of(verdict.UnderWay, appsv1.ReasonScaling, "%d of %d replicas are available", seen.AvailableReplicas, wanted), rolling: true}
 	}
 }
 
@@ -205,11 +173,11 @@ func isRolledOut(deployment *k8sappsv1.Deployment) bool {
 
 // troubleSeverity tells apart what may pass by itself: a node may be added, a readiness
 // probe succeed again.
-func troubleSeverity(reason string) severity {
+func troubleSeverity(reason string) verdict.Severity {
 	if reason == api.ReasonUnschedulable || reason == api.ReasonPodsNotReady {
-		return troubled
+		return verdict.Troubled
 	}
-	return failed
+	return verdict.Failed
 }
 
 func condition(deployment *k8sappsv1.Deployment, kind k8sappsv1.DeploymentConditionType) *k8sappsv1.DeploymentCondition {

@@ -99,7 +99,7 @@ var statusCases = map[string]statusCase{
 	"an invalid spec has stalled": {
 		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Stalled: true}},
 		phase: "Failed", message: "spec.image: no",
-		conditions: []string{"Ready=False InvalidSpec", "Progressing=False InvalidSpec", "Degraded=True InvalidSpec", active, "Stalled=True InvalidSpec"},
+		conditions: []string{"Ready=False InvalidSpec", "Progressing=False InvalidSpec", "Degraded=True InvalidSpec", "Stalled=True InvalidSpec", active},
 	},
 	"a refused child has failed and may be let in later": {
 		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "exceeded quota"}},
@@ -127,7 +127,7 @@ var statusCases = map[string]statusCase{
 	"a foreign object has stalled it, and the message says the way out": {
 		observed: running(), result: plan.Result{Conflicts: aService},
 		phase: "Failed", message: "kubectl annotate -n web Service shop mainstay.dev/adopt=WebApp/shop",
-		conditions: []string{"Ready=False Conflict", "Progressing=False Conflict", "Degraded=True Conflict", active, "Stalled=True Conflict"},
+		conditions: []string{"Ready=False Conflict", "Progressing=False Conflict", "Degraded=True Conflict", "Stalled=True Conflict", active},
 	},
 	"paused with a change that waits is not ready": {
 		app: paused, observed: running(), result: plan.Result{Held: aService},
@@ -166,11 +166,11 @@ var statusCases = map[string]statusCase{
 	},
 	"a rollout past its deadline has stalled": {
 		observed: running(stuck), phase: "Failed", message: "did not become available in time",
-		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", active, "Stalled=True RolloutFailed"},
+		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", "Stalled=True RolloutFailed", active},
 	},
 	"a rollout past its deadline says what the pods suffer from": {
 		observed: with(running(stuck), unpullable()), phase: "Failed", message: "image shop:9 of container webapp can't be pulled",
-		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", active, "Stalled=True RolloutFailed"},
+		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", "Stalled=True RolloutFailed", active},
 	},
 	"pods that are refused are told in the API's words": {
 		observed: running(podsRefused), phase: "Failed", message: "exceeded quota: compute",

@@ -10,92 +10,64 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/verdict"
 )
 
 // phase is the one-word summary:
 //
 //	severity                        phase
-//	working                         Running
-//	failed, stalled                 Failed
-//	troubled, and no pod is ready   Pending
+//	Working                         Running
+//	Failed, Stalled                 Failed
+//	Troubled, and no pod is ready   Pending
 //	all else                        Pending while there is no Deployment, else Deploying
 //
 // An application that is under way for the first time is Deploying as soon as it has a
 // Deployment: it is then the cluster's turn.
-func (v verdict) phase(deployment *k8sappsv1.Deployment) appsv1.WebAppPhase {
+func (j judgement) phase(deployment *k8sappsv1.Deployment) appsv1.WebAppPhase {
 	switch {
-	case v.severity == working:
+	case j.Severity == verdict.Working:
 		return appsv1.PhaseRunning
-	case v.severity == failed, v.severity == stalled:
+	case j.Severity == verdict.Failed, j.Severity == verdict.Stalled:
 		return appsv1.PhaseFailed
-	case deployment == nil, v.severity == troubled && deployment.Status.ReadyReplicas == 0:
+	case deployment == nil, j.Severity == verdict.Troubled && deployment.Status.ReadyReplicas == 0:
 		return appsv1.PhasePending
 	default:
 		return appsv1.PhaseDeploying
 	}
 }
 
-// conditions are the verdict as conditions:
-//
-//	severity   Ready    Degraded  Stalled
-//	working    True     False     -
-//	unknown    Unknown  False     -
-//	underWay   False    False     -
-//	waiting    False    False     -
-//	troubled   False    True      -
-//	failed     False    True      -
-//	stalled    False    True      True
-//
-// Progressing is True while a change is being rolled out, unless the rollout has stalled.
-func (v verdict) conditions(paused bool) []metav1.Condition {
-	ready := metav1.Condition{Type: appsv1.ConditionReady, Status: status(v.severity == working), Reason: v.reason, Message: v.message}
-	if v.severity == unknown {
-		ready.Status = metav1.ConditionUnknown
-	}
-	progressing := metav1.Condition{Type: appsv1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: appsv1.ReasonRolledOut, Message: "no change is being rolled out"}
+// conditions are those of the verdict, and Paused. Progressing is True while a change is being rolled out, unless the rollout has stalled.
+func (j judgement) conditions(isPaused bool) []metav1.Condition {
+	progressing := conditions.False(appsv1.ConditionProgressing, appsv1.ReasonRolledOut, "no change is being rolled out")
 	switch {
-	case v.rolling:
-		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, v.reason, v.message
-	case v.severity != working:
-		progressing.Reason, progressing.Message = v.reason, v.message
+	case j.rolling:
+		progressing = conditions.True(appsv1.ConditionProgressing, j.Reason, j.Message)
+	case j.Severity != verdict.Working:
+		progressing = conditions.False(appsv1.ConditionProgressing, j.Reason, j.Message)
 	}
-	degraded := metav1.Condition{Type: appsv1.ConditionDegraded, Status: metav1.ConditionFalse, Reason: appsv1.ReasonHealthy, Message: "nothing is wrong"}
-	if v.severity >= troubled {
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, v.reason, v.message
+	paused := conditions.False(appsv1.ConditionPaused, appsv1.ReasonActive, "Mainstay keeps the application as its spec says")
+	if isPaused {
+		paused = conditions.True(appsv1.ConditionPaused, appsv1.ReasonPausedByUser, "spec.paused is true: nothing is changed")
 	}
-	pause := metav1.Condition{Type: appsv1.ConditionPaused, Status: metav1.ConditionFalse, Reason: appsv1.ReasonActive, Message: "Mainstay keeps the application as its spec says"}
-	if paused {
-		pause.Status, pause.Reason, pause.Message = metav1.ConditionTrue, appsv1.ReasonPausedByUser, "spec.paused is true: nothing is changed"
-	}
-	all := []metav1.Condition{ready, progressing, degraded, pause}
-	if v.severity == stalled {
-		all = append(all, metav1.Condition{Type: appsv1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v.reason, Message: v.message})
-	}
-	return all
-}
-
-func status(is bool) metav1.ConditionStatus {
-	if is {
-		return metav1.ConditionTrue
-	}
-	return metav1.ConditionFalse
+	return append(j.Conditions(progressing), paused)
 }
 
 // judgeRoute is what the HTTPRoute has to say; nil if all is well or none was asked for.
-func judgeRoute(app *appsv1.WebApp, observed Observed) *verdict {
+func judgeRoute(app *appsv1.WebApp, observed Observed) *judgement {
 	if app.Spec.Route == nil {
 		return nil
 	}
 	if !observed.HasRouteAPI {
-		return &verdict{severity: waiting, reason: appsv1.ReasonRouteAPIMissing, message: "spec.route: the cluster has no HTTPRoute (gateway.networking.k8s.io/v1): install the Gateway API, the route is made once it is there"}
+		return &judgement{Verdict: verdict.Of(verdict.Waiting, appsv1.ReasonRouteAPIMissing, "spec.route: the cluster has no HTTPRoute (gateway.networking.k8s.io/v1): install the Gateway API, the route is made once it is there")}
 	}
 	route := observed.route(app)
 	if route == nil {
-		return &verdict{severity: underWay, reason: appsv1.ReasonDeploying, rolling: true, message: "the HTTPRoute is being made"}
+		return &judgement{Verdict: verdict.Of(verdict.UnderWay, appsv1.ReasonDeploying, "the HTTPRoute is being made"), rolling: true}
 	}
 	for _, parent := range app.Spec.Route.ParentRefs {
 		if message := notAccepted(route, parent); message != "" {
-			return &verdict{severity: waiting, reason: appsv1.ReasonRouteNotAccepted, message: message}
+			return &judgement{Verdict: verdict.Of(verdict.Waiting, appsv1.ReasonRouteNotAccepted, "%s", message)}
 		}
 	}
 	return nil
