@@ -75,8 +75,8 @@ var layers = []layer{
 
 // integration runs against the API server that KUBEBUILDER_ASSETS has: each command against one of its own.
 var integration = []goTest{
+	{directory: ".", arguments: []string{"-race", "-timeout", "15m", "./test/served/"}}, // first, for it takes longest
 	{directory: ".", arguments: []string{"-race", "-timeout", "15m", "./test/integration/"}, parts: 4},
-	{directory: ".", arguments: []string{"-race", "-timeout", "15m", "./test/served/"}},
 }
 
 // faults need the garbage collector too, which the same assets have. Its runs mostly wait, so that many of them share

@@ -53,7 +53,12 @@ func startScraped(t *testing.T, watched ...string) (*running, *scraper) {
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name, Name: "reader"}}})
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // without webhooks there is nothing to verify it by
 	t.Cleanup(transport.CloseIdleConnections)
-	return manager, &scraper{url: "https://" + address, token: tokenOf(t, name, "reader"), client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
+	scraper := &scraper{url: "https://" + address, token: tokenOf(t, name, "reader"), client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
+	gomega.NewWithT(t).Eventually(func(ctx context.Context) (int, error) {
+		status, _, err := scraper.get(ctx, "/metrics", scraper.token)
+		return status, err
+	}).WithContext(t.Context()).Should(gomega.Equal(http.StatusOK), "the manager's caches are filled before it listens for this")
+	return manager, scraper
 }
 
 // tokenOf makes a ServiceAccount and a token of it.

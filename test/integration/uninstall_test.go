@@ -51,7 +51,7 @@ func TestUninstall(t *testing.T) {
 	flaky := firstFails(server.Config)
 	options := uninstall.Options{
 		Client: clientOf(t, flaky), Definitions: definitionsOf(t, flaky), Namespace: system, Deployment: "mainstay-manager", Owner: "mainstay-manager",
-		WatchNamespaces: []string{"shop"}, Patience: 10 * time.Second,
+		WatchNamespaces: []string{"shop"}, Patience: time.Minute,
 	}
 
 	// Another's.
@@ -83,7 +83,8 @@ func TestUninstall(t *testing.T) {
 		g.Expect(live.Patch(t.Context(), app, client.MergeFrom(before))).To(gomega.Succeed())
 	}
 	collectGarbage(t, live)
-	options.WatchNamespaces, options.DeleteDefinitions, options.Patience = nil, true, 3*time.Second
+	// Two steps take all of it, as no manager takes the finalizer off.
+	options.WatchNamespaces, options.DeleteDefinitions, options.Patience = nil, true, 10*time.Second
 	g.Expect(uninstall.Run(t.Context(), options)).To(gomega.Succeed())
 	g.Expect(definitions.Kinds(t.Context(), crds)).To(gomega.BeEmpty())
 }
@@ -148,7 +149,9 @@ func TestUninstallIsBounded(t *testing.T) {
 	g.Expect(w.apps.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}})).To(gomega.Succeed())
 	g.Expect(w.apps.Create(t.Context(), pod)).To(gomega.Succeed())
 
-	err := uninstall.Run(t.Context(), uninstall.Options{Client: w.apps, Definitions: w.crds, Namespace: "default", Deployment: managers.Name, Patience: time.Second})
+	// Two of the steps will take all of it. It has to be enough for each of the others on a machine that has much to do.
+	const patience = 5 * time.Second
+	err := uninstall.Run(t.Context(), uninstall.Options{Client: w.apps, Definitions: w.crds, Namespace: "default", Deployment: managers.Name, Patience: patience})
 	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring("stored in an older version"), gomega.ContainSubstring("waiting until the pods of Deployment default/mainstay-manager have ended"))))
 	var definition apiextensionsv1.CustomResourceDefinition
 	g.Expect(w.crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
