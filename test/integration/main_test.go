@@ -31,7 +31,7 @@ import (
 
 // Waits of the tests. Nothing here takes longer than some tenths of a second when it works.
 const (
-	within = 20 * time.Second
+	within = time.Minute
 	poll   = 50 * time.Millisecond
 )
 
