@@ -44,6 +44,8 @@ type Source struct {
 	Standing Standing
 	// Keys has the hash of each value.
 	Keys map[string]string
+	// Binary are those of the keys whose values are binary data: no container has variables of them.
+	Binary []string
 	// KeyID names the key of a Secret's hashes; empty for a ConfigMap.
 	KeyID string
 	// Created is when the object was made, Changed when its data were changed last: both to the second.

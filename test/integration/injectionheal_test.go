@@ -488,6 +488,8 @@ func testSources(t *testing.T, s *governed, space string) {
 	g.Eventually(value).Should(gomega.Equal(javaSuffix))
 	s.merge(t, options, `{"data":{"JAVA_TOOL_OPTIONS":"-Xmx1g"}}`)
 	g.Eventually(value).Should(gomega.Equal("$(JAVA_TOOL_OPTIONS) " + javaSuffix))
+	s.merge(t, options, `{"data":{"JAVA_TOOL_OPTIONS":null},"binaryData":{"JAVA_TOOL_OPTIONS":"/w=="}}`)
+	g.Eventually(value).Should(gomega.Equal(javaSuffix), "the kubelet makes no variables of binary data")
 	g.Expect(s.client.Delete(t.Context(), options)).To(gomega.Succeed())
 	g.Eventually(value).Should(gomega.BeEmpty())
 	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False NotInjected 0/1"))

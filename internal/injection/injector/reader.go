@@ -141,10 +141,10 @@ func (r *Reader) keys(ctx context.Context, namespace string) injection.KeyLookup
 		if err != nil || source.Standing != workload.Present {
 			return injection.Unknown
 		}
-		if _, has := source.Keys[key]; has {
-			return injection.Present
+		if _, has := source.Keys[key]; !has || slices.Contains(source.Binary, key) {
+			return injection.Absent
 		}
-		return injection.Absent
+		return injection.Present
 	}
 }
 

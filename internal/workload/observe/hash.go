@@ -24,8 +24,8 @@ const hashedKind = "Hashes"
 // maxWriters is how many writers of a source are remembered.
 const maxWriters = 5
 
-// hashConfigMap is the transform for ConfigMaps: the data become hashes of the values, binary data too, and metadata
-// what stripSource leaves.
+// hashConfigMap is the transform for ConfigMaps: the data become hashes of the values, binary data too, of which the keys stay
+// besides; and metadata what stripSource leaves.
 func hashConfigMap(cached any) (any, error) {
 	source, ok := cached.(*corev1.ConfigMap)
 	if !ok || source.Kind == hashedKind {
@@ -37,9 +37,9 @@ func hashConfigMap(cached any) (any, error) {
 	}
 	for key, value := range source.BinaryData {
 		hashes[key] = workload.HashKey(value)
+		source.BinaryData[key] = nil
 	}
-	source.Kind = hashedKind
-	source.Data, source.BinaryData = hashes, nil
+	source.Kind, source.Data = hashedKind, hashes
 	stripSource(source)
 	return source, nil
 }

@@ -77,7 +77,8 @@ func TestHashConfigMap(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Name: "shop", Controller: new(true)}},
 			ManagedFields:   []metav1.ManagedFieldsEntry{entry("mainstay/appconfig", at(2), dataFields), {Manager: "kubectl", Time: at(3)}},
 		},
-		Data: map[string]string{"MESSAGE": "LPJNul-wow4m6Dsq", "EMPTY": "47DEQpj8HBSa-_TI", "logo": "qBAK5qoZQNC2Y7sx"},
+		Data:       map[string]string{"MESSAGE": "LPJNul-wow4m6Dsq", "EMPTY": "47DEQpj8HBSa-_TI", "logo": "qBAK5qoZQNC2Y7sx"},
+		BinaryData: map[string][]byte{"logo": nil},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

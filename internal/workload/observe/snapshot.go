@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -258,7 +259,10 @@ func (s *snapshot) readSource(ctx context.Context, ref workload.Ref) (*read, err
 	switch ref.Kind {
 	case workload.ConfigMap:
 		configMap := &corev1.ConfigMap{}
-		object, hashes = configMap, func() map[string]string { return configMap.Data }
+		object, hashes = configMap, func() map[string]string {
+			found.source.Binary = slices.Sorted(maps.Keys(configMap.BinaryData))
+			return configMap.Data
+		}
 	default:
 		if !s.Secrets.Granted(s.namespace) {
 			found.source.Standing = workload.NotGranted

@@ -301,6 +301,16 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
+// TestBinary: binary data count as all data do, and it is known which they are.
+func TestBinary(t *testing.T) {
+	object := configMap("flags", "hello")
+	object.BinaryData = map[string][]byte{"logo": {0xff}}
+	got, err := reader(t, object).Source(t.Context(), "shop", workload.Ref{Kind: workload.ConfigMap, Name: "flags"})
+	if err != nil || len(got.Keys) != len(object.Data)+1 || got.Key("logo") != workload.HashKey([]byte{0xff}) || !slices.Equal(got.Binary, []string{"logo"}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // TestPutBack: a content is put back where it is the last good one and another failed, as far as an AppConfig says so.
 func TestPutBack(t *testing.T) {
 	for name, test := range map[string]struct {
