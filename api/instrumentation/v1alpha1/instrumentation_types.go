@@ -106,7 +106,8 @@ type InstrumentationSpec struct {
 	// +required
 	Agent Agent `json:"agent"`
 
-	// Rollout is how it reaches workloads that exist. Left out: all at once.
+	// Rollout is how it reaches workloads that exist; new ones too, where strategy is Canary, or order, maxParallel or window is given.
+	// Left out: all at once.
 	// +optional
 	Rollout Rollout `json:"rollout,omitzero"`
 }

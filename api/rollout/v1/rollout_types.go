@@ -36,7 +36,8 @@ type Policy struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.count) || !has(self.percent)",message="count and percent are both given: give one of them"
 type Canary struct {
-	// Count is how many workloads go first, in the order of the policy and then by name. Left out, and percent too: 1.
+	// Count is how many workloads go first, in the order of the policy and then by name. Left out, and percent too: 1; of an
+	// Instrumentation 10 percent.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count,omitempty"`
@@ -47,7 +48,7 @@ type Canary struct {
 	// +kubebuilder:validation:Maximum=100
 	Percent *int32 `json:"percent,omitempty"`
 
-	// Soak is how long they must have run the change before the others follow. Left out: 0s.
+	// Soak is how long they must have run the change before the others follow. Left out: 0s; of an Instrumentation 5m.
 	// +optional
 	Soak *metav1.Duration `json:"soak,omitempty"`
 }
