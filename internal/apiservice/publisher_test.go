@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -52,28 +53,43 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// broken is a cache that does not start.
+// broken is a cache that does not start, or in which nothing can be watched.
 type broken struct {
 	cache.Cache
-	err error
+	start, watch error
 }
 
-func (b broken) Start(context.Context) error { return b.err }
+func (b broken) Start(ctx context.Context) error {
+	if b.start == nil {
+		<-ctx.Done()
+	}
+	return b.start
+}
 
 func (b broken) GetInformer(ctx context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
+	if b.watch == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, b.watch
 }
 
-// TestStartBroken: without a cache nothing would ever be decided, so the process ends, and says why.
+// TestStartBroken: without a cache, or a watch, nothing would ever be decided, so the process ends, and says why. In a bubble a Start
+// that never ended would be told of.
 func TestStartBroken(t *testing.T) {
 	problem := errors.New("no such kind")
-	if err := New(Options{Cache: broken{err: problem}, Clock: clock.RealClock{}}).Start(t.Context()); !errors.Is(err, problem) {
-		t.Errorf("it ended with: %v", err)
-	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if err := New(Options{Cache: broken{err: problem}, Clock: clock.RealClock{}}).Start(ended); err != nil {
-		t.Errorf("at the end of the process it ended with: %v", err)
+	for name, from := range map[string]broken{"the cache": {start: problem}, "the watch": {watch: problem}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if err := New(Options{Cache: from, Clock: clock.RealClock{}}).Start(t.Context()); !errors.Is(err, problem) {
+					t.Errorf("it ended with: %v", err)
+				}
+				ended, end := context.WithCancel(t.Context())
+				end()
+				if err := New(Options{Cache: from, Clock: clock.RealClock{}}).Start(ended); err != nil {
+					t.Errorf("at the end of the process it ended with: %v", err)
+				}
+			})
+		})
 	}
 }

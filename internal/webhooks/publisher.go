@@ -128,23 +128,35 @@ const (
 // waitingError says that nothing is wrong and something not there yet.
 type waitingError struct{ error }
 
-// Start keeps the configurations until ctx ends, and then returns nil: what fails is tried again.
+// Start keeps the configurations until ctx ends, and then returns nil: what fails is tried again, but for a cache that does not
+// start or can't be watched. Of that it returns the error: the process is to be started anew.
 func (p *Publisher) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("webhooks"))
+	watching, stop := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer stop(nil)
 	running.Go(func() {
-		if err := p.options.Cache.Start(ctx); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Watching the webhook configurations")
+		if err := p.options.Cache.Start(watching); err != nil {
+			stop(fmt.Errorf("starting the cache of the webhook configurations: %w", err))
 		}
 	})
-	if err := p.watch(ctx); err != nil {
+	if err := p.watch(watching); err != nil {
 		return err
 	}
+	p.run(watching)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(watching)
+}
+
+// run makes passes until ctx ends.
+func (p *Publisher) run(ctx context.Context) {
 	told := ""
 	for ctx.Err() == nil {
 		if p.passes.Wait(ctx) != nil {
-			return nil
+			return
 		}
 		changed := p.options.Certificates.Changed()
 		err := p.pass(ctx)
@@ -158,7 +170,6 @@ func (p *Publisher) Start(ctx context.Context) error {
 		}
 		p.sleep(ctx, pause, changed)
 	}
-	return nil
 }
 
 // report logs what is new about an error, and returns what has been told.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -253,5 +255,46 @@ func TestAwaitProxy(t *testing.T) {
 	cancel()
 	if err := p.awaitProxy(ctx); err == nil {
 		t.Error("the end of the process is no endpoint")
+	}
+}
+
+// broken is a cache that does not start, or in which nothing can be watched.
+type broken struct {
+	cache.Cache
+	start, watch error
+}
+
+func (b broken) Start(ctx context.Context) error {
+	if b.start == nil {
+		<-ctx.Done()
+	}
+	return b.start
+}
+
+func (b broken) GetInformer(ctx context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	if b.watch == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, b.watch
+}
+
+// TestStartBroken: without a cache, or a watch, the process would never be ready, so it ends, and says why. In a bubble a Start that
+// never ended would be told of.
+func TestStartBroken(t *testing.T) {
+	problem := errors.New("no answer")
+	for name, from := range map[string]broken{"the cache": {start: problem}, "the watch": {watch: problem}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if err := New(Options{Cache: from}).Start(t.Context()); !errors.Is(err, problem) {
+					t.Errorf("it ended with: %v", err)
+				}
+				ended, end := context.WithCancel(t.Context())
+				end()
+				if err := New(Options{Cache: from}).Start(ended); err != nil {
+					t.Errorf("at the end of the process it ended with: %v", err)
+				}
+			})
+		})
 	}
 }
