@@ -34,8 +34,12 @@ const (
 	// endCapacity is how many are remembered above which there is nothing, and endLifetime for how long: somebody may adopt a Deployment.
 	endCapacity = 60_000
 	endLifetime = 5 * time.Minute
-	// patience bounds a question: it is asked while a watch is being read, and what comes behind waits.
+	// patience is how long an answer is waited for: it is asked while a watch is being read, and what comes behind waits. The client tries again by
+	// itself meanwhile, after a second, what the API server asks it to (429, a shutdown) and when a connection breaks.
 	patience = 2 * time.Second
+	// endurance bounds a question. It outlasts who asked, so that what a slow API server says is there for the Pod's next change, and for the
+	// Pods beside it: those of a new ReplicaSet change several times until they are ready.
+	endurance = 10 * time.Second
 	// maxHeight is how many owners stand above each other at most. Kubernetes itself has 2 (Job, CronJob); users could make a circle.
 	maxHeight = 8
 )
@@ -140,7 +144,8 @@ func (l *Lineage) Fill(ctx context.Context) error {
 }
 
 // Owner is what a Pod belongs to in the end, as Kind/name; empty if it stands alone. An owner that is not known is asked for with one GET, and
-// remembered unless that fails: then the Pod belongs to what is known so far. It takes 2 seconds at most.
+// remembered unless that fails: then the Pod belongs to what is known so far. It takes 2 seconds at most; what is answered later counts for the next
+// change.
 func (l *Lineage) Owner(ctx context.Context, namespace string, pod metav1.Object) string {
 	owner := controllerOf(pod)
 	if owner.name == "" {
@@ -171,7 +176,7 @@ func (l *Lineage) controller(ctx context.Context, namespace string, owner refere
 		if above, ok := l.remembered(owner.uid); ok {
 			return above, nil // the question that was under way has just been answered
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endurance)
 		defer cancel()
 		return l.ask(ctx, namespace, owner)
 	})

@@ -311,6 +311,70 @@ func TestPatience(t *testing.T) {
 	})
 }
 
+// slow answers each GET after a time, and tells of those that were given up.
+type slow struct {
+	metadata.Interface
+	after   time.Duration
+	givenUp chan error
+}
+
+func (s *slow) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	return &slowGetter{s.Interface.Resource(resource), s}
+}
+
+type slowGetter struct {
+	metadata.Getter
+	client *slow
+}
+
+func (g *slowGetter) Namespace(namespace string) metadata.ResourceInterface {
+	return &slowResource{g.Getter.Namespace(namespace), g.client}
+}
+
+type slowResource struct {
+	metadata.ResourceInterface
+	client *slow
+}
+
+func (r *slowResource) Get(ctx context.Context, name string, options metav1.GetOptions, subresources ...string) (*metav1.PartialObjectMetadata, error) {
+	select {
+	case <-ctx.Done():
+		r.client.givenUp <- ctx.Err()
+		return nil, ctx.Err()
+	case <-time.After(r.client.after):
+		return r.ResourceInterface.Get(ctx, name, options, subresources...)
+	}
+}
+
+// TestSlow: an answer that comes too late for one change of a Pod is there for the next.
+func TestSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := client(t, shop()...)
+		lineage := New(&slow{Interface: client, after: 2500 * time.Millisecond, givenUp: make(chan error, 1)}, clock.RealClock{})
+		start := time.Now()
+		expectOwner(t, lineage, podOf(ofShop), "ReplicaSet/shop-1") // until 2 s
+		expectOwner(t, lineage, podOf(ofShop), "Deployment/shop")   // known after 2.5 s, until 4 s
+		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")       // known after 5 s
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+		expectCalls(t, client, "get replicasets shop-1", "get deployments shop")
+	})
+}
+
+// TestNever: a question that is not answered ends.
+func TestNever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &slow{Interface: client(t, shop()...), after: time.Hour, givenUp: make(chan error, 1)}
+		start := time.Now()
+		expectOwner(t, New(client, clock.RealClock{}), podOf(ofShop), "ReplicaSet/shop-1")
+		if err := <-client.givenUp; !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Second {
+			t.Errorf("got %v after %s", err, time.Since(start))
+		}
+	})
+}
+
 // TestTogether: Pods that come at once ask once.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
