@@ -38,6 +38,13 @@ const others = `
 Served at the same address, by controller-runtime and the Go runtime. These are used by our alerts and our dashboard; there are more.
 `
 
+const served = `
+# Of our own API server
+
+Served by each replica of [mainstay-apiserver](served-api.md) at its port 6443, by k8s.io/apiserver, to who may read the manager's. These are used by our alerts
+and our dashboard; there are more, and they have more labels. Its process has those that begin with ` + "`process_` and `go_`" + ` too.
+`
+
 const elsewhere = `
 # Of the API server
 
@@ -51,6 +58,8 @@ func page() string {
 	write(&out, metrics.Declared())
 	out.WriteString(others)
 	write(&out, metrics.Others())
+	out.WriteString(served)
+	write(&out, metrics.Served())
 	out.WriteString(elsewhere)
 	write(&out, metrics.Elsewhere())
 	return out.String()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 // TestPage has everything that is declared.
 func TestPage(t *testing.T) {
 	text := page()
-	for _, metric := range metrics.Declared() {
+	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others(), metrics.Served(), metrics.Elsewhere()) {
 		_, section, found := strings.Cut(text, "\n## `"+metric.Name+"`\n")
 		section, _, _ = strings.Cut(section, "\n#")
 		if !found || !strings.Contains(section, metric.Help) || !strings.Contains(section, metric.Normal) {

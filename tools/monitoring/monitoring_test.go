@@ -307,3 +307,21 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 }
+
+// TestUsed: of the libraries' metrics the page has those that an alert or the dashboard asks for, and of the APIService's each is shown.
+func TestUsed(t *testing.T) {
+	dashboard, err := os.ReadFile(dashboardFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := string(dashboard)
+	for _, alert := range alerts(t) {
+		asked += alert.Expr
+	}
+	for name := range known(t) {
+		isOurs := strings.HasPrefix(name, "mainstay_") && !strings.HasPrefix(name, "mainstay_apiservice_")
+		if !isOurs && !regexp.MustCompile(name+`(_bucket)?\b`).MatchString(asked) {
+			t.Errorf("nobody asks for %s", name)
+		}
+	}
+}

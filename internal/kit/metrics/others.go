@@ -19,6 +19,32 @@ func Others() []Metric {
 	}
 }
 
+// Served are metrics that our own API server serves, as far as our alerts and our dashboard use them: k8s.io/apiserver's, by the names that
+// Kubernetes' own has too. Labels that nobody here looks at are left out.
+func Served() []Metric {
+	group, resource := Label{"group", "`farm.mainstay.dev`; by it they are told from those of others"}, Label{"resource", "`farmpods` or `llamas`"}
+	verb := Label{"verb", "`GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE` or `DELETECOLLECTION`"}
+	return []Metric{
+		{
+			Name: "apiserver_request_total", Type: "counter", Labels: []Label{group, resource, verb, {"code", "HTTP status"}},
+			Help:   "Requests that have been answered. A watch counts when it ends.",
+			Normal: "Whatever your users ask for. 429 is a replica that has not read yet what it serves, 504 the answer to who asks for a version that is not there yet; any other 5xx is a fault, of the server or of a webhook that admits Llamas.",
+		},
+		{
+			Name: "apiserver_request_duration_seconds", Type: "histogram", Labels: []Label{group, resource, verb},
+			Help: "Time until a request was answered, of a watch until it ended.", Normal: "Milliseconds; some tens of them for a list of thousands, and for what is written.",
+		},
+		{
+			Name: "apiserver_longrunning_requests", Type: "gauge", Labels: []Label{group, resource, verb},
+			Help: "Watches that are under way.", Normal: "Those of your users.",
+		},
+		{
+			Name: "apiserver_watch_cache_initializations_total", Type: "counter", Labels: []Label{group, resource},
+			Help: "How often a replica has read all of what it serves.", Normal: "1 for each resource, and one more after the API server was away for long. Meanwhile who asks is told to try again (429).",
+		},
+	}
+}
+
 // Elsewhere are metrics that others serve and our alerts use: the API server's, which is the one to know that it
 // did not get an answer.
 func Elsewhere() []Metric {

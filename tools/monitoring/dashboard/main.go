@@ -69,6 +69,17 @@ func quantiles(histogram, selector, by string) []query {
 	return queries
 }
 
+// ofOurs selects what our own API server tells of itself: that of Kubernetes has the same names, and tells nothing of this group.
+const ofOurs = `{group="farm.mainstay.dev"}`
+
+// ofProcesses are the queries for what each of our processes tells, by a metric that each of the one kind has, and nobody else.
+func ofProcesses(expr string) []query {
+	return []query{
+		{expr + " and on (instance) mainstay_info", "{{instance}}"},
+		{expr + " and on (instance) apiserver_watch_cache_initializations_total" + ofOurs, "{{instance}} (API server)"},
+	}
+}
+
 // rows are the dashboard. $kind and $namespace are chosen above it.
 var rows = []row{
 	{"At a glance", []panel{
@@ -100,15 +111,22 @@ var rows = []row{
 		{"Requests to the API server per second", "At rest those of leases and watches.", "", false, []query{{"sum by (verb, resource) (rate(mainstay_api_requests_total[$__rate_interval]))", "{{verb}} {{resource}}"}}},
 		{"Requests that did not succeed", "409 is a conflict, 429 is the API server holding us back.", "", false, []query{{`sum by (resource, code) (rate(mainstay_api_requests_total{code!="2xx"}[$__rate_interval]))`, "{{resource}} {{code}}"}}},
 		{"Webhook requests per second", "A refusal is a 200 as well.", "", false, []query{{"sum by (webhook, code) (rate(controller_runtime_webhook_requests_total[$__rate_interval]))", "{{webhook}} {{code}}"}}},
-		{"farm.mainstay.dev", "Whether the API server is told of who serves it, and how many are ready.", "", false, []query{
-			{"max(mainstay_apiservice_published)", "published"}, {"max(mainstay_apiservice_endpoints)", "ready"},
-		}},
 		{"Time of a webhook", "", "s", false, quantiles("controller_runtime_webhook_latency_seconds", "", "webhook")},
 	}},
+	{"Our own API server", []panel{
+		{"farm.mainstay.dev", "Whether the API server is told of who serves it, whether it gets through, and how many are ready.", "", false, []query{
+			{"max(mainstay_apiservice_published)", "published"}, {"max(mainstay_apiservice_available)", "reached"}, {"max(mainstay_apiservice_endpoints)", "ready"},
+		}},
+		{"Requests per second", "429 is a replica that has not read yet what it serves. A watch counts when it ends.", "", false, []query{
+			{"sum by (resource, verb, code) (rate(apiserver_request_total" + ofOurs + "[$__rate_interval]))", "{{resource}} {{verb}} {{code}}"},
+		}},
+		{"Time of a request", "Without watches.", "s", false, quantiles("apiserver_request_duration_seconds", `{group="farm.mainstay.dev", verb!="WATCH"}`, "verb")},
+		{"Watches", "Under way, of all replicas.", "", false, []query{{`sum by (resource) (apiserver_longrunning_requests{group="farm.mainstay.dev", verb="WATCH"})`, "{{resource}}"}}},
+	}},
 	{"Process", []panel{
-		{"Memory", "", "bytes", false, []query{{"process_resident_memory_bytes and on (instance) mainstay_info", "{{instance}}"}}},
-		{"CPU", "Cores.", "", false, []query{{"rate(process_cpu_seconds_total[$__rate_interval]) and on (instance) mainstay_info", "{{instance}}"}}},
-		{"Goroutines", "", "", false, []query{{"go_goroutines and on (instance) mainstay_info", "{{instance}}"}}},
+		{"Memory", "", "bytes", false, ofProcesses("process_resident_memory_bytes")},
+		{"CPU", "Cores.", "", false, ofProcesses("rate(process_cpu_seconds_total[$__rate_interval])")},
+		{"Goroutines", "", "", false, ofProcesses("go_goroutines")},
 	}},
 }
 
