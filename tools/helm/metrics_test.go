@@ -11,6 +11,7 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -55,7 +56,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("rules of the NetworkPolicy: %s", diff)
 	}
 	off := mustRender(t, "metrics: {enabled: false, serviceMonitor: {enabled: true}}", target{apis: monitors}).Manifest
-	if strings.Contains(strings.ReplaceAll(off, "--metrics-address=0", ""), "metrics") {
+	if strings.Contains(strings.ReplaceAll(off, "--metrics-address=0", ""), "metrics") || strings.Contains(off, "ServiceMonitor") {
 		t.Error("something is left of metrics")
 	}
 	if named(t, mustRender(t, "networkPolicy: {enabled: false}", target{}).Manifest, "NetworkPolicy", "mainstay-metrics") != nil {
@@ -96,10 +97,12 @@ func TestMonitors(t *testing.T) {
 		"asked for":                {"metrics: {serviceMonitor: {enabled: true}}", nil, true},
 	} {
 		t.Run(label, func(t *testing.T) {
-			for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
-				values := strings.ReplaceAll(test.values, "serviceMonitor", strings.ToLower(kind[:1])+kind[1:])
-				if got := named(t, mustRender(t, values, target{apis: test.apis}).Manifest, kind, name) != nil; got != test.want {
-					t.Errorf("the %s is made: %t", kind, got)
+			for _, object := range []struct{ value, kind, name string }{
+				{"serviceMonitor", "ServiceMonitor", name}, {"serviceMonitor", "ServiceMonitor", "mainstay-apiserver"}, {"prometheusRule", "PrometheusRule", name},
+			} {
+				values := strings.ReplaceAll(test.values, "serviceMonitor", object.value)
+				if got := named(t, mustRender(t, values, target{apis: test.apis}).Manifest, object.kind, object.name) != nil; got != test.want {
+					t.Errorf("the %s %s is made: %t", object.kind, object.name, got)
 				}
 			}
 		})
@@ -121,6 +124,50 @@ func TestMonitors(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]any{"insecureSkipVerify": true}, tlsOf("webhook: {enabled: false}\nmetrics: {serviceMonitor: {labels: {team: a}}}")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestServerIsMonitored: each replica of our own API server is scraped at its Service's one port, and verified by the CA of its own certificate,
+// whoever makes the manager's; where nothing is served there is nothing to scrape.
+func TestServerIsMonitored(t *testing.T) {
+	for _, values := range []string{"", "webhook: {enabled: false}", "certManager: {enabled: true}"} {
+		manifest := mustRender(t, values+"\nmetrics: {serviceMonitor: {interval: 7s, labels: {team: a}}}", target{apis: monitors}).Manifest
+		monitor := apiserver.only(t, manifest, "ServiceMonitor")
+		if monitor.GetNamespace() != "mainstay-system" || monitor.GetLabels()["team"] != "a" {
+			t.Errorf("%s: it is in %s, with the labels %v", values, monitor.GetNamespace(), monitor.GetLabels())
+		}
+		selector, _, _ := unstructured.NestedStringMap(apiserver.only(t, manifest, "Service").Object, "spec", "selector")
+		matched := map[string]any{}
+		for label, value := range selector {
+			matched[label] = value
+		}
+		want := map[string]any{
+			"selector":          map[string]any{"matchLabels": matched},
+			"namespaceSelector": map[string]any{"matchNames": []any{"mainstay-system"}},
+			"endpoints": []any{map[string]any{
+				"port": "https", "scheme": "https", "interval": "7s", "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+				"tlsConfig": map[string]any{
+					"ca":         map[string]any{"secret": map[string]any{"name": "mainstay-apiserver", "key": "ca.crt"}},
+					"serverName": "mainstay-apiserver.mainstay-system.svc",
+				},
+			}},
+		}
+		if diff := cmp.Diff(want, monitor.Object["spec"]); diff != "" {
+			t.Errorf("%s: %s", values, diff)
+		}
+		// By the labels of the Service's pods it finds the Service, and no other.
+		for _, object := range objects(t, manifest) {
+			isFound := labels.SelectorFromSet(selector).Matches(labels.Set(object.GetLabels()))
+			if object.GetKind() == "Service" && isFound != (object.GetName() == "mainstay-apiserver") {
+				t.Errorf("%s: Service %s is scraped: %t", values, object.GetName(), isFound)
+			}
+		}
+	}
+	for _, values := range []string{nothing, "watchNamespaces: [shop]"} {
+		manifest := mustRender(t, values, target{apis: monitors}).Manifest
+		if named(t, manifest, "ServiceMonitor", "mainstay-apiserver") != nil || named(t, manifest, "ServiceMonitor", "mainstay-metrics") == nil {
+			t.Errorf("%s: nothing is served, and it is scraped, or the manager is not", values)
+		}
 	}
 }
 
@@ -159,10 +206,16 @@ func readFile(t *testing.T, name string, into any) {
 func TestMonitorsAreOfTheirAPI(t *testing.T) {
 	for _, values := range []string{"", "webhook: {enabled: false}", "metrics: {serviceMonitor: {interval: 7s, labels: {a: b}}}"} {
 		manifest := mustRender(t, values, target{apis: monitors}).Manifest
-		for kind, typed := range map[string]any{"ServiceMonitor": &monitoringv1.ServiceMonitor{}, "PrometheusRule": &monitoringv1.PrometheusRule{}} {
-			object := named(t, manifest, kind, "mainstay-metrics")
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
-				t.Errorf("%s: %v", kind, err)
+		for _, one := range []struct {
+			kind, name string
+			typed      any
+		}{
+			{"ServiceMonitor", "mainstay-metrics", &monitoringv1.ServiceMonitor{}}, {"ServiceMonitor", "mainstay-apiserver", &monitoringv1.ServiceMonitor{}},
+			{"PrometheusRule", "mainstay-metrics", &monitoringv1.PrometheusRule{}},
+		} {
+			object := named(t, manifest, one.kind, one.name)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, one.typed, true); err != nil {
+				t.Errorf("%s %s: %v", one.kind, one.name, err)
 			}
 		}
 	}
