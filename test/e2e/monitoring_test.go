@@ -29,11 +29,26 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
 
-// prometheus is a real one, that runs on this machine and scrapes the managers as docs/monitoring.md says.
+// prometheus is a real one, that runs on this machine and scrapes our pods as docs/monitoring.md says.
 type prometheus struct {
 	url string
-	// targets is the file that says where the managers are.
+	// targets is the folder of the files that say where the pods of each job are.
 	targets string
+}
+
+// scraped are pods that serve metrics, by the job that reads them in docs/monitoring.md.
+var scraped = map[string]struct{ selector, port string }{
+	"mainstay": {managers, "8443"}, "mainstay-apiserver": {servers, "6443"},
+}
+
+// addresses are those of a job's pods.
+func addresses(t *testing.T, job string) []string {
+	t.Helper()
+	var found []string
+	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", scraped[job].selector) {
+		found = append(found, net.JoinHostPort(pod.Status.PodIP, scraped[job].port))
+	}
+	return found
 }
 
 // testMonitoring: a Prometheus with the rights of a reader, and with our alerts, sees all that is documented, and says
@@ -56,6 +71,7 @@ func testMonitoring(t *testing.T) {
 	g.Eventually(scraper.value(t, "max(mainstay_apiservice_published) + max(mainstay_apiservice_available) + max(mainstay_apiservice_endpoints)")).Should(gomega.Equal(4.0),
 		"our API server is published, got through to, and has two replicas")
 	g.Eventually(scraper.value(t, "count(mainstay_certificate_expiry_timestamp_seconds{of='apiserver'})")).Should(gomega.Equal(1.0))
+	t.Run("our own API server", func(t *testing.T) { testServerScraped(t, scraper, ns) })
 	g.Expect(scraper.value(t, "min(mainstay_certificate_expiry_timestamp_seconds) - time()")()).To(gomega.BeNumerically(">", 59*24*3600))
 
 	apply(t, ns, webapp("shop", demo, "replicas: 1", limits))
@@ -84,11 +100,27 @@ func testMonitoring(t *testing.T) {
 	g.Eventually(scraper.firing(t)).ShouldNot(gomega.ContainElement("MainstayDown"))
 }
 
+// testServerScraped: both replicas are, verified by the CA, and tell of the requests and watches that they answer.
+func testServerScraped(t *testing.T, scraper *prometheus, ns string) {
+	g := gomega.NewWithT(t)
+	g.Eventually(scraper.value(t, `count(up{job="mainstay-apiserver"} == 1)`)).Should(gomega.Equal(2.0))
+	watching(t, "farmpods", "-n", ns)
+	kubectl(t, "-n", ns, "get", "farmpods")
+	ofFarmPods := func(verb string) string {
+		return fmt.Sprintf(`{group="farm.mainstay.dev", resource="farmpods", verb=%q}`, verb)
+	}
+	g.Eventually(scraper.value(t, "sum(apiserver_request_total"+ofFarmPods("LIST")+")")).Should(gomega.BeNumerically(">=", 1))
+	g.Eventually(scraper.value(t, "sum(apiserver_longrunning_requests"+ofFarmPods("WATCH")+")")).Should(gomega.BeNumerically(">=", 1))
+	// By this metric the dashboard knows our processes.
+	g.Eventually(scraper.value(t, `count(process_resident_memory_bytes and on (instance) apiserver_watch_cache_initializations_total{group="farm.mainstay.dev"})`)).Should(gomega.Equal(2.0))
+	g.Expect(scraper.firing(t)()).NotTo(gomega.ContainElement("MainstayAPIServerErrors"))
+}
+
 // testRefusedScrapes: who has no token is refused, who has no right, and whoever asks without TLS.
 func testRefusedScrapes(t *testing.T, powerless string) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // whom we ask is looked at elsewhere
 	defer transport.CloseIdleConnections()
-	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", managers) {
+	for _, address := range slices.Concat(addresses(t, "mainstay"), addresses(t, "mainstay-apiserver")) {
 		for _, test := range []struct {
 			scheme, token string
 			want          int
@@ -98,7 +130,7 @@ func testRefusedScrapes(t *testing.T, powerless string) {
 			{"https", powerless, http.StatusForbidden},
 			{"http", powerless, http.StatusBadRequest},
 		} {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+net.JoinHostPort(pod.Status.PodIP, "8443")+"/metrics", nil)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+address+"/metrics", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +143,7 @@ func testRefusedScrapes(t *testing.T, powerless string) {
 			}
 			_ = response.Body.Close()
 			if response.StatusCode != test.want {
-				t.Errorf("%s with the token %.8q: %s, want %d", test.scheme, test.token, response.Status, test.want)
+				t.Errorf("%s://%s with the token %.8q: %s, want %d", test.scheme, address, test.token, response.Status, test.want)
 			}
 		}
 	}
@@ -121,7 +153,7 @@ func testRefusedScrapes(t *testing.T, powerless string) {
 func testDocumented(t *testing.T, scraper *prometheus) {
 	var names []string
 	gomega.NewWithT(t).Eventually(func() error { return scraper.get(t, "/api/v1/label/__name__/values", nil, &names) }).Should(gomega.Succeed())
-	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others()) {
+	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others(), metrics.Served()) {
 		name := metric.Name
 		if metric.Type == "histogram" {
 			name += "_bucket"
@@ -157,16 +189,19 @@ func startPrometheus(t *testing.T, token string) *prometheus {
 		}
 		return name
 	}
-	ca, err := base64.StdEncoding.DecodeString(jsonpath(t, system, "secret/mainstay-webhook", `{.data.ca\.crt}`))
-	if err != nil {
-		t.Fatal(err)
+	ca := func(secret string) string {
+		content, err := base64.StdEncoding.DecodeString(jsonpath(t, system, "secret/"+secret, `{.data.ca\.crt}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return write(secret+".crt", string(content))
 	}
-	targets := filepath.Join(folder, "targets.json")
 	configuration := write("prometheus.yml", configure(t, map[string]string{
 		"mainstay-alerts.yaml":                                write("alerts.yaml", hastened(t)),
 		"/var/run/secrets/kubernetes.io/serviceaccount/token": write("token", token),
-		"/etc/prometheus/mainstay/ca.crt":                     write("ca.crt", string(ca)),
-	}, targets))
+		"/etc/prometheus/mainstay/ca.crt":                     ca("mainstay-webhook"),
+		"/etc/prometheus/mainstay-apiserver/ca.crt":           ca("mainstay-apiserver"),
+	}, folder))
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -188,14 +223,14 @@ func startPrometheus(t *testing.T, token string) *prometheus {
 			t.Logf("Prometheus says:\n%s", output.String())
 		}
 	})
-	started := &prometheus{"http://" + address, targets}
+	started := &prometheus{"http://" + address, folder}
 	started.find(t)
 	gomega.NewWithT(t).Eventually(func() error { _, err := fetch(t.Context(), started.url+"/-/ready"); return err }).Should(gomega.Succeed())
 	return started
 }
 
 // configure is the configuration of docs/monitoring.md for this machine: files are elsewhere, each second counts, and
-// pods are found by a file, for Debian's Prometheus is built without the discovery by Kubernetes.
+// pods are found by a file for each job, for Debian's Prometheus is built without the discovery by Kubernetes.
 func configure(t *testing.T, files map[string]string, targets string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(repository, "docs/monitoring.md"))
@@ -210,29 +245,29 @@ func configure(t *testing.T, files map[string]string, targets string) string {
 		}
 		text = strings.ReplaceAll(text, documented, here)
 	}
-	text, _, found := strings.Cut(text, "    kubernetes_sd_configs:\n")
-	if !found {
-		t.Fatal("docs/monitoring.md does not say how pods are found")
+	discovery := regexp.MustCompile(`(?m)^  - job_name: (\S+)\n((?:    .*\n)*?)    kubernetes_sd_configs:\n(?:      .*\n)+`)
+	if found := len(discovery.FindAllString(text, -1)); found != len(scraped) {
+		t.Fatalf("docs/monitoring.md says of %d jobs how pods are found, and there are %d", found, len(scraped))
 	}
-	return "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n" + text + "    file_sd_configs: [{files: [" + targets + "]}]\n"
+	text = discovery.ReplaceAllString(text, "  - job_name: ${1}\n${2}    file_sd_configs: [{files: ["+targets+"/${1}.json]}]\n")
+	return "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n" + text
 }
 
-// find tells Prometheus where the managers are now. The file is replaced as a whole.
+// find tells Prometheus where the pods are now. The files are replaced as a whole.
 func (p *prometheus) find(t *testing.T) {
 	t.Helper()
-	var targets []string
-	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", managers) {
-		targets = append(targets, net.JoinHostPort(pod.Status.PodIP, "8443"))
-	}
-	content, err := json.Marshal([]map[string][]string{{"targets": targets}})
-	if err == nil {
-		err = os.WriteFile(p.targets+".new", content, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(p.targets+".new", p.targets)
-	}
-	if err != nil {
-		t.Fatal(err)
+	for job := range scraped {
+		content, err := json.Marshal([]map[string][]string{{"targets": addresses(t, job)}})
+		name := filepath.Join(p.targets, job+".json")
+		if err == nil {
+			err = os.WriteFile(name+".new", content, 0o600)
+		}
+		if err == nil {
+			err = os.Rename(name+".new", name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
