@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -31,9 +31,8 @@ const (
 	// capacity is how many owners are remembered: 5,000 Deployments with their 10 former ReplicaSets each, and some more. An owner takes about 400
 	// bytes, so that they are 25 MB at most; that which was not asked for longest goes first.
 	capacity = 60_000
-	// endCapacity is how many are remembered above which there is nothing, and endLifetime for how long: somebody may adopt a Deployment.
-	endCapacity = 60_000
-	endLifetime = 5 * time.Minute
+	// lifetime is how long what is known of an owner is not asked for again: somebody may adopt a Deployment, or let it go.
+	lifetime = 5 * time.Minute
 	// patience is how long an answer is waited for: it is asked while a watch is being read, and what comes behind waits. The client tries again by
 	// itself meanwhile, after a second, what the API server asks it to (429, a shutdown) and when a connection breaks.
 	patience = 2 * time.Second
@@ -101,28 +100,35 @@ func (r reference) isOurs() bool {
 	return r.Group == api.Domain || strings.HasSuffix(r.Group, "."+api.Domain)
 }
 
+// answer is what is known of an owner.
+type answer struct {
+	// above controls it; none if it is the zero reference.
+	above reference
+	// until is when it is asked for again.
+	until time.Time
+}
+
 // Lineage knows who owns whom. It is safe to use from several goroutines.
 type Lineage struct {
 	client metadata.Interface
-	// controllers are those of the owners that are known, each a reference by UID.
-	controllers *lru.Cache
-	// ends are the UIDs of owners that have lately been found without a controller, or not at all.
-	ends   *utilcache.LRUExpireCache
+	clock  clock.PassiveClock
+	// owners has an answer for each that is known, by UID.
+	owners *lru.Cache
 	asking singleflight.Group
 }
 
-// New makes a Lineage that knows nothing yet. The clock says when what had no controller is asked for again.
-func New(client metadata.Interface, clock utilcache.Clock) *Lineage {
-	return &Lineage{client: client, controllers: lru.New(capacity), ends: utilcache.NewLRUExpireCacheWithClock(endCapacity, clock)}
+// New makes a Lineage that knows nothing yet. The clock says when an owner is asked for again.
+func New(client metadata.Interface, clock clock.PassiveClock) *Lineage {
+	return &Lineage{client: client, clock: clock, owners: lru.New(capacity)}
 }
 
-// Fill reads the metadata of all that may own Pods, in pages. It is for the time when all Pods are listed: whom a Pod belongs to is told anew then. An owner that is no more keeps the controller it had, as long as it is remembered: its Pods may
-// outlive it. An error tells of which kinds not all is known; what was read is kept.
+// Fill reads the metadata of all that may own Pods, in pages. It is for the time when all Pods are listed: whom a Pod belongs to is told anew then. An
+// owner that is no more keeps the controller it had, as long as it is remembered: its Pods may outlive it. An error tells of which kinds not all is
+// known; what was read is kept.
 //
 // +kubebuilder:rbac:part=farmpods,groups=apps,resources=replicasets;deployments;statefulsets;daemonsets,verbs=list
 // +kubebuilder:rbac:part=farmpods,groups=batch,resources=jobs;cronjobs,verbs=list
 func (l *Lineage) Fill(ctx context.Context) error {
-	l.ends.RemoveAll(func(any) bool { return true })
 	var problems []error
 	for _, one := range kinds {
 		pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -143,9 +149,9 @@ func (l *Lineage) Fill(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// Owner is what a Pod belongs to in the end, as Kind/name; empty if it stands alone. An owner that is not known is asked for with one GET, and
-// remembered unless that fails: then the Pod belongs to what is known so far. It takes 2 seconds at most; what is answered later counts for the next
-// change.
+// Owner is what a Pod belongs to in the end, as Kind/name; empty if it stands alone. An owner that is not known, or was last asked for 5 minutes ago, is
+// asked for with one GET. Where that fails, what was known of it holds for 5 minutes more, and of one that is not known the Pod belongs to what is
+// known so far. It takes 2 seconds at most; what is answered later counts for the next change.
 func (l *Lineage) Owner(ctx context.Context, namespace string, pod metav1.Object) string {
 	owner := controllerOf(pod)
 	if owner.name == "" {
@@ -168,58 +174,77 @@ func (l *Lineage) controller(ctx context.Context, namespace string, owner refere
 	if owner.isOurs() || owner.kind() == nil {
 		return reference{}, nil
 	}
-	if above, ok := l.remembered(owner.uid); ok {
-		return above, nil
+	known, isKnown, isFresh := l.remembered(owner.uid)
+	if isFresh {
+		return known, nil
 	}
-	// Pods of a new ReplicaSet come together. Who gave up waiting does not end the question for the others.
-	answer := l.asking.DoChan(namespace+"/"+string(owner.uid), func() (any, error) {
-		if above, ok := l.remembered(owner.uid); ok {
-			return above, nil // the question that was under way has just been answered
+	above, err := l.learn(ctx, namespace, owner)
+	if err == nil || !isKnown {
+		return above, err
+	}
+	if above, _, isFresh := l.remembered(owner.uid); isFresh {
+		return above, nil // the answer came after all
+	}
+	l.remember(owner.uid, known) // so that while the API server is slow not each change waits for it
+	return known, nil
+}
+
+// learn asks who controls an owner, together with all who ask the same: Pods of a new ReplicaSet come together. Who gives up waiting does not end the
+// question for the others.
+func (l *Lineage) learn(ctx context.Context, namespace string, owner reference) (reference, error) {
+	told := l.asking.DoChan(namespace+"/"+string(owner.uid), func() (any, error) {
+		known, _, isFresh := l.remembered(owner.uid)
+		if isFresh {
+			return known, nil // the question that was under way has just been answered
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endurance)
 		defer cancel()
-		return l.ask(ctx, namespace, owner)
+		above, err := l.ask(ctx, namespace, owner)
+		if errors.Is(err, errGone) {
+			above, err = known, nil
+		}
+		if err == nil {
+			l.remember(owner.uid, above)
+		}
+		return above, err
 	})
 	select {
-	case told := <-answer:
-		above, _ := told.Val.(reference)
-		return above, told.Err
+	case result := <-told:
+		above, _ := result.Val.(reference)
+		return above, result.Err
 	case <-ctx.Done():
 		return reference{}, ctx.Err()
 	}
 }
 
-// ask reads the controller of an owner, and remembers it. One that is gone, or has been made anew under its name, will have none any more.
+// errGone says that an owner is no more: it has the controller that it had, if it had one, and will have no other.
+var errGone = errors.New("it is gone")
+
+// ask reads the controller of an owner. One that has been made anew under its name is gone.
 //
 // +kubebuilder:rbac:part=farmpods,groups=apps,resources=replicasets;deployments;statefulsets;daemonsets,verbs=get
 // +kubebuilder:rbac:part=farmpods,groups=batch,resources=jobs;cronjobs,verbs=get
 func (l *Lineage) ask(ctx context.Context, namespace string, owner reference) (reference, error) {
 	found, err := l.client.Resource(owner.kind().resource).Namespace(namespace).Get(ctx, owner.name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err), err == nil && found.UID != owner.uid:
+		return reference{}, errGone
+	case err != nil:
 		return reference{}, fmt.Errorf("reading %s %s/%s: %w", owner.Kind, namespace, owner.name, err)
 	}
-	var above reference
-	if err == nil && found.UID == owner.uid {
-		above = controllerOf(found)
-	}
-	l.remember(owner.uid, above)
-	return above, nil
+	return controllerOf(found), nil
 }
 
-// remembered is the controller of an owner that has been found before; none, and ok, if it had none.
-func (l *Lineage) remembered(uid types.UID) (above reference, ok bool) {
-	if known, ok := l.controllers.Get(uid); ok {
-		above, _ := known.(reference)
-		return above, true
+// remembered is the controller of an owner, whether it is known, and whether it was learnt lately.
+func (l *Lineage) remembered(uid types.UID) (above reference, isKnown, isFresh bool) {
+	known, isKnown := l.owners.Get(uid)
+	if !isKnown {
+		return reference{}, false, false
 	}
-	_, ok = l.ends.Get(uid)
-	return reference{}, ok
+	told, _ := known.(answer)
+	return told.above, true, l.clock.Now().Before(told.until)
 }
 
 func (l *Lineage) remember(uid types.UID, above reference) {
-	if above.name == "" {
-		l.ends.Add(uid, nil, endLifetime)
-		return
-	}
-	l.controllers.Add(uid, above)
+	l.owners.Add(uid, answer{above, l.clock.Now().Add(lifetime)})
 }

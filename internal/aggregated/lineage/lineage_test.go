@@ -219,29 +219,40 @@ func TestChanges(t *testing.T) {
 	gone := podOf(by("apps/v1", "StatefulSet", "gone"))
 	expectOwner(t, lineage, pod, "Deployment/web")
 	expectOwner(t, lineage, gone, "StatefulSet/gone")
-	adopted := object("apps/v1", "Deployment", "web", by("apps.mainstay.dev/v1", "WebApp", "web"))
-	if err := client.Tracker().Update(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, adopted, namespace); err != nil {
-		t.Fatal(err)
+	change := func(controller *metav1.OwnerReference) {
+		t.Helper()
+		deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+		if err := client.Tracker().Update(deployments, object("apps/v1", "Deployment", "web", controller), namespace); err != nil {
+			t.Fatal(err)
+		}
+		calls(client)
 	}
-	calls(client)
-	expectOwner(t, lineage, pod, "Deployment/web")
-	expectOwner(t, lineage, gone, "StatefulSet/gone")
-	expectCalls(t, client)
-	later.Step(endLifetime + time.Second)
-	expectOwner(t, lineage, pod, "WebApp/web")
-	expectOwner(t, lineage, gone, "StatefulSet/gone")
-	expectCalls(t, client, "get deployments web", "get statefulsets gone")
+	app := by("apps.mainstay.dev/v1", "WebApp", "web")
+	for _, step := range []struct {
+		now          *metav1.OwnerReference
+		before, then string
+	}{{app, "Deployment/web", "WebApp/web"}, {nil, "WebApp/web", "Deployment/web"}} {
+		change(step.now)
+		expectOwner(t, lineage, pod, step.before)
+		expectOwner(t, lineage, gone, "StatefulSet/gone")
+		expectCalls(t, client)
+		later.Step(lifetime + time.Second)
+		expectOwner(t, lineage, pod, step.then)
+		expectOwner(t, lineage, gone, "StatefulSet/gone")
+		expectCalls(t, client, "get replicasets web-1", "get deployments web", "get statefulsets gone")
+	}
+	change(app)
 	fill(t, lineage)
 	calls(client)
 	expectOwner(t, lineage, pod, "WebApp/web")
-	expectOwner(t, lineage, gone, "StatefulSet/gone")
-	expectCalls(t, client, "get statefulsets gone")
+	expectCalls(t, client)
 }
 
 // TestGone: Pods that outlive their owners keep the chain that was known.
 func TestGone(t *testing.T) {
 	client := client(t, shop()...)
-	lineage := New(client, clock.RealClock{})
+	later := clocktesting.NewFakeClock(time.Now())
+	lineage := New(client, later)
 	fill(t, lineage)
 	for resource, name := range map[string]string{"replicasets": "shop-1", "deployments": "shop"} {
 		if err := client.Tracker().Delete(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}, namespace, name); err != nil {
@@ -250,6 +261,28 @@ func TestGone(t *testing.T) {
 	}
 	fill(t, lineage)
 	calls(client)
+	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+	expectCalls(t, client)
+	later.Step(lifetime + time.Second)
+	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+	expectCalls(t, client, "get replicasets shop-1", "get deployments shop")
+	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+	expectCalls(t, client)
+}
+
+// TestKnownBefore: what was known holds where it can't be asked for again, and not each change waits for that.
+func TestKnownBefore(t *testing.T) {
+	client := client(t, shop()...)
+	later := clocktesting.NewFakeClock(time.Now())
+	lineage := New(client, later)
+	fill(t, lineage)
+	calls(client)
+	later.Step(lifetime + time.Second)
+	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no answer")
+	})
+	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+	expectCalls(t, client, "get replicasets shop-1", "get deployments shop")
 	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
 	expectCalls(t, client)
 }
@@ -407,15 +440,11 @@ func TestTogether(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	client := client(t)
-	lineage := New(client, clock.RealClock{})
+	lineage := New(client(t), clock.RealClock{})
 	for i := range capacity + 10 {
-		lineage.controllers.Add(types.UID(fmt.Sprint(i)), reference{})
+		lineage.remember(types.UID(fmt.Sprint(i)), reference{})
 	}
-	for i := range endCapacity + 10 {
-		lineage.ends.Add(types.UID(fmt.Sprint(i)), nil, endLifetime)
-	}
-	if known, ends := lineage.controllers.Len(), len(lineage.ends.Keys()); known != 60_000 || ends != 60_000 {
-		t.Errorf("%d and %d are remembered", known, ends)
+	if known := lineage.owners.Len(); known != 60_000 {
+		t.Errorf("%d are remembered", known)
 	}
 }
