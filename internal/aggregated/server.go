@@ -117,6 +117,8 @@ func configure(options *Options, served *served) (*genericapiserver.RecommendedC
 	config.ShutdownDelayDuration = options.ShutdownDelay
 	// After the delay new requests are refused with a word on when to try again, until the last one is answered.
 	config.ShutdownSendRetryAfter = true
+	// Profiles show what is in memory. The library would also let the level of the log be set, and metrics be put back to zero.
+	config.EnableProfiling = false
 	namer := openapinamer.NewDefinitionNamer(served.scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIConfig.Info.Title, config.OpenAPIConfig.Info.Version = "Mainstay", version.Version

@@ -3,6 +3,7 @@ package served
 import (
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -156,6 +157,28 @@ func TestWithoutCredentials(t *testing.T) {
 		if got := ask(t, cluster.server, question{path: path}); got.Status != status {
 			t.Errorf("%s: answered %d, expected %d: %s", path, got.Status, status, got.Body)
 		}
+	}
+}
+
+// TestNoProfiles: nobody may look into the server or change how it works, not even who may do anything.
+func TestNoProfiles(t *testing.T) {
+	t.Parallel()
+	asked := func(method, path string) answer {
+		question := asProxied(path, "admin", "system:masters")
+		question.method = method
+		return ask(t, cluster.server, question)
+	}
+	for _, path := range []string{"/debug/pprof", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace", "/debug/pprof/heap"} {
+		if got := asked(http.MethodGet, path); got.Status != http.StatusNotFound {
+			t.Errorf("%s: answered %d, expected 404: %s", path, got.Status, got.Body)
+		}
+	}
+	if got := asked(http.MethodPut, "/debug/flags/v"); got.Status != http.StatusNotFound {
+		t.Errorf("the level of the log: answered %d, expected 404: %s", got.Status, got.Body)
+	}
+	// The library answers each method alike on this path.
+	if got := asked(http.MethodDelete, "/metrics"); !strings.Contains(got.Body, "# TYPE apiserver_request_total counter") {
+		t.Errorf("metrics were deleted: answered %d: %s", got.Status, got.Body)
 	}
 }
 
