@@ -26,10 +26,10 @@ import (
 // What it watches is watched apart from what the library's readiness rests on. A policy of anybody may name parameters of a kind that we may not
 // read: that policy then fails, as its failurePolicy says, and not the server.
 //
-// +kubebuilder:rbac:part=llamas,groups="",resources=namespaces,verbs=get;list;watch
-// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list;watch
-// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=list;watch
-// +kubebuilder:rbac:part=llamas,groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list;watch
+// +kubebuilder:rbac:part=admission,groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:part=admission,groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list;watch
+// +kubebuilder:rbac:part=admission,groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=list;watch
+// +kubebuilder:rbac:part=admission,groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list;watch
 func admit(config *genericapiserver.RecommendedConfig) error {
 	clients, err := kubernetes.NewForConfig(config.ClientConfig)
 	if err != nil {

@@ -1,10 +1,8 @@
 package aggregated
 
 import (
-	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -12,9 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	clientrest "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/mainstay-platform/mainstay/api"
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/backing"
@@ -51,7 +47,7 @@ func llamaStorages(served *served, config *clientrest.Config, options *Options) 
 	ofStatus := *store
 	ofStatus.CreateStrategy, ofStatus.DeleteStrategy = nil, nil
 	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = llama.StatusStrategy{Strategy: strategy}, llama.StatusStrategy{Strategy: strategy}
-	return map[string]rest.Storage{llamas: writable{Store: store}, llamas + "/status": statusOnly{&ofStatus}}, nil
+	return map[string]rest.Storage{llamas: writable{store, []string{"ll"}}, llamas + "/status": statusOnly{&ofStatus}}, nil
 }
 
 // llamaRecords is where they are kept.
@@ -77,52 +73,4 @@ func llamaRecords(config *clientrest.Config, where string) (backing.Objects, err
 		Client: client, Resource: "llamarecords", Codec: runtime.NewParameterCodec(scheme), NewList: newList,
 		New: func() backing.Object { return &recordsv1alpha1.LlamaRecord{} },
 	}, nil
-}
-
-// writable is a resource with all verbs.
-type writable struct{ *registry.Store }
-
-var _ rest.StandardStorage = writable{}
-
-// ShortNames are those for kubectl.
-func (writable) ShortNames() []string { return []string{"ll"} }
-
-// Categories are those of every kind of ours.
-func (writable) Categories() []string { return []string{"all", api.ManagedBy} }
-
-// statusOnly is the status subresource.
-type statusOnly struct{ store *registry.Store }
-
-var (
-	_ rest.Patcher             = statusOnly{}
-	_ rest.ResetFieldsStrategy = statusOnly{}
-)
-
-// New is an empty one.
-func (s statusOnly) New() runtime.Object { return s.store.New() }
-
-// Destroy does nothing: the resource itself ends what both share.
-func (statusOnly) Destroy() {}
-
-// Get reads the whole.
-func (s statusOnly) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return s.store.Get(ctx, name, options)
-}
-
-// Update changes the status; it makes nothing new.
-func (s statusOnly) Update( //nolint:revive // the library's interface
-	ctx context.Context, name string, changed rest.UpdatedObjectInfo, validateNew rest.ValidateObjectFunc, validate rest.ValidateObjectUpdateFunc,
-	_ bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
-	return s.store.Update(ctx, name, changed, validateNew, validate, false, options)
-}
-
-// ConvertToTable prints the whole.
-func (s statusOnly) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return s.store.ConvertToTable(ctx, object, options)
-}
-
-// GetResetFields are the strategy's.
-func (s statusOnly) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.store.GetResetFields()
 }

@@ -19,7 +19,8 @@ const (
 	llamas   = "llamas"
 )
 
-// resource is one that can be served. A new one is an entry in resources, and nothing else here.
+// resource is one that can be served. A new one is an entry in resources, and nothing else here: what its storages offer tells whether it is written,
+// and has to be admitted.
 type resource struct {
 	// name is the plural, as in paths and in --resources.
 	name string

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -46,13 +45,19 @@ func New(options *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := config.Complete().New("mainstay-apiserver", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		return nil, fmt.Errorf("building the server: %w", err)
-	}
 	group, err := install(served, config.ClientConfig, options)
 	if err != nil {
 		return nil, err
+	}
+	// Whichever it is: a resource that were written past the cluster's admission would be a way around it.
+	if isWritten(group.VersionedResourcesStorageMap[farmv1alpha1.GroupVersion.Version]) {
+		if err := admit(config); err != nil {
+			return nil, err
+		}
+	}
+	server, err := config.Complete().New("mainstay-apiserver", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("building the server: %w", err)
 	}
 	if err := server.InstallAPIGroup(group); err != nil {
 		return nil, fmt.Errorf("adding the resources: %w", err)
@@ -139,9 +144,6 @@ func configure(options *Options, served *served) (*genericapiserver.RecommendedC
 	config.ClientConfig.UserAgent = "mainstay-apiserver/" + version.Version
 	// It limits by priority and fairness.
 	config.ClientConfig.QPS = -1
-	if slices.Contains(options.Resources, llamas) {
-		return config, admit(config)
-	}
 	return config, nil
 }
 

@@ -251,6 +251,32 @@ func TestNotReady(t *testing.T) {
 	server.awaitReady(t)
 }
 
+// TestReadyToWrite: what is written passes the cluster's admission, so that who serves it is not ready before it knows that. Who serves nothing of the
+// kind asks for none.
+func TestReadyToWrite(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	reader := newServer(t, grantAll, func(options *aggregated.Options) { options.Resources = []string{"farmpods"} })
+	writer := newServer(t, grantNothing, func(options *aggregated.Options) {
+		options.Resources, options.LlamaStorage = []string{"llamas"}, "memory"
+	})
+	admission := func(server *ownServer) answer {
+		return ask(t, server.Server, asProxied("/readyz/admission", "admin", "system:masters"))
+	}
+	g.Eventually(func() answer { return admission(writer) }).Should(gomega.And(
+		gomega.HaveField("Status", http.StatusInternalServerError),
+		gomega.HaveField("Body", gomega.ContainSubstring("waiting for the admission webhooks and policies of the cluster")),
+	))
+	g.Expect(ask(t, writer.Server, question{path: "/readyz"})).To(gomega.HaveField("Body", gomega.ContainSubstring("[-]admission failed")))
+	rights, err := serverRights()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	grantUser(t, writer.user, "", rights...)
+	writer.awaitReady(t)
+	g.Expect(admission(writer)).To(gomega.HaveField("Status", http.StatusOK))
+	reader.awaitReady(t)
+	g.Expect(admission(reader)).To(gomega.HaveField("Status", http.StatusNotFound))
+}
+
 // readAll tries all that can be done with FarmPods, and has the error of each verb.
 func readAll(t *testing.T, reader client.WithWatch, namespace string) map[string]error {
 	t.Helper()

@@ -109,7 +109,7 @@ func countCalls(t *testing.T, user, text string, wanted func(auditv1.Event) bool
 // serverRights are those that the chart gives the server, so that every test here tells that they are enough.
 func serverRights() ([]rbacv1.PolicyRule, error) {
 	var rules []rbacv1.PolicyRule
-	for _, part := range []string{"farmpods", "llamas"} {
+	for _, part := range []string{"farmpods", "llamas", "admission"} {
 		text, err := os.ReadFile(filepath.Join("../../charts/mainstay/files/rbac", part+".yaml"))
 		if err != nil {
 			return nil, err

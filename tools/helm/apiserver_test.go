@@ -167,7 +167,7 @@ func boundTo(t *testing.T, manifest, account string) []string {
 // TestRightsOfTheServer: it has what its code asks for, for what it serves, and what Kubernetes has for such servers; no right on Secrets, and none of
 // the manager's roles, as the manager has none of its.
 func TestRightsOfTheServer(t *testing.T) {
-	for values, parts := range map[string][]string{"": {"farmpods"}, llamas: {"farmpods", "llamas"}, onlyLlamas: {"llamas"}} {
+	for values, parts := range map[string][]string{"": {"farmpods"}, llamas: {"farmpods", "llamas", "admission"}, onlyLlamas: {"llamas", "admission"}} {
 		manifest := mustRender(t, values, target{}).Manifest
 		want := []string{"ClusterRole mainstay-apiserver", "ClusterRole system:auth-delegator", "Role kube-system extension-apiserver-authentication-reader"}
 		if diff := cmp.Diff(want, boundTo(t, manifest, "mainstay-apiserver")); diff != "" {

@@ -359,7 +359,7 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"apiservice", "apiservicewithdrawal", "appconfig", "certificates", "clusterinstrumentation", "configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
+	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "certificates", "clusterinstrumentation", "configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }

@@ -14,6 +14,17 @@ all of it, and with the credentials of its own pod.
 {{- toYaml $served -}}
 {{- end -}}
 
+{{/*
+The parts that the server has rights for, as a YAML list: what it serves, and what the cluster's admission takes where something of that is written.
+*/}}
+{{- define "mainstay.servedParts" -}}
+{{- $parts := include "mainstay.served" . | fromYamlArray -}}
+{{- range $written := list "llamas" -}}
+{{- if has $written $parts -}}{{- $parts = append $parts "admission" | uniq -}}{{- end -}}
+{{- end -}}
+{{- toYaml $parts -}}
+{{- end -}}
+
 {{/* The name of the server's Deployment, of what belongs to it, and of the Secret with its certificate. */}}
 {{- define "mainstay.apiserver" -}}
 {{- include "mainstay.fullname" . }}-apiserver

@@ -1,0 +1,75 @@
+package aggregated
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/mainstay-platform/mainstay/api"
+)
+
+// isWritten tells whether one of these offers more than reading. The library offers the verbs whose methods it finds.
+func isWritten(storages map[string]rest.Storage) bool {
+	for _, one := range storages {
+		switch one.(type) {
+		case rest.Creater, rest.NamedCreater, rest.Updater, rest.GracefulDeleter, rest.CollectionDeleter, rest.Connecter: //nolint:misspell // the library's names
+			return true
+		}
+	}
+	return false
+}
+
+// writable is a resource with all verbs.
+type writable struct {
+	*registry.Store
+	shortNames []string
+}
+
+var _ rest.StandardStorage = writable{}
+
+// ShortNames are those for kubectl.
+func (w writable) ShortNames() []string { return w.shortNames }
+
+// Categories are those of every kind of ours.
+func (writable) Categories() []string { return []string{"all", api.ManagedBy} }
+
+// statusOnly is the status subresource.
+type statusOnly struct{ store *registry.Store }
+
+var (
+	_ rest.Patcher             = statusOnly{}
+	_ rest.ResetFieldsStrategy = statusOnly{}
+)
+
+// New is an empty one.
+func (s statusOnly) New() runtime.Object { return s.store.New() }
+
+// Destroy does nothing: the resource itself ends what both share.
+func (statusOnly) Destroy() {}
+
+// Get reads the whole.
+func (s statusOnly) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.store.Get(ctx, name, options)
+}
+
+// Update changes the status; it makes nothing new.
+func (s statusOnly) Update( //nolint:revive // the library's interface
+	ctx context.Context, name string, changed rest.UpdatedObjectInfo, validateNew rest.ValidateObjectFunc, validate rest.ValidateObjectUpdateFunc,
+	_ bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	return s.store.Update(ctx, name, changed, validateNew, validate, false, options)
+}
+
+// ConvertToTable prints the whole.
+func (s statusOnly) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	return s.store.ConvertToTable(ctx, object, options)
+}
+
+// GetResetFields are the strategy's.
+func (s statusOnly) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.store.GetResetFields()
+}

@@ -1,0 +1,55 @@
+package aggregated
+
+import (
+	"testing"
+
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// TestIsWritten: whatever offers a verb that writes has the cluster's admission asked, a subresource too.
+func TestIsWritten(t *testing.T) {
+	t.Parallel()
+	store := &registry.Store{}
+	read := readOnly{store, []string{"fp"}}
+	for name, one := range map[string]struct {
+		storages map[string]rest.Storage
+		want     bool
+	}{
+		"nothing":                  {nil, false},
+		"what is read":             {map[string]rest.Storage{"goats": read}, false},
+		"what is written":          {map[string]rest.Storage{"goats": writable{store, []string{"go"}}}, true},
+		"what is written among":    {map[string]rest.Storage{"farmpods": read, "goats": writable{store, nil}}, true},
+		"a status that is written": {map[string]rest.Storage{"goats": read, "goats/status": statusOnly{store}}, true},
+		"only created":             {map[string]rest.Storage{"goats": creatable{read, store}}, true},
+		"only deleted":             {map[string]rest.Storage{"goats": deletable{read, store}}, true},
+		"the registry itself":      {map[string]rest.Storage{"goats": store}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := isWritten(one.storages); got != one.want {
+				t.Errorf("%t, expected %t", got, one.want)
+			}
+		})
+	}
+}
+
+// creatable can be read, and be created.
+type creatable struct {
+	readOnly
+	rest.Creater //nolint:misspell // the library's name
+}
+
+// deletable can be read, and be deleted.
+type deletable struct {
+	readOnly
+	rest.GracefulDeleter
+}
+
+// TestShortNames: each has its own.
+func TestShortNames(t *testing.T) {
+	t.Parallel()
+	if got := (writable{nil, []string{"go"}}).ShortNames(); len(got) != 1 || got[0] != "go" {
+		t.Errorf("%v, expected go", got)
+	}
+}
