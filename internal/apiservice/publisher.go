@@ -273,7 +273,7 @@ var (
 // unreached is the event for an API server that says, for this reason, that it does not get through. What it says beside has random parts.
 func unreached(reason string) event {
 	return event{"Warning", "Unreachable", fmt.Sprintf("For %s the API server has not reached this Service, though endpoints are ready (%s). Meanwhile namespaces that are deleted stay Terminating. "+
-		"Let the API server reach the pods' port (apiserver.port, 6443 by default), or switch apiserver.farmpods.enabled off.", Patience, reason)}
+		"Let the API server reach the pods' port (apiserver.port, 6443 by default), or switch off all that is served: apiserver.farmpods.enabled and apiserver.llamas.enabled.", Patience, reason)}
 }
 
 // record tells the Service, if there is one. That it can't be told is no failure of what was done.

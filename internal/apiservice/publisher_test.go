@@ -3,6 +3,7 @@ package apiservice
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/aggregated"
 )
 
 // TestWritten: what was written is not written again before the cache can show it, and is if the cache never does.
@@ -50,6 +53,19 @@ func TestWritten(t *testing.T) {
 	}
 	if (written{}).isShown(version("")) {
 		t.Error("nothing was written, and it waits")
+	}
+}
+
+// TestUnreached: with one resource served the APIService stays, so who wants it gone is told of all; and the API server takes an event of this length.
+func TestUnreached(t *testing.T) {
+	note := unreached("FailedDiscoveryCheck").note
+	for _, resource := range aggregated.AllResources() {
+		if name := "apiserver." + resource + ".enabled"; !strings.Contains(note, name) {
+			t.Errorf("%s is not told: %s", name, note)
+		}
+	}
+	if len(note) > 1024 {
+		t.Errorf("the note has %d bytes, and 1024 are accepted", len(note))
 	}
 }
 
