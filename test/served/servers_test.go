@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -64,7 +65,12 @@ func auditLog() string { return filepath.Join(cluster.folder, "audit.log") }
 
 // calls are those that a user has made so far, oldest first, in which a text stands.
 func calls(user, text string) ([]auditv1.Event, error) {
-	file, err := os.Open(auditLog())
+	return auditedIn(auditLog(), `"username":"`+user+`"`, text)
+}
+
+// auditedIn are the events of a log, oldest first, in whose lines all these texts stand.
+func auditedIn(log string, texts ...string) ([]auditv1.Event, error) {
+	file, err := os.Open(log)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +85,7 @@ func calls(user, text string) ([]auditv1.Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(line, []byte(`"username":"`+user+`"`)) || !bytes.Contains(line, []byte(text)) {
+		if slices.ContainsFunc(texts, func(text string) bool { return !bytes.Contains(line, []byte(text)) }) {
 			continue
 		}
 		var event auditv1.Event
