@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
 // TestValidate: what flags can get wrong is told, with the flag, what was given and what is accepted.
@@ -77,5 +78,16 @@ func TestDefaults(t *testing.T) {
 		if flags.Lookup(name) == nil {
 			t.Errorf("--%s is no flag", name)
 		}
+	}
+}
+
+// TestLimits: what docs/served-api.md tells users.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	var config genericapiserver.Config
+	limit(&config)
+	got := []any{config.MaxRequestBodyBytes, config.RequestTimeout, config.MinRequestTimeout, config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight}
+	if diff := cmp.Diff([]any{int64(3145728), time.Minute, 1800, 400, 200}, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -124,6 +125,7 @@ func configure(options *Options, served *served) (*genericapiserver.RecommendedC
 	config.ShutdownSendRetryAfter = true
 	// Profiles show what is in memory. The library would also let the level of the log be set, and metrics be put back to zero.
 	config.EnableProfiling = false
+	limit(&config.Config)
 	namer := openapinamer.NewDefinitionNamer(served.scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIConfig.Info.Title, config.OpenAPIConfig.Info.Version = "Mainstay", version.Version
@@ -145,6 +147,26 @@ func configure(options *Options, served *served) (*genericapiserver.RecommendedC
 	// It limits by priority and fairness.
 	config.ClientConfig.QPS = -1
 	return config, nil
+}
+
+// What a request may take: as with the API server of Kubernetes, said here too so that another release of the library changes nothing of what users are
+// told (docs/served-api.md).
+const (
+	// maxBody is of what somebody sends, in bytes.
+	maxBody = 3 << 20
+	// maxTime is until a request is answered that is no watch.
+	maxTime = 60 * time.Second
+	// minWatch is how long a watch goes on whose client does not say; it is at most twice that, by chance, so that not all come back at once.
+	minWatch = 30 * time.Minute
+	// maxReads and maxWrites are answered at a time, beside watches.
+	maxReads, maxWrites = 400, 200
+)
+
+func limit(config *genericapiserver.Config) {
+	config.MaxRequestBodyBytes = maxBody
+	config.RequestTimeout = maxTime
+	config.MinRequestTimeout = int(minWatch.Seconds())
+	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = maxReads, maxWrites
 }
 
 // delegate asks the API server of Kubernetes who somebody is, and what he may. Answers are kept for 10 s.
