@@ -277,6 +277,28 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// TestNotesOfRemoval: who removes everything is told to have agents taken out first, as long as somebody would.
+func TestNotesOfRemoval(t *testing.T) {
+	const everywhere, cluster = "\n  kubectl delete instrumentations --all --all-namespaces\n", "\n  kubectl delete clusterinstrumentations --all\n"
+	for values, want := range map[string][]string{
+		"": {everywhere, cluster},
+		"kinds: {instrumentation: {enabled: false}}":                                           {cluster},
+		"kinds: {clusterinstrumentation: {enabled: false}}":                                    {everywhere},
+		"kinds: {instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}": nil,
+	} {
+		notes := mustRender(t, values, target{}).Info.Notes
+		first, _, told := strings.Cut(notes, "kubectl delete crd ")
+		for _, command := range []string{everywhere, cluster} {
+			if strings.Contains(first, command) != slices.Contains(want, command) {
+				t.Errorf("%s: %q is to be told before the definitions go: %t: %s", values, command, slices.Contains(want, command), notes)
+			}
+		}
+		if !told || strings.Contains(notes, "\n\n\n") || strings.Contains(notes, "agents in workloads") != (want != nil) {
+			t.Errorf("%s: %s", values, notes)
+		}
+	}
+}
+
 // TestObjectsAreOfTheirAPIs: nothing that the chart makes has a field that Kubernetes does not know, or one of another type.
 func TestObjectsAreOfTheirAPIs(t *testing.T) {
 	for _, values := range []string{"", llamas, "apiserver: {audit: {rules: [{level: Metadata}]}}"} {
