@@ -26,6 +26,8 @@ type Setting struct {
 	Agents []*Agent
 	// Declines tells that the namespace wants no agents.
 	Declines bool
+	// Off are the kinds of Instrumentations that are off: nothing is known of those, and what they have injected stays as it is.
+	Off []string
 	// Keys knows which keys ConfigMaps and Secrets have.
 	Keys KeyLookup
 	// HasImageVolumes tells that the cluster can mount images.
@@ -71,33 +73,45 @@ type Verdict struct {
 	Refusal *Refusal
 }
 
+// declines tells whether a workload, or its namespace, wants no agents.
+func (s *Setting) declines(w *Workload) bool {
+	return s.Declines || Declines(w.Annotations) || Declines(w.Template.Annotations)
+}
+
+// records are all Injections that may be in a template, and those of them that were there last. before is the template that it replaces.
+func records(template, before *corev1.PodTemplateSpec) (all, last []Injection) {
+	recorded := Injected(template.Annotations)
+	if before == nil || before.Annotations[instrv1.AnnotationInjected] == template.Annotations[instrv1.AnnotationInjected] {
+		return recorded, recorded
+	}
+	earlier := Injected(before.Annotations)
+	all = union(recorded, sparing(earlier, recorded))
+	if recorded == nil {
+		return all, earlier
+	}
+	return all, recorded
+}
+
 // Compose makes a workload's template what it should be: it takes out what was injected, and injects what is wanted. before is the template that
 // the write replaces, nil for none: an owner may have dropped the record. The verdicts are one for each agent of the setting.
 func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict {
-	recorded := Injected(w.Template.Annotations)
-	last := recorded
-	if before != nil && before.Annotations[instrv1.AnnotationInjected] != w.Template.Annotations[instrv1.AnnotationInjected] {
-		earlier := Injected(before.Annotations)
-		if recorded == nil {
-			last = earlier
-		}
-		recorded = union(recorded, sparing(earlier, recorded))
-	}
-	remove(w.Template, recorded)
+	recorded, last := records(w.Template, before)
+	held := s.held(w, last)
+	remove(w.Template, beside(recorded, held))
 	write(w.Template, nil)
 	verdicts := make([]Verdict, len(s.Agents))
-	if s.Declines || Declines(w.Annotations) || Declines(w.Template.Annotations) {
+	if s.declines(w) {
 		return verdicts
 	}
 	var effective []Injection
 	var by []int
-	taken := map[string]*Agent{}
+	taken := s.takenByHeld(w, held)
 	for i, agent := range s.Agents {
 		containers := agent.match(w)
 		if len(containers) == 0 {
 			continue
 		}
-		if first, name := takenBy(taken, w.Template, containers); first != nil {
+		if first, name := takenBy(taken, w.Template, containers); first != "" {
 			verdicts[i] = Verdict{Overruled, refuse(instrv1.WorkloadOverruled, "%s comes first on container %s", first, name)}
 			continue
 		}
@@ -112,10 +126,10 @@ func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict
 		}
 		effective, by = append(effective, *injection), append(by, i)
 		for _, part := range injection.Parts {
-			taken[part.Name] = agent
+			taken[part.Name] = agent.String()
 		}
 	}
-	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, effective); last-- {
+	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, slices.Concat(held, effective)); last-- {
 		effective = effective[:last]
 		if verdict := &verdicts[by[last]]; verdict.State == In {
 			*verdict = Verdict{Refused, refuse(instrv1.WorkloadTooLarge, "the annotations of its pod template leave no room for the record of what is injected: it has to be written there")}
@@ -124,7 +138,7 @@ func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict
 	for i := range effective {
 		effective[i].putInto(w.Template)
 	}
-	write(w.Template, effective)
+	write(w.Template, s.join(w.Template, held, effective))
 	return verdicts
 }
 
@@ -132,15 +146,15 @@ func hasVolume(template *corev1.PodTemplateSpec, name string) bool {
 	return slices.ContainsFunc(template.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
 }
 
-// takenBy is the first agent that has one of the containers, and which.
-func takenBy(taken map[string]*Agent, template *corev1.PodTemplateSpec, containers []matched) (*Agent, string) {
+// takenBy names who has the first of the containers that somebody has, and which it is; empty if nobody has one.
+func takenBy(taken map[string]string, template *corev1.PodTemplateSpec, containers []matched) (by, name string) {
 	for _, one := range containers {
 		name := template.Spec.Containers[one.index].Name
-		if by := taken[name]; by != nil {
+		if by := taken[name]; by != "" {
 			return by, name
 		}
 	}
-	return nil, ""
+	return "", ""
 }
 
 // choose says what is injected for an agent: what its spec says, what there was, or nothing.

@@ -220,6 +220,31 @@ func TestComposeOfAGeneratedName(t *testing.T) {
 	}
 }
 
+// What is of a kind that is off stays, whoever writes the workload.
+func TestComposeWithAKindThatIsOff(t *testing.T) {
+	object := deployment("web-1")
+	object.Spec.Template = *seenOf("web-1", compiled(t, java())).Template
+	before := object.DeepCopy()
+	reader := readerOf(t, namespace(nil), java())
+	for name, test := range map[string]struct {
+		reader *Reader
+		want   string
+	}{
+		"off":                                  {NewReader(Reader{Cached: reader.Cached, Live: reader.Live, Cluster: true}), before.Spec.Template.Annotations[instrv1.AnnotationInjected]},
+		"on, and the Instrumentation has gone": {readerOf(t, namespace(nil)), ""},
+	} {
+		got := before.DeepCopy()
+		request := webhook.Request{}
+		request.Namespace, request.Kind.Kind = space, "Deployment"
+		if _, err := test.reader.compose(t.Context(), request, got, before); err != nil {
+			t.Fatal(err)
+		}
+		if record := got.Spec.Template.Annotations[instrv1.AnnotationInjected]; record != test.want {
+			t.Errorf("%s: what is injected is %q, wanted %q", name, record, test.want)
+		}
+	}
+}
+
 // A workload wakes those that are for it, and those that are in it; not who is said to be in it, and not those of other namespaces.
 func TestByWorkload(t *testing.T) {
 	const forged = `[{"by":"Instrumentation/another","id":"00000000"}]`

@@ -34,6 +34,8 @@ type Reader struct {
 	// HasImageVolumes tells that the cluster can mount images.
 	HasImageVolumes bool
 
+	// off are the kinds that are off.
+	off []string
 	// compiled remembers agents by UID.
 	compiled *lru.Cache
 	// takenOut remembers when something was taken out of a workload: see pace.
@@ -46,6 +48,12 @@ const maxCompiled = 10_000
 // NewReader completes a Reader.
 func NewReader(reader Reader) *Reader {
 	reader.compiled, reader.takenOut = lru.New(maxCompiled), lru.New(maxCompiled)
+	if !reader.Namespaced {
+		reader.off = append(reader.off, injection.KindNamespaced)
+	}
+	if !reader.Cluster {
+		reader.off = append(reader.off, injection.KindCluster)
+	}
 	return &reader
 }
 
@@ -110,7 +118,7 @@ func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Age
 
 // setting is what is around the workloads of a namespace, of the agents given.
 func (r *Reader) setting(ctx context.Context, namespace string, agents []*injection.Agent) (*injection.Setting, error) {
-	setting := &injection.Setting{HasImageVolumes: r.HasImageVolumes, Keys: r.keys(ctx, namespace)}
+	setting := &injection.Setting{HasImageVolumes: r.HasImageVolumes, Keys: r.keys(ctx, namespace), Off: r.off}
 	if slices.Contains(r.Ungoverned, namespace) {
 		return setting, nil
 	}
