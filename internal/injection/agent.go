@@ -60,38 +60,59 @@ type Agent struct {
 	Revision string
 	// Failed is the revision whose canaries failed; empty if none did. Because says what happened.
 	Failed, Because string
+	// Invalid is why the spec is refused; nil if it is not. What is invalid injects nothing, and what it has injected stays as it is until it
+	// is mended or deleted: an upgrade that refuses more than before must not replace pods.
+	Invalid error
 
-	created    time.Time
-	isOn       bool
-	namespaces labels.Selector
-	matchers   []matcher
+	created time.Time
+	// isOn tells that it may inject, isGone that it is being deleted.
+	isOn, isGone bool
+	namespaces   labels.Selector
+	matchers     []matcher
 }
 
-// Compile makes an Agent. The error is that of a spec that Validate refuses: such an Instrumentation injects nothing.
-func Compile(object Object) (*Agent, error) {
+// Compile makes an Agent. It checks what webhooks check: objects may be stored which these were not asked about.
+func Compile(object Object) *Agent {
 	spec := object.What().DeepCopy()
 	Default(spec)
 	identity := IdentityOf(object)
 	agent := &Agent{
-		Identity: identity, ID: identity.ID(), Spec: spec, created: object.GetCreationTimestamp().Time,
-		isOn: object.GetDeletionTimestamp() == nil && slices.Contains(object.GetFinalizers(), Finalizer),
+		Identity: identity, ID: identity.ID(), Spec: spec, Revision: digest([]any{spec.Agent, spec.Matchers})[:16],
+		created: object.GetCreationTimestamp().Time, isGone: object.GetDeletionTimestamp() != nil,
 	}
 	agent.Failed, agent.Because, _ = strings.Cut(object.GetAnnotations()[instrv1.AnnotationFailed], " ")
-	selector := namespaceSelector(object)
-	var err error
-	if agent.namespaces, err = metav1.LabelSelectorAsSelector(selector); err != nil {
-		return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
-	}
-	for i := range spec.Matchers {
-		compiled, err := compileMatcher(&spec.Matchers[i])
-		if err != nil {
-			return nil, fmt.Errorf("spec.matchers[%d]: %w", i, err)
-		}
-		agent.matchers = append(agent.matchers, compiled)
-	}
-	agent.Revision = digest([]any{spec.Agent, spec.Matchers})[:16]
-	return agent, nil
+	agent.Invalid = agent.compile(object)
+	agent.isOn = !agent.isGone && slices.Contains(object.GetFinalizers(), Finalizer)
+	return agent
 }
+
+// compile checks the spec and prepares what it selects and matches.
+func (a *Agent) compile(object Object) error {
+	a.namespaces = labels.Everything() // what is invalid may have injected anywhere
+	problems := Validate(a.Spec)
+	if cluster, isCluster := object.(*instrv1.ClusterInstrumentation); isCluster {
+		problems = append(problems, ValidateScope(&cluster.Spec)...)
+	}
+	if len(problems) > 0 {
+		return problems.ToAggregate()
+	}
+	for i := range a.Spec.Matchers {
+		compiled, err := compileMatcher(&a.Spec.Matchers[i])
+		if err != nil {
+			return fmt.Errorf("spec.matchers[%d]: %w", i, err)
+		}
+		a.matchers = append(a.matchers, compiled)
+	}
+	selected, err := metav1.LabelSelectorAsSelector(namespaceSelector(object))
+	if err != nil {
+		return fmt.Errorf("spec.namespaceSelector: %w", err)
+	}
+	a.namespaces = selected
+	return nil
+}
+
+// isHeld tells that what the agent has injected stays as it is.
+func (a *Agent) isHeld() bool { return a.Invalid != nil && !a.isGone }
 
 // namespaceSelector selects the namespaces of an object; everything for an Instrumentation, whose namespace is known.
 func namespaceSelector(object Object) *metav1.LabelSelector {

@@ -62,6 +62,8 @@ const (
 	Waiting
 	// Failed: the revision failed elsewhere, and is kept out.
 	Failed
+	// Held: its spec is invalid, and what it has injected stays as it is.
+	Held
 	// In: it is injected as its spec has it.
 	In
 )
@@ -108,6 +110,9 @@ func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict
 	taken := s.takenByHeld(w, held)
 	for i, agent := range s.Agents {
 		containers := agent.match(w)
+		if of(held, agent.ID) != nil {
+			verdicts[i].State = Held
+		}
 		if len(containers) == 0 {
 			continue
 		}

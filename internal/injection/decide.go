@@ -140,6 +140,7 @@ func (d *deciding) sort(s *Standing) {
 		d.unit(s, rollout.Pending, time.Time{})
 	case In:
 		d.bring(s)
+	case Held: // nobody decides for what is invalid
 	}
 }
 

@@ -21,10 +21,18 @@ func (s *Setting) held(w *Workload, recorded []Injection) []Injection {
 // whyHeld says why an Injection stays as it is; empty if it does not. A record stands where users write: one whose id is another's is not believed.
 func (s *Setting) whyHeld(w *Workload, one *Injection) string {
 	identity := one.Identity(w.Namespace)
-	if slices.Contains(s.Off, identity.Kind) && identity.ID() == one.ID {
+	switch at := s.indexOf(one.ID); {
+	case at >= 0 && s.Agents[at].isHeld():
+		return "its spec is invalid"
+	case slices.Contains(s.Off, identity.Kind) && identity.ID() == one.ID:
 		return "its kind is off"
 	}
 	return ""
+}
+
+// indexOf is an agent's place among those of the setting; -1 if it is none of them.
+func (s *Setting) indexOf(id string) int {
+	return slices.IndexFunc(s.Agents, func(agent *Agent) bool { return agent.ID == id })
 }
 
 // takenByHeld says of containers who has them, of those that are held.
@@ -66,7 +74,7 @@ func (s *Setting) join(template *corev1.PodTemplateSpec, held, effective []Injec
 	}
 	all := slices.Concat(held, effective)
 	slices.SortStableFunc(all, func(a, b Injection) int {
-		return -cmp.Compare(a.Identity("").Kind, b.Identity("").Kind)
+		return cmp.Or(-cmp.Compare(a.Identity("").Kind, b.Identity("").Kind), cmp.Compare(s.indexOf(a.ID), s.indexOf(b.ID)))
 	})
 	for i := range all {
 		name := partName(all[i].ID)

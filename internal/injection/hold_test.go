@@ -1,11 +1,14 @@
 package injection_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
@@ -88,4 +91,87 @@ func TestForgedRecordOfAKindThatIsOff(t *testing.T) {
 	java.Off = []string{injection.KindCluster}
 	expectStates(t, "forged", compose(java, forged, want), injection.In)
 	expectSame(t, "forged", forged, want)
+}
+
+// broken has a spec refused, for a variable that the API server would refuse in every workload.
+func broken(spec *instrv1.InstrumentationSpec) {
+	spec.Agent.Env = []corev1.EnvVar{{Name: "a=b", Value: "c"}}
+}
+
+// What admission refuses injects nothing, however it came to be stored, and is in nobody's way.
+func TestInvalidInjectsNothing(t *testing.T) {
+	forAll := cluster("all", nil)
+	forAll.Spec.AllowAll = false
+	noSelector := cluster("nowhere", nil)
+	noSelector.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}}
+	for field, object := range map[string]injection.Object{
+		"spec.matchers[0]":                    forAll,
+		"spec.namespaceSelector":              noSelector,
+		"spec.agent.env[0].name":              instrumentation("java", broken),
+		"spec.matchers[0].deployment":         instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Matchers[0].Deployment = "[" }),
+		"spec.matchers[0].labels.matchLabels": instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Matchers[0].Labels = noSelector.Spec.NamespaceSelector }),
+		"spec.agent.image":                    instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Image = "" }),
+		"spec.rollout.window.timeZone": instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
+			spec.Rollout.Window = &rolloutv1.Window{Start: "22:00", End: "23:00", TimeZone: "Mars"}
+		}),
+	} {
+		agent := injection.Compile(object)
+		if agent.Invalid == nil || !strings.Contains(agent.Invalid.Error(), field) {
+			t.Errorf("%s: it is refused with %v", field, agent.Invalid)
+		}
+		younger := settingOf(t, instrumentation("younger", nil))
+		want := template(container("app"))
+		compose(younger, &want, nil)
+		younger.Agents = append([]*injection.Agent{agent}, younger.Agents...)
+		got := template(container("app"))
+		expectStates(t, field, compose(younger, &got, nil), injection.Unmatched, injection.In)
+		expectSame(t, field, &got, &want)
+	}
+}
+
+// What has become invalid leaves in what it has injected, whoever writes the workload and whoever else is for it, until it is mended or deleted, or somebody
+// opts out.
+func TestInvalidLeavesInWhatIsIn(t *testing.T) {
+	java := instrumentation("java", nil)
+	own := template(container("app"))
+	injected := own.DeepCopy()
+	compose(settingOf(t, java), injected, nil)
+	invalid := instrumentation("java", broken)
+	younger := instrumentation("younger", nil)
+	younger.CreationTimestamp = metav1.NewTime(now)
+	setting := settingOf(t, younger)
+	setting.Agents = append([]*injection.Agent{injection.Compile(invalid)}, setting.Agents...)
+	got := injected.DeepCopy()
+	verdicts := compose(setting, got, injected)
+	expectStates(t, "a write", verdicts, injection.Held, injection.Overruled)
+	expectRefusal(t, verdicts[1], instrv1.WorkloadOverruled, "Instrumentation/java, which stays as it is because its spec is invalid, comes first on container app")
+	expectSame(t, "a write", got, injected)
+
+	p := newPlace(t, younger, "a")
+	p.seen[0].Template, p.seen[0].Setting = got, setting
+	p.setting.Agents = setting.Agents[1:]
+	p.expect("the younger one", "a", 0, "a:Failed:Overruled", p.decide())
+
+	declined := got.DeepCopy()
+	declined.Annotations[instrv1.AnnotationInject] = "false"
+	compose(setting, declined, injected)
+	delete(declined.Annotations, instrv1.AnnotationInject)
+	expectSame(t, "opted out", declined, &own)
+
+	for name, test := range map[string]struct {
+		change func(*instrv1.Instrumentation)
+		want   string
+	}{
+		"mended":  {func(mended *instrv1.Instrumentation) { mended.Spec.Agent.Env = nil }, "Instrumentation/java"},
+		"deleted": {func(deleted *instrv1.Instrumentation) { deleted.DeletionTimestamp = new(metav1.NewTime(now)) }, "Instrumentation/younger"},
+	} {
+		changed := invalid.DeepCopy()
+		test.change(changed)
+		setting.Agents[0] = injection.Compile(changed)
+		left := got.DeepCopy()
+		compose(setting, left, injected)
+		if record := injection.Injected(left.Annotations); len(record) != 1 || record[0].By != test.want {
+			t.Errorf("%s: injected is %v", name, record)
+		}
+	}
 }

@@ -106,7 +106,7 @@ type matched struct {
 
 // match finds the containers of a workload that the agent is for.
 func (a *Agent) match(w *Workload) []matched {
-	if !a.isOn {
+	if !a.isOn || a.Invalid != nil {
 		return nil
 	}
 	var mine []*matcher

@@ -32,7 +32,7 @@ func cluster(name string, change func(spec *instrv1.InstrumentationSpec)) *instr
 	from := instrumentation(name, change)
 	object := &instrv1.ClusterInstrumentation{ObjectMeta: from.ObjectMeta}
 	object.Namespace = ""
-	object.Spec.InstrumentationSpec = from.Spec
+	object.Spec.InstrumentationSpec, object.Spec.AllowAll = from.Spec, true
 	return object
 }
 
@@ -40,9 +40,9 @@ func settingOf(t testing.TB, objects ...injection.Object) *injection.Setting {
 	t.Helper()
 	setting := &injection.Setting{Keys: injectiontest.Keys, HasImageVolumes: true}
 	for _, object := range objects {
-		agent, err := injection.Compile(object)
-		if err != nil {
-			t.Fatal(err)
+		agent := injection.Compile(object)
+		if agent.Invalid != nil {
+			t.Fatal(agent.Invalid)
 		}
 		setting.Agents = append(setting.Agents, agent)
 	}

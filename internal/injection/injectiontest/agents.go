@@ -98,13 +98,13 @@ func (g *Generator) agentEnv(agent *instrv1.Agent) []corev1.EnvVar {
 	return possible[:g.chance.IntN(len(possible))]
 }
 
-// Setting is that of the namespace with Instrumentations. The error is that of one that can't be compiled.
+// Setting is that of the namespace with Instrumentations. The error is that of one that is invalid.
 func (g *Generator) Setting(objects []injection.Object) (*injection.Setting, error) {
 	setting := &injection.Setting{Keys: Keys, HasImageVolumes: !g.oneIn(5)}
 	for _, object := range objects {
-		agent, err := injection.Compile(object)
-		if err != nil {
-			return nil, fmt.Errorf("compiling %s: %w", object.GetName(), err)
+		agent := injection.Compile(object)
+		if agent.Invalid != nil {
+			return nil, fmt.Errorf("compiling %s: %w", object.GetName(), agent.Invalid)
 		}
 		setting.Agents = append(setting.Agents, agent)
 	}

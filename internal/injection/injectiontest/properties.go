@@ -51,7 +51,7 @@ func Check(seed uint64) (int, error) {
 		{"injected twice is as once", c.twice}, {"removed is as the owner wrote it", c.removed}, {"the owner's stays", c.ownersStay},
 		{"programs find what they found", c.environments}, {"a change is as if made anew", c.changed},
 		{"what is stripped differs where the whole does", c.stripped}, {"names and places are unique", c.unique},
-		{"all or nothing", c.whole}, {"a lost record is found again", c.lost}, {"what is of a kind that is off stays", c.off},
+		{"all or nothing", c.whole}, {"a lost record is found again", c.lost}, {"what nobody can be asked about stays", c.held},
 	} {
 		if err := property.of(); err != nil {
 			return injected, fmt.Errorf("seed %d: %s: %w", seed, property.name, err)
@@ -206,7 +206,7 @@ func (c *check) changed() error {
 }
 
 func (c *check) stripped() error {
-	for _, setting := range []*injection.Setting{c.old, c.next, nothing(), without(injection.KindNamespaced, c.next), without(injection.KindCluster, c.next)} {
+	for _, setting := range []*injection.Setting{c.old, c.next, nothing(), without(injection.KindCluster, c.next), withInvalid(c.next)} {
 		for name, template := range map[string]*corev1.PodTemplateSpec{"owner's": &c.owners, "injected": &c.injected} {
 			small := corev1.PodTemplateSpec{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: injection.Strip(template.DeepCopy())}
 			whole, verdicts := c.compose(setting, template, nil)
@@ -312,29 +312,48 @@ func without(kind string, setting *injection.Setting) *injection.Setting {
 	return &rest
 }
 
-// off switches one of the kinds off, and changes those of the other.
-func (c *check) off() error {
+// withInvalid is a setting in which those of an odd name are invalid.
+func withInvalid(setting *injection.Setting) *injection.Setting {
+	rest := *setting
+	rest.Agents = slices.Clone(rest.Agents)
+	for i, agent := range rest.Agents {
+		if strings.HasSuffix(agent.Name, "1") || strings.HasSuffix(agent.Name, "3") {
+			invalid := *agent
+			invalid.Invalid = errors.New("its spec is refused")
+			rest.Agents[i] = &invalid
+		}
+	}
+	return &rest
+}
+
+// held has some Instrumentations be such as nobody can ask, and changes the others.
+func (c *check) held() error {
 	unrecorded := c.injected.DeepCopy()
 	delete(unrecorded.Annotations, instrv1.AnnotationInjected)
 	anew, _ := c.compose(c.next, &c.owners, nil)
-	for _, kind := range []string{injection.KindNamespaced, injection.KindCluster} {
-		for name, from := range map[string][2]*corev1.PodTemplateSpec{
+	for name, away := range map[string]func(*injection.Setting) *injection.Setting{
+		"Instrumentations are off":        func(setting *injection.Setting) *injection.Setting { return without(injection.KindNamespaced, setting) },
+		"ClusterInstrumentations are off": func(setting *injection.Setting) *injection.Setting { return without(injection.KindCluster, setting) },
+		"some are invalid":                withInvalid,
+	} {
+		for what, from := range map[string][2]*corev1.PodTemplateSpec{
 			"by itself": {&c.injected, nil}, "over the owner's": {&c.injected, &c.owners}, "without the record": {unrecorded, &c.injected},
 		} {
-			found, _ := c.compose(without(kind, c.old), from[0], from[1])
+			found, _ := c.compose(away(c.old), from[0], from[1])
 			if err := same(&found, &c.injected); err != nil {
-				return fmt.Errorf("%s is off, %s: %w", kind, name, err)
+				return fmt.Errorf("%s, %s: %w", name, what, err)
 			}
 		}
-		around, _ := c.compose(without(kind, c.next), &c.injected, nil)
-		again, _ := c.compose(without(kind, c.next), &around, &c.injected)
-		alone, _ := c.compose(without(kind, nothing()), &around, nil)
-		before, _ := c.compose(without(kind, nothing()), &c.injected, nil)
-		on, _ := c.compose(c.next, &around, nil)
+		around, _ := c.compose(away(c.next), &c.injected, nil)
+		again, _ := c.compose(away(c.next), &around, &c.injected)
+		back, _ := c.compose(c.next, &around, nil)
 		left, _ := c.compose(nothing(), &around, nil)
-		err := errors.Join(same(&again, &around), same(&alone, &before), same(withoutHistory(on), withoutHistory(anew)), same(&left, &c.owners))
-		if err != nil {
-			return fmt.Errorf("%s is off, and the others are changed: %w", kind, err)
+		alone := away(c.next)
+		alone.Agents = slices.DeleteFunc(alone.Agents, func(agent *injection.Agent) bool { return agent.Invalid == nil })
+		before, _ := c.compose(alone, &c.injected, nil)
+		after, _ := c.compose(alone, &around, nil)
+		if err := errors.Join(same(&after, &before), same(&again, &around), same(withoutHistory(back), withoutHistory(anew)), same(&left, &c.owners)); err != nil {
+			return fmt.Errorf("%s, and the others are changed: %w", name, err)
 		}
 	}
 	return nil

@@ -78,9 +78,9 @@ func seenOf(name string, agents ...*injection.Agent) injection.Seen {
 
 func compiled(t *testing.T, object injection.Object) *injection.Agent {
 	t.Helper()
-	agent, err := injection.Compile(object)
-	if err != nil {
-		t.Fatal(err)
+	agent := injection.Compile(object)
+	if agent.Invalid != nil {
+		t.Fatal(agent.Invalid)
 	}
 	return agent
 }
@@ -163,6 +163,8 @@ func TestIsBehind(t *testing.T) {
 	noted := java()
 	noted.Spec.Rollout.Strategy = instrv1.RolloutCanary
 	noted.Annotations = map[string]string{instrv1.AnnotationFailed: plain.Revision + " it exits"}
+	invalid := java()
+	invalid.Spec.Agent.Image = ""
 	granted := func(revision string) map[string]string {
 		return map[string]string{injection.GrantKey(plain.ID): injection.Grant{Revision: revision, At: now, Attempts: 1}.String()}
 	}
@@ -170,6 +172,7 @@ func TestIsBehind(t *testing.T) {
 		agent         injection.Object
 		before, after map[string]string
 		workload      string
+		injected      bool
 		want          bool
 	}{
 		"no grant":                                       {agent: java()},
@@ -185,13 +188,19 @@ func TestIsBehind(t *testing.T) {
 		"a grant is taken off, as it failed":             {agent: noted, before: granted(plain.Revision)},
 		"a grant is taken off, as it is gone":            {before: granted(plain.Revision)},
 		"a grant is taken off, as it is no more matched": {agent: java(), before: granted(plain.Revision), workload: "api"},
+		"a grant of what is invalid still":               {agent: invalid, after: granted(plain.Revision), injected: true, want: true},
+		"a grant is taken off what is invalid still":     {agent: invalid, before: granted(plain.Revision), injected: true, want: true},
+		"a grant is taken off what is not in":            {agent: invalid, before: granted(plain.Revision)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setting := &injection.Setting{}
 			if test.agent != nil {
-				setting.Agents = append(setting.Agents, compiled(t, test.agent))
+				setting.Agents = append(setting.Agents, injection.Compile(test.agent))
 			}
 			object := deployment("web-1")
+			if test.injected {
+				object.Spec.Template = *seenOf("web-1", plain).Template
+			}
 			if test.workload != "" {
 				object.Name = test.workload
 			}
@@ -241,6 +250,28 @@ func TestComposeWithAKindThatIsOff(t *testing.T) {
 		}
 		if record := got.Spec.Template.Annotations[instrv1.AnnotationInjected]; record != test.want {
 			t.Errorf("%s: what is injected is %q, wanted %q", name, record, test.want)
+		}
+	}
+}
+
+// What is stored and invalid injects nothing, whatever the labels of the namespace, and leaves in what it has injected before.
+func TestComposeWithWhatIsInvalid(t *testing.T) {
+	invalid := everywhere()
+	invalid.Spec.Matchers = []instrv1.Matcher{{}}
+	before := deployment("web-1")
+	before.Spec.Template = *seenOf("web-1", compiled(t, everywhere())).Template
+	for name, object := range map[string]*appsv1.Deployment{"never injected": deployment("web-1"), "injected before": before} {
+		for _, given := range []map[string]string{nil, {"agents": "yes"}} {
+			reader := readerOf(t, namespace(given), invalid)
+			request := webhook.Request{}
+			request.Namespace, request.Kind.Kind = space, "Deployment"
+			got := object.DeepCopy()
+			if _, err := reader.compose(t.Context(), request, got, object); err != nil {
+				t.Fatal(err)
+			}
+			if is, should := got.Spec.Template.String(), object.Spec.Template.String(); is != should {
+				t.Errorf("%s, in a namespace with labels %v: it is %s, was %s", name, given, is, should)
+			}
 		}
 	}
 }

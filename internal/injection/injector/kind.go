@@ -31,7 +31,7 @@ type Object interface {
 // Observed is what was read for one Instrumentation, and what follows from it.
 type Observed struct {
 	identity injection.Identity
-	// agent is nil if it is being deleted, or can't be compiled.
+	// agent is nil if it is being deleted, or is invalid.
 	agent *injection.Agent
 	seen  []injection.Seen
 	now   time.Time
@@ -72,9 +72,11 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 		return observed, err
 	}
 	if object.GetDeletionTimestamp() == nil {
-		if observed.agent, err = k.reader.agent(object); err != nil {
+		agent := k.reader.agent(object)
+		if agent.Invalid != nil {
 			return observed, nil //nolint:nilerr // Admit has refused it: nothing is done, and that is said
 		}
+		observed.agent = agent
 	}
 	found, err := k.reader.workloads(ctx, object.GetNamespace())
 	if err != nil {

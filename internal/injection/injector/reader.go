@@ -61,19 +61,18 @@ func NewReader(reader Reader) *Reader {
 type version struct {
 	resourceVersion string
 	agent           *injection.Agent
-	err             error
 }
 
 // agent makes an object ready to be asked, once for each of its versions.
-func (r *Reader) agent(object injection.Object) (*injection.Agent, error) {
+func (r *Reader) agent(object injection.Object) *injection.Agent {
 	if found, isKnown := r.compiled.Get(object.GetUID()); isKnown {
 		if known := found.(version); known.resourceVersion == object.GetResourceVersion() {
-			return known.agent, known.err
+			return known.agent
 		}
 	}
-	agent, err := injection.Compile(object)
-	r.compiled.Add(object.GetUID(), version{object.GetResourceVersion(), agent, err})
-	return agent, err
+	agent := injection.Compile(object)
+	r.compiled.Add(object.GetUID(), version{object.GetResourceVersion(), agent})
+	return agent
 }
 
 // objects are all that there are; of the Instrumentations those of one namespace, unless it is empty. They are the cache's: nobody may change them.
@@ -100,7 +99,7 @@ func (r *Reader) objects(ctx context.Context, namespace string) ([]described, er
 	return objects, nil
 }
 
-// agents are the objects, made ready to be asked. What can't be compiled injects nothing, and its own controller says so.
+// agents are the objects, made ready to be asked, in their order.
 func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Agent, error) {
 	objects, err := r.objects(ctx, namespace)
 	if err != nil {
@@ -108,9 +107,7 @@ func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Age
 	}
 	var agents []*injection.Agent
 	for _, object := range objects {
-		if agent, err := r.agent(object); err == nil {
-			agents = append(agents, agent)
-		}
+		agents = append(agents, r.agent(object))
 	}
 	injection.Sort(agents)
 	return agents, nil

@@ -133,8 +133,9 @@ func isBehind(setting *injection.Setting, w *injection.Workload, before *corev1.
 		}
 		i := slices.IndexFunc(setting.Agents, func(agent *injection.Agent) bool { return injection.GrantKey(agent.ID) == key })
 		isIn := i >= 0 && verdicts[i].State == injection.In
+		isThere := isIn || i >= 0 && verdicts[i].State == injection.Held
 		grant := injection.ParseGrant(w.Annotations[key])
-		if grant.Revision == "" && isIn || grant.Revision != "" && !grant.IsKept() && (!isIn || setting.Agents[i].Revision != grant.Revision) {
+		if grant.Revision == "" && isThere || grant.Revision != "" && !grant.IsKept() && (!isIn || setting.Agents[i].Revision != grant.Revision) {
 			return true
 		}
 	}

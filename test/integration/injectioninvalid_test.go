@@ -1,0 +1,62 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/webhooks"
+)
+
+// TestInjectionOfWhatIsInvalid: what no webhook was asked about injects nothing, and is in nobody's way; what has become invalid leaves in what it has
+// injected until it is deleted.
+func TestInjectionOfWhatIsInvalid(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s := newGoverned(t)
+	space := s.space(t, "invalid")
+	unasked := agentFor(space, "aa-unasked", "*")
+	unasked.Spec.Agent.Env = []corev1.EnvVar{{Name: "a=b", Value: "c"}}
+	everywhere := clusterAgent("everywhere", "traced")
+	everywhere.Spec.NamespaceSelector, everywhere.Spec.Matchers = nil, []instrv1.Matcher{{}}
+	for _, object := range []client.Object{unasked, everywhere} {
+		s.create(t, object)
+	}
+	s.bare(t, space, "web-1")
+	s.start(t)
+	s.bare(t, space, "web-2")
+	g.Eventually(s.tells(t, unasked)).Should(gomega.Equal("False InvalidSpec 0/0"))
+	g.Eventually(s.tells(t, everywhere)).Should(gomega.Equal("False InvalidSpec 0/0"))
+	s.calls.settled(t)
+	g.Expect(s.with(t, space)()).To(gomega.BeEmpty())
+	agent := javaAgent(space, "web-*")
+	s.create(t, agent)
+	g.Eventually(s.with(t, space)).Should(gomega.Equal(both))
+	s.finish(t, space)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 2/2"))
+	s.calls.settled(t)
+
+	s.stop()
+	named := metav1.ObjectMeta{Name: webhooks.Name}
+	for _, hooks := range []client.Object{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named}, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named},
+	} {
+		g.Expect(s.client.Delete(t.Context(), hooks)).To(gomega.Succeed())
+	}
+	s.merge(t, agent, `{"spec":{"agent":{"env":[{"name":"a=b","value":"c"}]}}}`)
+	s.start(t)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False InvalidSpec 0/0"))
+	s.merge(t, bareDeployment(space, "web-1"), `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`)
+	younger := agentFor(space, "younger", "web-*")
+	s.create(t, younger)
+	g.Eventually(s.tells(t, younger)).Should(gomega.Equal("False Overruled 0/2"))
+	s.calls.settled(t)
+	g.Expect(s.with(t, space)()).To(gomega.Equal(both))
+	g.Expect(s.patched(0, space)).To(gomega.BeZero())
+	s.removed(t, agent)
+	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/younger, web-2: Instrumentation/younger"))
+}
