@@ -125,6 +125,9 @@ func namespaceSelector(object Object) *metav1.LabelSelector {
 // HasFailed tells that this very revision failed where it was tried.
 func (a *Agent) HasFailed() bool { return a.isTried() && a.Failed == a.Revision }
 
+// isForgiven tells that a failure is noted which counts no more: nothing is tried first.
+func (a *Agent) isForgiven() bool { return a.Failed != "" && !a.isTried() }
+
 // isTried tells that some workloads try a revision first.
 func (a *Agent) isTried() bool { return a.Spec.Rollout.Strategy == instrv1.RolloutCanary }
 

@@ -47,10 +47,13 @@ type Told struct {
 
 // Decision is what is to be done for one agent.
 type Decision struct {
-	// Writes are to be made. There are none where Failure is to be written first.
+	// Writes are to be made. There are none where Failure is to be written, or Forgives to be done, first.
 	Writes []Write
 	// Failure says that the revision failed where it was tried, and how: this is written on the Instrumentation.
 	Failure string
+	// Forgives tells that what is noted of a failure is to be taken off the Instrumentation: without canaries it does not count. It must not count
+	// again when there are canaries again: the revision may run everywhere then.
+	Forgives bool
 	// Workloads are all that are matched.
 	Workloads []Told
 	// Leaving is in how many workloads something is that is to be taken out, From are their places.
@@ -102,6 +105,9 @@ func (a *Assessment) Decide() (Decision, error) {
 		return d.Decision, err
 	}
 	d.cut()
+	if d.Forgives = d.agent.isForgiven(); d.Forgives {
+		d.Writes = nil
+	}
 	slices.SortStableFunc(d.Workloads, func(x, y Told) int { return cmp.Compare(x.State, y.State) })
 	return d.Decision, nil
 }

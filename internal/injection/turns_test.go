@@ -132,6 +132,46 @@ func TestFailedCanaryGoesBack(t *testing.T) {
 	}
 }
 
+// Without canaries a failure that is noted does not count, and is taken off before anything is injected for which it does not. It is not found again
+// when there are canaries again: neither is the revision taken out where it runs well, nor does what fails later go back to what there was before it.
+func TestForgiven(t *testing.T) {
+	tried := instrumentation("java", first)
+	automatic := instrumentation("java", nil)
+	p := newPlace(t, tried, "a", "b")
+	revision := p.setting.Agents[0].Revision
+	p.change(withFailure(tried, revision))
+	if p.decide().Forgives {
+		t.Error("a failure that counts is forgiven")
+	}
+	for _, noted := range []string{revision, "another"} {
+		p.change(withFailure(automatic, noted))
+		decision := p.decide()
+		if !decision.Forgives {
+			t.Errorf("%s: a failure that does not count is not forgiven", noted)
+		}
+		p.expect("forgiven first", "", 0, "a:Pending:Asked b:Pending:Asked", decision)
+	}
+	p.change(automatic)
+	p.expect("automatic", "a b", 2, "a:Pending:Asked b:Pending:Asked", p.pass())
+	p.up()
+	before := p.seen[0].Template.DeepCopy()
+	p.change(tried)
+	decision := p.pass()
+	p.expect("canaries again", "a b", 0, "a b", decision)
+	if decision.Forgives {
+		t.Error("what is not noted is forgiven")
+	}
+	next := instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
+		first(spec)
+		spec.Agent.Image = "registry.example.com/agent:2"
+	})
+	p.change(next)
+	p.pass()
+	p.change(withFailure(next, p.setting.Agents[0].Revision))
+	p.pass()
+	expectSame(t, "one that fails later", p.seen[0].Template, before)
+}
+
 // Where there was nothing before there is nothing after, whatever the owner adds.
 func TestFirstRevisionThatFails(t *testing.T) {
 	object := instrumentation("java", first)

@@ -78,7 +78,7 @@ func TestInjectionInTurn(t *testing.T) {
 	s := &gated{newGoverned(t), newLeaping()}
 	s.startWith(t, withClock(s.clock))
 	for name, test := range map[string]func(*testing.T, *gated, string){
-		"canary": testCanary, "parallel": testParallel, "window": testWindow,
+		"canary": testCanary, "forgiven": testForgiven, "parallel": testParallel, "window": testWindow,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, s.space(t, name)) })
 	}
@@ -113,7 +113,7 @@ func testCanary(t *testing.T, s *gated, space string) {
 	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1 web-2 web-3 web-4"), "all have what there was before")
 	g.Expect(agent.Annotations[instrv1.AnnotationFailed]).To(gomega.ContainSubstring("Deployment/web-1: CrashLoop"))
 	g.Expect(meta.IsStatusConditionTrue(agent.Status.Conditions, instrv1.ConditionStalled)).To(gomega.BeTrue())
-	checkNotedFirst(t, s.calls.since(n, "PATCH "), agent.Name)
+	checkOrder(t, s.calls.since(n, "PATCH "), agent.Name, "workload note workload")
 
 	s.leap(t, agent, time.Hour)
 	g.Expect(s.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(gomega.Succeed())
@@ -128,8 +128,42 @@ func testCanary(t *testing.T, s *gated, space string) {
 	g.Eventually(s.names(t, space, "=broken")).Should(gomega.Equal("web-1 web-2 web-3 web-4"))
 }
 
-// checkNotedFirst expects that the failure is noted between the write that brought the revision and the one that takes it out.
-func checkNotedFirst(t *testing.T, calls []string, name string) {
+// testForgiven: who does without canaries gets everywhere what has failed, and it stays when there are canaries again.
+func testForgiven(t *testing.T, s *gated, space string) {
+	g := gomega.NewWithT(t)
+	s.bare(t, space, "web-1", "web-2")
+	agent := javaAgent(space, "web-*")
+	agent.Name = "forgiven"
+	agent.Spec.Rollout.Strategy = instrv1.RolloutCanary
+	agent.Spec.Rollout.Canary = &rolloutv1.Canary{Count: 1}
+	s.create(t, agent)
+	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1"))
+	pod := s.crash(t, space, "web-1")
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False CanaryFailed 0/2"))
+	g.Eventually(s.names(t, space, "")).Should(gomega.BeEmpty())
+	g.Expect(s.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(gomega.Succeed())
+	s.finish(t, space)
+	n := s.calls.settled(t)
+
+	s.merge(t, agent, `{"spec":{"rollout":{"strategy":"Automatic","canary":null}}}`)
+	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2"))
+	s.finish(t, space)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 2/2"))
+	g.Expect(agent.Annotations).NotTo(gomega.HaveKey(instrv1.AnnotationFailed))
+	s.calls.settled(t)
+	checkOrder(t, s.calls.since(n, "/namespaces/"+space+"/"), agent.Name, "note workload workload")
+	s.merge(t, agent, `{"spec":{"rollout":{"strategy":"Canary","canary":{"count":1}}}}`)
+	s.leap(t, agent, time.Hour)
+	s.calls.settled(t)
+	g.Expect(s.tells(t, agent)()).To(gomega.Equal("True Injected 2/2"))
+	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1 web-2"))
+	checkOrder(t, s.calls.since(n, "/namespaces/"+space+"/"), agent.Name, "note workload workload")
+	s.removed(t, agent)
+}
+
+// checkOrder expects writes of an Instrumentation ("note") and of workloads in some order, and no other: what has failed is noted between the write that
+// brought the revision and the one that takes it out, and the note taken off before the revision is brought again.
+func checkOrder(t *testing.T, calls []string, name, want string) {
 	t.Helper()
 	var order []string
 	for _, call := range calls {
@@ -140,7 +174,7 @@ func checkNotedFirst(t *testing.T, calls []string, name string) {
 			order = append(order, "workload")
 		}
 	}
-	if got, want := strings.Join(order, " "), "workload note workload"; got != want {
+	if got := strings.Join(order, " "); got != want {
 		t.Errorf("the order was %s, not %s: %v", got, want, calls)
 	}
 }

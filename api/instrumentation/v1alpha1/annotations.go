@@ -17,6 +17,6 @@ const (
 	AnnotationGranted = domain + "/granted"
 
 	// AnnotationFailed stands on an Instrumentation: the revision whose canaries failed, and why. It is injected nowhere. To take the
-	// annotation off tries it once more.
+	// annotation off tries it once more; Mainstay does so where the strategy is not Canary any more.
 	AnnotationFailed = domain + "/failed"
 )

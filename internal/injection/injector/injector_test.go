@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	webhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -343,17 +344,42 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// What the API server says of the note that a revision failed is told: until it is written nothing is undone.
+// A failure that does not count any more is taken off the Instrumentation before anything else, of the very version that was looked at.
+func TestForgives(t *testing.T) {
+	object := java()
+	object.ResourceVersion = "7"
+	object.Annotations = map[string]string{instrv1.AnnotationFailed: "0123456789abcdef Deployment/web-1: CrashLoop: it exits"}
+	reader := readerOf(t, namespace(nil), deployment("web-1"))
+	of := kind[*instrv1.Instrumentation]{reader: reader, clock: clocktesting.NewFakePassiveClock(now)}
+	observed, err := of.Observe(t.Context(), object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patches := of.Desired(object, observed).Patches
+	if len(patches) != 1 || patches[0].Ref != (plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}) {
+		t.Fatalf("it patches %v", patches)
+	}
+	const want = `{"metadata":{"annotations":{"instrumentation.mainstay.dev/failed":null},"resourceVersion":"7","uid":"java"}}`
+	if got := string(patches[0].Body); got != want {
+		t.Errorf("it sends %s, wanted %s", got, want)
+	}
+}
+
+// What the API server says of the note that a revision failed is told: until it is written nothing is undone. So it is where it is to be taken off.
 func TestReportOfARefusedNote(t *testing.T) {
 	agent := compiled(t, java())
 	object := java()
-	observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.Seen{seenOf("web-1", agent)}}
-	observed.decision.Failure = "Deployment/web-1: CrashLoop: it exits"
 	self := plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}
-	into := object.DeepCopy()
-	kind[*instrv1.Instrumentation]{}.Report(into, object, observed, plan.Result{Refused: map[plan.Ref]string{self: "frozen"}})
-	ready := into.Status.Conditions[slices.IndexFunc(into.Status.Conditions, func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]
-	if ready.Status != metav1.ConditionFalse || !strings.HasSuffix(ready.Message, "can't be noted on it, and so nothing is undone: frozen") {
-		t.Errorf("it says %s: %s", ready.Status, ready.Message)
+	for want, decision := range map[string]injection.Decision{
+		"can't be noted on it, and so nothing is undone: frozen":       {Failure: "Deployment/web-1: CrashLoop: it exits"},
+		"can't be taken off it, and so no workload is written: frozen": {Forgives: true},
+	} {
+		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.Seen{seenOf("web-1", agent)}, decision: decision}
+		into := object.DeepCopy()
+		kind[*instrv1.Instrumentation]{}.Report(into, object, observed, plan.Result{Refused: map[plan.Ref]string{self: "frozen"}})
+		ready := into.Status.Conditions[slices.IndexFunc(into.Status.Conditions, func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]
+		if ready.Status != metav1.ConditionFalse || !strings.HasSuffix(ready.Message, want) {
+			t.Errorf("it says %s: %s", ready.Status, ready.Message)
+		}
 	}
 }

@@ -106,10 +106,14 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 // Children are none.
 func (kind[T]) Children(Observed) plan.Children { return nil }
 
-// Desired are the patches of workloads; or, where the canaries of a revision have failed, one that notes that on the Instrumentation.
+// Desired are the patches of workloads; or, where the canaries of a revision have failed, one that notes that on the Instrumentation; or one that
+// takes such a note off.
 func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
-	if observed.decision.Failure != "" {
+	switch {
+	case observed.decision.Failure != "":
 		return plan.Plan{Patches: []plan.Patch{failed(object, &observed)}}
+	case observed.decision.Forgives:
+		return plan.Plan{Patches: []plan.Patch{forgiven(object, &observed)}}
 	}
 	var patches []plan.Patch
 	for _, write := range observed.decision.Writes {
@@ -165,7 +169,21 @@ const maxFailure = 1000
 func failed(object client.Object, observed *Observed) plan.Patch {
 	text := observed.agent.Revision + " " + observed.decision.Failure
 	text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
-	body := annotation(object.GetUID(), instrv1.AnnotationFailed, text)
+	return patchSelf(object, observed, annotation(object.GetUID(), instrv1.AnnotationFailed, text))
+}
+
+// forgiven takes the note of a failure off, before anything is injected for which it does not count: whoever comes after, also after a crash in between,
+// finds it only where it counts. It fails where the Instrumentation has changed meanwhile: there may be canaries again.
+func forgiven(object client.Object, observed *Observed) plan.Patch {
+	// Strings and null can be encoded.
+	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "annotations": map[string]any{instrv1.AnnotationFailed: nil},
+	}})
+	return patchSelf(object, observed, body)
+}
+
+// patchSelf is a merge patch of the Instrumentation itself.
+func patchSelf(object client.Object, observed *Observed, body []byte) plan.Patch {
 	return plan.Patch{
 		Ref:        selfRef(object, observed),
 		APIVersion: instrv1.GroupVersion.String(), UID: object.GetUID(), Type: types.MergePatchType, Body: body,
@@ -210,7 +228,11 @@ func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) t
 		}
 	}
 	if refusal, isRefused := result.Refused[selfRef(object, &observed)]; isRefused {
-		facts.Failure = &plan.Failure{Reason: api.ReasonRefused, Message: "that its canaries failed can't be noted on it, and so nothing is undone: " + refusal}
+		message := "that its canaries failed can't be noted on it, and so nothing is undone: "
+		if observed.decision.Forgives {
+			message = "the annotation " + instrv1.AnnotationFailed + ", which does not count any more, can't be taken off it, and so no workload is written: "
+		}
+		facts.Failure = &plan.Failure{Reason: api.ReasonRefused, Message: message + refusal}
 	}
 	status := facts.Status()
 	first := into.GetFirstReadyTime()
