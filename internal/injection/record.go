@@ -69,6 +69,17 @@ type Load struct {
 	Form Form `json:"form"`
 }
 
+// absent are the variables that load the agent and that the container did not have.
+func (p *Part) absent() []string {
+	var names []string
+	for _, load := range p.Load {
+		if load.Form == FormAbsent {
+			names = append(names, load.Name)
+		}
+	}
+	return names
+}
+
 // Form is where a variable comes from that a container has already.
 type Form string
 

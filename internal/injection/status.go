@@ -225,7 +225,24 @@ func (f *Facts) judge(s *sum) verdict.Verdict {
 	case len(s.waiting) > 0:
 		return verdict.Of(verdict.UnderWay, instrv1.ReasonWaiting, "%s; waiting: %s", progress, conditions.FirstFew(s.waiting, ", "))
 	}
-	return verdict.Of(verdict.Working, instrv1.ReasonInjected, "%s", progress)
+	return verdict.Of(verdict.Working, instrv1.ReasonInjected, "%s%s", progress, f.unseen())
+}
+
+// unseen says which variables the agent has set where the containers had none: their images may have some, which nobody can see, and which count no
+// more. It is empty where there is none. The first workload that has such a variable stands for all: they have the same agent.
+func (f *Facts) unseen() string {
+	for _, told := range f.Decision.Workloads {
+		injection := of(Injected(f.Seen[told.Index].Template.Annotations), f.identity().ID())
+		if injection == nil {
+			continue
+		}
+		for _, part := range injection.Parts {
+			if names := part.absent(); len(names) > 0 {
+				return fmt.Sprintf("; what is set in an image can't be seen: where one sets %s, its value is replaced", conditions.FirstFew(names, ", "))
+			}
+		}
+	}
+	return ""
 }
 
 // leaving says what the agent is being taken out of.

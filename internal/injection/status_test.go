@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
@@ -17,7 +18,7 @@ import (
 func seenWorkloads(names ...string) []injection.Seen {
 	var seen []injection.Seen
 	for _, name := range names {
-		seen = append(seen, injection.Seen{Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name}})
+		seen = append(seen, injection.Seen{Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name, Template: &corev1.PodTemplateSpec{}}})
 	}
 	return seen
 }
@@ -105,6 +106,23 @@ func expectStatus(t *testing.T, name string, status instrv1.InstrumentationStatu
 	}
 	if sum := status.Injected + status.Pending + status.Failed; sum != status.Matched {
 		t.Errorf("%s: %d are matched, the parts are %d", name, status.Matched, sum)
+	}
+}
+
+// A variable that a container lacks may be in its image.
+func TestStatusOfWhatCannotBeSeen(t *testing.T) {
+	setting := settingOf(t, instrumentation("java", nil))
+	for name, test := range map[string]struct {
+		env  []corev1.EnvVar
+		want string
+	}{
+		"lacks it": {nil, "; what is set in an image can't be seen: where one sets JAVA_TOOL_OPTIONS, its value is replaced"},
+		"has it":   {[]corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"}}, ""},
+	} {
+		facts := injection.Facts{Agent: setting.Agents[0], Seen: seenWorkloads("a"), Decision: injection.Decision{Workloads: []injection.Told{{Index: 0}}}}
+		*facts.Seen[0].Template = template(container("app", test.env...))
+		compose(setting, facts.Seen[0].Template, nil)
+		expectStatus(t, name, facts.Status(), "Ready=True:Injected Progressing=False:Settled Degraded=False:Healthy ", "1 of 1 workloads run with the agent"+test.want)
 	}
 }
 
