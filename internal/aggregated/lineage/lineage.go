@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -28,9 +29,9 @@ import (
 const (
 	// pageSize is how many objects one LIST asks for.
 	pageSize = 500
-	// capacity is how many owners are remembered: 5,000 Deployments with their 10 former ReplicaSets each, and some more. An owner takes about 400
-	// bytes, so that they are 25 MB at most; that which was not asked for longest goes first.
-	capacity = 60_000
+	// capacity is how many owners are remembered: 10,000 Deployments with their 10 former ReplicaSets each, and some more. An owner takes about 400
+	// bytes, so that they are 50 MB at most; that which was not asked for longest goes first.
+	capacity = 120_000
 	// lifetime is how long what is known of an owner is not asked for again: somebody may adopt a Deployment, or let it go.
 	lifetime = 5 * time.Minute
 	// patience is how long an answer is waited for: it is asked while a watch is being read, and what comes behind waits. The client tries again by
@@ -39,6 +40,8 @@ const (
 	// endurance bounds a question. It outlasts who asked, so that what a slow API server says is there for the Pod's next change, and for the
 	// Pods beside it: those of a new ReplicaSet change several times until they are ready.
 	endurance = 10 * time.Second
+	// atOnce bounds the questions that are under way: after a while without changes, what is known of all owners is old.
+	atOnce = 16
 	// maxHeight is how many owners stand above each other at most. Kubernetes itself has 2 (Job, CronJob); users could make a circle.
 	maxHeight = 8
 )
@@ -104,8 +107,8 @@ func (r reference) isOurs() bool {
 type answer struct {
 	// above controls it; none if it is the zero reference.
 	above reference
-	// until is when it is asked for again.
-	until time.Time
+	// asked is when the question was put.
+	asked time.Time
 }
 
 // Lineage knows who owns whom. It is safe to use from several goroutines.
@@ -115,11 +118,15 @@ type Lineage struct {
 	// owners has an answer for each that is known, by UID.
 	owners *lru.Cache
 	asking singleflight.Group
+	// turns has room for as many as may ask at once.
+	turns chan struct{}
+	// mutex is for who writes to owners.
+	mutex sync.Mutex
 }
 
 // New makes a Lineage that knows nothing yet. The clock says when an owner is asked for again.
 func New(client metadata.Interface, clock clock.PassiveClock) *Lineage {
-	return &Lineage{client: client, clock: clock, owners: lru.New(capacity)}
+	return &Lineage{client: client, clock: clock, owners: lru.New(capacity), turns: make(chan struct{}, atOnce)}
 }
 
 // Fill reads the metadata of all that may own Pods, in pages. It is for the time when all Pods are listed: whom a Pod belongs to is told anew then. An
@@ -131,6 +138,7 @@ func New(client metadata.Interface, clock clock.PassiveClock) *Lineage {
 func (l *Lineage) Fill(ctx context.Context) error {
 	var problems []error
 	for _, one := range kinds {
+		asked := l.clock.Now()
 		pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return l.client.Resource(one.resource).List(ctx, options)
 		})
@@ -138,7 +146,7 @@ func (l *Lineage) Fill(ctx context.Context) error {
 		err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 			owner, err := meta.Accessor(object)
 			if err == nil {
-				l.remember(owner.GetUID(), controllerOf(owner))
+				l.remember(owner.GetUID(), answer{controllerOf(owner), asked})
 			}
 			return err
 		})
@@ -149,9 +157,9 @@ func (l *Lineage) Fill(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// Owner is what a Pod belongs to in the end, as Kind/name; empty if it stands alone. An owner that is not known, or was last asked for 5 minutes ago, is
-// asked for with one GET. Where that fails, what was known of it holds for 5 minutes more, and of one that is not known the Pod belongs to what is
-// known so far. It takes 2 seconds at most; what is answered later counts for the next change.
+// Owner is what a Pod belongs to in the end, as Kind/name; empty if it stands alone. An owner that is not known is asked for with one GET, for which it
+// waits 2 seconds at most; without an answer the Pod belongs to what is known so far. What was learnt 5 minutes ago or longer is told, and asked for
+// again besides. What is answered later counts for the next change.
 func (l *Lineage) Owner(ctx context.Context, namespace string, pod metav1.Object) string {
 	owner := controllerOf(pod)
 	if owner.name == "" {
@@ -174,40 +182,14 @@ func (l *Lineage) controller(ctx context.Context, namespace string, owner refere
 	if owner.isOurs() || owner.kind() == nil {
 		return reference{}, nil
 	}
-	known, isKnown, isFresh := l.remembered(owner.uid)
-	if isFresh {
-		return known, nil
+	known, isKnown := l.remembered(owner.uid)
+	if isKnown && l.isFresh(known) {
+		return known.above, nil
 	}
-	above, err := l.learn(ctx, namespace, owner)
-	if err == nil || !isKnown {
-		return above, err
+	told := l.learn(ctx, namespace, owner)
+	if isKnown {
+		return known.above, nil // nobody waits for what hardly ever changes: all that is watched would wait, too
 	}
-	if above, _, isFresh := l.remembered(owner.uid); isFresh {
-		return above, nil // the answer came after all
-	}
-	l.remember(owner.uid, known) // so that while the API server is slow not each change waits for it
-	return known, nil
-}
-
-// learn asks who controls an owner, together with all who ask the same: Pods of a new ReplicaSet come together. Who gives up waiting does not end the
-// question for the others.
-func (l *Lineage) learn(ctx context.Context, namespace string, owner reference) (reference, error) {
-	told := l.asking.DoChan(namespace+"/"+string(owner.uid), func() (any, error) {
-		known, _, isFresh := l.remembered(owner.uid)
-		if isFresh {
-			return known, nil // the question that was under way has just been answered
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endurance)
-		defer cancel()
-		above, err := l.ask(ctx, namespace, owner)
-		if errors.Is(err, errGone) {
-			above, err = known, nil
-		}
-		if err == nil {
-			l.remember(owner.uid, above)
-		}
-		return above, err
-	})
 	select {
 	case result := <-told:
 		above, _ := result.Val.(reference)
@@ -215,6 +197,34 @@ func (l *Lineage) learn(ctx context.Context, namespace string, owner reference) 
 	case <-ctx.Done():
 		return reference{}, ctx.Err()
 	}
+}
+
+// learn asks who controls an owner, together with all who ask the same: Pods of a new ReplicaSet come together. Who gives up waiting does not end the
+// question for the others.
+func (l *Lineage) learn(ctx context.Context, namespace string, owner reference) <-chan singleflight.Result {
+	return l.asking.DoChan(namespace+"/"+string(owner.uid), func() (any, error) {
+		known, isKnown := l.remembered(owner.uid)
+		if isKnown && l.isFresh(known) {
+			return known.above, nil // the question that was under way has just been answered
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endurance)
+		defer cancel()
+		select {
+		case l.turns <- struct{}{}:
+			defer func() { <-l.turns }()
+		case <-ctx.Done():
+			return reference{}, ctx.Err()
+		}
+		asked := l.clock.Now()
+		above, err := l.ask(ctx, namespace, owner)
+		if errors.Is(err, errGone) {
+			above, err = known.above, nil
+		}
+		if err == nil {
+			l.remember(owner.uid, answer{above, asked})
+		}
+		return above, err
+	})
 }
 
 // errGone says that an owner is no more: it has the controller that it had, if it had one, and will have no other.
@@ -235,16 +245,20 @@ func (l *Lineage) ask(ctx context.Context, namespace string, owner reference) (r
 	return controllerOf(found), nil
 }
 
-// remembered is the controller of an owner, whether it is known, and whether it was learnt lately.
-func (l *Lineage) remembered(uid types.UID) (above reference, isKnown, isFresh bool) {
-	known, isKnown := l.owners.Get(uid)
-	if !isKnown {
-		return reference{}, false, false
-	}
-	told, _ := known.(answer)
-	return told.above, true, l.clock.Now().Before(told.until)
+// remembered is what is known of an owner.
+func (l *Lineage) remembered(uid types.UID) (answer, bool) {
+	found, isKnown := l.owners.Get(uid)
+	known, _ := found.(answer)
+	return known, isKnown
 }
 
-func (l *Lineage) remember(uid types.UID, above reference) {
-	l.owners.Add(uid, answer{above, l.clock.Now().Add(lifetime)})
+func (l *Lineage) isFresh(known answer) bool { return l.clock.Since(known.asked) < lifetime }
+
+// remember keeps an answer, unless there is one to a later question: that which comes late may be from before a change.
+func (l *Lineage) remember(uid types.UID, told answer) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if known, isKnown := l.remembered(uid); !isKnown || !told.asked.Before(known.asked) {
+		l.owners.Add(uid, told)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,6 @@ import (
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 )
 
 const namespace = "web"
@@ -210,81 +210,123 @@ func TestFillPages(t *testing.T) {
 	expectCalls(t, client.FakeMetadataClient, "get deployments shop")
 }
 
-// TestChanges: what an owner without a controller belongs to is asked for again after some minutes, or after Fill, and no sooner.
+// TestChanges: what is known is asked for again after some minutes, for the next change, or read by Fill, and no sooner.
 func TestChanges(t *testing.T) {
-	later := clocktesting.NewFakeClock(time.Now())
-	client := client(t, object("apps/v1", "Deployment", "web", nil), object("apps/v1", "ReplicaSet", "web-1", by("apps/v1", "Deployment", "web")))
-	lineage := New(client, later)
-	pod := podOf(by("apps/v1", "ReplicaSet", "web-1"))
-	gone := podOf(by("apps/v1", "StatefulSet", "gone"))
-	expectOwner(t, lineage, pod, "Deployment/web")
-	expectOwner(t, lineage, gone, "StatefulSet/gone")
-	change := func(controller *metav1.OwnerReference) {
-		t.Helper()
-		deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-		if err := client.Tracker().Update(deployments, object("apps/v1", "Deployment", "web", controller), namespace); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		client := client(t, object("apps/v1", "Deployment", "web", nil), object("apps/v1", "ReplicaSet", "web-1", by("apps/v1", "Deployment", "web")))
+		lineage := New(client, clock.RealClock{})
+		pod := podOf(by("apps/v1", "ReplicaSet", "web-1"))
+		gone := podOf(by("apps/v1", "StatefulSet", "gone"))
+		expectOwner(t, lineage, pod, "Deployment/web")
+		expectOwner(t, lineage, gone, "StatefulSet/gone")
+		change := func(controller *metav1.OwnerReference) {
+			t.Helper()
+			deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+			if err := client.Tracker().Update(deployments, object("apps/v1", "Deployment", "web", controller), namespace); err != nil {
+				t.Fatal(err)
+			}
+			calls(client)
 		}
+		app := by("apps.mainstay.dev/v1", "WebApp", "web")
+		for _, step := range []struct {
+			now          *metav1.OwnerReference
+			before, then string
+		}{{app, "Deployment/web", "WebApp/web"}, {nil, "WebApp/web", "Deployment/web"}} {
+			change(step.now)
+			expectOwner(t, lineage, pod, step.before)
+			expectOwner(t, lineage, gone, "StatefulSet/gone")
+			expectCalls(t, client)
+			time.Sleep(lifetime)
+			expectOwner(t, lineage, pod, step.before)
+			expectOwner(t, lineage, gone, "StatefulSet/gone")
+			expectAsked(t, client, "get deployments web", "get replicasets web-1", "get statefulsets gone")
+			expectOwner(t, lineage, pod, step.then)
+			expectOwner(t, lineage, gone, "StatefulSet/gone")
+			expectCalls(t, client)
+		}
+		change(app)
+		fill(t, lineage)
 		calls(client)
-	}
-	app := by("apps.mainstay.dev/v1", "WebApp", "web")
-	for _, step := range []struct {
-		now          *metav1.OwnerReference
-		before, then string
-	}{{app, "Deployment/web", "WebApp/web"}, {nil, "WebApp/web", "Deployment/web"}} {
-		change(step.now)
-		expectOwner(t, lineage, pod, step.before)
-		expectOwner(t, lineage, gone, "StatefulSet/gone")
+		expectOwner(t, lineage, pod, "WebApp/web")
 		expectCalls(t, client)
-		later.Step(lifetime + time.Second)
-		expectOwner(t, lineage, pod, step.then)
-		expectOwner(t, lineage, gone, "StatefulSet/gone")
-		expectCalls(t, client, "get replicasets web-1", "get deployments web", "get statefulsets gone")
+	})
+}
+
+// expectAsked waits for questions that nobody waits for. They may come in any order.
+func expectAsked(t *testing.T, client *fake.FakeMetadataClient, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if got := slices.Sorted(slices.Values(calls(client))); !slices.Equal(got, want) {
+		t.Errorf("it asked %q, want %q", got, want)
 	}
-	change(app)
-	fill(t, lineage)
-	calls(client)
-	expectOwner(t, lineage, pod, "WebApp/web")
-	expectCalls(t, client)
 }
 
 // TestGone: Pods that outlive their owners keep the chain that was known.
 func TestGone(t *testing.T) {
-	client := client(t, shop()...)
-	later := clocktesting.NewFakeClock(time.Now())
-	lineage := New(client, later)
-	fill(t, lineage)
-	for resource, name := range map[string]string{"replicasets": "shop-1", "deployments": "shop"} {
-		if err := client.Tracker().Delete(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}, namespace, name); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		client := client(t, shop()...)
+		lineage := New(client, clock.RealClock{})
+		fill(t, lineage)
+		for resource, name := range map[string]string{"replicasets": "shop-1", "deployments": "shop"} {
+			if err := client.Tracker().Delete(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}, namespace, name); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	fill(t, lineage)
-	calls(client)
-	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
-	expectCalls(t, client)
-	later.Step(lifetime + time.Second)
-	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
-	expectCalls(t, client, "get replicasets shop-1", "get deployments shop")
-	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
-	expectCalls(t, client)
+		fill(t, lineage)
+		calls(client)
+		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+		expectCalls(t, client)
+		time.Sleep(lifetime)
+		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+		expectAsked(t, client, "get deployments shop", "get replicasets shop-1")
+		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+		expectCalls(t, client)
+	})
 }
 
-// TestKnownBefore: what was known holds where it can't be asked for again, and not each change waits for that.
+// TestKnownBefore: while there is no answer, what was known holds, and nobody waits; of many owners some are asked for at a time.
 func TestKnownBefore(t *testing.T) {
-	client := client(t, shop()...)
-	later := clocktesting.NewFakeClock(time.Now())
-	lineage := New(client, later)
-	fill(t, lineage)
-	calls(client)
-	later.Step(lifetime + time.Second)
-	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("no answer")
+	synctest.Test(t, func(t *testing.T) {
+		const many = 100
+		answers := client(t)
+		hanging := &slow{Interface: answers, after: time.Hour, givenUp: make(chan error, many)}
+		lineage := New(hanging, clock.RealClock{})
+		owner := func(i int) *metav1.OwnerReference { return by("apps/v1", "ReplicaSet", strconv.Itoa(i)) }
+		for i := range many {
+			lineage.remember(owner(i).UID, answer{controllerOf(podOf(by("apps/v1", "Rollout", "r"))), time.Now()})
+		}
+		time.Sleep(lifetime)
+		start := time.Now()
+		for range 2 {
+			for i := range many {
+				expectOwner(t, lineage, podOf(owner(i)), "Rollout/r")
+			}
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+		synctest.Wait()
+		if asked := hanging.asked.Load(); asked != atOnce {
+			t.Errorf("%d were asked for at once", asked)
+		}
+		time.Sleep(endurance)
 	})
-	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
-	expectCalls(t, client, "get replicasets shop-1", "get deployments shop")
-	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
-	expectCalls(t, client)
+}
+
+// TestLate: an answer does not take the place of one to a later question.
+func TestLate(t *testing.T) {
+	lineage := New(client(t), clock.RealClock{})
+	now := time.Now()
+	for _, told := range []struct {
+		app   string
+		asked time.Time
+		want  string
+	}{{"a", now, "a"}, {"b", now.Add(-time.Second), "a"}, {"c", now.Add(time.Second), "c"}} {
+		lineage.remember("web", answer{reference{name: told.app}, told.asked})
+		if known, _ := lineage.remembered("web"); known.above.name != told.want {
+			t.Errorf("after %s it knows %s", told.app, known.above.name)
+		}
+	}
 }
 
 // TestErrors: what is known so far is used, and the question is asked again the next time.
@@ -349,6 +391,8 @@ type slow struct {
 	metadata.Interface
 	after   time.Duration
 	givenUp chan error
+	// asked is how many have come.
+	asked atomic.Int32
 }
 
 func (s *slow) Resource(resource schema.GroupVersionResource) metadata.Getter {
@@ -370,6 +414,7 @@ type slowResource struct {
 }
 
 func (r *slowResource) Get(ctx context.Context, name string, options metav1.GetOptions, subresources ...string) (*metav1.PartialObjectMetadata, error) {
+	r.client.asked.Add(1)
 	select {
 	case <-ctx.Done():
 		r.client.givenUp <- ctx.Err()
@@ -442,9 +487,9 @@ func TestTogether(t *testing.T) {
 func TestBounds(t *testing.T) {
 	lineage := New(client(t), clock.RealClock{})
 	for i := range capacity + 10 {
-		lineage.remember(types.UID(fmt.Sprint(i)), reference{})
+		lineage.remember(types.UID(fmt.Sprint(i)), answer{asked: time.Now()})
 	}
-	if known := lineage.owners.Len(); known != 60_000 {
+	if known := lineage.owners.Len(); known != 120_000 {
 		t.Errorf("%d are remembered", known)
 	}
 }
