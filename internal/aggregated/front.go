@@ -1,6 +1,7 @@
 package aggregated
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -15,7 +16,9 @@ import (
 const (
 	// frontPatience bounds how long a server waits before it listens at all: without the CA it is alive, and not ready.
 	frontPatience = 10 * time.Second
-	frontPoll     = 20 * time.Millisecond
+	// clientPatience bounds how long it waits, besides, for the CA of the cluster's other clients: there may be none.
+	clientPatience = 2 * time.Second
+	frontPoll      = 20 * time.Millisecond
 )
 
 var errNoFront = errors.New("waiting for the CA of the API server's front proxy, by the ConfigMap extension-apiserver-authentication in kube-system")
@@ -47,7 +50,8 @@ func isKnown(authority dynamiccertificates.CAContentProvider) bool {
 	return len(authority.CurrentCABundleContent()) > 0
 }
 
-// RunOnce begins to read and to follow the CAs, until ctx ends, and waits for the first.
+// RunOnce begins to read and to follow the CAs, until ctx ends, and waits for the first of each. What came a moment later the library would take up
+// while it is still at its TLS configuration, from another goroutine.
 func (p primed) RunOnce(ctx context.Context) error {
 	if follow, can := p.CAContentProvider.(dynamiccertificates.ControllerRunner); can {
 		go follow.Run(ctx, 1)
@@ -56,7 +60,13 @@ func (p primed) RunOnce(ctx context.Context) error {
 	if err != nil {
 		return errNoFront
 	}
+	_ = wait.PollUntilContextTimeout(ctx, frontPoll, clientPatience, true, func(context.Context) (bool, error) { return p.hasMore(), nil })
 	return nil
+}
+
+// hasMore tells that there is a CA beside the front proxy's.
+func (p primed) hasMore() bool {
+	return !bytes.Equal(bytes.TrimSpace(p.CurrentCABundleContent()), bytes.TrimSpace(p.front.CurrentCABundleContent()))
 }
 
 // Run only waits: RunOnce has begun it.

@@ -16,6 +16,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	cachermetrics "k8s.io/apiserver/pkg/storage/cacher/metrics"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
@@ -46,6 +47,7 @@ func New(options *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	cachermetrics.Register() // caches count what they read from now on; the library would register what they count with, too late, when it makes the server
 	group, err := install(served, config.ClientConfig, options)
 	if err != nil {
 		return nil, err
