@@ -1,6 +1,7 @@
 package injector
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,6 +64,38 @@ func readerOf(t *testing.T, objects ...client.Object) *Reader {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	return NewReader(Reader{Cached: c, Live: c, Namespaced: true, Cluster: true})
+}
+
+// backwards has lists in the opposite order: the cache's have none.
+type backwards struct{ client.Client }
+
+func (b backwards) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if err := b.Client.List(ctx, list, options...); err != nil {
+		return err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(items)
+	return meta.SetList(list, items)
+}
+
+// TestWorkloadsInOrder: messages name the first of them, and must not change by themselves.
+func TestWorkloadsInOrder(t *testing.T) {
+	reader := readerOf(t, namespace(nil), deployment("b"), deployment("a"), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "c"}})
+	reader.Cached = backwards{reader.Cached.(client.Client)}
+	found, err := reader.workloads(t.Context(), space)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, one := range found {
+		names = append(names, one.String())
+	}
+	if !slices.Equal(names, []string{"DaemonSet/c", "Deployment/a", "Deployment/b"}) {
+		t.Errorf("they come as %q", names)
+	}
 }
 
 func namespace(given map[string]string) *corev1.Namespace {

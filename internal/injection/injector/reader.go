@@ -1,6 +1,7 @@
 package injector
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -159,7 +160,8 @@ type seen struct {
 	selector *metav1.LabelSelector
 }
 
-// workloads are those of a namespace; of all if it is empty. They share memory with the cache: nobody may change them.
+// workloads are those of a namespace, of all if it is empty, by namespace, kind and name: the cache has them in no order, and messages name the first.
+// They share memory with the cache: nobody may change them.
 func (r *Reader) workloads(ctx context.Context, namespace string) ([]seen, error) {
 	var found []seen
 	add := func(object client.Object, selector *metav1.LabelSelector) {
@@ -186,6 +188,9 @@ func (r *Reader) workloads(ctx context.Context, namespace string) ([]seen, error
 	for i := range daemonSets.Items {
 		add(&daemonSets.Items[i], daemonSets.Items[i].Spec.Selector)
 	}
+	slices.SortFunc(found, func(a, b seen) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
 	return found, nil
 }
 
