@@ -33,11 +33,7 @@ func (g goTest) deal(ctx context.Context, further []string) ([]goTest, error) {
 	if g.parts <= 1 {
 		return []goTest{g}, nil
 	}
-	command := exec.CommandContext(ctx, "go", append([]string{"test", "-list", "."}, g.arguments...)...)
-	command.Dir = g.directory
-	command.Env = environment(further)
-	command.Stderr = os.Stdout
-	listed, err := command.Output()
+	listed, err := g.command(ctx, further, "-list", ".").Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing the tests of %s: %w\n%s", g.arguments[len(g.arguments)-1], err, listed)
 	}
@@ -85,16 +81,22 @@ type event struct {
 	Elapsed    float64
 }
 
-// run runs one go test command. It shows each package and each failure as it happens, and
-// slow tests when they end.
-func (g goTest) run(ctx context.Context, log *step.Log, further []string, total *counts) error {
-	command := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-json"}, g.arguments...)...)
+// command is go test with these options, and those of its own.
+func (g goTest) command(ctx context.Context, further []string, options ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"test"}, options, g.arguments)...)
 	command.Dir = g.directory
 	command.Env = environment(further)
 	command.Stderr = os.Stdout
 	// A test that is told to end may still clean up: it is killed only later.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 2 * time.Minute
+	return command
+}
+
+// run runs one go test command. It shows each package and each failure as it happens, and
+// slow tests when they end.
+func (g goTest) run(ctx context.Context, log *step.Log, further []string, total *counts) error {
+	command := g.command(ctx, further, "-count=1", "-json")
 	stdout, err := command.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("running go test: %w", err)

@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,7 +43,11 @@ var cluster struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	testlog.Set()
+	if flag.Lookup("test.list").Value.String() != "" {
+		os.Exit(m.Run()) // which takes no API server
+	}
 	gomega.SetDefaultEventuallyTimeout(within)
 	gomega.SetDefaultEventuallyPollingInterval(poll)
 	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
