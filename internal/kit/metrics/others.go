@@ -28,7 +28,7 @@ func Served() []Metric {
 		{
 			Name: "apiserver_request_total", Type: "counter", Labels: []Label{group, resource, verb, {"code", "HTTP status"}},
 			Help:   "Requests that have been answered. A watch counts when it ends.",
-			Normal: "Whatever your users ask for. 429 is a replica that has not read yet what it serves, 504 the answer to who asks for a version that is not there yet; any other 5xx is a fault, of the server or of a webhook that admits Llamas.",
+			Normal: "Whatever your users ask for. 429 is a replica that has not read yet what it serves, or has too many requests at once; 504, of what reads, the answer to who asks for a version that is not there yet; any other 5xx is a fault, of the server or of a webhook that admits Llamas.",
 		},
 		{
 			Name: "apiserver_request_duration_seconds", Type: "histogram", Labels: []Label{group, resource, verb},

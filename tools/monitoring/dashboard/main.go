@@ -69,7 +69,8 @@ func quantiles(histogram, selector, by string) []query {
 	return queries
 }
 
-// ofOurs selects what our own API server tells of itself: that of Kubernetes has the same names, and tells nothing of this group.
+// ofOurs selects what our own API server tells of itself: that of Kubernetes has the same names, and tells nothing of this group but that it
+// turned requests away itself (429).
 const ofOurs = `{group="farm.mainstay.dev"}`
 
 // ofProcesses are the queries for what each of our processes tells, by a metric that each of the one kind has, and nobody else.
@@ -117,7 +118,7 @@ var rows = []row{
 		{"farm.mainstay.dev", "Whether the API server is told of who serves it, whether it gets through, and how many are ready.", "", false, []query{
 			{"max(mainstay_apiservice_published)", "published"}, {"max(mainstay_apiservice_available)", "reached"}, {"max(mainstay_apiservice_endpoints)", "ready"},
 		}},
-		{"Requests per second", "429 is a replica that has not read yet what it serves. A watch counts when it ends.", "", false, []query{
+		{"Requests per second", "429 is a replica that has not read yet what it serves, or has too many requests at once. A watch counts when it ends.", "", false, []query{
 			{"sum by (resource, verb, code) (rate(apiserver_request_total" + ofOurs + "[$__rate_interval]))", "{{resource}} {{verb}} {{code}}"},
 		}},
 		{"Time of a request", "Without watches.", "s", false, quantiles("apiserver_request_duration_seconds", `{group="farm.mainstay.dev", verb!="WATCH"}`, "verb")},
