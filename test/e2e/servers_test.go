@@ -281,14 +281,13 @@ func testServersReplaced(t *testing.T) {
 	g.Eventually(func() []string { return names(t, system, "pods", "-l", servers) }).Should(gomega.And(gomega.HaveLen(2), gomega.Not(gomega.ContainElement(pods[1]))), "the old ones have ended")
 	written, unwritten := stopWriting()
 	asked, unanswered := stopAsking()
-	perSecond := float64(asked) / time.Since(begun).Seconds()
-	t.Logf("%d questions, %.0f a second, %d failed; %d writes, %d failed", asked, perSecond, len(unanswered), written, len(unwritten))
+	t.Logf("%d questions, %.0f a second, %d failed; %d writes, %d failed", asked, float64(asked)/time.Since(begun).Seconds(), len(unanswered), written, len(unwritten))
 	for _, failed := range [][]string{unanswered, unwritten} {
 		if len(failed) > 0 {
 			t.Errorf("%d failed; the first: %s; the last: %s", len(failed), failed[0], failed[len(failed)-1])
 		}
 	}
-	g.Expect(perSecond).To(gomega.BeNumerically(">=", 200), "there was load")
+	g.Expect(asked).To(gomega.BeNumerically(">=", 1000), "there was load; how many a second is the machine's")
 	for _, one := range followers {
 		one.check(t)
 	}
