@@ -99,12 +99,13 @@ func records(template, before *corev1.PodTemplateSpec) (all, last []Injection) {
 func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict {
 	recorded, last := records(w.Template, before)
 	held := s.held(w, last)
-	remove(w.Template, beside(recorded, held))
+	remove(w.Template, recorded)
 	write(w.Template, nil)
 	verdicts := make([]Verdict, len(s.Agents))
 	if s.declines(w) {
 		return verdicts
 	}
+	held = s.refit(w, held)
 	var effective []Injection
 	var by []int
 	taken := s.takenByHeld(w, held)
@@ -140,10 +141,11 @@ func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict
 			*verdict = Verdict{Refused, refuse(instrv1.WorkloadTooLarge, "the annotations of its pod template leave no room for the record of what is injected: it has to be written there")}
 		}
 	}
-	for i := range effective {
-		effective[i].putInto(w.Template)
+	all := s.join(held, effective)
+	for i := range all {
+		all[i].putInto(w.Template)
 	}
-	write(w.Template, s.join(w.Template, held, effective))
+	write(w.Template, all)
 	return verdicts
 }
 
@@ -214,8 +216,13 @@ func (s *Setting) keep(w *Workload, wanted, had *Injection) *Injection {
 	kept.Parts = slices.DeleteFunc(slices.Clone(had.Parts), func(part Part) bool {
 		return !slices.ContainsFunc(wanted.Parts, func(mine Part) bool { return mine.Name == part.Name })
 	})
-	if !kept.isSound() || kept.fit(w.Template, s.Keys, s.HasImageVolumes) != nil || len(kept.Parts) == 0 {
+	if !s.takesAgain(w, &kept) {
 		return nil
 	}
 	return &kept
+}
+
+// takesAgain tells whether what a record says can be put into a template that has none of it, and leaves of it what is for containers that are there.
+func (s *Setting) takesAgain(w *Workload, recorded *Injection) bool {
+	return recorded.isSound() && recorded.fit(w.Template, s.Keys, s.HasImageVolumes) == nil && len(recorded.Parts) > 0
 }

@@ -3,12 +3,10 @@ package injection
 import (
 	"cmp"
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
-// held are those of some Injections that stay in a template as they are, because nobody can say what they should be. Who opts out has these taken out,
-// too. A record by itself holds nothing: an owner who replaces the whole template has taken them out.
+// held are those of some Injections that stay in a template, because nobody can say what they should be. Who opts out has these taken out, too. A record
+// by itself holds nothing: an owner who replaces the whole template has taken them out.
 func (s *Setting) held(w *Workload, recorded []Injection) []Injection {
 	if s.declines(w) {
 		return nil
@@ -46,29 +44,24 @@ func (s *Setting) takenByHeld(w *Workload, held []Injection) map[string]string {
 	return taken
 }
 
-// beside are Injections without those that are held, and without what is said of their containers: what these have is what the held ones say.
-func beside(injections, held []Injection) []Injection {
-	if len(held) == 0 {
-		return injections
-	}
-	var others []Injection
-	for _, one := range injections {
-		if of(held, one.ID) != nil {
-			continue
+// refit are those of Injections that are held which a template takes that has none of them. They go in again as they were, beside what the owner has
+// written by now: what stood there while he wrote may be half his and half ours. What does not fit any more, or has no room, goes out.
+func (s *Setting) refit(w *Workload, held []Injection) []Injection {
+	var kept []Injection
+	for _, one := range held {
+		if s.takesAgain(w, &one) {
+			kept = append(kept, one)
 		}
-		one.Parts = only(one.Parts, func(part Part) bool {
-			return !slices.ContainsFunc(held, func(kept Injection) bool {
-				return slices.ContainsFunc(kept.Parts, func(its Part) bool { return its.Name == part.Name })
-			})
-		})
-		others = append(others, one)
 	}
-	return others
+	for len(kept) > 0 && !hasRoom(w.Template, kept) {
+		kept = kept[:len(kept)-1]
+	}
+	return kept
 }
 
-// join puts Injections that are held, and stand in the template, in one order with those that have been put into it: the order in which all would
-// have been put into it, so that nothing moves when the cause is gone.
-func (s *Setting) join(template *corev1.PodTemplateSpec, held, effective []Injection) []Injection {
+// join puts Injections that are held in one order with the others: that in which all would be put into the template, so that nothing moves when the
+// cause is gone.
+func (s *Setting) join(held, effective []Injection) []Injection {
 	if len(held) == 0 {
 		return effective
 	}
@@ -76,15 +69,5 @@ func (s *Setting) join(template *corev1.PodTemplateSpec, held, effective []Injec
 	slices.SortStableFunc(all, func(a, b Injection) int {
 		return cmp.Or(-cmp.Compare(a.Identity("").Kind, b.Identity("").Kind), cmp.Compare(s.indexOf(a.ID), s.indexOf(b.ID)))
 	})
-	for i := range all {
-		name := partName(all[i].ID)
-		template.Spec.Volumes = moveToEnd(template.Spec.Volumes, func(one *corev1.Volume) bool { return one.Name == name })
-		template.Spec.InitContainers = moveToEnd(template.Spec.InitContainers, func(one *corev1.Container) bool { return one.Name == name })
-	}
 	return all
-}
-
-// moveToEnd is a list with what is so behind all else.
-func moveToEnd[T any](list []T, isSo func(*T) bool) []T {
-	return append(without(list, isSo), without(list, func(one *T) bool { return !isSo(one) })...)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
@@ -91,6 +92,84 @@ func TestForgedRecordOfAKindThatIsOff(t *testing.T) {
 	java.Off = []string{injection.KindCluster}
 	expectStates(t, "forged", compose(java, forged, want), injection.In)
 	expectSame(t, "forged", forged, want)
+}
+
+// What is held follows what the owner changes around it, and what somebody does to it by hand has no effect; what fits no more goes out whole, within the
+// write of who saw to that.
+func TestWhatIsHeldFitsWhatIsWritten(t *testing.T) {
+	java := settingOf(t, instrumentation("java", nil))
+	isOff := settingOf(t)
+	isOff.Off = []string{injection.KindNamespaced}
+	own := template(container("app"), container("worker"))
+	injected := own.DeepCopy()
+	compose(java, injected, nil)
+	for name, test := range map[string]struct {
+		change func(*corev1.PodSpec)
+		fits   bool
+	}{
+		"another user": {func(spec *corev1.PodSpec) {
+			spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1000)), RunAsNonRoot: new(true)}
+		}, true},
+		"resources of the pod": {func(spec *corev1.PodSpec) { spec.Resources = &corev1.ResourceRequirements{} }, true},
+		"a container less":     {func(spec *corev1.PodSpec) { spec.Containers = spec.Containers[:1] }, true},
+		"a mount around its place": {func(spec *corev1.PodSpec) {
+			spec.Containers[1].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/mainstay"}}
+		}, false},
+		"an optional key": {func(spec *corev1.PodSpec) {
+			key := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "credentials"}, Key: "A", Optional: new(true)}
+			spec.Containers[1].Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: key}}}
+		}, false},
+		"Windows": {func(spec *corev1.PodSpec) { spec.OS = &corev1.PodOS{Name: corev1.Windows} }, false},
+	} {
+		then := own.DeepCopy()
+		test.change(&then.Spec)
+		want := then.DeepCopy()
+		if verdicts := compose(java, want, nil); (verdicts[0].State == injection.In) != test.fits {
+			t.Fatalf("%s: with the kind on the state is %d", name, verdicts[0].State)
+		}
+		written := merged(t, &own, then, injected)
+		compose(isOff, written, injected)
+		expectSame(t, name, written, want)
+	}
+	for name, harm := range map[string]func(*corev1.PodSpec){
+		"another image":     func(spec *corev1.PodSpec) { spec.InitContainers[0].Image = "else" },
+		"no init container": func(spec *corev1.PodSpec) { spec.InitContainers = nil },
+		"no mount":          func(spec *corev1.PodSpec) { spec.Containers[0].VolumeMounts = nil },
+		"no variable":       func(spec *corev1.PodSpec) { spec.Containers[0].Env = nil },
+	} {
+		got := injected.DeepCopy()
+		harm(&got.Spec)
+		compose(isOff, got, injected)
+		expectSame(t, name, got, injected)
+	}
+}
+
+// What is held may not make a template one that the API server refuses: the owner's annotations go before it, and it before what is new.
+func TestRoomForWhatIsHeld(t *testing.T) {
+	java, isOff := settingOf(t, instrumentation("java", into("app"))), settingOf(t)
+	isOff.Off = []string{injection.KindNamespaced}
+	injected := template(container("app"), container("worker"))
+	compose(java, &injected, nil)
+	record := injected.Annotations[instrv1.AnnotationInjected]
+	room := apivalidation.TotalAnnotationSizeLimitB - len(record) - len(instrv1.AnnotationInjected) - len("big")
+	crowded := func(size int) corev1.PodTemplateSpec {
+		made := injected.DeepCopy()
+		made.Annotations["big"] = strings.Repeat("x", size)
+		return *made
+	}
+
+	got, want := crowded(room-100), crowded(room-100) // room for each by itself
+	isOff.Agents = settingOf(t, cluster("all", into("worker"))).Agents
+	verdicts := compose(isOff, &got, &injected)
+	expectStates(t, "no room for another", verdicts, injection.Refused)
+	expectRefusal(t, verdicts[0], instrv1.WorkloadTooLarge, "leave no room for the record")
+	expectSame(t, "no room for another", &got, &want)
+
+	got, want = crowded(room+1), template(container("app"), container("worker"))
+	want.Annotations = map[string]string{"big": got.Annotations["big"]}
+	isOff.Agents = nil
+	compose(isOff, &got, &injected)
+	expectSame(t, "no room", &got, &want)
 }
 
 // broken has a spec refused, for a variable that the API server would refuse in every workload.

@@ -2,6 +2,7 @@ package injection_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,6 +139,60 @@ func TestOwners(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The same while nobody can be asked what should be there: what fits is put back within each write, as if the agent were still at work, and not half of
+// it. Only who replaces the whole template has taken it out.
+func TestOwnersOfWhatIsHeld(t *testing.T) {
+	for _, agent := range []struct {
+		name, variable string
+		change         func(*instrv1.InstrumentationSpec)
+	}{
+		{"a loader", "JAVA_TOOL_OPTIONS", nil},
+		{"a value", "LOG", func(spec *instrv1.InstrumentationSpec) {
+			spec.Agent.Env = []corev1.EnvVar{{Name: "LOG", Value: "info"}}
+		}},
+	} {
+		setting := settingOf(t, instrumentation("java", agent.change))
+		isOff, isInvalid := settingOf(t), settingOf(t)
+		isOff.Off = []string{injection.KindNamespaced}
+		isInvalid.Agents = []*injection.Agent{injection.Compile(instrumentation("java", broken))}
+		for cause, held := range map[string]*injection.Setting{"off": isOff, "invalid": isInvalid} {
+			for _, owner := range owners {
+				for _, first := range forms {
+					for _, then := range forms {
+						t.Run(strings.Join([]string{agent.name, cause, owner.name, first.name + " to " + then.name}, "/"), func(t *testing.T) {
+							expectHeld(t, setting, held, owner, first.owner(agent.variable), then.owner(agent.variable))
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// expectHeld has an owner write templates into which one was injected that is held since.
+func expectHeld(t *testing.T, setting, held *injection.Setting, owner owner, first, then corev1.PodTemplateSpec) {
+	t.Helper()
+	before, stored := &first, first.DeepCopy()
+	compose(setting, stored, nil)
+	for _, manifest := range []*corev1.PodTemplateSpec{&first, &then, &then, &first, &then} {
+		want := manifest.DeepCopy()
+		if owner.name != "replace" {
+			compose(setting, want, nil)
+		}
+		written := owner.write(t, before, manifest, stored)
+		compose(held, written, stored)
+		expectSame(t, "after a write", written, want)
+		before, stored = manifest, written
+	}
+	again, want := stored.DeepCopy(), then.DeepCopy()
+	compose(setting, again, stored)
+	compose(setting, want, nil)
+	expectSame(t, "when the cause is gone", again, want)
+	left := stored.DeepCopy()
+	compose(settingOf(t), left, stored)
+	expectSame(t, "after removal", left, &then)
 }
 
 // expectComposed has an owner write one template, then another, each twice.
