@@ -41,12 +41,7 @@ func TestInjectionOfWhatIsInvalid(t *testing.T) {
 	s.calls.settled(t)
 
 	s.stop()
-	named := metav1.ObjectMeta{Name: webhooks.Name}
-	for _, hooks := range []client.Object{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named}, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named},
-	} {
-		g.Expect(s.client.Delete(t.Context(), hooks)).To(gomega.Succeed())
-	}
+	s.unasked(t)
 	s.merge(t, agent, `{"spec":{"agent":{"env":[{"name":"a=b","value":"c"}]}}}`)
 	s.start(t)
 	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False InvalidSpec 0/0"))
@@ -59,4 +54,48 @@ func TestInjectionOfWhatIsInvalid(t *testing.T) {
 	g.Expect(s.patched(0, space)).To(gomega.BeZero())
 	s.removed(t, agent)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/younger, web-2: Instrumentation/younger"))
+}
+
+// unasked takes our webhooks off, so that anything is stored. They come back with the manager.
+func (s *governed) unasked(t *testing.T) {
+	t.Helper()
+	named := metav1.ObjectMeta{Name: webhooks.Name}
+	for _, hooks := range []client.Object{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named}, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named},
+	} {
+		if err := s.client.Delete(t.Context(), hooks); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestInjectionOnceAnInvalidOneIsMended: who could not come first because of what an invalid ClusterInstrumentation has injected does once that is mended.
+func TestInjectionOnceAnInvalidOneIsMended(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s := newGoverned(t)
+	s.start(t)
+	space := s.space(t, "mended")
+	s.annotateSpace(t, space, `{"labels":{"traced":"yes"}}`)
+	s.bare(t, space, "web-1")
+	everywhere := clusterAgent("everywhere", "traced")
+	s.create(t, everywhere)
+	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: ClusterInstrumentation/everywhere"))
+	s.finish(t, space)
+	g.Eventually(s.tells(t, everywhere)).Should(gomega.Equal("True Injected 1/1"))
+
+	s.stop()
+	s.unasked(t)
+	s.merge(t, everywhere, `{"spec":{"agent":{"env":[{"name":"a=b","value":"c"}]}}}`)
+	s.start(t)
+	g.Eventually(s.tells(t, everywhere)).Should(gomega.Equal("False InvalidSpec 0/0"))
+	agent := javaAgent(space, "web-*")
+	agent.Spec.Rollout.MaxParallel = new(int32(1))
+	s.create(t, agent)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False Overruled 0/1"))
+	s.calls.settled(t)
+	s.merge(t, everywhere, `{"spec":{"agent":{"env":null}}}`)
+	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/java"))
+	s.finish(t, space)
+	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 1/1"))
+	g.Eventually(s.tells(t, everywhere)).Should(gomega.Equal("False Overruled 0/1"))
 }

@@ -2,6 +2,7 @@ package injector
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -350,6 +351,36 @@ func TestByWorkload(t *testing.T) {
 				t.Errorf("it wakes %q, wanted %q", got, test.want)
 			}
 		})
+	}
+}
+
+// Each kind that is on is a rival of both: a change of one of the cluster wakes those of all namespaces, and one of a namespace those that may be there.
+func TestByRival(t *testing.T) {
+	elsewhere := java()
+	elsewhere.Namespace, elsewhere.UID = "elsewhere", "elsewhere"
+	reader := readerOf(t, namespace(nil), java(), elsewhere, everywhere())
+	for name, test := range map[string]struct {
+		kind  string
+		rival client.Object
+		want  string
+	}{
+		"one of the cluster, those of namespaces":     {injection.KindNamespaced, everywhere(), "elsewhere/java shop/java"},
+		"one of a namespace, those of the namespace":  {injection.KindNamespaced, java(), "shop/java"},
+		"one of a namespace, those of the cluster":    {injection.KindCluster, java(), "/java"},
+		"one of the cluster, the rest of the cluster": {injection.KindCluster, everywhere(), "/java"},
+	} {
+		isWatched := slices.ContainsFunc(reader.rivals(), func(rival client.Object) bool { return reflect.TypeOf(rival) == reflect.TypeOf(test.rival) })
+		var woken []string
+		for _, request := range (concerned{reader, test.kind}).byRival(t.Context(), test.rival) {
+			woken = append(woken, request.String())
+		}
+		slices.Sort(woken)
+		if got := strings.Join(woken, " "); got != test.want || !isWatched {
+			t.Errorf("%s: it is watched: %t, and wakes %q, wanted %q", name, isWatched, got, test.want)
+		}
+	}
+	if off := NewReader(Reader{Cached: reader.Cached, Live: reader.Live, Namespaced: true}).rivals(); len(off) != 1 {
+		t.Errorf("of one kind the rivals are %v", off)
 	}
 }
 

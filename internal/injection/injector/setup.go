@@ -69,7 +69,7 @@ func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 		Named(name).
 		For(definition.New(), written).
 		Watches(watch.Namespace(), watch.Later(concerned.byNamespace, gather), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})))
-	for _, rival := range options.Reader.rivals(definition.Kind.Kind) {
+	for _, rival := range options.Reader.rivals() {
 		under = under.Watches(rival, watch.Later(concerned.byRival, gather), written)
 	}
 	for _, object := range observe.Workloads() {
@@ -92,13 +92,14 @@ func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 	return nil
 }
 
-// rivals are the kinds of Instrumentations that may come before those of a kind.
-func (r *Reader) rivals(kind string) []client.Object {
+// rivals are the kinds of Instrumentations that may come before others: one of the cluster, too, comes before those of a namespace as long as it has a
+// revision in their place, or is held there.
+func (r *Reader) rivals() []client.Object {
 	rivals := []client.Object{}
 	if r.Namespaced {
 		rivals = append(rivals, &instrv1.Instrumentation{})
 	}
-	if r.Cluster && kind == injection.KindCluster {
+	if r.Cluster {
 		rivals = append(rivals, &instrv1.ClusterInstrumentation{})
 	}
 	return rivals
