@@ -47,7 +47,7 @@ type Told struct {
 
 // Decision is what is to be done for one agent.
 type Decision struct {
-	// Writes are to be made. There are none where Failure is to be written, or Forgives to be done, first.
+	// Writes are to be made. There are none where Failure is to be written first; and where Forgives is to be done first, none that bring anything.
 	Writes []Write
 	// Failure says that the revision failed where it was tried, and how: this is written on the Instrumentation.
 	Failure string
@@ -106,7 +106,7 @@ func (a *Assessment) Decide() (Decision, error) {
 	}
 	d.cut()
 	if d.Forgives = d.agent.isForgiven(); d.Forgives {
-		d.Writes = nil
+		d.Writes = slices.DeleteFunc(d.Writes, func(write Write) bool { return write.Grant != nil })
 	}
 	slices.SortStableFunc(d.Workloads, func(x, y Told) int { return cmp.Compare(x.State, y.State) })
 	return d.Decision, nil

@@ -172,6 +172,22 @@ func TestForgiven(t *testing.T) {
 	expectSame(t, "one that fails later", p.seen[0].Template, before)
 }
 
+// What is to be taken out does not wait until a failure is forgiven, which somebody may not allow.
+func TestTakenOutBeforeForgiven(t *testing.T) {
+	automatic := instrumentation("java", nil)
+	p := newPlace(t, automatic, "a", "b", "c")
+	p.seen[2].Annotations[instrv1.AnnotationInject] = "false"
+	p.pass()
+	p.up()
+	p.seen[1].Annotations[instrv1.AnnotationInject], p.seen[2].Annotations = "false", map[string]string{}
+	p.change(withFailure(automatic, "another"))
+	decision := p.pass()
+	p.expect("forgiven first", "a", 1, "a c:Pending:Asked", decision)
+	if !decision.Forgives || decision.Leaving != 1 {
+		t.Errorf("it is forgiven: %t, and leaves %d", decision.Forgives, decision.Leaving)
+	}
+}
+
 // Where there was nothing before there is nothing after, whatever the owner adds.
 func TestFirstRevisionThatFails(t *testing.T) {
 	object := instrumentation("java", first)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	webhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -409,19 +410,23 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// A failure that does not count any more is taken off the Instrumentation before anything else, of the very version that was looked at.
+// A failure that does not count any more is taken off the Instrumentation before anything is injected, of the very version that was looked at. What is
+// taken out does not wait.
 func TestForgives(t *testing.T) {
 	object := java()
 	object.ResourceVersion = "7"
 	object.Annotations = map[string]string{instrv1.AnnotationFailed: "0123456789abcdef Deployment/web-1: CrashLoop: it exits"}
-	reader := readerOf(t, namespace(nil), deployment("web-1"))
+	left := deployment("api")
+	left.Spec.Template = *seenOf("web-1", compiled(t, java())).Template
+	reader := readerOf(t, namespace(nil), deployment("web-1"), left, object)
 	of := kind[*instrv1.Instrumentation]{reader: reader, clock: clocktesting.NewFakePassiveClock(now)}
 	observed, err := of.Observe(t.Context(), object)
 	if err != nil {
 		t.Fatal(err)
 	}
 	patches := of.Desired(object, observed).Patches
-	if len(patches) != 1 || patches[0].Ref != (plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}) {
+	if len(patches) != 2 || patches[0].Ref != (plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}) ||
+		patches[1].Ref != (plan.Ref{Kind: "Deployment", Namespace: space, Name: "api"}) {
 		t.Fatalf("it patches %v", patches)
 	}
 	const want = `{"metadata":{"annotations":{"instrumentation.mainstay.dev/failed":null},"resourceVersion":"7","uid":"java"}}`
@@ -430,21 +435,29 @@ func TestForgives(t *testing.T) {
 	}
 }
 
-// What the API server says of the note that a revision failed is told: until it is written nothing is undone. So it is where it is to be taken off.
-func TestReportOfARefusedNote(t *testing.T) {
+// What the API server, or a webhook, says of the note that a revision failed is told: until it is written nothing is undone. So it is where it is to be
+// taken off.
+func TestReportOfANoteThatIsNotWritten(t *testing.T) {
 	agent := compiled(t, java())
 	object := java()
 	self := plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}
-	for want, decision := range map[string]injection.Decision{
-		"can't be noted on it, and so nothing is undone: frozen":       {Failure: "Deployment/web-1: CrashLoop: it exits"},
-		"can't be taken off it, and so no workload is written: frozen": {Forgives: true},
+	fails, forgives := injection.Decision{Failure: "Deployment/web-1: CrashLoop: it exits"}, injection.Decision{Forgives: true}
+	refused, unmade := plan.Result{Refused: map[plan.Ref]string{self: "frozen"}}, plan.Result{Unmade: map[plan.Ref]string{self: "no answer"}}
+	for want, test := range map[string]struct {
+		decision injection.Decision
+		result   plan.Result
+	}{
+		"can't be noted on it, and so nothing is undone: frozen":                                 {fails, refused},
+		"can't be noted on it, and so nothing is undone: it is tried again: no answer":           {fails, unmade},
+		"can't be taken off it, and so no workload gets the agent: frozen":                       {forgives, refused},
+		"can't be taken off it, and so no workload gets the agent: it is tried again: no answer": {forgives, unmade},
 	} {
-		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.Seen{seenOf("web-1", agent)}, decision: decision}
+		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.Seen{seenOf("web-1", agent)}, decision: test.decision}
 		into := object.DeepCopy()
-		kind[*instrv1.Instrumentation]{}.Report(into, object, observed, plan.Result{Refused: map[plan.Ref]string{self: "frozen"}})
+		kind[*instrv1.Instrumentation]{}.Report(into, object, observed, test.result)
 		ready := into.Status.Conditions[slices.IndexFunc(into.Status.Conditions, func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]
-		if ready.Status != metav1.ConditionFalse || !strings.HasSuffix(ready.Message, want) {
-			t.Errorf("it says %s: %s", ready.Status, ready.Message)
+		if ready.Status != metav1.ConditionFalse || ready.Reason != api.ReasonRefused || !strings.HasSuffix(ready.Message, want) {
+			t.Errorf("it says %s, %s: %s", ready.Status, ready.Reason, ready.Message)
 		}
 	}
 }

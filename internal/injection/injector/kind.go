@@ -107,32 +107,37 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 func (kind[T]) Children(Observed) plan.Children { return nil }
 
 // Desired are the patches of workloads; or, where the canaries of a revision have failed, one that notes that on the Instrumentation; or one that
-// takes such a note off.
+// takes such a note off, with the patches that do not wait for it.
 func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
+	var patches []plan.Patch
 	switch {
 	case observed.decision.Failure != "":
 		return plan.Plan{Patches: []plan.Patch{failed(object, &observed)}}
 	case observed.decision.Forgives:
-		return plan.Plan{Patches: []plan.Patch{forgiven(object, &observed)}}
+		patches = append(patches, forgiven(object, &observed))
 	}
-	var patches []plan.Patch
 	for _, write := range observed.decision.Writes {
-		one := &observed.seen[write.Index]
-		patch := plan.Patch{
-			Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: write.Reason, Message: write.Message,
-			IsDone: observed.isDone(write.Index),
-			Type:   types.MergePatchType, Body: annotate(one.UID, injection.GrantKey(observed.identity.ID()), write.Grant),
+		if patch, changes := k.patchOf(&observed, write); changes {
+			patches = append(patches, patch)
 		}
-		if k.isDirect {
-			body, changes := observed.bodies[write.Index]
-			if !changes {
-				continue
-			}
-			patch.Type, patch.Body = types.JSONPatchType, body
-		}
-		patches = append(patches, patch)
 	}
 	return plan.Plan{Patches: patches, Warnings: warnings(object, &observed)}
+}
+
+// patchOf is the patch of one workload; and whether it changes anything.
+func (k kind[T]) patchOf(observed *Observed, write injection.Write) (plan.Patch, bool) {
+	one := &observed.seen[write.Index]
+	patch := plan.Patch{
+		Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: write.Reason, Message: write.Message,
+		IsDone: observed.isDone(write.Index),
+		Type:   types.MergePatchType, Body: annotate(one.UID, injection.GrantKey(observed.identity.ID()), write.Grant),
+	}
+	if !k.isDirect {
+		return patch, true
+	}
+	body, changes := observed.bodies[write.Index]
+	patch.Type, patch.Body = types.JSONPatchType, body
+	return patch, changes
 }
 
 // isDone tells of a workload that was written whether it is as it should be now: the webhook may not have answered.
@@ -227,18 +232,30 @@ func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) t
 			facts.Unmade[i] = failure
 		}
 	}
-	if refusal, isRefused := result.Refused[selfRef(object, &observed)]; isRefused {
-		message := "that its canaries failed can't be noted on it, and so nothing is undone: "
-		if observed.decision.Forgives {
-			message = "the annotation " + instrv1.AnnotationFailed + ", which does not count any more, can't be taken off it, and so no workload is written: "
-		}
-		facts.Failure = &plan.Failure{Reason: api.ReasonRefused, Message: message + refusal}
+	if failure := noteFailure(object, &observed, result); failure != nil {
+		facts.Failure = failure
 	}
 	status := facts.Status()
 	first := into.GetFirstReadyTime()
 	*into.Outcome() = status
 	into.SetFirstReadyTime(first)
 	return observed.decision.Again
+}
+
+// noteFailure says that what is to be noted on the Instrumentation, or taken off it, could not be written; nil if nothing was in the way.
+func noteFailure(object client.Object, observed *Observed, result plan.Result) *plan.Failure {
+	self := selfRef(object, observed)
+	why, isRefused := result.Refused[self]
+	if unmade, isUnmade := result.Unmade[self]; isUnmade {
+		why = "it is tried again: " + unmade
+	} else if !isRefused {
+		return nil
+	}
+	message := "that its canaries failed can't be noted on it, and so nothing is undone: "
+	if observed.decision.Forgives {
+		message = "the annotation " + instrv1.AnnotationFailed + ", which does not count any more, can't be taken off it, and so no workload gets the agent: "
+	}
+	return &plan.Failure{Reason: api.ReasonRefused, Message: message + why}
 }
 
 // Trouble names the conditions that are bad news when True.
