@@ -89,7 +89,7 @@ func follow(t *testing.T, ns, resource string) *follower {
 	}
 	_, err = started.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { started.note("is new", object, false) },
-		UpdateFunc: func(_, object any) { started.note("has changed", object, true) },
+		UpdateFunc: started.change,
 		DeleteFunc: started.forget,
 	})
 	if err != nil {
@@ -101,6 +101,19 @@ func follow(t *testing.T, ns, resource string) *follower {
 	}
 	t.Cleanup(factory.Shutdown)
 	return started
+}
+
+// change takes an object in its new version. After a new list it may be another of the same name: an informer does not tell then that the first has
+// gone.
+func (f *follower) change(before, object any) {
+	old, _ := before.(metav1.Object)
+	current, _ := object.(metav1.Object)
+	if old != nil && current != nil && old.GetUID() != current.GetUID() {
+		f.forget(before)
+		f.note("is there instead of another", object, false)
+		return
+	}
+	f.note("has changed", object, true)
 }
 
 // note takes an object that is new, or was known.
