@@ -14,6 +14,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
 // Certificates are those that the resources are served with.
@@ -114,23 +116,7 @@ func (p *Publisher) NeedLeaderElection() bool { return true }
 // start. When this process ends the APIService stays: the next leader goes on.
 func (p *Publisher) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("apiservice").WithValues("APIService", Name))
-	watching, stop := context.WithCancelCause(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer stop(nil)
-	running.Go(func() {
-		if err := p.options.Cache.Start(watching); err != nil {
-			stop(fmt.Errorf("starting the cache of the APIService: %w", err))
-		}
-	})
-	if err := p.watch(watching, &running); err != nil {
-		return err
-	}
-	p.run(watching)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return context.Cause(watching)
+	return watch.Through(ctx, "the APIService", p.options.Cache, p.watch, p.run)
 }
 
 // run makes passes until ctx ends.

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch/watchtest"
 )
 
 // TestWritten: what was written is not written again before the cache can show it, and is if the cache never does.
@@ -69,43 +68,9 @@ func TestUnreached(t *testing.T) {
 	}
 }
 
-// broken is a cache that does not start, or in which nothing can be watched.
-type broken struct {
-	cache.Cache
-	start, watch error
-}
-
-func (b broken) Start(ctx context.Context) error {
-	if b.start == nil {
-		<-ctx.Done()
-	}
-	return b.start
-}
-
-func (b broken) GetInformer(ctx context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	if b.watch == nil {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return nil, b.watch
-}
-
-// TestStartBroken: without a cache, or a watch, nothing would ever be decided, so the process ends, and says why. In a bubble a Start
-// that never ended would be told of.
+// TestStartBroken: without a cache, or a watch, nothing would ever be decided, so the process ends, and says why.
 func TestStartBroken(t *testing.T) {
-	problem := errors.New("no such kind")
-	for name, from := range map[string]broken{"the cache": {start: problem}, "the watch": {watch: problem}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				if err := New(Options{Cache: from, Clock: clock.RealClock{}}).Start(t.Context()); !errors.Is(err, problem) {
-					t.Errorf("it ended with: %v", err)
-				}
-				ended, end := context.WithCancel(t.Context())
-				end()
-				if err := New(Options{Cache: from, Clock: clock.RealClock{}}).Start(ended); err != nil {
-					t.Errorf("at the end of the process it ended with: %v", err)
-				}
-			})
-		})
-	}
+	watchtest.EndsWhenBroken(t, func(ctx context.Context, broken cache.Cache) error {
+		return New(Options{Cache: broken, Clock: clock.RealClock{}}).Start(ctx)
+	})
 }

@@ -37,8 +37,9 @@ func (s *Setting) indexOf(id string) int {
 func (s *Setting) takenByHeld(w *Workload, held []Injection) map[string]string {
 	taken := map[string]string{}
 	for i := range held {
+		by := held[i].By + ", which stays as it is because " + s.whyHeld(w, &held[i]) + ","
 		for _, part := range held[i].Parts {
-			taken[part.Name] = held[i].By + ", which stays as it is because " + s.whyHeld(w, &held[i]) + ","
+			taken[part.Name] = by
 		}
 	}
 	return taken

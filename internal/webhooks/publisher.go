@@ -14,6 +14,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
 // Certificates are those that the webhooks are served with.
@@ -132,23 +134,7 @@ type waitingError struct{ error }
 // start or can't be watched. Of that it returns the error: the process is to be started anew.
 func (p *Publisher) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("webhooks"))
-	watching, stop := context.WithCancelCause(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer stop(nil)
-	running.Go(func() {
-		if err := p.options.Cache.Start(watching); err != nil {
-			stop(fmt.Errorf("starting the cache of the webhook configurations: %w", err))
-		}
-	})
-	if err := p.watch(watching); err != nil {
-		return err
-	}
-	p.run(watching)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return context.Cause(watching)
+	return watch.Through(ctx, "the webhook configurations", p.options.Cache, p.watch, p.run)
 }
 
 // run makes passes until ctx ends.

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch/watchtest"
 )
 
 // serving is a certificate as a test wants them.
@@ -258,43 +258,7 @@ func TestAwaitProxy(t *testing.T) {
 	}
 }
 
-// broken is a cache that does not start, or in which nothing can be watched.
-type broken struct {
-	cache.Cache
-	start, watch error
-}
-
-func (b broken) Start(ctx context.Context) error {
-	if b.start == nil {
-		<-ctx.Done()
-	}
-	return b.start
-}
-
-func (b broken) GetInformer(ctx context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	if b.watch == nil {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return nil, b.watch
-}
-
-// TestStartBroken: without a cache, or a watch, the process would never be ready, so it ends, and says why. In a bubble a Start that
-// never ended would be told of.
+// TestStartBroken: without a cache, or a watch, the process would never be ready, so it ends, and says why.
 func TestStartBroken(t *testing.T) {
-	problem := errors.New("no answer")
-	for name, from := range map[string]broken{"the cache": {start: problem}, "the watch": {watch: problem}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				if err := New(Options{Cache: from}).Start(t.Context()); !errors.Is(err, problem) {
-					t.Errorf("it ended with: %v", err)
-				}
-				ended, end := context.WithCancel(t.Context())
-				end()
-				if err := New(Options{Cache: from}).Start(ended); err != nil {
-					t.Errorf("at the end of the process it ended with: %v", err)
-				}
-			})
-		})
-	}
+	watchtest.EndsWhenBroken(t, func(ctx context.Context, broken cache.Cache) error { return New(Options{Cache: broken}).Start(ctx) })
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -77,7 +78,7 @@ func stripDefinition(cached any) (any, error) {
 
 // watch wakes the Publisher when somebody changes what it keeps, from when it returns: what is there by then is
 // in the cache, and no change. It returns nil also when ctx ends.
-func (p *Publisher) watch(ctx context.Context) error {
+func (p *Publisher) watch(ctx context.Context, _ *sync.WaitGroup) error {
 	var told []toolscache.InformerSynced
 	poke := func(changed any) {
 		// Definitions of others come and go in numbers.
