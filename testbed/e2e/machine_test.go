@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,13 +16,25 @@ type machine struct {
 	Mounts, Loops, Namespaces, Links, Routes, Tables, Chains, Cgroups, Processes []string
 	Sysctls                                                                      []string
 	Folders                                                                      []string
+	// Alone reports whether no other cluster ran.
+	Alone bool
 }
 
+// suffix sets the names of a named cluster apart, see the page of the testbed.
+func suffix() string {
+	if name := os.Getenv("MAINSTAY_TESTBED_NAME"); name != "" {
+		return "-" + name
+	}
+	return ""
+}
+
+// observeMachine looks at all of the machine, or, if another cluster runs on it, at what has this cluster's name: the other may start and end
+// what it likes meanwhile.
 func observeMachine(t *testing.T) machine {
 	t.Helper()
-	return machine{
+	seen := machine{
 		Mounts:     mounts(t),
-		Loops:      lines(run(t, "losetup", "--list", "--noheadings")),
+		Loops:      lines(run(t, "losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE")),
 		Namespaces: lines(run(t, "ip", "netns", "list")),
 		Links:      names(t, "/sys/class/net"),
 		Routes:     lines(run(t, "ip", "route", "show", "table", "all")),
@@ -33,7 +46,71 @@ func observeMachine(t *testing.T) machine {
 			"vm.overcommit_memory", "kernel.panic", "kernel.panic_on_oops", "net.ipv4.ip_forward")),
 		Folders: slices.Concat(names(t, "/run/containerd"), names(t, "/var/lib/kubelet"), names(t, "/var/lib/cni"),
 			names(t, "/var/log/containers"), names(t, "/var/log/pods"), names(t, "/run/netns")),
+		Alone: isAlone(t),
 	}
+	return seen
+}
+
+// isAlone reports whether no other cluster has its state beside this one's.
+func isAlone(t *testing.T) bool {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, err := filepath.Glob(filepath.Join(cache, "mainstay", "testbed*", "run", "state.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := slices.DeleteFunc(states, func(file string) bool { return strings.Contains(file, "/testbed"+suffix()+"/") })
+	return len(others) == 0
+}
+
+// own returns what has this cluster's name.
+func (m machine) own() machine {
+	filter := func(lines []string) []string {
+		return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+			return !strings.Contains(line, "testbed"+suffix()+"/") && !strings.Contains(line, "mstb"+suffix()+"-")
+		})
+	}
+	return machine{
+		Mounts: filter(m.Mounts), Loops: filter(m.Loops), Namespaces: filter(m.Namespaces), Cgroups: m.Cgroups, Processes: m.Processes, Folders: filter(m.Folders),
+	}
+}
+
+// beforeFile is where TestUp leaves what the machine was like, for TestDown, which is another process. The variable
+// MAINSTAY_TESTBED_BEFORE names the folder.
+func beforeFile(t *testing.T) string {
+	t.Helper()
+	folder := os.Getenv("MAINSTAY_TESTBED_BEFORE")
+	if folder == "" {
+		t.Fatal("MAINSTAY_TESTBED_BEFORE is not set: it names a folder that TestUp and TestDown share")
+	}
+	return filepath.Join(folder, "machine.json")
+}
+
+func (m machine) save(t *testing.T) {
+	t.Helper()
+	content, err := json.MarshalIndent(m, "", "  ")
+	if err == nil {
+		err = os.WriteFile(beforeFile(t), content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func loadMachine(t *testing.T) machine {
+	t.Helper()
+	var before machine
+	content, err := os.ReadFile(beforeFile(t))
+	if err == nil {
+		err = json.Unmarshal(content, &before)
+	}
+	if err != nil {
+		t.Fatalf("what the machine was like before: %v (does TestUp run first?)", err)
+	}
+	return before
 }
 
 func lines(text string) []string {
@@ -68,32 +145,28 @@ func names(t *testing.T, folder string) []string {
 	return found
 }
 
+// cgroups lists the control groups of this cluster.
 func cgroups(t *testing.T) []string {
 	t.Helper()
-	return lines(run(t, "find", "/sys/fs/cgroup", "-type", "d"))
+	return lines(run(t, "find", "/sys/fs/cgroup", "-type", "d", "-path", "*/mainstay-testbed"+suffix()+"/*"))
 }
 
-// processes lists the programs of a cluster that run (zombies, whose parent is not
-// ours, do not).
+// processes lists the programs that run in the control groups of this cluster (zombies, whose parent is not ours, do not).
 func processes(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			continue // it ended
+		groups, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(groups), "/mainstay-testbed"+suffix()+"/") {
+			continue // it ended, or is not the cluster's
 		}
-		// Only the program: others may name these in an argument.
-		program, _, _ := strings.Cut(string(content), "\x00")
-		for _, mark := range []string{"containerd", "/mainstay/testbed/", "/pause", "/demo-web"} {
-			if strings.Contains(program, mark) {
-				found = append(found, program)
-				break
-			}
+		if program, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline")); err == nil && len(program) > 0 {
+			program, _, _ := strings.Cut(string(program), "\x00")
+			found = append(found, program)
 		}
 	}
 	slices.Sort(found)

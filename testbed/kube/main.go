@@ -14,8 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
-	kubectl "k8s.io/kubectl/pkg/cmd"
-	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -36,7 +34,6 @@ var components = map[string]func(){
 	"kube-proxy":              serve(proxy.NewProxyCommand),
 	// The kubelet listens for signals itself (and panics when somebody did before).
 	"kubelet": serve(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
-	"kubectl": runKubectl,
 }
 
 func main() {
@@ -57,11 +54,4 @@ func main() {
 // serve wraps a server's command: logs are set up and flushed by component-base.
 func serve(newCommand func() *cobra.Command) func() {
 	return func() { os.Exit(cli.Run(newCommand())) }
-}
-
-// runKubectl prints errors as kubectl's own main does (cli.Run would print usage too).
-func runKubectl() {
-	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-		kubectlutil.CheckErr(err)
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -129,9 +130,12 @@ func (c Cache) Prune(name, keep string) error {
 // GoProgram is a static Go binary to build.
 type GoProgram struct {
 	Name    string   // file name of the binary, and of its product in the cache
-	Folder  string   // source folder of package main
+	Folder  string   // source folder of the module
+	Package string   // package main, relative to Folder; "" is the folder itself
 	LDFlags []string // linker flags in addition to -s -w
 }
+
+func (p GoProgram) pkg() string { return "./" + p.Package }
 
 // Build compiles the program unless the cache has it, and returns the binary's path.
 func (p GoProgram) Build(ctx context.Context, cache Cache, progress *ui.Progress) (string, error) {
@@ -144,10 +148,15 @@ func (p GoProgram) Build(ctx context.Context, cache Cache, progress *ui.Progress
 	if err != nil {
 		return "", err
 	}
-	key := Key(append([]string{toolchain, flags, runtime.GOARCH}, sources...)...)
+	key := Key(append([]string{toolchain, flags, p.pkg(), runtime.GOARCH}, sources...)...)
 	folder, err := cache.Product(p.Name, key, func(folder string) error {
-		compiler := &packageCounter{}
+		compiler := &packageCounter{begin: time.Now()}
 		return progress.Step("building "+p.Name, compiler.String, func() error {
+			total, err := p.Packages(ctx)
+			if err != nil {
+				return err
+			}
+			compiler.total.Store(int64(total))
 			return p.compile(ctx, flags, filepath.Join(folder, p.Name), compiler)
 		})
 	})
@@ -160,10 +169,30 @@ func (p GoProgram) Build(ctx context.Context, cache Cache, progress *ui.Progress
 	return filepath.Join(folder, p.Name), nil
 }
 
-func (p GoProgram) compile(ctx context.Context, flags, output string, log *packageCounter) error {
-	command := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", flags, "-o", output, ".")
+// command runs the go command in the program's module, with the settings that all programs here are compiled with:
+// Go's build cache serves all programs whose settings are the same.
+func (p GoProgram) command(ctx context.Context, arguments ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = p.Folder
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	return command
+}
+
+// Packages returns how many packages the program is compiled from, the standard library's among them. Go's build cache
+// may have some or all of them; nothing tells how many.
+func (p GoProgram) Packages(ctx context.Context) (int, error) {
+	command := p.command(ctx, "list", "-deps", p.pkg())
+	var messages bytes.Buffer
+	command.Stderr = &messages
+	output, err := command.Output()
+	if err != nil {
+		return 0, fmt.Errorf("listing the packages of %s: %w\n%s", p.Name, err, messages.Bytes())
+	}
+	return bytes.Count(output, []byte("\n")), nil
+}
+
+func (p GoProgram) compile(ctx context.Context, flags, output string, log *packageCounter) error {
+	command := p.command(ctx, "build", "-v", "-trimpath", "-ldflags", flags, "-o", output, p.pkg())
 	command.Stdout, command.Stderr = log, log
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("compiling %s: %w\n%s", p.Folder, err, log.tail())
@@ -189,6 +218,8 @@ func GoVersion(ctx context.Context, folder string) (string, error) {
 // packageCounter counts the package names that `go build -v` prints, and keeps the
 // last lines for an error message.
 type packageCounter struct {
+	begin time.Time
+	total atomic.Int64 // how many there will be; 0 while they are counted
 	count atomic.Int64
 	last  []byte // written by the compiler's one copying goroutine, read after it ended
 }
@@ -205,9 +236,16 @@ func (c *packageCounter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// String says how far the build is.
+// String says how far the build is, and from a tenth of it on, how long the rest takes at this speed. Packages that Go's
+// build cache has are not compiled: the rest may be less.
 func (c *packageCounter) String() string {
-	return fmt.Sprintf("%d packages compiled", c.count.Load())
+	done, total := c.count.Load(), c.total.Load()
+	text := fmt.Sprintf("%d of up to %d packages compiled", done, max(done, total))
+	if done < total/10 || done >= total {
+		return text
+	}
+	left := time.Since(c.begin) / time.Duration(done) * time.Duration(total-done)
+	return fmt.Sprintf("%s, at most %s to go", text, left.Round(10*time.Second))
 }
 
 func (c *packageCounter) tail() string { return string(c.last) }

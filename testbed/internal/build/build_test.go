@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestKey(t *testing.T) {
@@ -98,13 +99,14 @@ func TestProduct(t *testing.T) {
 }
 
 func TestPackageCounter(t *testing.T) {
-	counter := &packageCounter{}
+	counter := &packageCounter{begin: time.Now().Add(-time.Minute)}
+	counter.total.Store(3)
 	for _, chunk := range []string{"k8s.io/api\nk8s.io/", "client-go\n"} {
 		if n, err := counter.Write([]byte(chunk)); n != len(chunk) || err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	if got := counter.String(); got != "2 packages compiled" {
+	if got := counter.String(); got != "2 of up to 3 packages compiled, at most 30s to go" {
 		t.Errorf("the progress is %q", got)
 	}
 }

@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
 )
 
-// Root is the control group, in every hierarchy, that holds all of the testbed.
-const Root = "mainstay-testbed"
+// Root returns the control group, in every hierarchy, that holds all of the cluster.
+func Root() string { return "mainstay-testbed" + layout.Suffix() }
 
 // mountPoint is where Linux distributions mount control groups.
 const mountPoint = "/sys/fs/cgroup"
@@ -52,7 +54,7 @@ func Hierarchies() ([]string, error) {
 }
 
 // tracking is the hierarchy in which components are told apart. The kubelet moves
-// containers to groups of their own below Root; the rest stays where it was put.
+// containers to groups of their own below [Root]; the rest stays where it was put.
 func tracking() (string, error) {
 	hierarchies, err := Hierarchies()
 	if err != nil {
@@ -95,7 +97,7 @@ func componentFolder(component string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(root, Root, "components", component), nil
+	return filepath.Join(root, Root(), "components", component), nil
 }
 
 // CreateNode makes the parent group of a node's pods in every hierarchy; the
@@ -107,7 +109,7 @@ func CreateNode(node string) error {
 	}
 	for _, hierarchy := range hierarchies {
 		path := hierarchy
-		for _, part := range []string{Root, node} {
+		for _, part := range []string{Root(), node} {
 			parent := path
 			path = filepath.Join(path, part)
 			if err := os.MkdirAll(path, 0o755); err != nil {
@@ -157,7 +159,7 @@ func Folders() ([]string, error) {
 	hierarchies = append(hierarchies, filepath.Join(mountPoint, "unified"))
 	var folders []string
 	for _, hierarchy := range hierarchies {
-		root := filepath.Join(hierarchy, Root)
+		root := filepath.Join(hierarchy, Root())
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // it went away while we walked
@@ -180,7 +182,7 @@ func Folders() ([]string, error) {
 
 // KillPods ends every container of every node and waits until they are gone.
 func KillPods(timeout time.Duration) error {
-	return kill(timeout, func(folder string) bool { return !strings.Contains(folder, "/"+Root+"/components") })
+	return kill(timeout, func(folder string) bool { return !strings.Contains(folder, "/"+Root()+"/components") })
 }
 
 // KillAll ends every process of the testbed and waits until they are gone.

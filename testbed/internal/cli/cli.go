@@ -2,10 +2,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,11 +29,12 @@ func New() *cobra.Command {
 		Short: "A real Kubernetes cluster on this one Linux machine",
 		Long: "testbed builds Kubernetes from its Go modules and runs it on this machine: etcd, the control\n" +
 			"plane, nodes in network namespaces, containerd, DNS, volumes and metrics.\n" +
-			"State lies in $" + layout.DirVariable + " (default ~/.cache/mainstay/testbed).",
+			"State lies in $" + layout.DirVariable + " (default ~/.cache/mainstay/testbed).\n" +
+			"$" + layout.NameVariable + "=NAME is a further cluster, in a network of its own.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newDown(), newStatus(), newKubeconfig(), newAudit(), newAssets(), newLogs(),
+	root.AddCommand(newUp(), newBuild(), newPackages(), newDown(), newStatus(), newExec(), newKubeconfig(), newAudit(), newAssets(), newLogs(),
 		newPartition(), newHeal(), newImage(), newLaunch(), newProvisioner())
 	return root
 }
@@ -44,10 +48,13 @@ func open() (*cluster.Cluster, error) {
 	return cluster.New(dir, ui.New(os.Stderr)), nil
 }
 
-// locked runs work while no other command changes the cluster.
-func locked(work func(*cluster.Cluster) error) error {
+// locked runs work in the cluster's network, while no other command changes the cluster.
+func locked(ctx context.Context, work func(*cluster.Cluster) error) error {
 	c, err := open()
 	if err != nil {
+		return err
+	}
+	if err := c.EnterNetwork(ctx); err != nil {
 		return err
 	}
 	release, err := c.Lock()
@@ -59,17 +66,28 @@ func locked(work func(*cluster.Cluster) error) error {
 }
 
 func newUp() *cobra.Command {
-	var nodes int
+	var size cluster.Size
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster, or repair or extend the one that runs",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return locked(func(c *cluster.Cluster) error { return c.Up(command.Context(), nodes, timeout) })
+			if err := size.Validate(); err != nil {
+				return err
+			}
+			c, err := open()
+			if err != nil {
+				return err
+			}
+			if err := c.Build(command.Context(), size.Core); err != nil {
+				return err
+			}
+			return locked(command.Context(), func(c *cluster.Cluster) error { return c.Up(command.Context(), size, timeout) })
 		},
 	}
-	command.Flags().IntVar(&nodes, "nodes", 0, "number of nodes (0: as many as there are, at least one)")
+	command.Flags().IntVar(&size.Nodes, "nodes", 0, "number of nodes (0: as many as there are, at least one)")
+	command.Flags().BoolVar(&size.Core, "core", false, "without metrics-server and nginx, which a first application does not need; a later `up` adds them")
 	command.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "how long the cluster may take to work, once all is built")
 	return command
 }
@@ -81,7 +99,7 @@ func newDown() *cobra.Command {
 		Short: "End the cluster and remove all that it made on this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return locked(func(c *cluster.Cluster) error {
+			return locked(command.Context(), func(c *cluster.Cluster) error {
 				if err := c.Down(command.Context()); err != nil {
 					return err
 				}
@@ -96,6 +114,70 @@ func newDown() *cobra.Command {
 	return command
 }
 
+func newBuild() *cobra.Command {
+	var core bool
+	command := &cobra.Command{
+		Use:   "build",
+		Short: "Build all that `up` starts, and start nothing",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := open()
+			if err != nil {
+				return err
+			}
+			return c.Build(command.Context(), core)
+		},
+	}
+	command.Flags().BoolVar(&core, "core", false, "without metrics-server and nginx")
+	return command
+}
+
+func newPackages() *cobra.Command {
+	return &cobra.Command{
+		Use:   "packages",
+		Short: "Print how many packages Kubernetes is compiled from",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := open()
+			if err != nil {
+				return err
+			}
+			builder, err := c.Builder()
+			if err != nil {
+				return err
+			}
+			packages, err := builder.Packages(command.Context())
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(command.OutOrStdout(), packages)
+			return err
+		},
+	}
+}
+
+func newExec() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exec -- PROGRAM [ARGUMENT]...",
+		Short: "Run a program in the cluster's network (the machine's own, unless the cluster has a name)",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			c, err := open()
+			if err != nil {
+				return err
+			}
+			if err := c.EnterNetwork(command.Context()); err != nil {
+				return err
+			}
+			program, err := exec.LookPath(arguments[0])
+			if err != nil {
+				return fmt.Errorf("finding the program: %w", err)
+			}
+			return fmt.Errorf("executing %s: %w", program, syscall.Exec(program, arguments, os.Environ()))
+		},
+	}
+}
+
 func newStatus() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
@@ -104,6 +186,9 @@ func newStatus() *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := open()
 			if err != nil {
+				return err
+			}
+			if err := c.EnterNetwork(command.Context()); err != nil {
 				return err
 			}
 			status, err := c.Observe(command.Context())
@@ -179,7 +264,7 @@ func newPartition() *cobra.Command {
 		Short: "Cut a node's network cable (any node: the API server is on none of them)",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			return locked(func(c *cluster.Cluster) error { return c.Partition(command.Context(), arguments[0]) })
+			return locked(command.Context(), func(c *cluster.Cluster) error { return c.Partition(command.Context(), arguments[0]) })
 		},
 	}
 }
@@ -190,7 +275,7 @@ func newHeal() *cobra.Command {
 		Short: "Join a node's network cable again",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			return locked(func(c *cluster.Cluster) error { return c.Heal(command.Context(), arguments[0]) })
+			return locked(command.Context(), func(c *cluster.Cluster) error { return c.Heal(command.Context(), arguments[0]) })
 		},
 	}
 }

@@ -24,7 +24,7 @@ func newImageLoad() *cobra.Command {
 		Short: "Import tarballs (of `docker save`, or OCI) to every node",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			return locked(func(c *cluster.Cluster) error { return c.LoadImages(command.Context(), arguments) })
+			return locked(command.Context(), func(c *cluster.Cluster) error { return c.LoadImages(command.Context(), arguments) })
 		},
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
 )
 
 // The addresses lie in 198.18.0.0/15, the range for benchmarks (RFC 2544): no real
@@ -26,11 +28,20 @@ const (
 
 // Names on this machine that `down` looks for.
 const (
-	bridgeName      = "mstb0"
-	namespacePrefix = "mstb-"
-	linkPrefix      = "mstb-v"
-	podNetwork      = "mstb-pods" // CNI's name for it, with which its cache files begin
+	bridgeName = "mstb0"
+	linkPrefix = "mstb-v"
 )
+
+// namespacePrefix is what the names of the nodes' network namespaces begin with. No cluster's prefix begins with another's.
+func namespacePrefix() string { return "mstb" + layout.Suffix() + "-node-" }
+
+// hostNamespace is the network namespace that a named cluster has instead of the machine's own.
+func hostNamespace() string { return "mstb" + layout.Suffix() + "-host" }
+
+func hostNamespaceFile() string { return "/run/netns/" + hostNamespace() }
+
+// podNetwork is CNI's name for the pods' network, with which its cache files begin.
+func podNetwork() string { return "mstb" + layout.Suffix() + "-pods" }
 
 // MaxNodes is bounded by one /24 of pods each and by what one machine can carry.
 const MaxNodes = 50
@@ -53,7 +64,7 @@ func nodePods(number int) string { return fmt.Sprintf("198.18.%d.0/24", number) 
 
 func nodePodGateway(number int) string { return fmt.Sprintf("198.18.%d.1", number) }
 
-func nodeNamespace(number int) string { return namespacePrefix + NodeName(number) }
+func nodeNamespace(number int) string { return namespacePrefix() + strconv.Itoa(number) }
 
 func nodeNamespaceFile(number int) string { return "/run/netns/" + nodeNamespace(number) }
 

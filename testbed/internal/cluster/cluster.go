@@ -29,8 +29,9 @@ type Cluster struct {
 	store     pki.Store
 	processes proc.Table
 	progress  *ui.Progress
-	binaries  string            // folder of Kubernetes' programs; set by up
-	programs  map[string]string // paths of the machine's programs; set by up
+	binaries  string            // folder of Kubernetes' programs; set by Build
+	programs  map[string]string // paths of the machine's programs; set by Build
+	images    map[string]string // tarballs by image name; set by Build
 }
 
 // New returns the cluster of a state directory, running or not.

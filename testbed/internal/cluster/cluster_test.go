@@ -116,7 +116,7 @@ func TestConfigure(t *testing.T) {
 			t.Errorf("%s was not filled in", name)
 		}
 	}
-	text, err := c.manifests()
+	text, err := c.manifests(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,15 +197,65 @@ func TestShrink(t *testing.T) {
 		if err := writeState(c.dir, machineState{BootID: boot, Nodes: 2}); err != nil {
 			t.Fatal(err)
 		}
-		state, err := c.prepareState(t.Context(), nodes)
+		state, err := c.prepareState(t.Context(), Size{Nodes: nodes})
 		if err != nil || state.Nodes != want {
 			t.Errorf("up --nodes %d gives %d nodes (%v), want %d", nodes, state.Nodes, err, want)
 		}
 	}
 	for _, nodes := range []int{-1, 1, MaxNodes + 1} {
-		if _, err := c.prepareState(t.Context(), nodes); err == nil {
+		if _, err := c.prepareState(t.Context(), Size{Nodes: nodes}); err == nil {
 			t.Errorf("up --nodes %d was accepted on a cluster of 2", nodes)
 		}
+	}
+}
+
+// TestCore: a cluster keeps what it has, whatever a later up leaves out.
+func TestCore(t *testing.T) {
+	c := newTestCluster(t)
+	for _, step := range []struct{ asked, want bool }{{true, true}, {true, true}, {false, false}, {true, false}} {
+		state, err := c.prepareState(t.Context(), Size{Core: step.asked})
+		if err != nil || state.Core != step.want {
+			t.Errorf("up --core=%t gives %t (%v), want %t", step.asked, state.Core, err, step.want)
+		}
+	}
+}
+
+// TestNamedCluster: a cluster beside another keeps its state apart, shares what was built, and knows what the machine was like before both.
+func TestNamedCluster(t *testing.T) {
+	t.Setenv(layout.DirVariable, filepath.Join("/tmp", filepath.Base(t.TempDir())+strings.ReplaceAll(t.Name(), "/", "-")))
+	first, err := layout.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(layout.NameVariable, "tests")
+	second, err := layout.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = os.RemoveAll(string(first)), os.RemoveAll(string(second)) })
+	if second.Run() == first.Run() || second.Lock() == first.Lock() || second.Logs() == first.Logs() {
+		t.Errorf("both clusters are in %s", second)
+	}
+	boot, err := bootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]string{"kernel/panic": "7"}
+	if err := writeState(first, machineState{BootID: boot, Nodes: 1, Sysctls: before}); err != nil {
+		t.Fatal(err)
+	}
+	c := New(second, nil)
+	state, err := c.prepareState(t.Context(), Size{})
+	if err != nil || !maps.Equal(state.Sysctls, before) {
+		t.Errorf("the settings before are %v (%v), want those that the first cluster noted", state.Sysctls, err)
+	}
+	t.Setenv(layout.NameVariable, "")
+	if second.Cache() == second.Run() || first.Cache() != filepath.Join(string(first), "cache") {
+		t.Errorf("the caches are %s and %s", first.Cache(), second.Cache())
+	}
+	t.Setenv(layout.NameVariable, "Tests")
+	if _, err := layout.Default(); err == nil {
+		t.Error("a name that is no part of a network namespace's is accepted")
 	}
 }
 

@@ -75,7 +75,7 @@ func (c *Cluster) writeClusterConfig() error {
 func (c *Cluster) writeNodeConfig(number int) error {
 	node := NodeName(number)
 	if err := c.writeConfig(c.dir.Node(node, "cni", "10-pods.conflist"), "cni.json", map[string]any{
-		"Name": podNetwork, "Leases": c.dir.Node(node, "cni-leases"), "Subnet": nodePods(number), "Gateway": nodePodGateway(number),
+		"Name": podNetwork(), "Leases": c.dir.Node(node, "cni-leases"), "Subnet": nodePods(number), "Gateway": nodePodGateway(number),
 	}); err != nil {
 		return err
 	}
@@ -91,14 +91,14 @@ func (c *Cluster) writeNodeConfig(number int) error {
 		"Address": nodeAddress(number), "Port": kubeletPort,
 		"ClientCA":    c.store.CertificateFile(clusterAuthority),
 		"Certificate": c.store.CertificateFile(nodeServing(node)), "Key": c.store.KeyFile(nodeServing(node)),
-		"Socket": c.dir.ContainerdSocket(node), "CgroupRoot": cgroup.Root + "/" + node,
+		"Socket": c.dir.ContainerdSocket(node), "CgroupRoot": cgroup.Root() + "/" + node,
 		"Domain": clusterDomain, "DNS": dnsService, "ResolvConf": c.dir.Config("resolv.conf"),
 		"PodLogs": c.dir.Node(node, "pod-logs"),
 	})
 }
 
 // manifests renders all objects that `up` applies.
-func (c *Cluster) manifests() (string, error) {
+func (c *Cluster) manifests(core bool) (string, error) {
 	encoded := map[string]string{}
 	for name, file := range map[string]string{
 		"CA":                 c.store.CertificateFile(clusterAuthority),
@@ -117,7 +117,11 @@ func (c *Cluster) manifests() (string, error) {
 		"CA": encoded["CA"], "MetricsCertificate": encoded["MetricsCertificate"], "MetricsKey": encoded["MetricsKey"],
 	}
 	var texts []string
-	for _, name := range []string{"base.yaml", "coredns.yaml", "metrics-server.yaml"} {
+	names := []string{"base.yaml", "coredns.yaml"}
+	if !core {
+		names = append(names, "metrics-server.yaml")
+	}
+	for _, name := range names {
 		text, err := render("manifests/"+name, values)
 		if err != nil {
 			return "", err

@@ -110,6 +110,10 @@ func (c *Cluster) restoreSysctls() error {
 	if err != nil || boot != state.BootID {
 		return err // the restart restored them
 	}
+	// The last cluster of a machine restores them.
+	if others, err := c.siblings(boot); err != nil || len(others) > 0 {
+		return err
+	}
 	return writeSysctls(state.Sysctls)
 }
 
@@ -122,7 +126,7 @@ func (c *Cluster) removeFiles() error {
 	if err := c.removeLogLinks(); err != nil {
 		return err
 	}
-	results, err := filepath.Glob("/var/lib/cni/results/" + podNetwork + "-*")
+	results, err := filepath.Glob("/var/lib/cni/results/" + podNetwork() + "-*")
 	if err != nil {
 		return fmt.Errorf("listing CNI's cache: %w", err)
 	}

@@ -23,7 +23,8 @@ import (
 type machineState struct {
 	BootID  string            `json:"bootID"`
 	Nodes   int               `json:"nodes"`
-	Sysctls map[string]string `json:"sysctls"` // file below /proc/sys to the value it had
+	Core    bool              `json:"core,omitempty"` // without metrics-server, see [Size]
+	Sysctls map[string]string `json:"sysctls"`        // file below /proc/sys to the value it had
 }
 
 // Kernel settings that a cluster needs or that the kubelet changes (which it does on
@@ -40,17 +41,22 @@ var sysctls = map[string]string{
 }
 
 func readState(dir layout.Dir) (state machineState, found bool, err error) {
-	content, err := os.ReadFile(dir.State())
+	state, err = parseState(dir.State())
 	if errors.Is(err, fs.ErrNotExist) {
 		return machineState{}, false, nil
 	}
+	return state, err == nil, err
+}
+
+func parseState(file string) (state machineState, err error) {
+	content, err := os.ReadFile(file)
 	if err != nil {
-		return machineState{}, false, fmt.Errorf("reading the state: %w", err)
+		return machineState{}, fmt.Errorf("reading the state: %w", err)
 	}
 	if err := json.Unmarshal(content, &state); err != nil {
-		return machineState{}, false, fmt.Errorf("parsing %s: %w", dir.State(), err)
+		return machineState{}, fmt.Errorf("parsing %s: %w", file, err)
 	}
-	return state, true, nil
+	return state, nil
 }
 
 func writeState(dir layout.Dir, state machineState) error {
@@ -81,6 +87,40 @@ func readSysctls() map[string]string {
 		}
 	}
 	return values
+}
+
+// sysctlsBefore returns the settings as they were before any cluster changed them: another cluster that runs has noted that.
+func (c *Cluster) sysctlsBefore(boot string) (map[string]string, error) {
+	siblings, err := c.siblings(boot)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range siblings {
+		return other.Sysctls, nil
+	}
+	return readSysctls(), nil
+}
+
+// siblings are the states of the other clusters that run on this machine.
+func (c *Cluster) siblings(boot string) ([]machineState, error) {
+	files, err := c.dir.Siblings()
+	if err != nil {
+		return nil, err
+	}
+	var found []machineState
+	for _, file := range files {
+		if file == c.dir.State() {
+			continue
+		}
+		state, err := parseState(file)
+		if err != nil {
+			return nil, err
+		}
+		if state.BootID == boot {
+			found = append(found, state)
+		}
+	}
+	return found, nil
 }
 
 // isLimit tells which settings are limits, which `up` only ever raises.

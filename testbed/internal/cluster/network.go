@@ -2,10 +2,16 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
 )
 
 // ensureBridge makes the network that joins this machine and its nodes. Idempotent.
@@ -122,7 +128,54 @@ func removeNetwork(ctx context.Context) error {
 			return err
 		}
 	}
-	return removeProxyTables(ctx)
+	if err := removeProxyTables(ctx); err != nil {
+		return err
+	}
+	if layout.Name() == "" || !isNamespace(hostNamespaceFile()) {
+		return nil
+	}
+	// We are in it, and it ends with us.
+	_, err = command(ctx, "ip", "netns", "delete", hostNamespace())
+	return err
+}
+
+// EnterNetwork makes sure that this process is in the cluster's network: for the default cluster that is the machine's own.
+// A named cluster has a network namespace instead, in which the addresses, links and rules are the same and disturb nobody;
+// the process enters it by starting anew.
+func (c *Cluster) EnterNetwork(ctx context.Context) error {
+	if layout.Name() == "" {
+		return nil
+	}
+	if !isNamespace(hostNamespaceFile()) {
+		_ = os.Remove(hostNamespaceFile()) // a left-over without a namespace behind it
+		if _, err := command(ctx, "ip", "netns", "add", hostNamespace()); err != nil {
+			return err
+		}
+		if _, err := command(ctx, "ip", "-n", hostNamespace(), "link", "set", "lo", "up"); err != nil {
+			return err
+		}
+	}
+	var ours, wanted unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &ours); err != nil {
+		return fmt.Errorf("reading our network namespace: %w", err)
+	}
+	if err := unix.Stat(hostNamespaceFile(), &wanted); err != nil {
+		return fmt.Errorf("reading the cluster's network namespace: %w", err)
+	}
+	if ours.Dev == wanted.Dev && ours.Ino == wanted.Ino {
+		return nil
+	}
+	nsenter, err := exec.LookPath("nsenter")
+	if err != nil {
+		return errors.New("nsenter is missing: apt-get install util-linux")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding our own executable: %w", err)
+	}
+	// Not `ip netns exec`: that hides the control groups.
+	arguments := append([]string{nsenter, "--net=" + hostNamespaceFile(), self}, os.Args[1:]...)
+	return fmt.Errorf("entering the cluster's network: %w", unix.Exec(nsenter, arguments, os.Environ()))
 }
 
 // removeProxyTables deletes kube-proxy's nftables tables from the host's namespace.
@@ -152,7 +205,7 @@ func ownNamespaces() ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), namespacePrefix) {
+		if strings.HasPrefix(entry.Name(), namespacePrefix()) {
 			names = append(names, entry.Name())
 		}
 	}

@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"net"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -62,12 +61,8 @@ func (c *Cluster) Observe(ctx context.Context) (Status, error) {
 		status.Problems = append(status.Problems, err.Error())
 		return status, nil
 	}
-	for _, check := range []func() error{
-		func() error { return c.checkNodes(ctx, state.Nodes) },
-		func() error { return c.checkDeployment(ctx, "coredns") },
-		func() error { return c.checkMetrics(ctx) },
-	} {
-		if err := check(); err != nil {
+	for _, check := range c.checks(state) {
+		if err := check.run(ctx); err != nil {
 			status.Problems = append(status.Problems, err.Error())
 		}
 	}
@@ -94,17 +89,10 @@ func (c *Cluster) observeNodes(ctx context.Context, status *Status) error {
 	return nil
 }
 
-// isLinkDown reads IFF_UP, the lowest flag: what `ip link set down` takes away.
-func isLinkDown(link string) bool {
-	content, err := os.ReadFile(filepath.Join("/sys/class/net", link, "flags"))
-	if err != nil {
-		return false
-	}
-	var flags uint
-	if _, err := fmt.Sscanf(strings.TrimSpace(string(content)), "0x%x", &flags); err != nil {
-		return false
-	}
-	return flags&1 == 0
+// isLinkDown reports whether the link was taken down: `ip link set down`.
+func isLinkDown(name string) bool {
+	link, err := net.InterfaceByName(name)
+	return err == nil && link.Flags&net.FlagUp == 0
 }
 
 // Write prints the status as tables.

@@ -16,37 +16,78 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/product"
 )
 
-// Up starts what does not run yet and waits until the cluster works. nodes 0 means as
-// many as there are, at least one. Idempotent: after an interruption it goes on where
-// it stopped, after a restart of the machine it begins anew.
-//
-// ctx bounds the wait for the cluster, not the builds before it.
-func (c *Cluster) Up(ctx context.Context, nodes int, timeout time.Duration) error {
+// Size is how much of a cluster to start.
+type Size struct {
+	// Nodes is the number of nodes; 0 means as many as there are, at least one.
+	Nodes int
+	// Core leaves out what a first application does not need: metrics-server and the nginx images. On a cluster that
+	// has them it changes nothing.
+	Core bool
+}
+
+// Validate returns an error for a number of nodes that no cluster can have.
+func (s Size) Validate() error {
+	if s.Nodes < 0 || s.Nodes > MaxNodes {
+		return fmt.Errorf("%d nodes: from 1 to %d are possible", s.Nodes, MaxNodes)
+	}
+	return nil
+}
+
+// Build makes all that Up starts, and installs the machine's packages that it needs. It needs the machine's own
+// network, which a named cluster is not in (see [Cluster.EnterNetwork]).
+func (c *Cluster) Build(ctx context.Context, core bool) error {
 	var err error
 	if c.programs, err = CheckMachine(ctx, c.progress); err != nil {
-		return err
-	}
-	state, err := c.prepareState(ctx, nodes)
-	if err != nil {
 		return err
 	}
 	builder, err := c.Builder()
 	if err != nil {
 		return err
 	}
-	if c.binaries, err = builder.Kubernetes(ctx, product.Current); err != nil {
-		return err
+	names := product.Images()
+	if core {
+		names = product.CoreImages()
 	}
-	images := map[string]string{}
-	for _, name := range product.Images() {
-		if images[name], err = builder.Image(ctx, name); err != nil {
+	// Debian's packages wait for the network, compilers for the processors.
+	var group errgroup.Group
+	if !core {
+		group.Go(func() error {
+			_, err := builder.Image(ctx, "nginx")
+			return err
+		})
+	}
+	group.Go(func() error {
+		var err error
+		if c.binaries, err = builder.Kubernetes(ctx, product.Current); err != nil {
 			return err
 		}
+		c.images = map[string]string{}
+		for _, name := range names {
+			if c.images[name], err = builder.Image(ctx, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// Up starts what does not run yet and waits until the cluster works. Idempotent: after an interruption it goes on where
+// it stopped, after a restart of the machine it begins anew.
+//
+// ctx bounds the wait for the cluster, not the builds before it.
+func (c *Cluster) Up(ctx context.Context, size Size, timeout time.Duration) error {
+	state, err := c.prepareState(ctx, size)
+	if err != nil {
+		return err
+	}
+	if err := c.Build(ctx, state.Core); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
 		fmt.Errorf("the cluster did not work within %s: `testbed logs` lists where to look", timeout))
 	defer cancel()
-	if err := c.start(ctx, state.Nodes, images); err != nil {
+	if err := c.start(ctx, state); err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	return nil
@@ -63,9 +104,9 @@ func (c *Cluster) Builder() (product.Builder, error) {
 
 // prepareState decides the number of nodes, and writes down the machine's settings
 // before anything is changed.
-func (c *Cluster) prepareState(ctx context.Context, nodes int) (machineState, error) {
-	if nodes < 0 || nodes > MaxNodes {
-		return machineState{}, fmt.Errorf("%d nodes: from 1 to %d are possible", nodes, MaxNodes)
+func (c *Cluster) prepareState(ctx context.Context, size Size) (machineState, error) {
+	if err := size.Validate(); err != nil {
+		return machineState{}, err
 	}
 	state, found, err := readState(c.dir)
 	if err != nil {
@@ -81,24 +122,29 @@ func (c *Cluster) prepareState(ctx context.Context, nodes int) (machineState, er
 			return machineState{}, err
 		}
 		found = false
-		nodes = max(nodes, state.Nodes)
+		size.Nodes = max(size.Nodes, state.Nodes)
 	}
 	if !found {
 		if err := os.RemoveAll(c.dir.Logs()); err != nil {
 			return machineState{}, fmt.Errorf("removing the logs of the last cluster: %w", err)
 		}
-		state = machineState{BootID: boot, Nodes: 1, Sysctls: readSysctls()}
+		state = machineState{BootID: boot, Nodes: 1, Core: true}
+		if state.Sysctls, err = c.sysctlsBefore(boot); err != nil {
+			return machineState{}, err
+		}
 	}
-	if found && nodes != 0 && nodes < state.Nodes {
-		return machineState{}, fmt.Errorf("the cluster has %d nodes and cannot shrink to %d: run `testbed down` first", state.Nodes, nodes)
+	if found && size.Nodes != 0 && size.Nodes < state.Nodes {
+		return machineState{}, fmt.Errorf("the cluster has %d nodes and cannot shrink to %d: run `testbed down` first", state.Nodes, size.Nodes)
 	}
-	state.Nodes = max(state.Nodes, nodes)
+	state.Nodes = max(state.Nodes, size.Nodes)
+	state.Core = state.Core && size.Core
 	return state, writeState(c.dir, state)
 }
 
 // start runs the control plane and the nodes' containerd (which imports the images)
 // side by side: on two processors that saves a third of the time.
-func (c *Cluster) start(ctx context.Context, nodes int, images map[string]string) error {
+func (c *Cluster) start(ctx context.Context, state machineState) error {
+	nodes := state.Nodes
 	// From here on a process that has ended is news, not a left-over.
 	if err := c.processes.Forget(); err != nil {
 		return err
@@ -115,7 +161,7 @@ func (c *Cluster) start(ctx context.Context, nodes int, images map[string]string
 	var group errgroup.Group
 	group.Go(func() error { return c.startControlPlane(ctx) })
 	for number := 1; number <= nodes; number++ {
-		group.Go(func() error { return c.startContainerd(ctx, number, images) })
+		group.Go(func() error { return c.startContainerd(ctx, number) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -123,10 +169,10 @@ func (c *Cluster) start(ctx context.Context, nodes int, images map[string]string
 	if err := c.progress.Step("starting the nodes", nil, func() error { return c.startNodes(nodes) }); err != nil {
 		return err
 	}
-	if err := c.progress.Step("applying the add-ons", nil, func() error { return c.applyManifests(ctx) }); err != nil {
+	if err := c.progress.Step("applying the add-ons", nil, func() error { return c.applyManifests(ctx, state.Core) }); err != nil {
 		return err
 	}
-	return c.waitWorking(ctx, nodes)
+	return c.waitWorking(ctx, state)
 }
 
 func (c *Cluster) configure(nodes int) error {
@@ -178,7 +224,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	})
 }
 
-func (c *Cluster) startContainerd(ctx context.Context, number int, images map[string]string) error {
+func (c *Cluster) startContainerd(ctx context.Context, number int) error {
 	node := NodeName(number)
 	return c.progress.Step("containerd and images of "+node, nil, func() error {
 		if err := c.ensure(c.containerd(number)); err != nil {
@@ -188,7 +234,10 @@ func (c *Cluster) startContainerd(ctx context.Context, number int, images map[st
 			return err
 		}
 		for _, name := range product.Images() {
-			if err := c.ensureImage(ctx, node, images[name]); err != nil {
+			if c.images[name] == "" {
+				continue // none of a cluster's core
+			}
+			if err := c.ensureImage(ctx, node, c.images[name]); err != nil {
 				return err
 			}
 		}
@@ -232,8 +281,8 @@ func (c *Cluster) ensure(spec proc.Spec) error {
 	return nil
 }
 
-func (c *Cluster) applyManifests(ctx context.Context) error {
-	text, err := c.manifests()
+func (c *Cluster) applyManifests(ctx context.Context, core bool) error {
+	text, err := c.manifests(core)
 	if err != nil {
 		return err
 	}

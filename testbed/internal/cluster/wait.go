@@ -81,18 +81,29 @@ func (c *Cluster) waitContainerd(ctx context.Context, node string) error {
 	})
 }
 
-// waitWorking waits for the nodes, for names and for metrics.
-func (c *Cluster) waitWorking(ctx context.Context, nodes int) error {
-	for _, step := range []struct {
-		name  string
-		check func(context.Context) error
-	}{
-		{"nodes are Ready", func(ctx context.Context) error { return c.checkNodes(ctx, nodes) }},
+// check is one thing that a working cluster does.
+type check struct {
+	name string
+	run  func(context.Context) error
+}
+
+// checks are the nodes, names and, unless the cluster has its core only, metrics.
+func (c *Cluster) checks(state machineState) []check {
+	checks := []check{
+		{"nodes are Ready", func(ctx context.Context) error { return c.checkNodes(ctx, state.Nodes) }},
 		{"CoreDNS answers", func(ctx context.Context) error { return c.checkDeployment(ctx, "coredns") }},
-		{"metrics-server answers", c.checkMetrics},
-	} {
+	}
+	if !state.Core {
+		checks = append(checks, check{"metrics-server answers", c.checkMetrics})
+	}
+	return checks
+}
+
+// waitWorking waits until all checks succeed.
+func (c *Cluster) waitWorking(ctx context.Context, state machineState) error {
+	for _, step := range c.checks(state) {
 		err := c.progress.Step(step.name, nil, func() error {
-			return c.pollAlive(ctx, step.name, func() error { return step.check(ctx) })
+			return c.pollAlive(ctx, step.name, func() error { return step.run(ctx) })
 		})
 		if err != nil {
 			return err

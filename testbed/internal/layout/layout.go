@@ -17,6 +17,21 @@ const DirVariable = "MAINSTAY_TESTBED_DIR"
 // for a binary that was moved out of the repository.
 const SourceVariable = "MAINSTAY_TESTBED_SOURCE"
 
+// NameVariable is the environment variable that names a cluster beside the default one: lower-case letters. A
+// named cluster has a state directory, control groups and a network of its own, so that it disturbs no other.
+const NameVariable = "MAINSTAY_TESTBED_NAME"
+
+// Name returns the cluster's name: "" is the default cluster.
+func Name() string { return os.Getenv(NameVariable) }
+
+// Suffix returns what sets names of a named cluster apart from those of the default one, whose suffix is empty.
+func Suffix() string {
+	if Name() == "" {
+		return ""
+	}
+	return "-" + Name()
+}
+
 // ModulePath is the Go module whose go.mod marks the source folder.
 const ModulePath = "github.com/mainstay-platform/mainstay/testbed"
 
@@ -27,8 +42,12 @@ const maxDirLength = 48
 // Dir is the root of one testbed's state.
 type Dir string
 
-// Default returns the state directory: $MAINSTAY_TESTBED_DIR, or ~/.cache/mainstay/testbed.
+// Default returns the state directory: $MAINSTAY_TESTBED_DIR, or ~/.cache/mainstay/testbed, and for a named cluster
+// the same with "-NAME" appended.
 func Default() (Dir, error) {
+	if strings.ContainsFunc(Name(), func(r rune) bool { return r < 'a' || r > 'z' }) {
+		return "", fmt.Errorf("%s=%s: a cluster's name has lower-case letters only", NameVariable, Name())
+	}
 	path := os.Getenv(DirVariable)
 	if path == "" {
 		cache, err := os.UserCacheDir()
@@ -41,6 +60,7 @@ func Default() (Dir, error) {
 	if err != nil {
 		return "", fmt.Errorf("resolving %s: %w", DirVariable, err)
 	}
+	path += Suffix()
 	if len(path) > maxDirLength {
 		return "", fmt.Errorf("the state directory %s is longer than %d bytes: sockets below it would not fit; set %s to a shorter path",
 			path, maxDirLength, DirVariable)
@@ -55,8 +75,18 @@ func (d Dir) join(elements ...string) string {
 // Lock is the file that one command holds while it changes the cluster.
 func (d Dir) Lock() string { return d.join("lock") }
 
-// Cache is the folder of what was built; it survives `down`.
-func (d Dir) Cache() string { return d.join("cache") }
+// Cache is the folder of what was built; it survives `down`, and all clusters share that of the default one.
+func (d Dir) Cache() string { return filepath.Join(strings.TrimSuffix(string(d), Suffix()), "cache") }
+
+// Siblings lists the state files of all clusters of this cache, running or not.
+func (d Dir) Siblings() ([]string, error) {
+	base := strings.TrimSuffix(string(d), Suffix())
+	found, err := filepath.Glob(base + "*/run/state.json")
+	if err != nil {
+		return nil, fmt.Errorf("listing the clusters beside %s: %w", base, err)
+	}
+	return found, nil
+}
 
 // Run is the folder of the running cluster; `down` empties it.
 func (d Dir) Run() string { return d.join("run") }

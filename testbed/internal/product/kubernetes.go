@@ -18,6 +18,10 @@ const Current = "1.37"
 type release struct {
 	minor   string // what users call it
 	version string // what the go.mod in its folder pins; client libraries read it from the server
+	// staging is the version of the modules that Kubernetes publishes apart (k8s.io/api and so on). The patch release may
+	// be a later one than version's: then it is that of the product, so that both are compiled once. The 0.37.2 modules that
+	// both programs use differ from the 0.37.1 ones in how k8s.io/apiserver counts HTTP headers, and in nothing else.
+	staging string
 	// name is that of the source folder, of the binary and of the product in the cache: as each
 	// release has its own, one does not evict another.
 	name     string
@@ -27,10 +31,10 @@ type release struct {
 // releases are those that can be built. Those before the current one are for tests against their
 // API alone, and have no more than that needs.
 var releases = []release{
-	{minor: Current, version: "v1.37.1", name: "kube", commands: []string{
-		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl",
+	{minor: Current, version: "v1.37.1", staging: "v0.37.2", name: "kube", commands: []string{
+		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet",
 	}},
-	{minor: "1.36", version: "v1.36.3", name: "kube136", commands: []string{"etcd", "kube-apiserver"}},
+	{minor: "1.36", version: "v1.36.3", staging: "v0.36.3", name: "kube136", commands: []string{"etcd", "kube-apiserver"}},
 }
 
 // Releases lists what [Builder.Kubernetes] takes, the current one first.
@@ -58,18 +62,48 @@ func (b Builder) Kubernetes(ctx context.Context, minor string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	binary, err := build.GoProgram{
-		Name: release.name, Folder: filepath.Join(b.Source, release.name),
-		LDFlags: []string{"-X", "k8s.io/component-base/version.gitVersion=" + release.version},
-	}.Build(ctx, b.Cache, b.Progress)
+	binary, err := b.server(release).Build(ctx, b.Cache, b.Progress)
 	if err != nil {
 		return "", err
 	}
+	links := map[string]string{}
 	for _, name := range release.commands {
+		links[name] = release.name
+	}
+	if minor == Current {
+		if links["kubectl"], err = b.kubectlProgram(release).Build(ctx, b.Cache, b.Progress); err != nil {
+			return "", err
+		}
+	}
+	for name, target := range links {
 		link := filepath.Join(filepath.Dir(binary), name)
-		if err := os.Symlink(release.name, link); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Symlink(target, link); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", fmt.Errorf("linking %s: %w", name, err)
 		}
 	}
 	return filepath.Dir(binary), nil
+}
+
+// Packages returns how many packages the current Kubernetes is compiled from.
+func (b Builder) Packages(ctx context.Context) (int, error) {
+	current, err := findRelease(Current)
+	if err != nil {
+		return 0, err
+	}
+	return b.server(current).Packages(ctx)
+}
+
+// server is etcd and Kubernetes' components in one program.
+func (b Builder) server(r release) build.GoProgram {
+	return build.GoProgram{Name: r.name, Folder: filepath.Join(b.Source, r.name), LDFlags: gitVersion(r)}
+}
+
+// kubectlProgram is a program of its own: scripts and tests start kubectl thousands of times, and each start of the
+// servers' program takes four times as long.
+func (b Builder) kubectlProgram(r release) build.GoProgram {
+	return build.GoProgram{Name: "kubectl", Folder: filepath.Join(b.Source, r.name), Package: "kubectl", LDFlags: gitVersion(r)}
+}
+
+func gitVersion(r release) []string {
+	return []string{"-X", "k8s.io/component-base/version.gitVersion=" + r.version}
 }

@@ -39,10 +39,12 @@ func TestReleasesArePinned(t *testing.T) {
 		if want := "\tk8s.io/kubernetes " + release.version; !slices.Contains(lines, want) {
 			t.Errorf("%s/go.mod has no line %q", release.name, want)
 		}
-		staging := " v0" + strings.TrimPrefix(release.version, "v1")
+		if !strings.HasPrefix(release.staging, "v0."+strings.TrimPrefix(release.minor, "1.")+".") {
+			t.Errorf("%s is no version of the modules of %s", release.staging, release.minor)
+		}
 		for _, line := range lines {
-			if strings.Contains(line, " => ") && !strings.HasSuffix(line, staging) {
-				t.Errorf("%s/go.mod: %q is not of %s", release.name, line, release.version)
+			if strings.Contains(line, " => ") && !strings.HasSuffix(line, " "+release.staging) {
+				t.Errorf("%s/go.mod: %q is not of %s", release.name, line, release.staging)
 			}
 		}
 	}

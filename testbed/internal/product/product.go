@@ -42,8 +42,11 @@ type Builder struct {
 	Progress *ui.Progress
 }
 
-// Images lists the images that every node gets, in the order in which it needs them.
-func Images() []string { return []string{"pause", "coredns", "metrics-server", "demo-web", "nginx"} }
+// CoreImages lists the images without which no application starts, in the order in which a node needs them.
+func CoreImages() []string { return []string{"pause", "coredns", "demo-web"} }
+
+// Images lists the images that every node of a whole cluster gets.
+func Images() []string { return append(CoreImages(), "metrics-server", "nginx") }
 
 // AllImages lists the names that [Builder.Image] takes: also those that a node gets by `image load` only.
 func AllImages() []string { return append(Images(), "kubectl", "demo-java", "demo-agent") }
