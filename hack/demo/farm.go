@@ -5,13 +5,10 @@ import (
 	"fmt"
 )
 
-const (
-	// served is how the API server knows of ours, and llamas are samples of what that keeps.
-	served = "v1alpha1.farm.mainstay.dev"
-	llamas = "config/samples/farm"
-)
+// served is how the API server knows of ours.
+const served = "v1alpha1.farm.mainstay.dev"
 
-// farm shows what our own API server answers: the Pods as somebody on call wants to see them, and Llamas.
+// farm shows what our own API server answers: the Pods as an engineer on call wants to see them.
 func (s *show) farm(ctx context.Context) error {
 	err := await(ctx, "waiting for our API server", func() error {
 		available, err := s.kubectl(ctx, "get", "apiservice", served, "-o", `jsonpath={.status.conditions[?(@.type=="Available")].status}`)
@@ -23,17 +20,11 @@ func (s *show) farm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.log.Say("kubectl apply -n %s -f %s", namespace, llamas)
-	if _, err := s.kubectl(ctx, "apply", "-n", namespace, "-f", llamas); err != nil {
+	s.log.Say("kubectl get farmpods")
+	table, err := s.kubectl(ctx, "-n", namespace, "get", "farmpods")
+	if err != nil {
 		return err
 	}
-	for _, resource := range []string{"llamas", "farmpods"} {
-		s.log.Say("kubectl get %s", resource)
-		table, err := s.kubectl(ctx, "-n", namespace, "get", resource)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("\n%s\n\n", indent(table))
-	}
+	fmt.Printf("\n%s\n\n", indent(table))
 	return nil
 }

@@ -1,6 +1,6 @@
-// Command demo shows Mainstay on a real cluster, from nothing: it builds everything, starts the
-// testbed, installs the chart, applies a sample and shows what happens. It may be run
-// again at any time; `make demo-down` ends it.
+// Command demo shows Mainstay on a real cluster, from nothing: it builds what is missing, starts the testbed, installs
+// Mainstay, applies a sample and shows what happens. It may be interrupted and run again at any time; `make demo-down` ends
+// it. With KUBECONFIG and REGISTRY set it uses a cluster of the user's own instead.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
@@ -19,56 +20,73 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nWhat is there stays; run `make demo` again once the cause is mended, or `make demo-down`.\n", err)
+		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nWhat is there stays: run `make demo` again and it goes on, or `make demo-down`.\n", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context) error {
-	log := step.NewLog(os.Stdout)
-	if err := log.BuildTestbed(ctx); err != nil {
-		return err
+	show := &show{log: step.NewLog(os.Stdout)}
+	start := show.startTestbed
+	if registry := os.Getenv("REGISTRY"); registry != "" && os.Getenv("KUBECONFIG") != "" {
+		start = func(ctx context.Context) error { return show.useCluster(ctx, registry) }
 	}
-	up := exec.CommandContext(ctx, step.Testbed, "up")
-	if err := log.Show("starting a Kubernetes cluster (the first time it is compiled: some ten minutes)", up); err != nil {
-		return err
-	}
-	if err := log.BuildProduct(ctx); err != nil {
-		return err
-	}
-	load := exec.CommandContext(ctx, step.Testbed, "image", "load", step.Image)
-	if err := log.Do(ctx, "loading the image into the cluster", load); err != nil {
-		return err
-	}
-	cluster, err := step.FindCluster(ctx)
-	if err != nil {
-		return err
-	}
-	show := &show{log: log, cluster: cluster}
-	if err := show.install(ctx); err != nil {
-		return err
-	}
-	if err := show.play(ctx); err != nil {
-		return err
-	}
-	if err := show.farm(ctx); err != nil {
-		return err
+	for _, part := range []func(context.Context) error{start, show.install, show.play, show.farm, show.complete} {
+		if err := part(ctx); err != nil {
+			return err
+		}
 	}
 	show.farewell()
 	return nil
 }
 
-// show is the part that uses the cluster.
+// show is a run of the demo.
 type show struct {
 	log     *step.Log
 	cluster step.Cluster
+	// registry has the image; empty means the testbed, whose nodes have it already.
+	registry string
+	// digest tells images under the same name apart: a new one restarts the operator.
+	digest string
+	// compiled is when, since the start, Kubernetes was compiled.
+	compiled time.Duration
+}
+
+// useCluster pushes the image for a cluster that is not ours.
+func (s *show) useCluster(ctx context.Context, registry string) error {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		return fmt.Errorf("a cluster of your own needs kubectl on the PATH: %w", err)
+	}
+	s.registry = registry
+	s.cluster = step.Cluster{Kubeconfig: os.Getenv("KUBECONFIG"), Kubectl: kubectl}
+	context, err := s.kubectl(ctx, "config", "current-context")
+	if err != nil {
+		return err
+	}
+	s.log.Say("installing into the namespace %s of the cluster of context %q, with the image in %s", system, context, registry)
+	if err := s.log.Do(ctx, "building the image and pushing it to "+registry, exec.CommandContext(ctx, "make", "push")); err != nil {
+		return err
+	}
+	pushed, err := os.ReadFile("bin/pushed")
+	if err != nil {
+		return fmt.Errorf("reading what was pushed: %w", err)
+	}
+	_, s.digest, _ = strings.Cut(strings.TrimSpace(string(pushed)), "@")
+	return nil
 }
 
 // kubectl runs kubectl and returns what it printed.
 func (s *show) kubectl(ctx context.Context, arguments ...string) (string, error) {
+	return s.kubectlWith(ctx, "", arguments...)
+}
+
+// kubectlWith runs kubectl with an input.
+func (s *show) kubectlWith(ctx context.Context, input string, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, s.cluster.Kubectl, arguments...)
 	command.Env = s.cluster.Environment()
+	command.Stdin = strings.NewReader(input)
 	var trouble strings.Builder
 	command.Stderr = &trouble
 	output, err := command.Output()

@@ -2,16 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
-
-	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
 const (
@@ -23,18 +17,46 @@ const (
 	patience = 2 * time.Minute
 )
 
-// install installs the chart, or upgrades it. A new image under the same name restarts
-// the operator: its digest is among the pods' annotations.
+// manifest is the whole installation as one file, for kubectl.
+const manifest = "dist/install.yaml"
+
+// install applies the manifest, or upgrades what an earlier one installed.
 func (s *show) install(ctx context.Context) error {
-	image, err := os.ReadFile(step.Image)
+	text, err := os.ReadFile(manifest)
 	if err != nil {
-		return fmt.Errorf("reading the image: %w", err)
+		return fmt.Errorf("reading the manifest: %w", err)
 	}
-	command := exec.CommandContext(ctx, step.Helm, "upgrade", "--install", "mainstay", "charts/mainstay",
-		"--namespace", system, "--create-namespace", "--wait", "--timeout", "3m", "--set", "apiserver.llamas.enabled=true",
-		"--set", fmt.Sprintf(`podAnnotations.demo/image=sha-%.12x`, sha256.Sum256(image)))
-	command.Env = s.cluster.Environment()
-	return s.log.Do(ctx, "installing the chart: helm install mainstay charts/mainstay -n "+system+" --set apiserver.llamas.enabled=true", command)
+	prepared, err := prepare(string(text), s.registry, s.digest)
+	if err != nil {
+		return err
+	}
+	s.log.Say("kubectl apply --server-side -f %s", manifest)
+	if _, err := s.kubectlWith(ctx, prepared, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		return err
+	}
+	for _, deployment := range []string{"mainstay-manager", "mainstay-apiserver"} {
+		if _, err := s.kubectl(ctx, "-n", system, "rollout", "status", "deployment/"+deployment, "--timeout=3m"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare takes the image from a registry, unless that is empty, and marks the pods with its digest.
+func prepare(text, registry, digest string) (string, error) {
+	const image, annotations = "image: docker.io/", "      annotations:\n"
+	if registry != "" {
+		if !strings.Contains(text, image) {
+			return "", fmt.Errorf("%s has no image of docker.io", manifest)
+		}
+		text = strings.ReplaceAll(text, image, "image: "+registry+"/")
+	}
+	const template = "  template:\n    metadata:\n"
+	marked := strings.ReplaceAll(text, template+annotations, template+annotations+"        demo/image: "+digest+"\n")
+	if marked == text {
+		return "", fmt.Errorf("%s has no pod template with annotations", manifest)
+	}
+	return marked, nil
 }
 
 // play applies the sample, and lets it be used, broken and scaled.
@@ -42,12 +64,12 @@ func (s *show) play(ctx context.Context) error {
 	if _, err := s.kubectl(ctx, "create", "namespace", namespace); err != nil && !strings.Contains(err.Error(), "AlreadyExists") {
 		return err
 	}
-	manifest, err := os.ReadFile(sample)
+	text, err := os.ReadFile(sample)
 	if err != nil {
 		return fmt.Errorf("reading the sample: %w", err)
 	}
 	s.log.Say("kubectl apply -n %s -f %s", namespace, sample)
-	fmt.Println(indent(string(manifest)))
+	fmt.Println(indent(string(text)))
 	if _, err := s.kubectl(ctx, "apply", "-n", namespace, "-f", sample); err != nil {
 		return err
 	}
@@ -57,6 +79,7 @@ func (s *show) play(ctx context.Context) error {
 	if err := s.request(ctx); err != nil {
 		return err
 	}
+	s.firstAnswer()
 	s.log.Say("kubectl delete service %s: someone deletes a part of it ...", app)
 	if _, err := s.kubectl(ctx, "-n", namespace, "delete", "service", app); err != nil {
 		return err
@@ -140,24 +163,11 @@ func (s *show) request(ctx context.Context) error {
 	})
 }
 
+// ask sends a request through the API server's proxy: a cluster of the user's own has no other way for this machine.
 func (s *show) ask(ctx context.Context) (string, error) {
-	address, err := s.kubectl(ctx, "-n", namespace, "get", "service", app, "-o", "jsonpath={.spec.clusterIP}:{.spec.ports[0].port}")
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1024))
-	return fmt.Sprintf("GET http://%s -> %s: %s", address, response.Status, strings.Join(strings.Fields(string(body)), " ")), err
+	path := fmt.Sprintf("/api/v1/namespaces/%s/services/%s:http/proxy/", namespace, app)
+	answer, err := s.kubectl(ctx, "get", "--raw", path)
+	return fmt.Sprintf("GET %s -> %s", path, strings.Join(strings.Fields(answer), " ")), err
 }
 
 func (s *show) farewell() {
