@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,55 +20,39 @@ import (
 type goTest struct {
 	directory string
 	arguments []string
-	// parts is among how many commands the tests are dealt, if it is more than 1: each has a process, and whatever TestMain starts, for itself. The
-	// last argument is then the one package that has the tests.
-	parts int
+	// race runs the tests with the race detector, which needs a second build of everything that they import.
+	race bool
+	// inCluster runs the tests in the test cluster's network.
+	inCluster bool
+	// low gives the command a low priority.
+	low bool
+	// environment is in addition to that of the layer.
+	environment []string
 }
 
-// isTest matches what -run chooses from, in the lines of `go test -list`.
-var isTest = regexp.MustCompile(`^(Test|Fuzz|Example)\w*$`)
-
-// deal makes the commands of one. An error comes with none, for to leave out tests in silence is worse than to fail.
-func (g goTest) deal(ctx context.Context, further []string) ([]goTest, error) {
-	if g.parts <= 1 {
-		return []goTest{g}, nil
-	}
-	listed, err := g.command(ctx, further, "-list", ".").Output()
-	if err != nil {
-		return nil, fmt.Errorf("listing the tests of %s: %w\n%s", g.arguments[len(g.arguments)-1], err, listed)
-	}
-	return g.among(strings.Fields(string(listed)))
-}
-
-// among deals the tests in turn, so that those of one file, which take about as long as each other, come to different commands.
-func (g goTest) among(listed []string) ([]goTest, error) {
-	tests := slices.DeleteFunc(listed, func(word string) bool { return !isTest.MatchString(word) })
-	last := len(g.arguments) - 1
-	if len(tests) < g.parts {
-		return nil, fmt.Errorf("%s: %d tests can't be dealt among %d commands", g.arguments[last], len(tests), g.parts)
-	}
-	hands := make([][]string, g.parts)
-	for i, test := range tests {
-		hands[i%g.parts] = append(hands[i%g.parts], test)
-	}
-	var dealt []goTest
-	for _, hand := range hands {
-		arguments := append(slices.Clone(g.arguments[:last]), "-run", "^("+strings.Join(hand, "|")+")$", g.arguments[last])
-		dealt = append(dealt, goTest{directory: g.directory, arguments: arguments})
-	}
-	return dealt, nil
-}
-
-// counts are what became of tests. Parents of subtests count too, as `go test` shows them.
+// counts are what became of tests, and what they took. Parents of subtests count too, as `go test` shows them.
 type counts struct {
 	passed, failed int
 	skipped        []string
+	tests          []timed
+	commands       []spent
 }
 
 func (c *counts) add(more counts) {
 	c.passed += more.passed
 	c.failed += more.failed
 	c.skipped = append(c.skipped, more.skipped...)
+	c.tests = append(c.tests, more.tests...)
+	c.commands = append(c.commands, more.commands...)
+}
+
+// sum adds up what all layers counted.
+func sum(all []ended) counts {
+	var total counts
+	for _, layer := range all {
+		total.add(layer.counts)
+	}
+	return total
 }
 
 // event is a line of `go test -json`.
@@ -81,11 +65,22 @@ type event struct {
 	Elapsed    float64
 }
 
-// command is go test with these options, and those of its own.
+// command returns the go command with these options, and those of the test.
 func (g goTest) command(ctx context.Context, further []string, options ...string) *exec.Cmd {
-	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"test"}, options, g.arguments)...)
+	arguments := slices.Concat([]string{"go", "test"}, options)
+	if g.race {
+		arguments = append(arguments, "-race")
+	}
+	if g.inCluster {
+		arguments = append(arguments, "-exec", absolute(step.Testbed)+" exec --")
+	}
+	arguments = append(arguments, g.arguments...)
+	if g.low {
+		arguments = append([]string{"nice", "-n", "10"}, arguments...)
+	}
+	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
 	command.Dir = g.directory
-	command.Env = environment(further)
+	command.Env = environment(g.race, slices.Concat(further, g.environment))
 	command.Stderr = os.Stdout
 	// A test that is told to end may still clean up: it is killed only later.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
@@ -93,10 +88,33 @@ func (g goTest) command(ctx context.Context, further []string, options ...string
 	return command
 }
 
+// environment returns that of this process and more. Only the race detector needs C: without it, Go's build cache serves tests and
+// programs with the same packages.
+func environment(race bool, further []string) []string {
+	kept := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "KUBECONFIG=") || strings.HasPrefix(variable, "CGO_ENABLED=")
+	})
+	if race {
+		return slices.Concat(kept, []string{"CGO_ENABLED=1"}, further)
+	}
+	return slices.Concat(kept, []string{"CGO_ENABLED=0"}, further)
+}
+
+// absolute is the path of a file of the repository for a command that may run in another folder.
+func absolute(name string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return name
+	}
+	return filepath.Join(here, name)
+}
+
 // run runs one go test command. It shows each package and each failure as it happens, and
 // slow tests when they end.
 func (g goTest) run(ctx context.Context, log *step.Log, further []string, total *counts) error {
-	command := g.command(ctx, further, "-count=1", "-json")
+	start := time.Now()
+	// Linters check more than the vet that go test runs.
+	command := g.command(ctx, further, "-count=1", "-json", "-vet=off")
 	stdout, err := command.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("running go test: %w", err)
@@ -105,10 +123,26 @@ func (g goTest) run(ctx context.Context, log *step.Log, further []string, total 
 		return fmt.Errorf("running go test: %w", err)
 	}
 	total.read(log, stdout)
-	if err := command.Wait(); err != nil {
+	err = command.Wait()
+	total.commands = append(total.commands, spent{
+		What: g.String(), Wall: time.Since(start), CPU: command.ProcessState.UserTime() + command.ProcessState.SystemTime(),
+	})
+	if err != nil {
 		return fmt.Errorf("go test %s in %s: %w", strings.Join(g.arguments, " "), g.directory, err)
 	}
 	return nil
+}
+
+// String names the command in a table.
+func (g goTest) String() string {
+	text := strings.Join(g.arguments, " ")
+	if len(text) > 60 {
+		text = text[:57] + "..."
+	}
+	if g.race {
+		text = "-race " + text
+	}
+	return g.directory + ": " + text
 }
 
 // slow is from when on a test is worth a line of its own.
@@ -142,11 +176,19 @@ func (c *counts) read(log *step.Log, stream io.Reader) {
 			log.Say("BUILD FAILED %s\n%s", line.Package, output[key])
 		}
 	}
+	if err := scanner.Err(); err != nil {
+		c.failed++
+		log.Say("reading what go test says: %v", err)
+		_, _ = io.Copy(io.Discard, stream) // or it waits for a reader
+	}
 }
 
 // count notes one test or package that has ended.
 func (c *counts) count(log *step.Log, line event, output string) {
 	took := time.Duration(line.Elapsed * float64(time.Second)).Round(100 * time.Millisecond)
+	if line.Test != "" {
+		c.tests = append(c.tests, timed{Test: strings.TrimPrefix(line.Package, module+"/") + " " + line.Test, Took: took})
+	}
 	switch {
 	case line.Test == "" && line.Action == "fail":
 		log.Say("FAIL %s (%s)\n%s", line.Package, took, output)
@@ -167,12 +209,10 @@ func (c *counts) count(log *step.Log, line event, output string) {
 	}
 }
 
-// summarize writes what ran, and reports whether all of it passed. The last line has the form
-// that test runners of any language share.
+// summarize writes what ran, and reports whether all of it passed.
 func summarize(out io.Writer, all []ended, chosen int, took time.Duration) bool {
-	var sum counts
 	good := len(all) == chosen
-	_, _ = fmt.Fprintf(out, "\n%-12s %8s %8s %8s %8s %8s\n", "layer", "passed", "failed", "skipped", "took", "budget")
+	_, _ = fmt.Fprintf(out, "\n%-14s %-8s %7s %7s %7s %8s %8s %8s\n", "layer", "lane", "passed", "failed", "skipped", "wall", "cpu", "budget")
 	for _, layer := range all {
 		note := ""
 		if layer.err != nil {
@@ -181,18 +221,15 @@ func summarize(out io.Writer, all []ended, chosen int, took time.Duration) bool 
 		} else if layer.took > layer.budget {
 			note = "  over its budget"
 		}
-		_, _ = fmt.Fprintf(out, "%-12s %8d %8d %8d %8s %8s%s\n", layer.name, layer.passed, layer.failed, len(layer.skipped), layer.took, layer.budget, note)
-		sum.add(layer.counts)
+		_, _ = fmt.Fprintf(out, "%-14s %-8s %7d %7d %7d %8s %8s %8s%s\n", layer.name, layer.lane, layer.passed, layer.failed, len(layer.skipped),
+			layer.took, layer.cpu().Round(time.Second), layer.budget, note)
 	}
-	for _, skipped := range sum.skipped {
+	for _, skipped := range sum(all).skipped {
 		_, _ = fmt.Fprintf(out, "skipped: %s\n", skipped)
 	}
 	if len(all) != chosen {
 		_, _ = fmt.Fprintf(out, "interrupted: %d of %d layers ran\n", len(all), chosen)
 	}
-	if !good && sum.failed == 0 {
-		sum.failed = 1 // a layer that could not run
-	}
-	_, _ = fmt.Fprintf(out, "took %s\n%d passed, %d failed, %d skipped\n", took, sum.passed, sum.failed, len(sum.skipped))
+	_, _ = fmt.Fprintf(out, "took %s\n", took)
 	return good
 }

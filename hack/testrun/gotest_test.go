@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,58 +42,79 @@ func TestSummarizeIsGoodOnlyIfEveryLayerRanAndPassed(t *testing.T) {
 		all    []ended
 		chosen int
 		want   bool
-		last   string
+		failed int
 	}{
-		"all passed":             {[]ended{passed}, 1, true, "2 passed, 0 failed, 0 skipped\n"},
-		"one could not run":      {[]ended{passed, broken}, 2, false, "2 passed, 1 failed, 0 skipped\n"},
-		"one was not reached":    {[]ended{passed}, 2, false, "2 passed, 1 failed, 0 skipped\n"},
-		"nothing ran, of course": {nil, 1, false, "0 passed, 1 failed, 0 skipped\n"},
+		"all passed":          {[]ended{passed}, 1, true, 0},
+		"one could not run":   {[]ended{passed, broken}, 2, false, 1},
+		"one was not reached": {[]ended{passed}, 2, false, 1},
+		"nothing ran":         {nil, 1, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out strings.Builder
-			if got := summarize(&out, c.all, c.chosen, time.Second); got != c.want {
-				t.Errorf("good is %t", got)
+			good := summarize(io.Discard, c.all, c.chosen, time.Second)
+			if good != c.want {
+				t.Errorf("good is %t", good)
 			}
-			if !strings.HasSuffix(out.String(), c.last) {
-				t.Errorf("ends with: %q", out.String())
+			if got := failures(sum(c.all), good); got != c.failed {
+				t.Errorf("%d failures are reported, want %d", got, c.failed)
 			}
 		})
 	}
 }
 
-// TestDeal: each test is in one command, and one only.
-func TestDeal(t *testing.T) {
-	whole := goTest{directory: ".", arguments: []string{"-race", "./p"}, parts: 2}
-	dealt, err := whole.among([]string{"TestA", "ok", "mainstay/p", "0.1s", "TestB", "BenchmarkA", "FuzzC"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := [][]string{{"-race", "-run", "^(TestA|FuzzC)$", "./p"}, {"-race", "-run", "^(TestB)$", "./p"}}
-	for i, command := range dealt {
-		if !slices.Equal(command.arguments, want[i]) {
-			t.Errorf("command %d has %q, want %q", i, command.arguments, want[i])
+// smallModule is a module with one test.
+func smallModule(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, content := range map[string]string{
+		"go.mod": "module small\n\ngo 1.26\n", "small_test.go": "package small\n\nimport \"testing\"\n\nfunc TestSmall(*testing.T) {}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if len(dealt) != len(want) {
-		t.Errorf("there are %d commands", len(dealt))
+	return folder
+}
+
+// TestRun: a command that fails does not keep the others from running, and what they counted is the layer's.
+func TestRun(t *testing.T) {
+	small := smallModule(t)
+	none := goTest{directory: small, arguments: []string{"./nowhere"}}
+	passes := goTest{directory: small, arguments: []string{"."}}
+	got := run(t.Context(), step.NewLog(io.Discard), layer{runs: commands(none, passes, passes), atOnce: 2})
+	if got.err == nil || strings.Count(got.err.Error(), "nowhere") != 1 {
+		t.Errorf("got the error %v", got.err)
 	}
-	if dealt, err := whole.among([]string{"TestA", "ok"}); err == nil {
-		t.Errorf("one test is dealt to two commands: %+v", dealt)
+	if got.passed != 2 || len(got.commands) != 3 {
+		t.Errorf("counted %d passed and %d commands, want 2 and 3", got.passed, len(got.commands))
+	}
+	if got.cpu() <= 0 {
+		t.Error("no processor time was measured")
 	}
 }
 
-// TestAll: a command that fails, or can't be dealt, does not keep the others from running, and what they counted is the layer's.
-func TestAll(t *testing.T) {
-	none := goTest{directory: t.TempDir(), arguments: []string{"./nowhere"}}
-	dealt := none
-	dealt.parts = 2
-	var total counts
-	passes := goTest{directory: ".", arguments: []string{"-run", "^TestDeal$", "."}}
-	err := layer{runs: []goTest{dealt, none, passes, passes}, atOnce: 2}.test(t.Context(), step.NewLog(io.Discard), nil, &total)
-	if err == nil || strings.Count(err.Error(), "nowhere") != 2 {
-		t.Errorf("got the error %v", err)
+// TestRunWithoutTests: a layer in which no test ran has failed, whatever go test says.
+func TestRunWithoutTests(t *testing.T) {
+	empty := goTest{directory: smallModule(t), arguments: []string{"-run", "^TestNothingHasThisName$", "."}}
+	if got := run(t.Context(), step.NewLog(io.Discard), layer{runs: commands(empty)}); got.err == nil {
+		t.Error("a layer in which no test ran passed")
 	}
-	if total.passed != 2 {
-		t.Errorf("counted %+v, want 2 passed", total)
+}
+
+func TestSlowest(t *testing.T) {
+	got := slowest([]timed{
+		{"p TestA", 3 * time.Second}, {"p TestA/one", 2 * time.Second}, {"p TestA/two", time.Second}, {"p TestB", 5 * time.Second}, {"p TestC", time.Millisecond},
+	})
+	want := []timed{{"p TestB", 5 * time.Second}, {"p TestA/one", 2 * time.Second}, {"p TestA/two", time.Second}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestFiguresOfEarlierRuns: a run of one layer leaves what is known of the others.
+func TestFiguresOfEarlierRuns(t *testing.T) {
+	earlier := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Minute}, {Name: "e2e", Wall: time.Hour}}}
+	got := figures{Layers: []layerFigures{{Name: "pure", Wall: time.Second}}}.with(earlier)
+	if len(got.Layers) != 2 || got.Layers[0].Wall != time.Second || got.Layers[1].Wall != time.Hour {
+		t.Errorf("got %+v", got.Layers)
 	}
 }

@@ -7,12 +7,12 @@ import (
 
 func TestChoose(t *testing.T) {
 	for name, c := range map[string]struct{ names, want []string }{
-		"nothing named":          {nil, []string{"verify", "pure", "tools", "integration", "faults", "testbed", "e2e"}},
+		"nothing named":          {nil, []string{"verify", "pure", "tools", "integration", "faults", "testbed", "e2e", "testbed-down"}},
 		"in the order they came": {[]string{"e2e", "pure"}, []string{"e2e", "pure"}},
 		"one on request":         {[]string{"compat"}, []string{"compat"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			chosen, err := choose(c.names)
+			chosen, err := choose(t.Context(), c.names)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -25,7 +25,10 @@ func TestChoose(t *testing.T) {
 			}
 		})
 	}
-	if _, err := choose([]string{"pure", "nonsense"}); err == nil {
+	if _, err := choose(t.Context(), []string{"pure", "nonsense"}); err == nil {
 		t.Error("a layer that is not there is accepted")
+	}
+	if _, err := choose(t.Context(), []string{"quick", "pure"}); err == nil {
+		t.Error("a selection is accepted beside a layer")
 	}
 }

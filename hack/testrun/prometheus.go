@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
@@ -26,8 +27,13 @@ func prometheus(ctx context.Context, log *step.Log) ([]string, error) {
 	return []string{"PROMETHEUS=" + filepath.Join(found, "prometheus"), "PROMTOOL=" + filepath.Join(found, "promtool")}, nil
 }
 
+// finding lets one lane fetch Prometheus, and the other find it.
+var finding sync.Mutex
+
 // findPrometheus is the folder that has both programs.
 func findPrometheus(ctx context.Context, log *step.Log, cache string) (string, error) {
+	finding.Lock()
+	defer finding.Unlock()
 	if at, err := exec.LookPath("prometheus"); err == nil && isProgram(filepath.Join(filepath.Dir(at), "promtool")) {
 		return filepath.Dir(at), nil
 	}

@@ -39,6 +39,12 @@ const lingering = 10 * time.Second
 // Do runs a command, which must succeed, under a title. Its output is shown only if it fails, and
 // counted while it lasts: `go build -v` writes a line for each package.
 func (l *Log) Do(ctx context.Context, title string, command *exec.Cmd) error {
+	_, err := l.Count(ctx, title, command)
+	return err
+}
+
+// Count is Do, and returns how many lines the command wrote.
+func (l *Log) Count(ctx context.Context, title string, command *exec.Cmd) (int, error) {
 	l.Say("%s", title)
 	output := &counted{}
 	command.Stdout, command.Stderr = output, output
@@ -47,9 +53,9 @@ func (l *Log) Do(ctx context.Context, title string, command *exec.Cmd) error {
 	err := command.Run()
 	stop()
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w\n%s", title, strings.Join(command.Args, " "), err, tail(output.text.String()))
+		return 0, fmt.Errorf("%s: %s: %w\n%s", title, strings.Join(command.Args, " "), err, tail(output.text.String()))
 	}
-	return nil
+	return int(output.lines.Load()), nil
 }
 
 // counted keeps what is written and counts its lines.

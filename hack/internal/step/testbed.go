@@ -14,15 +14,20 @@ const (
 	Testbed = "bin/testbed"
 	Helm    = "bin/helm"
 	Image   = "bin/mainstay-image.tar"
-	// NextImage is that of a release after this one, made of the same code.
-	NextImage = "bin/mainstay-next-image.tar"
 )
 
-// BuildTestbed builds the tool that makes clusters.
-func (l *Log) BuildTestbed(ctx context.Context) error {
-	build := exec.CommandContext(ctx, "go", "build", "-v", "-o", "../"+Testbed, "./cmd/testbed")
+// BuildTestbed builds the tool that makes clusters, and returns how many packages were compiled for it.
+func (l *Log) BuildTestbed(ctx context.Context) (packages int, err error) {
+	// The settings of all static programs here, so that Go's build cache serves them with the same packages.
+	build := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-o", "../"+Testbed, "./cmd/testbed")
 	build.Dir = "testbed"
-	return l.Do(ctx, "building the testbed tool", build)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	return l.Count(ctx, "building the testbed tool", build)
+}
+
+// BuildImage builds the operator's image.
+func (l *Log) BuildImage(ctx context.Context) error {
+	return l.Do(ctx, "building the operator and its image", exec.CommandContext(ctx, "make", "image"))
 }
 
 // BuildProduct builds Helm and the operator's image.
@@ -30,22 +35,24 @@ func (l *Log) BuildProduct(ctx context.Context) error {
 	if err := l.Do(ctx, "building Helm", exec.CommandContext(ctx, "make", Helm)); err != nil {
 		return err
 	}
-	return l.Do(ctx, "building the operator and its image", exec.CommandContext(ctx, "make", "image"))
-}
-
-// BuildNext builds the image of a release after this one, to upgrade to.
-func (l *Log) BuildNext(ctx context.Context) error {
-	return l.Do(ctx, "building the image of a later release",
-		exec.CommandContext(ctx, "make", "image", "VERSION=0.0.1-dev", "BINARY=bin/next/mainstay", "ARCHIVE="+NextImage))
+	return l.BuildImage(ctx)
 }
 
 // Ask is one line that the testbed tool answers.
 func Ask(ctx context.Context, question ...string) (string, error) {
-	command := exec.CommandContext(ctx, Testbed, question...)
+	answer, err := Answer(exec.CommandContext(ctx, Testbed, question...))
+	if err != nil {
+		return "", fmt.Errorf("asking the testbed for its %s: %w", strings.Join(question, " "), err)
+	}
+	return answer, nil
+}
+
+// Answer is what a command prints, without white space around it. What it says on standard error is shown.
+func Answer(command *exec.Cmd) (string, error) {
 	command.Stderr = os.Stderr
 	answer, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("asking the testbed for its %s: %w", strings.Join(question, " "), err)
+		return "", fmt.Errorf("running %s: %w", strings.Join(command.Args, " "), err)
 	}
 	return strings.TrimSpace(string(answer)), nil
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-platform/mainstay/hack/internal/step"
+)
+
+// claim makes sure that one run at a time uses the machine's test cluster, which is not the one of `make demo`. The claim ends
+// with the returned function, or with the process.
+func claim() (release func(), err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cache folder: %w", err)
+	}
+	name := filepath.Join(cache, "mainstay", "test-cluster.lock")
+	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+		return nil, fmt.Errorf("claiming the test cluster: %w", err)
+	}
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // our own file
+	if err != nil {
+		return nil, fmt.Errorf("claiming the test cluster: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, errors.New("another run of the tests uses this machine's test cluster: wait for its end, or name layers without a cluster (`make help`)")
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+// verify checks that generated files are up to date, modules tidy and linters content.
+func verify(ctx context.Context, log *step.Log) ([]string, error) {
+	return nil, log.Do(ctx, "checking generated files, modules and lint", exec.CommandContext(ctx, "nice", "-n", "10", "make", "verify"))
+}
+
+// buildShared builds what both lanes need.
+func buildShared(ctx context.Context, log *step.Log) error {
+	if _, err := log.BuildTestbed(ctx); err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, step.Testbed, "build")
+	return log.Show("building what the cluster is made of (the first time on a machine it compiles Kubernetes)", build)
+}
+
+// assets builds etcd and kube-apiserver. Options choose which; without any, those of the testbed.
+func assets(options ...string) func(context.Context, *step.Log) ([]string, error) {
+	question := append([]string{"assets"}, options...)
+	return func(ctx context.Context, log *step.Log) ([]string, error) {
+		if _, err := log.BuildTestbed(ctx); err != nil {
+			return nil, err
+		}
+		build := exec.CommandContext(ctx, step.Testbed, question...)
+		if err := log.Show("building etcd and kube-apiserver, unless they are there", build); err != nil {
+			return nil, err
+		}
+		directory, err := step.Ask(ctx, question...)
+		return []string{"KUBEBUILDER_ASSETS=" + directory}, err
+	}
+}
+
+// testbedEnvironment lets the tests of the testbed use the tool that is built, and remember what the machine was like.
+func testbedEnvironment() []string {
+	return append([]string{"MAINSTAY_TESTBED=" + absolute(step.Testbed), "MAINSTAY_TESTBED_BEFORE=" + absolute("bin")}, testCluster...)
+}
+
+// testbedUp builds what the cluster is made of. TestUp starts it.
+func testbedUp(ctx context.Context, log *step.Log) ([]string, error) {
+	if err := buildShared(ctx, log); err != nil {
+		return nil, err
+	}
+	clusterStarted = true
+	return testbedEnvironment(), nil
+}
+
+// testbedDown leaves it to TestDown to end the cluster.
+func testbedDown(context.Context, *step.Log) ([]string, error) {
+	return testbedEnvironment(), nil
+}
+
+// cluster makes sure that the test cluster runs and has the operator's images, of this state and of the previous one.
+func cluster(ctx context.Context, log *step.Log) ([]string, error) {
+	if err := buildShared(ctx, log); err != nil {
+		return nil, err
+	}
+	if err := log.BuildProduct(ctx); err != nil {
+		return nil, err
+	}
+	previous, err := buildPrevious(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	built, err := step.Ask(ctx, "image", "build", "kubectl", "demo-java", "demo-agent")
+	if err != nil {
+		return nil, err
+	}
+	clusterStarted = true
+	if err := log.Show("starting a cluster, unless it runs", inTestCluster(exec.CommandContext(ctx, step.Testbed, "up", "--nodes", "2"))); err != nil {
+		return nil, err
+	}
+	images := append([]string{"image", "load", step.Image, previous.archive}, strings.Fields(built)...)
+	load := inTestCluster(exec.CommandContext(ctx, step.Testbed, images...))
+	if err := log.Do(ctx, "loading the images into the cluster", load); err != nil {
+		return nil, err
+	}
+	kubeconfig, err := askTestCluster(ctx, "kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	assets, err := step.Ask(ctx, "assets")
+	if err != nil {
+		return nil, err
+	}
+	return append([]string{
+		"KUBECONFIG=" + kubeconfig, "KUBECTL=" + filepath.Join(assets, "kubectl"), "HELM=" + absolute(step.Helm),
+		"PREVIOUS_CHART=" + absolute(previous.chart), "PREVIOUS_TAG=" + previousVersion,
+	}, testbedEnvironment()...), nil
+}
+
+// longOutage is a cluster whose API server will be away for as long as an upgrade of it may take.
+func longOutage(ctx context.Context, log *step.Log) ([]string, error) {
+	environment, err := cluster(ctx, log)
+	return append(environment, "MAINSTAY_OUTAGE=5m"), err
+}

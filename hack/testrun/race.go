@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// module is the product's module.
+const module = "github.com/mainstay-platform/mainstay"
+
+// pure are the packages whose tests need nothing but Go.
+var pure = []string{
+	"./api/...", "./changelog/...", "./charts/...", "./cmd/...", "./docs/...", "./hack/...", "./internal/...",
+	"./test/cases/...", "./test/faults/campaign/...", "./test/faults/proxy/...", "./test/golden/...", "./test/perf/...", "./test/testenv/...",
+}
+
+// concurrent are the pure packages whose tests run with the race detector, which makes them two to ten times as slow and needs a second
+// build of all that they import. TestConcurrent fails if a package with goroutines is missing here.
+var concurrent = []string{
+	"internal/access",
+	"internal/aggregated",
+	"internal/aggregated/backing",
+	"internal/aggregated/farmpod",
+	"internal/aggregated/lineage",
+	"internal/aggregated/llama",
+	"internal/apiservice",
+	"internal/certificates",
+	"internal/fence",
+	"internal/kinds/appconfig/appconfigcontroller",
+	"internal/kit/apply",
+	"internal/kit/metrics",
+	"internal/kit/trace",
+	"internal/kit/watch",
+	"internal/setup",
+	"internal/steady",
+	"internal/tracing",
+	"internal/webhooks",
+	"internal/workload/workloadcontroller",
+	"test/faults/campaign",
+	"test/faults/proxy",
+	"test/testenv",
+}
+
+// sequential are the packages that look concurrent to TestConcurrent and whose tests are not, with the reason.
+var sequential = map[string]string{
+	"hack/demo":                "a select waits for the end of the context; the tests only read the farm",
+	"hack/testrun":             "the commands of a layer run beside each other, and the counts are added under a lock",
+	"internal/definitions":     "a sync.OnceValues reads what the chart carries",
+	"internal/kinds/appconfig": "a sync.OnceValue in a value that no two goroutines share",
+	"internal/kit/jsonpatch":   "a channel is the example of a value that JSON can't express",
+	"internal/uninstall":       "synctest is there for its clock; nothing runs beside the tests",
+	"test/perf":                "the tests only compare figures; what measures is not run by them",
+}
+
+// testedPackages returns the pure packages that have tests, as ./internal/steady: those that need the race detector, and the others.
+// Packages without tests are left out, because go test would compile them for nothing.
+func testedPackages(ctx context.Context, root string) (racing, others []string, err error) {
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, pure...)...)
+	list.Dir = root
+	output, err := list.Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing the pure packages: %w", withStderr(err))
+	}
+	for path := range strings.FieldsSeq(string(output)) {
+		at := strings.TrimPrefix(path, module+"/")
+		if slices.Contains(concurrent, at) {
+			racing = append(racing, "./"+at)
+		} else {
+			others = append(others, "./"+at)
+		}
+	}
+	return racing, others, nil
+}
+
+// withStderr adds to the error of a command what the command wrote.
+func withStderr(err error) error {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return err
+}
