@@ -235,7 +235,7 @@ func TestStrangersKeepNobodyWaiting(t *testing.T) {
 		})
 	}
 	t.Cleanup(strangers.Wait) // not for long: the test's context has ended by then
-	g.Eventually(late.Load).ShouldNot(gomega.BeZero(), "there are more than can be asked in the time that a request has")
+	g.Eventually(late.Load, "30s").ShouldNot(gomega.BeZero(), "there are more than can be asked in the time that a request has")
 	now.SetTime(now.Now().Add(allowedFor))
 	ctx, cancel := context.WithTimeout(t.Context(), askTimeout/2)
 	defer cancel()

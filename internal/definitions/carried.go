@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +32,9 @@ type definition struct {
 	marks map[string]string
 }
 
-// carried are the definitions of this release.
-func carried() ([]definition, error) {
+// carried returns the definitions of this release, which are read once: callers must not change them. A tenth of a second goes into it, which
+// each start of a manager spent several times.
+var carried = sync.OnceValues(func() ([]definition, error) {
 	documents, err := charts.CRDs()
 	if err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func carried() ([]definition, error) {
 		found = append(found, d)
 	}
 	return found, nil
-}
+})
 
 // parse reads a definition of a release.
 func parse(document []byte, release string) (definition, error) {

@@ -11,6 +11,7 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
 	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 // FuzzCompose composes templates whose records, own and earlier, somebody has written by hand.
@@ -126,7 +127,7 @@ func TestRecordsAreBounded(t *testing.T) {
 
 // An Injection is the same after it was written down: else every template differed from what it should be.
 func TestRecordIsReadAsItWasWritten(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range cases.Seeds(t, 200, 5000) {
 		composed := composedBySeed(t, seed)
 		text := composed.Annotations[instrv1.AnnotationInjected]
 		if text == "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
 	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 // world is a namespace with several Instrumentations, whose controllers take turns.
@@ -62,8 +63,9 @@ func (w *world) settle(t *testing.T, what string) {
 // Whatever workloads and Instrumentations there are, in the end nothing is written, nobody waits who could go, and deletion leaves what the
 // owners wrote.
 func TestItSettles(t *testing.T) {
-	const worlds, workloads = 150, 5
-	for seed := range uint64(worlds) {
+	const workloads = 5
+	// Of 12 random mutations of this package (2026-11-22) this found 5, by world 4 at the latest, and no others among 150.
+	for seed := range cases.Seeds(t, 50, 3000) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			g := injectiontest.New(seed)
 			w := world{now: now}

@@ -1,6 +1,7 @@
 package injection_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -67,6 +68,9 @@ func compose(setting *injection.Setting, template, before *corev1.PodTemplateSpe
 // expectSame compares as things are stored.
 func expectSame(t *testing.T, what string, got, want *corev1.PodTemplateSpec) {
 	t.Helper()
+	if bytes.Equal(marshal(t, want), marshal(t, got)) {
+		return // as nearly always, and a tenth of the work
+	}
 	if difference := cmp.Diff(asStored(t, want), asStored(t, got)); difference != "" {
 		t.Errorf("%s: (- wanted, + is)\n%s", what, difference)
 	}
@@ -74,12 +78,8 @@ func expectSame(t *testing.T, what string, got, want *corev1.PodTemplateSpec) {
 
 func asStored(t *testing.T, value any) any {
 	t.Helper()
-	content, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var stored any
-	if err := json.Unmarshal(content, &stored); err != nil {
+	if err := json.Unmarshal(marshal(t, value), &stored); err != nil {
 		t.Fatal(err)
 	}
 	return stored

@@ -12,19 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 // chance makes random values; the same ones for the same seed.
 type chance struct{ *rand.Rand }
 
-// each runs a property for many seeds, each by its name.
+// each runs a property for many seeds.
 func each(t *testing.T, property func(t *testing.T, c chance)) {
 	t.Helper()
-	for seed := range uint64(2000) {
+	for seed := range cases.Seeds(t, 2000, 100_000) {
 		property(t, chance{rand.New(rand.NewPCG(seed, 7))}) //nolint:gosec // a test repeats itself
-		if t.Failed() {
-			t.Fatalf("with seed %d", seed)
-		}
 	}
 }
 

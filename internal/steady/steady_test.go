@@ -10,12 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/onsi/gomega"
-	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
@@ -32,46 +33,48 @@ func request(ctx context.Context, t *testing.T, url string) *http.Request {
 	return made
 }
 
+// refused answers nothing.
+func refused(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }
+
 // TestAReadIsAskedAgainUntilAnswered: as long as there is no answer, every one to two seconds, told of once a minute.
 func TestAReadIsAskedAgainUntilAnswered(t *testing.T) {
-	g := gomega.NewWithT(t)
-	clock := clocktesting.NewFakeClock(time.Now())
-	var asked atomic.Int64
-	var answers atomic.Bool
-	told := make(chan string, 100)
-	log := funcr.New(func(_, text string) { told <- text }, funcr.Options{})
-	transport := Transport(log, clock)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
-		asked.Add(1)
-		if !answers.Load() {
-			return nil, errors.New("connection refused")
-		}
-		return &http.Response{
-			StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"application/json"}}, Body: http.NoBody,
-		}, nil
-	}))
-	status := make(chan int, 1)
-	go func() {
-		response, err := transport.RoundTrip(request(t.Context(), t, "https://api/api/v1/pods"))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_ = response.Body.Close()
-		status <- response.StatusCode
-	}()
-	// Five minutes, in which client-go would come to wait half a minute between two tries.
-	for range 150 {
-		g.Eventually(clock.HasWaiters).Should(gomega.BeTrue())
-		before := asked.Load()
-		clock.Step(pause * 2)
-		g.Eventually(asked.Load).Should(gomega.Equal(before + 1))
-	}
-	answers.Store(true)
-	g.Eventually(clock.HasWaiters).Should(gomega.BeTrue())
-	clock.Step(pause * 2)
-	g.Eventually(status).Should(gomega.Receive(gomega.Equal(http.StatusServiceUnavailable)), "an answer is an answer")
-	g.Expect(told).To(gomega.HaveLen(7), "at once, once a minute, and at the end")
-	g.Expect(<-told).To(gomega.ContainSubstring("connection refused"))
+	synctest.Test(t, func(t *testing.T) {
+		g := gomega.NewWithT(t)
+		var asked atomic.Int64
+		var answers atomic.Bool
+		var told []string
+		log := funcr.New(func(_, text string) { told = append(told, text) }, funcr.Options{})
+		transport := Transport(log, clock.RealClock{})(roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+			asked.Add(1)
+			if !answers.Load() {
+				return refused(request)
+			}
+			return &http.Response{
+				StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"application/json"}}, Body: http.NoBody,
+			}, nil
+		}))
+		status := 0
+		go func() {
+			response, err := transport.RoundTrip(request(t.Context(), t, "https://api/api/v1/pods"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = response.Body.Close()
+			status = response.StatusCode
+		}()
+		// Minutes in which client-go would come to wait half a minute between two tries. The half one is more than the sixth line can be late.
+		const away = 5*time.Minute + 30*time.Second
+		time.Sleep(away)
+		synctest.Wait()
+		g.Expect(asked.Load()).To(gomega.And(gomega.BeNumerically(">=", away/(2*pause)), gomega.BeNumerically("<=", away/pause+1)))
+		answers.Store(true)
+		time.Sleep(2 * pause)
+		synctest.Wait()
+		g.Expect(status).To(gomega.Equal(http.StatusServiceUnavailable), "an answer is an answer")
+		g.Expect(told).To(gomega.HaveLen(7), "at once, once a minute, and at the end")
+		g.Expect(told[0]).To(gomega.ContainSubstring("connection refused"))
+	})
 }
 
 // TestWhoAnswersForTheAPIServer: what stands between is no API server, whatever its code.
@@ -91,114 +94,114 @@ func TestWhoAnswersForTheAPIServer(t *testing.T) {
 		"too many requests, in words": {http.StatusTooManyRequests, "text/plain", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
-			clock := clocktesting.NewFakeClock(time.Now())
-			asked := make(chan struct{}, 2)
-			transport := Transport(logr.Discard(), clock)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
-				asked <- struct{}{}
-				return &http.Response{StatusCode: test.status, Header: http.Header{"Content-Type": {test.kind}}, Body: http.NoBody}, nil
-			}))
-			ctx, cancel := context.WithCancel(t.Context())
-			answered := make(chan bool, 1)
-			go func() {
-				response, err := transport.RoundTrip(request(ctx, t, "https://api/api/v1/pods"))
-				if err == nil {
-					_ = response.Body.Close()
+			synctest.Test(t, func(t *testing.T) {
+				asked, answered := 0, false
+				transport := Transport(logr.Discard(), clock.RealClock{})(roundtrip.Func(func(*http.Request) (*http.Response, error) {
+					asked++
+					return &http.Response{StatusCode: test.status, Header: http.Header{"Content-Type": {test.kind}}, Body: http.NoBody}, nil
+				}))
+				go func() {
+					response, err := transport.RoundTrip(request(t.Context(), t, "https://api/api/v1/pods"))
+					if err == nil {
+						_ = response.Body.Close()
+					}
+					answered = err == nil
+				}()
+				time.Sleep(2 * pause)
+				synctest.Wait()
+				if (asked > 1) != test.again || answered == test.again {
+					t.Errorf("asked %d times, answered: %t", asked, answered)
 				}
-				answered <- err == nil
-			}()
-			g.Eventually(asked).Should(gomega.Receive())
-			if test.again {
-				g.Eventually(clock.HasWaiters).Should(gomega.BeTrue())
-				clock.Step(2 * pause)
-				g.Eventually(asked).Should(gomega.Receive())
-				cancel()
-			}
-			g.Eventually(answered).Should(gomega.Receive(gomega.Equal(!test.again)))
-			cancel()
+			})
 		})
 	}
 }
 
 // TestTriesAreSpread: the pause between two tries is not the same each time.
 func TestTriesAreSpread(t *testing.T) {
-	g := gomega.NewWithT(t)
-	clock := clocktesting.NewFakeClock(time.Now())
-	var asked atomic.Int64
-	transport := Transport(logr.Discard(), clock)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
-		asked.Add(1)
-		return nil, errors.New("connection refused")
-	}))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	const many = 100
-	for range many {
-		go func() {
-			response, err := transport.RoundTrip(request(ctx, t, "https://api/api/v1/pods"))
-			if err == nil {
-				_ = response.Body.Close()
-			}
-		}()
-	}
-	g.Eventually(asked.Load).Should(gomega.BeEquivalentTo(many))
-	g.Eventually(clock.Waiters).Should(gomega.Equal(many))
-	clock.Step(pause - time.Millisecond)
-	g.Consistently(asked.Load, "50ms").Should(gomega.BeEquivalentTo(many), "nobody asks before a pause")
-	clock.Step(pause / 2)
-	g.Eventually(asked.Load).Should(gomega.And(gomega.BeNumerically(">", many+many/5), gomega.BeNumerically("<", 2*many-many/5)), "half way, about half have asked")
+	synctest.Test(t, func(t *testing.T) {
+		g := gomega.NewWithT(t)
+		var asked atomic.Int64
+		transport := Transport(logr.Discard(), clock.RealClock{})(roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+			asked.Add(1)
+			return refused(request)
+		}))
+		const many = 100
+		for range many {
+			go func() {
+				response, err := transport.RoundTrip(request(t.Context(), t, "https://api/api/v1/pods"))
+				if err == nil {
+					_ = response.Body.Close()
+				}
+			}()
+		}
+		time.Sleep(pause - time.Millisecond)
+		synctest.Wait()
+		g.Expect(asked.Load()).To(gomega.BeEquivalentTo(many), "nobody asks before a pause")
+		time.Sleep(pause / 2)
+		synctest.Wait()
+		g.Expect(asked.Load()).To(gomega.And(gomega.BeNumerically(">", many+many/5), gomega.BeNumerically("<", 2*many-many/5)), "half way, about half have asked")
+	})
 }
 
 // TestWhatMustFailFails: writes, and requests that nobody waits for any more.
 func TestWhatMustFailFails(t *testing.T) {
-	g := gomega.NewWithT(t)
-	refused := errors.New("connection refused")
-	transport := Transport(logr.Discard(), clocktesting.NewFakeClock(time.Now()))(roundtrip.Func(func(*http.Request) (*http.Response, error) {
-		return nil, refused
-	}))
-	write := request(t.Context(), t, "https://api/api/v1/pods")
-	write.Method = http.MethodPatch
-	_, err := transport.RoundTrip(write) //nolint:bodyclose // there is no answer
-	g.Expect(err).To(gomega.MatchError(refused))
-	ctx, cancel := context.WithCancelCause(t.Context())
-	ended := errors.New("the manager ends")
-	failed := make(chan error, 1)
-	go func() {
-		_, err := transport.RoundTrip(request(ctx, t, watchURL)) //nolint:bodyclose // there is no answer
-		failed <- err
-	}()
-	g.Consistently(failed, "50ms").ShouldNot(gomega.Receive())
-	cancel(ended)
-	g.Eventually(failed).Should(gomega.Receive(gomega.MatchError(ended)))
+	synctest.Test(t, func(t *testing.T) {
+		g := gomega.NewWithT(t)
+		transport := Transport(logr.Discard(), clock.RealClock{})(roundtrip.Func(refused))
+		write := request(t.Context(), t, "https://api/api/v1/pods")
+		write.Method = http.MethodPatch
+		_, err := transport.RoundTrip(write) //nolint:bodyclose // there is no answer
+		g.Expect(err).To(gomega.MatchError("connection refused"))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := errors.New("the manager ends")
+		var failed error
+		go func() {
+			_, failed = transport.RoundTrip(request(ctx, t, watchURL)) //nolint:bodyclose // there is no answer
+		}()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		g.Expect(failed).NotTo(gomega.HaveOccurred())
+		cancel(ended)
+		synctest.Wait()
+		g.Expect(failed).To(gomega.MatchError(ended))
+	})
 }
 
 // TestASilentWatchIsEnded: three minutes after the last word, be it a bookmark; not before.
 func TestASilentWatchIsEnded(t *testing.T) {
-	g := gomega.NewWithT(t)
-	clock := clocktesting.NewFakeClock(time.Now())
-	server, body := io.Pipe()
-	transport := Transport(logr.Discard(), clock)(roundtrip.Func(func(asked *http.Request) (*http.Response, error) {
-		context.AfterFunc(asked.Context(), func() { _ = body.CloseWithError(context.Cause(asked.Context())) })
-		return &http.Response{StatusCode: http.StatusOK, Body: server}, nil
-	}))
-	response, err := transport.RoundTrip(request(t.Context(), t, watchURL))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(func() { _ = response.Body.Close() })
-	lines, ended := make(chan string), make(chan error, 1)
-	go func() {
-		scanner := bufio.NewScanner(response.Body)
-		for scanner.Scan() {
-			lines <- scanner.Text()
-		}
-		ended <- scanner.Err()
-	}()
-	for i := range 3 {
-		clock.Step(silence - time.Second)
-		bookmark := fmt.Sprintf("bookmark %d", i)
-		_, err := io.Copy(body, strings.NewReader(bookmark+"\n"))
+	synctest.Test(t, func(t *testing.T) {
+		g := gomega.NewWithT(t)
+		server, body := io.Pipe()
+		transport := Transport(logr.Discard(), clock.RealClock{})(roundtrip.Func(func(asked *http.Request) (*http.Response, error) {
+			context.AfterFunc(asked.Context(), func() { _ = body.CloseWithError(context.Cause(asked.Context())) })
+			return &http.Response{StatusCode: http.StatusOK, Body: server}, nil
+		}))
+		response, err := transport.RoundTrip(request(t.Context(), t, watchURL))
 		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Eventually(lines).Should(gomega.Receive(gomega.Equal(bookmark)))
-	}
-	g.Consistently(ended, "50ms").ShouldNot(gomega.Receive())
-	clock.Step(silence + time.Second)
-	g.Eventually(ended).Should(gomega.Receive(gomega.MatchError(errSilent)))
+		defer func() { _ = response.Body.Close() }()
+		var lines []string
+		ended := make(chan error, 1)
+		go func() {
+			scanner := bufio.NewScanner(response.Body)
+			for scanner.Scan() {
+				lines = append(lines, scanner.Text())
+			}
+			ended <- scanner.Err()
+		}()
+		var want []string
+		for i := range 3 {
+			time.Sleep(silence - time.Second)
+			want = append(want, fmt.Sprintf("bookmark %d", i))
+			_, err := io.Copy(body, strings.NewReader(want[i]+"\n"))
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+		}
+		time.Sleep(silence - time.Second)
+		synctest.Wait()
+		g.Expect(lines).To(gomega.Equal(want))
+		g.Expect(ended).To(gomega.BeEmpty())
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		g.Expect(ended).To(gomega.Receive(gomega.MatchError(errSilent)))
+	})
 }

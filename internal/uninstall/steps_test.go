@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -62,49 +63,53 @@ func TestAwaitMigration(t *testing.T) {
 		"managers that become few": {nil, 2, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			reads := 0
-			options := installed(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
-				err := c.Get(ctx, key, into, o...)
-				if deployment, is := into.(*appsv1.Deployment); is {
-					if reads++; reads > test.readyFor {
-						deployment.Status.ReadyReplicas = 0
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				reads := 0
+				options := installed(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+					err := c.Get(ctx, key, into, o...)
+					if deployment, is := into.(*appsv1.Deployment); is {
+						if reads++; reads > test.readyFor {
+							deployment.Status.ReadyReplicas = 0
+						}
 					}
+					return err
+				}})
+				options.WatchNamespaces = test.namespaces
+				if err := options.awaitMigration(ctx); err == nil {
+					t.Error("nothing is said of what is left")
 				}
-				return err
-			}})
-			options.WatchNamespaces = test.namespaces
-			if err := options.awaitMigration(ctx); err == nil {
-				t.Error("nothing is said of what is left")
-			}
-			if ctx.Err() != nil || reads != test.wantReads {
-				t.Errorf("it read the Deployment %d times, and then: %v", reads, ctx.Err())
-			}
+				if ctx.Err() != nil || reads != test.wantReads {
+					t.Errorf("it read the Deployment %d times, and then: %v", reads, ctx.Err())
+				}
+			})
 		})
 	}
 }
 
 // TestEachKind: what fails for one kind takes no time from the others.
 func TestEachKind(t *testing.T) {
-	var listed []string
-	options := installed(t, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
-		listed = append(listed, into.GetObjectKind().GroupVersionKind().Kind)
-		if len(listed) == 1 {
-			return errors.New("no answer")
+	synctest.Test(t, func(t *testing.T) {
+		var listed []string
+		options := installed(t, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
+			listed = append(listed, into.GetObjectKind().GroupVersionKind().Kind)
+			if len(listed) == 1 {
+				return errors.New("no answer")
+			}
+			return nil
+		}})
+		if err := options.releaseFinalizers(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	}})
-	if err := options.releaseFinalizers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	kinds := slices.Compact(slices.Sorted(slices.Values(listed)))
-	if len(kinds) < 2 || len(listed) != 2*len(kinds) {
-		t.Fatalf("listed %v", listed)
-	}
-	if pass := listed[:len(kinds)]; len(slices.Compact(slices.Sorted(slices.Values(pass)))) != len(kinds) {
-		t.Errorf("one kind was tried again before the others were tried once: %v", listed)
-	}
+		kinds := slices.Compact(slices.Sorted(slices.Values(listed)))
+		if len(kinds) < 2 || len(listed) != 2*len(kinds) {
+			t.Fatalf("listed %v", listed)
+		}
+		if pass := listed[:len(kinds)]; len(slices.Compact(slices.Sorted(slices.Values(pass)))) != len(kinds) {
+			t.Errorf("one kind was tried again before the others were tried once: %v", listed)
+		}
+	})
 }
 
 // TestRecordsAreHeld: a record keeps its finalizer for who is installed next, unless it is being deleted, or all objects are to go.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,23 +50,25 @@ func TestWithin(t *testing.T) {
 		"no time":   {time.Millisecond, nil, 1, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			calls := 0
-			err := Options{Patience: test.patience}.within(t.Context(), "trying", func(context.Context) error {
-				calls++
-				if calls > transient {
-					return nil
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				err := Options{Patience: test.patience}.within(t.Context(), "trying", func(context.Context) error {
+					calls++
+					if calls > transient {
+						return nil
+					}
+					if test.final != nil {
+						return test.final
+					}
+					return broken
+				})
+				if calls != test.wantCalls {
+					t.Errorf("%d calls", calls)
 				}
-				if test.final != nil {
-					return test.final
+				if (test.want == nil) != (err == nil) || apierrors.IsForbidden(test.want) != apierrors.IsForbidden(err) || errors.Is(test.want, broken) != errors.Is(err, broken) {
+					t.Errorf("%v", err)
 				}
-				return broken
 			})
-			if calls != test.wantCalls {
-				t.Errorf("%d calls", calls)
-			}
-			if (test.want == nil) != (err == nil) || apierrors.IsForbidden(test.want) != apierrors.IsForbidden(err) || errors.Is(test.want, broken) != errors.Is(err, broken) {
-				t.Errorf("%v", err)
-			}
 		})
 	}
 }

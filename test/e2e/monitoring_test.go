@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
@@ -24,7 +23,6 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
@@ -45,36 +43,71 @@ var scraped = map[string]struct{ selector, port string }{
 func addresses(t *testing.T, job string) []string {
 	t.Helper()
 	var found []string
-	for _, pod := range list[corev1.Pod](t, "-n", system, "pods", "-l", scraped[job].selector) {
+	for _, pod := range pods(t, system, scraped[job].selector) {
 		found = append(found, net.JoinHostPort(pod.Status.PodIP, scraped[job].port))
 	}
 	return found
 }
 
-// testMonitoring: a Prometheus with the rights of a reader, and with our alerts, sees all that is documented, and says
-// so when nobody is there to scrape.
-func testMonitoring(t *testing.T) {
+// monitored is a namespace, and a Prometheus that scrapes us, for as long as a test takes.
+type monitored struct {
+	ns      string
+	scraper *prometheus
+}
+
+// newMonitored starts a Prometheus with the rights of a reader, and with our alerts.
+func newMonitored(t *testing.T) *monitored {
+	t.Helper()
+	m := &monitored{ns: namespace(t, "monitoring-prod")}
+	kubectl(t, "-n", m.ns, "create", "serviceaccount", "prometheus")
+	token := kubectl(t, "-n", m.ns, "create", "token", "prometheus")
+	t.Run("nobody else may read", func(t *testing.T) { testRefusedScrapes(t, token) })
+	kubectl(t, "create", "clusterrolebinding", m.ns, "--clusterrole=mainstay-metrics-reader", "--serviceaccount="+m.ns+":prometheus")
+	t.Cleanup(func() { discard(t, "", "clusterrolebinding/"+m.ns) })
+	m.scraper = startPrometheus(t, token)
+	return m
+}
+
+// test: Prometheus sees all that is documented, and says so when there is nothing to scrape.
+func (m *monitored) test(t *testing.T) absence {
 	g := gomega.NewWithT(t)
-	ns := namespace(t, "monitoring-prod")
-	kubectl(t, "-n", ns, "create", "serviceaccount", "prometheus")
-	t.Run("nobody else may read", func(t *testing.T) { testRefusedScrapes(t, kubectl(t, "-n", ns, "create", "token", "prometheus")) })
-	kubectl(t, "create", "clusterrolebinding", ns, "--clusterrole=mainstay-metrics-reader", "--serviceaccount="+ns+":prometheus")
-	t.Cleanup(func() {
-		if _, err := command(context.WithoutCancel(t.Context()), "", os.Getenv("KUBECTL"), "delete", "clusterrolebinding", ns); err != nil {
-			t.Error(err)
-		}
-	})
-	scraper := startPrometheus(t, kubectl(t, "-n", ns, "create", "token", "prometheus"))
+	scraper := m.scraper
+	scraper.find(t)
 	g.Eventually(scraper.value(t, `count(up{job="mainstay"} == 1)`)).Should(gomega.Equal(2.0), "both replicas are scraped, verified by the CA")
 	g.Eventually(scraper.value(t, "sum(mainstay_leader)")).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, "min(mainstay_webhooks_ready)")).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, "max(mainstay_apiservice_published) + max(mainstay_apiservice_available) + max(mainstay_apiservice_endpoints)")).Should(gomega.Equal(4.0),
 		"our API server is published, got through to, and has two replicas")
 	g.Eventually(scraper.value(t, "count(mainstay_certificate_expiry_timestamp_seconds{of='apiserver'})")).Should(gomega.Equal(1.0))
-	t.Run("our own API server", func(t *testing.T) { testServerScraped(t, scraper, ns) })
+	t.Run("our own API server", func(t *testing.T) { testServerScraped(t, scraper, m.ns) })
 	g.Expect(scraper.value(t, "min(mainstay_certificate_expiry_timestamp_seconds) - time()")()).To(gomega.BeNumerically(">", 59*24*3600))
+	m.count(t)
+	t.Run("every documented metric is there", func(t *testing.T) { testDocumented(t, scraper) })
+	g.Expect(scraper.firing(t)()).NotTo(gomega.Or(gomega.ContainElement("MainstayDown"), gomega.ContainElement("MainstayNoLeader")))
+	return absence{
+		meanwhile: func(t *testing.T) {
+			gomega.NewWithT(t).Eventually(scraper.firing(t)).Should(gomega.ContainElement("MainstayDown"))
+		},
+		afterwards: func(t *testing.T) {
+			// The Secret was deleted meanwhile, and Prometheus reads what is mounted anew.
+			gomega.NewWithT(t).Eventually(func() ([]string, error) {
+				scraper.find(t)
+				if err := os.WriteFile(filepath.Join(scraper.targets, "mainstay-webhook.crt"), []byte(mountedCA(t, "mainstay-webhook")), 0o600); err != nil {
+					return nil, err
+				}
+				return scraper.firing(t)()
+			}, within, 5*time.Second).ShouldNot(gomega.ContainElement("MainstayDown"))
+		},
+	}
+}
 
+// count does what is counted, and looks at the counters.
+func (m *monitored) count(t *testing.T) {
+	t.Helper()
+	g, ns, scraper := gomega.NewWithT(t), m.ns, m.scraper
 	apply(t, ns, webapp("shop", demo, "replicas: 1", limits))
+	restart := configMap("message", "one") + strings.Replace(plain("greeter", fromConfigMap), "metadata: {name: greeter}", "metadata: {name: greeter, annotations: {config.mainstay.dev/reload: auto}}", 1)
+	apply(t, ns, restart)
 	waitReady(t, ns, "shop")
 	_, err := tryApply(t, ns, webapp("large", demo, "replicas: 11", limits))
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("maxReplicas")))
@@ -82,22 +115,11 @@ func testMonitoring(t *testing.T) {
 	g.Eventually(scraper.value(t, "sum(mainstay_ready_duration_seconds_count"+inNamespace+")")).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, "sum(mainstay_policy_denials_total"+inNamespace+")")).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, `max(mainstay_objects{kind="WebApp", phase="Ready"})`)).Should(gomega.BeNumerically(">=", 1))
-	restart := configMap("message", "one") + strings.Replace(plain("greeter", fromConfigMap), "metadata: {name: greeter}", "metadata: {name: greeter, annotations: {config.mainstay.dev/reload: auto}}", 1)
-	apply(t, ns, restart)
 	rolledOut(t, ns, "greeter")
 	apply(t, ns, configMap("message", "two"))
-	rolledOut(t, ns, "greeter")
 	g.Eventually(scraper.value(t, fmt.Sprintf("sum(mainstay_config_restarts_total{namespace=%q})", ns))).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, fmt.Sprintf("sum(mainstay_config_rollout_duration_seconds_count{namespace=%q})", ns))).Should(gomega.Equal(1.0))
-	t.Run("every documented metric is there", func(t *testing.T) { testDocumented(t, scraper) })
-
-	g.Expect(scraper.firing(t)()).NotTo(gomega.Or(gomega.ContainElement("MainstayDown"), gomega.ContainElement("MainstayNoLeader")))
-	stopManagers(t)
-	g.Eventually(scraper.firing(t)).Should(gomega.ContainElement("MainstayDown"))
-	kubectl(t, "-n", system, "scale", "deployment", "mainstay-manager", "--replicas=2")
-	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-manager", "--timeout=60s")
-	scraper.find(t)
-	g.Eventually(scraper.firing(t)).ShouldNot(gomega.ContainElement("MainstayDown"))
+	rolledOut(t, ns, "greeter")
 }
 
 // testServerScraped: both replicas are, verified by the CA, and tell of the requests and watches that they answer.
@@ -174,6 +196,16 @@ func testDocumented(t *testing.T, scraper *prometheus) {
 	}
 }
 
+// mountedCA is the CA of a serving certificate, as a Secret that is mounted has it.
+func mountedCA(t *testing.T, secret string) string {
+	t.Helper()
+	content, err := base64.StdEncoding.DecodeString(read(t, system, "secret/"+secret, `{.data.ca\.crt}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
 // startPrometheus runs one with the configuration of docs/monitoring.md and our alerts, until the test ends.
 func startPrometheus(t *testing.T, token string) *prometheus {
 	t.Helper()
@@ -189,13 +221,7 @@ func startPrometheus(t *testing.T, token string) *prometheus {
 		}
 		return name
 	}
-	ca := func(secret string) string {
-		content, err := base64.StdEncoding.DecodeString(jsonpath(t, system, "secret/"+secret, `{.data.ca\.crt}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return write(secret+".crt", string(content))
-	}
+	ca := func(secret string) string { return write(secret+".crt", mountedCA(t, secret)) }
 	configuration := write("prometheus.yml", configure(t, map[string]string{
 		"mainstay-alerts.yaml":                                write("alerts.yaml", hastened(t)),
 		"/var/run/secrets/kubernetes.io/serviceaccount/token": write("token", token),

@@ -4,17 +4,7 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
-	"net"
-	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -29,24 +19,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
-
-// administrator is how clients of Go reach the API server, as often as they like.
-func administrator(t *testing.T) *rest.Config {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
-	return config
-}
 
 // farmer is a client that knows what we serve.
 func farmer(t *testing.T) client.Client {
@@ -284,14 +261,15 @@ func testServersReplaced(t *testing.T) {
 	waitReady(t, ns, "shop")
 	followers := []*follower{follow(t, ns, "llamas"), follow(t, ns, "farmpods")}
 	begun := time.Now()
-	stopAsking, stopWriting := questions(t, 240, ns), changes(t, ns)
-	pods := names(t, system, "pods", "-l", servers)
+	stopAsking, stopWriting := questions(t, 50, ns), changes(t, ns)
+	pods := names(t, system, "pods", servers)
 	g.Expect(pods).To(gomega.HaveLen(2))
-	kubectl(t, "-n", system, "delete", "pod", pods[0])
-	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-apiserver", "--timeout=90s")
+	remove(t, system, "pod/"+pods[0])
+	awaitGone(t, system, "pod/"+pods[0], within)
+	rollout(t, system, "deployment/mainstay-apiserver")
 	kubectl(t, "-n", system, "rollout", "restart", "deployment", "mainstay-apiserver")
-	kubectl(t, "-n", system, "rollout", "status", "deployment", "mainstay-apiserver", "--timeout=120s")
-	g.Eventually(func() []string { return names(t, system, "pods", "-l", servers) }).Should(gomega.And(gomega.HaveLen(2), gomega.Not(gomega.ContainElement(pods[1]))), "the old ones have ended")
+	rollout(t, system, "deployment/mainstay-apiserver")
+	g.Eventually(func() []string { return names(t, system, "pods", servers) }).Should(gomega.And(gomega.HaveLen(2), gomega.Not(gomega.ContainElement(pods[1]))), "the old ones have ended")
 	written, unwritten := stopWriting()
 	asked, unanswered := stopAsking()
 	t.Logf("%d questions, %.0f a second, %d failed; %d writes, %d failed", asked, float64(asked)/time.Since(begun).Seconds(), len(unanswered), written, len(unwritten))
@@ -300,112 +278,8 @@ func testServersReplaced(t *testing.T) {
 			t.Errorf("%d failed; the first: %s; the last: %s", len(failed), failed[0], failed[len(failed)-1])
 		}
 	}
-	g.Expect(asked).To(gomega.BeNumerically(">=", 1000), "there was load; how many a second is the machine's")
+	g.Expect(asked).To(gomega.BeNumerically(">=", 200), "there was load; how many a second is the machine's")
 	for _, one := range followers {
 		one.check(t)
-	}
-}
-
-// testFarmRights: a rule on our group is not enough to see Pods, and one on Pods not enough for our group.
-func testFarmRights(t *testing.T) {
-	g := gomega.NewWithT(t)
-	ns, elsewhere := namespace(t, "farm-rights"), namespace(t, "no-farm-rights")
-	awaitServed(t)
-	kubectl(t, "-n", ns, "create", "serviceaccount", "reader")
-	asking := func(arguments ...string) error {
-		_, err := tryKubectl(t, append([]string{"--as=system:serviceaccount:" + ns + ":reader", "get"}, arguments...)...)
-		return err
-	}
-	forbidden := func(says string) gomega.OmegaMatcher {
-		return gomega.MatchError(gomega.And(gomega.ContainSubstring("Forbidden"), gomega.ContainSubstring(says)))
-	}
-	g.Expect(asking("-n", ns, "farmpods")).To(forbidden("cannot list resource \"farmpods\""))
-	kubectl(t, "-n", ns, "create", "role", "farm", "--verb=get,list,watch", "--resource=farmpods.farm.mainstay.dev")
-	kubectl(t, "-n", ns, "create", "rolebinding", "farm", "--role=farm", "--serviceaccount="+ns+":reader")
-	// What a server was told of somebody's rights it believes for 10 s.
-	g.Eventually(func() error { return asking("-n", ns, "farmpods") }).Should(forbidden("the right to list pods in the namespace " + ns + " is missing"))
-	g.Expect(asking("-n", ns, "farmpods", "farm-any")).To(forbidden("list pods"))
-	kubectl(t, "-n", ns, "create", "role", "pods", "--verb=list", "--resource=pods")
-	kubectl(t, "-n", ns, "create", "rolebinding", "pods", "--role=pods", "--serviceaccount="+ns+":reader")
-	g.Eventually(func() error { return asking("-n", ns, "farmpods") }).Should(gomega.Succeed())
-	g.Expect(asking("-n", elsewhere, "farmpods")).To(forbidden("farmpods"))
-	g.Expect(asking("-A", "farmpods")).To(forbidden("farmpods"))
-	g.Expect(asking("-n", ns, "llamas")).To(forbidden("llamas"))
-
-	kubectl(t, "-n", elsewhere, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount="+ns+":reader")
-	g.Eventually(func() error { return asking("-n", elsewhere, "farmpods,llamas") }).Should(gomega.Succeed(), "who may view, may view this")
-	g.Expect(asking("-n", elsewhere, "llamarecords")).To(forbidden("llamarecords"))
-	_, err := tryKubectl(t, "--as=system:serviceaccount:"+ns+":reader", "-n", elsewhere, "delete", "llamas", "--all")
-	g.Expect(asking("-n", elsewhere, "llamas")).To(gomega.Succeed())
-	g.Expect(err).NotTo(gomega.HaveOccurred(), "there is none to delete")
-	_, err = tryKubectl(t, "--as=system:serviceaccount:"+ns+":reader", "-n", elsewhere, "delete", "llama", "any")
-	g.Expect(err).To(forbidden(`cannot delete resource "llamas"`))
-}
-
-// selfMade is a certificate for the API server's own name, by nobody whom our server trusts.
-func selfMade(t *testing.T) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "front-proxy"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
-}
-
-// testForgedHeaders asks our server's pods themselves, and says who one is as only the API server may.
-func testForgedHeaders(t *testing.T) {
-	ns := namespace(t, "forged")
-	awaitServed(t)
-	kubectl(t, "-n", ns, "create", "serviceaccount", "powerless")
-	token := kubectl(t, "-n", ns, "create", "token", "powerless")
-	pods := list[corev1.Pod](t, "-n", system, "pods", "-l", servers)
-	if len(pods) == 0 {
-		t.Fatal("there are no pods to ask")
-	}
-	const farmPods = "/apis/farm.mainstay.dev/v1alpha1/farmpods"
-	for name, test := range map[string]struct {
-		certificates []tls.Certificate
-		token, path  string
-		want         int
-	}{
-		"without a certificate":            {nil, "", farmPods, http.StatusUnauthorized},
-		"with one of nobody's":             {[]tls.Certificate{selfMade(t)}, "", farmPods, http.StatusUnauthorized},
-		"with a made-up token":             {nil, "made-up", farmPods, http.StatusUnauthorized},
-		"with a token of somebody without": {nil, token, farmPods, http.StatusForbidden},
-		"for discovery":                    {nil, "", "/apis", http.StatusUnauthorized},
-		"for the probe":                    {nil, "", "/readyz", http.StatusOK},
-		"for metrics":                      {nil, "", "/metrics", http.StatusUnauthorized},
-	} {
-		t.Run(name, func(t *testing.T) {
-			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: test.certificates}} //nolint:gosec // what it serves is looked at elsewhere
-			defer transport.CloseIdleConnections()
-			for _, pod := range pods {
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+net.JoinHostPort(pod.Status.PodIP, "6443")+test.path, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				request.Header.Set("X-Remote-User", "system:admin")
-				request.Header.Set("X-Remote-Group", "system:masters")
-				if test.token != "" {
-					request.Header.Set("Authorization", "Bearer "+test.token)
-				}
-				response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = response.Body.Close()
-				if response.StatusCode != test.want {
-					t.Errorf("%s, want %d", response.Status, test.want)
-				}
-			}
-		})
 	}
 }

@@ -10,82 +10,163 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-const (
-	// later is a release after the one that the story begins with. From the upgrade on it is the one that runs.
-	later = "0.0.1-dev"
-	// ambassadorImage is the testbed's kubectl.
-	ambassadorImage = "{registry: docker.io, repository: mainstay/kubectl, tag: 1.37.1}"
-)
+// ambassadorImage is the testbed's kubectl.
+const ambassadorImage = "{registry: docker.io, repository: mainstay/kubectl, tag: 1.37.1}"
 
-// upgrade brings the later release with these values, and waits.
+// chart is the chart under test.
+var chart = filepath.Join(repository, "charts/mainstay")
+
+// exchange has Helm replace the managers, and waits until the former ones have ended. Their rights may end before them.
+func exchange(t *testing.T, arguments ...string) {
+	t.Helper()
+	begun := time.Now()
+	helm(t, append(arguments, "--namespace", system, "--wait", "--timeout", "5m")...)
+	gomega.NewWithT(t).Eventually(func() int {
+		ending := 0
+		for _, pod := range pods(t, system, managers) {
+			if pod.DeletionTimestamp != nil {
+				ending++
+			}
+		}
+		return ending
+	}).Should(gomega.BeZero())
+	rightsTaken = append(rightsTaken, interval{begun, time.Now()})
+}
+
+// upgrade brings the release to the chart under test with these values.
 func upgrade(t *testing.T, values string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	helm(t, "upgrade", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--values", file,
-		"--set", "image.tag="+later, "--wait", "--timeout", "3m")
+	exchange(t, "upgrade", "mainstay", chart, "--values", valuesFile(t, values), "--set", "image.tag="+current)
 }
 
 // versions are the identity and version of every object of a namespace, and how often containers were restarted.
-func versions(t *testing.T, ns string) string {
+func versions(t *testing.T, ns string) []string {
 	t.Helper()
-	const fields = `jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.uid} {.metadata.generation} {.metadata.resourceVersion} {.status.containerStatuses[*].restartCount}{"\n"}{end}`
-	return kubectl(t, "-n", ns, "get", "webapps,deployments,replicasets,pods,services,serviceaccounts,ingresses,networkpolicies,poddisruptionbudgets", "-o", fields)
+	var found []string
+	for _, one := range items(t, ns, "webapps,deployments,replicasets,pods,services,serviceaccounts,ingresses,networkpolicies,poddisruptionbudgets") {
+		found = append(found, strings.Join([]string{one.GetKind(), one.GetName(), string(one.GetUID()), one.GetResourceVersion()}, " "))
+	}
+	return found
+}
+
+// running are the pods of a namespace and how often they were restarted.
+func running(t *testing.T, ns string) map[string]int32 {
+	t.Helper()
+	found := map[string]int32{}
+	for _, pod := range pods(t, ns) {
+		for _, container := range pod.Status.ContainerStatuses {
+			found[pod.Name+" "+string(pod.UID)+" "+container.Name] = container.RestartCount
+		}
+	}
+	return found
 }
 
 // sideCars are those of each pod of the managers, the ending ones too.
-func sideCars(t *testing.T) func() string {
-	return func() string {
-		return kubectl(t, "-n", system, "get", "pods", "-l", managers, "-o", `jsonpath={range .items[*]}[{.spec.initContainers[*].name}]{end}`)
+func sideCars(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, pod := range items(t, system, "pods", managers) {
+		containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "initContainers")
+		for _, container := range containers {
+			name, _, _ := unstructured.NestedString(container.(map[string]any), "name")
+			found = append(found, name)
+		}
 	}
+	return found
 }
 
-// testUpgrade goes to a later release with other values: the API server is called through the ambassador, and
-// some namespaces only are watched, the Secrets of one too. Configuration that changes then reaches its pods. Then it goes back to all of them.
+// everything is one of each kind that has pods, in a namespace.
+func everything(t *testing.T, ns string) {
+	t.Helper()
+	apply(t, ns, appConfig("config: {MESSAGE: hello}")+webapp("shop", demo, "replicas: 2", "ingress: {host: shop.example.com}", "envFrom: [{configMapRef: {name: shop-config}}]")+"---\n"+
+		configMap("flags", "on")+plain("flagged", "env: [{name: MESSAGE, valueFrom: {configMapKeyRef: {name: flags, key: MESSAGE}}}]")+monitor("flags", "configMap: flags", "podSelector: {app: flagged}")+
+		javaDeployment("traced")+instrumentation(agent1, "[{deployment: traced, container: java}]"))
+	waitReady(t, ns, "shop")
+	await(t, ns, "appconfig/shop", "Ready")
+	await(t, ns, "configmonitor/flags", "Ready")
+	rolledOut(t, ns, "flagged")
+	instrumented(t, ns, "instrumentation/tracing", 1)
+	rolledOut(t, ns, "traced")
+	gomega.NewWithT(t).Eventually(func() []string { return names(t, ns, "pods", "app=shop") }).Should(gomega.HaveLen(2))
+}
+
+// testUpgrade installs the previous state of the project (PREVIOUS_CHART, and the image PREVIOUS_TAG), upgrades to this one, goes back, and
+// upgrades again. No pod of any application is replaced and no admission is refused.
 func testUpgrade(t *testing.T) {
 	g := gomega.NewWithT(t)
+	previous, tag := os.Getenv("PREVIOUS_CHART"), os.Getenv("PREVIOUS_TAG")
+	if previous == "" || tag == "" {
+		t.Fatal("PREVIOUS_CHART or PREVIOUS_TAG is not set: run `make test-e2e`")
+	}
 	ns, elsewhere := namespace(t, "upgrade"), namespace(t, "elsewhere")
-	apply(t, ns, webapp("shop", demo, "replicas: 2", "ingress: {host: shop.example.com}"))
-	waitReady(t, ns, "shop")
-	before := versions(t, ns)
-	g.Expect(strings.Count(before, "\n")).To(gomega.BeNumerically(">=", 8), before)
-	_, err := command(t.Context(), "", os.Getenv("HELM"), "install", "second", filepath.Join(repository, "charts/mainstay"),
-		"--namespace", elsewhere, "--skip-crds", "--dry-run=server")
+	exchange(t, "install", "mainstay", previous, "--values", valuesFile(t, storyValues), "--set", "image.tag="+tag)
+	awaitWebhooks(t)
+	everything(t, ns)
+	before := running(t, ns)
+	g.Expect(len(before)).To(gomega.BeNumerically(">=", 8))
+	_, err := command(t.Context(), "", os.Getenv("HELM"), "install", "second", chart, "--namespace", elsewhere, "--skip-crds", "--dry-run=server")
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("another installation of Mainstay (release mainstay in namespace " + system)))
 
-	begun := time.Now()
-	upgrade(t, "{ambassador: {enabled: true, image: "+ambassadorImage+"}, watchNamespaces: ["+ns+"], secrets: {namespaces: ["+ns+"]}, concurrency: 3, resources: {limits: {cpu: 400m}}}")
-	g.Eventually(sideCars(t)).Should(gomega.Equal("[ambassador][ambassador]"), "the former ones, whose rights went before them, have ended")
-	rightsTaken = append(rightsTaken, interval{begun, time.Now()})
-	// Who sees some namespaces only serves nothing, and stops doing so.
-	kubectl(t, "wait", "--for=delete", published, "--timeout=60s")
-	g.Expect(versions(t, ns)).To(gomega.Equal(before), "nothing of an application is changed by an upgrade")
-	g.Eventually(func() string {
-		return jsonpath(t, "", "mutatingwebhookconfiguration/mainstay", "{.webhooks[0].namespaceSelector}")
-	}).Should(gomega.ContainSubstring(ns))
-	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("more", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
-	waitReady(t, ns, "more")
-	_, err = tryApply(t, ns, webapp("many", demo, "replicas: 11"))
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks work through the ambassador")
-	g.Eventually(func() error { _, err := tryApply(t, elsewhere, webapp("many", demo, "replicas: 11")); return err }).Should(gomega.Succeed())
-	kubectl(t, "-n", ns, "patch", "webapp", "more", "--type=merge", "-p", `{"spec":{"replicas":2}}`)
-	kubectl(t, "-n", ns, "wait", "--for=jsonpath={.status.readyReplicas}=2", "webapp/more", "--timeout=60s")
-	g.Expect(jsonpath(t, elsewhere, "webapp/many", "{.status}")).To(gomega.BeEmpty(), "it is not watched")
-	changedConfiguration(t, ns)
-	changedSecret(t, ns)
-	testNothingDenied(t)
+	begun, stop := time.Now(), admissions(t, ns, 25)
+	image := func() string {
+		return read(t, system, "deployment/mainstay-manager", "{.spec.template.spec.containers[0].image}")
+	}
+	same := func(step, wantTag string) {
+		t.Helper()
+		g.Expect(image()).To(gomega.HaveSuffix(":" + wantTag))
+		g.Expect(running(t, ns)).To(gomega.Equal(before), step+" replaces and restarts no pod of an application")
+		t.Logf("%s after %s", step, time.Since(begun).Round(time.Second))
+	}
+	same("installation", tag)
+	upgrade(t, storyValues)
+	same("upgrade", current)
+	exchange(t, "rollback", "mainstay")
+	same("rollback", tag)
+	testOtherValues(t, ns, elsewhere)
+	same("second upgrade, with other values and back", current)
+	refusedNone(t, begun, stop)
+}
 
-	upgrade(t, "{}")
-	g.Eventually(sideCars(t)).Should(gomega.Equal("[][]"))
+// testOtherValues upgrades with other values: the API server is called through the ambassador, and some namespaces only are watched, the
+// Secrets of one too. Configuration that changes then reaches its pods. Then it goes back to all of them.
+func testOtherValues(t *testing.T, ns, elsewhere string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	// A namespace of its own, for what is made here has pods too.
+	watched := namespace(t, "watched")
+	upgrade(t, "{ambassador: {enabled: true, image: "+ambassadorImage+"}, watchNamespaces: ["+ns+","+watched+"], secrets: {namespaces: ["+watched+"]}, concurrency: 3, resources: {limits: {cpu: 400m}}}")
+	g.Expect(sideCars(t)).To(gomega.Equal([]string{"ambassador", "ambassador"}))
+	// What sees some namespaces only serves nothing, and stops doing so.
+	awaitGone(t, "", published, within)
+	selector := reading(t, "", "mutatingwebhookconfiguration/mainstay", "{.webhooks[0].namespaceSelector}")
+	g.Eventually(selector).Should(gomega.ContainSubstring(watched))
+	together(t, []test{
+		{"a changed configuration", func(t *testing.T) { changedConfiguration(t, watched) }},
+		{"a changed Secret", func(t *testing.T) { changedSecret(t, watched) }},
+		{"admission in some namespaces", func(t *testing.T) { admittedInSome(t, watched, elsewhere) }},
+	})
+
+	before := versions(t, ns)
+	upgrade(t, storyValues)
+	g.Expect(sideCars(t)).To(gomega.BeEmpty())
 	awaitServed(t)
+	g.Expect(versions(t, ns)).To(gomega.Equal(before), "the same code changes nothing of an application")
 	g.Eventually(readyReason(t, elsewhere, "many")).Should(gomega.Equal("PolicyViolation"))
-	g.Expect(versions(t, ns)).To(gomega.ContainSubstring(before[:strings.Index(before, "\n")]))
-	awaitWebhooks(t)
-	g.Eventually(func() string {
-		return jsonpath(t, "", "mutatingwebhookconfiguration/mainstay", "{.webhooks[0].namespaceSelector}")
-	}).ShouldNot(gomega.ContainSubstring(ns))
+	g.Eventually(selector).ShouldNot(gomega.ContainSubstring(watched))
+}
+
+// admittedInSome: webhooks work through the ambassador where they should, and elsewhere nothing is governed nor carried out.
+func admittedInSome(t *testing.T, ns, elsewhere string) {
+	g := gomega.NewWithT(t)
+	apply(t, ns, webapp("more", demo, "replicas: 1"))
+	waitReady(t, ns, "more")
+	_, err := tryApply(t, ns, webapp("many", demo, "replicas: 11"))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks work through the ambassador")
+	apply(t, elsewhere, webapp("many", demo, "replicas: 11"))
+	patch(t, ns, "webapp/more", `{"spec":{"replicas":2}}`)
+	g.Eventually(reading(t, ns, "webapp/more", "{.status.readyReplicas}")).Should(gomega.Equal("2"))
+	g.Expect(read(t, elsewhere, "webapp/many", "{.status}")).To(gomega.BeEmpty(), "it is not watched")
 }

@@ -73,7 +73,7 @@ func TestEdits(t *testing.T) {
 			e.start()
 		case kill: // in the middle of what the manager does for an edit
 			e.edit()
-			time.Sleep(time.Duration(e.random.IntN(20)) * time.Millisecond) // chooses the moment; nothing waits for it
+			<-time.After(time.Duration(e.random.IntN(20)) * time.Millisecond) // chooses the moment; nothing waits for it
 			e.kill()
 			e.start()
 		case e.random.IntN(10) == 0: // two at once are one restart or two: what comes of it is compared, and counted anew

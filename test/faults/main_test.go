@@ -13,13 +13,12 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 	"github.com/mainstay-platform/mainstay/test/testlog"
 )
 
@@ -36,33 +35,24 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: run `make test-faults`, which builds etcd and kube-apiserver and sets it")
-		return 1
-	}
-	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "charts", "mainstay", "crds")},
-		ErrorIfCRDPathMissing: true,
-	}
-	config, err := environment.Start()
+	server, err := testenv.Start(testenv.Options{Definitions: true})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() {
-		if err := environment.Stop(); err != nil {
+		if err := server.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
 		}
 	}()
-	config.QPS, config.Burst = -1, -1
-	stop, err := collectGarbage(filepath.Join(assets, "kube-controller-manager"), environment.KubeConfig)
+	stop, err := collectGarbage(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"), server.Environment.KubeConfig)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the garbage collector:", err)
 		return 1
 	}
 	defer stop()
-	if err := prepare(config); err != nil {
+	cluster = campaign.Cluster{Config: server.Config, Client: server.Client, New: newManager, Looked: looked}
+	if err := cluster.Prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -101,29 +91,13 @@ func collectGarbage(program string, kubeconfig []byte) (stop func(), err error) 
 	}, nil
 }
 
-func prepare(config *rest.Config) error {
-	scheme, err := setup.Scheme()
-	if err != nil {
-		return err
-	}
-	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return fmt.Errorf("connecting to the API server: %w", err)
-	}
-	cluster = campaign.Cluster{Config: config, Client: made, New: newManager, Looked: looked}
-	return cluster.Prepare()
-}
-
 // newManager is the manager of production, but without an election and ports.
 func newManager(ctx context.Context, config *rest.Config) (manager.Manager, error) {
 	return setup.New(ctx, config, managerSettings())
 }
 
 func managerSettings() setup.Settings {
-	settings := setup.DefaultSettings()
-	settings.LeaderElection = false
-	settings.HealthAddress = "0"
-	settings.SkipNameValidation = true
+	settings := testenv.Settings()
 	settings.ShutdownTimeout = time.Second
 	return settings
 }

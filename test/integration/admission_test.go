@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +27,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/internal/version"
 	"github.com/mainstay-platform/mainstay/internal/webhooks"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // system is the operator's namespace on an API server of its own.
@@ -46,7 +46,7 @@ type governed struct {
 	// port stays the same when the operator is started anew, as a Service's name does.
 	port  int
 	stop  func()
-	calls *calls
+	calls *testenv.Requests
 	// whole is the test that the server and the operator live as long as.
 	whole *testing.T
 }
@@ -70,7 +70,7 @@ func (s *governed) warnings() []string {
 func newGoverned(t *testing.T) *governed {
 	t.Helper()
 	config := ownServer(t).Config
-	s := &governed{config: config, whole: t, port: freePort(t)}
+	s := &governed{config: config, whole: t, port: testenv.Port(t)}
 	watched := rest.CopyConfig(config)
 	watched.WarningHandler = s
 	s.client = clientOf(t, watched)
@@ -92,11 +92,8 @@ func (s *governed) start(t *testing.T) {
 // startWith is start with other settings.
 func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
 	t.Helper()
-	settings := setup.DefaultSettings()
+	settings := testenv.Settings()
 	settings.Namespace = system
-	settings.LeaderElection = false
-	settings.HealthAddress = "0"
-	settings.SkipNameValidation = true
 	settings.DefaultPolicy = true
 	settings.Webhooks.Enabled = true
 	settings.Webhooks.Host, settings.Webhooks.Port = "127.0.0.1", s.port
@@ -104,37 +101,11 @@ func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
 	settings.Webhooks.Certificates.Name = "mainstay-webhook"
 	settings.Webhooks.Certificates.Settle = 200 * time.Millisecond
 	change(&settings)
-	s.calls = &calls{writes: -1}
-	config := rest.CopyConfig(s.config)
-	config.Wrap(s.calls.wrap)
-	ctx, cancel := context.WithCancel(s.whole.Context())
-	operator, err := setup.New(ctx, config, settings)
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- operator.Start(ctx) }()
-	s.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.whole.Errorf("the operator ended with: %v", err)
-		}
-	})
-	s.whole.Cleanup(s.stop)
+	operator := testenv.RunManager(s.whole, s.config, testenv.ManagerOptions{Settings: func(usual *setup.Settings) { *usual = settings }})
+	s.calls, s.stop = operator.Requests, operator.Stop
 	gomega.NewWithT(t).Eventually(func() error {
 		return s.client.Create(t.Context(), s.app("elsewhere", func(a *appsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }), client.DryRunAll)
 	}).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks are asked and know the default policy")
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 func (s *governed) create(t *testing.T, object client.Object) {
@@ -173,6 +144,7 @@ func (s *governed) scale(ctx context.Context, app *appsv1.WebApp, replicas int32
 }
 
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	s := newGoverned(t)
 	s.start(t)
 	t.Run("refused in production", s.testRefused)
@@ -373,6 +345,8 @@ func (s *governed) testOlderVersion(t *testing.T) {
 	g.Eventually(func() error {
 		return s.client.SubResource("scale").Patch(t.Context(), small, patch, client.WithSubResourceBody(&autoscalingv1.Scale{}))
 	}).Should(gomega.MatchError(gomega.ContainSubstring("spec.autoscaling chooses the number of replicas")))
+	// Another number: a scale that was admitted before the webhook knew of the autoscaler has stored the first.
+	patch = client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":3}}`))
 	g.Expect(s.client.Patch(t.Context(), small, patch)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Forbidden: replicas and autoscaling exclude each other")))
 }
 
@@ -455,11 +429,11 @@ func (s *governed) testSilence(t *testing.T) {
 	s.start(t)
 	// The definitions are looked at last, once the configurations are as they should be.
 	g.Eventually(func() []string {
-		return s.calls.since(0, "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps")
+		return s.calls.Since(0, "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps")
 	}).Should(
 		gomega.HaveLen(2), "once for what is stored, once by who publishes")
 	told := func() []string {
-		return s.calls.since(0, "/secrets", "/customresourcedefinitions", "POST /apis/policy", "/admissionregistration")
+		return s.calls.Since(0, "/secrets", "/customresourcedefinitions", "POST /apis/policy", "/admissionregistration")
 	}
 	g.Consistently(told, time.Second).Should(gomega.HaveEach(gomega.HavePrefix("GET")))
 }

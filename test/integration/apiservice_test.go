@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/uninstall"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 const (
@@ -63,8 +64,8 @@ func (s *serving) testPublished(t *testing.T) {
 	s.serve(t, 0)
 	g.Eventually(s.keeper.Bundle).ShouldNot(gomega.BeEmpty())
 	g.Eventually(s.publisher.State).Should(gomega.Equal(apiservice.State{Known: true}))
-	s.calls.settled(t)
-	g.Expect(s.calls.since(0, "apiservices")).To(gomega.BeEmpty(), "there is nobody to ask yet")
+	s.calls.Settle(t)
+	g.Expect(s.calls.Since(0, "apiservices")).To(gomega.BeEmpty(), "there is nobody to ask yet")
 
 	s.serve(t, 2)
 	s.awaitLive(t)
@@ -75,10 +76,10 @@ func (s *serving) testPublished(t *testing.T) {
 	g.Eventually(s.publisher.State).Should(gomega.Equal(apiservice.State{Known: true, Published: true, Endpoints: 2}))
 
 	// At rest.
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	s.clock.Step(time.Hour)
-	s.calls.settled(t)
-	g.Expect(s.calls.since(0, "PATCH", "DELETE")).To(gomega.HaveLen(1), "time alone makes it write nothing")
+	s.calls.Settle(t)
+	g.Expect(s.calls.Since(0, "PATCH", "DELETE")).To(gomega.HaveLen(1), "time alone makes it write nothing")
 }
 
 // testUnreachable: nobody listens where the endpoints are, and the API server finds out by itself.
@@ -93,7 +94,7 @@ func (s *serving) testUnreachable(t *testing.T) {
 			gomega.HaveField("Type", apiregistrationv1.Available), gomega.HaveField("Status", apiregistrationv1.ConditionFalse), gomega.HaveField("Reason", "FailedDiscoveryCheck"))))
 	}).Should(gomega.Succeed())
 	s.looks(t)
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	g.Expect(s.told.Events).To(gomega.BeEmpty(), "it may come up yet")
 	s.clock.Step(2 * apiservice.Patience)
 	s.hears(t, "Warning Unreachable")
@@ -158,14 +159,14 @@ func (s *serving) testQuarrel(t *testing.T) {
 		return err == nil && live != nil && live.Spec.VersionPriority == 15
 	}
 	// The first write was none of the quarrel. What else is written to it meanwhile, as its status, may make one more of a write.
-	writes := func() int { return len(s.calls.since(0, "PATCH")) }
+	writes := func() int { return len(s.calls.Since(0, "PATCH")) }
 	for writes() < tenWrites {
 		undo()
 		g.Eventually(func() bool { return isHealed() || writes() >= tenWrites }).Should(gomega.BeTrue())
 	}
-	s.calls.settled(t) // the last of them counts when it is sent, and must not be what undoes the next line
+	s.calls.Settle(t) // the last of them counts when it is sent, and must not be what undoes the next line
 	undo()
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	g.Expect(writes()).To(gomega.Equal(tenWrites), "it goes on for ever")
 	g.Expect(isHealed()).To(gomega.BeFalse())
 	// More than once, for it may look at the clock only after a step.
@@ -232,15 +233,15 @@ func (s *serving) testUnknown(t *testing.T) {
 	s.stop()
 	s.publisher = nil
 	s.serve(t, 0)
-	s.calls = &calls{writes: -1}
-	s.calls.forbid("/endpointslices")
+	s.calls = &testenv.Requests{}
+	s.calls.Forbid("/endpointslices")
 	s.leadWith(t)
 	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
 	g.Expect(s.publisher.State().Known).To(gomega.BeFalse())
 	s.clock.Step(time.Hour)
 	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
 	g.Expect(s.clock.HasWaiters()).To(gomega.BeFalse(), "nothing is counted")
-	s.calls.forbid("")
+	s.calls.Forbid("")
 	s.awaitGone(t)
 }
 
@@ -251,7 +252,7 @@ func (s *serving) testLeaving(t *testing.T) {
 	s.awaitGone(t)
 	s.serve(t, 0)
 	s.serve(t, 2)
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	g.Expect(s.live(t.Context())).To(gomega.BeNil(), "it does not come back")
 	g.Expect(s.clock.HasWaiters()).To(gomega.BeFalse())
 }
@@ -265,12 +266,12 @@ func (s *serving) testSomebodyElses(t *testing.T) {
 	s.hears(t, "Warning Conflict")
 	s.serve(t, 0)
 	s.serve(t, 2)
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	live, err := s.live(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(live.UID).To(gomega.Equal(theirs.UID))
 	g.Expect(live.Spec).To(gomega.Equal(theirs.Spec))
-	g.Expect(s.calls.since(0, "PATCH", "DELETE")).To(gomega.BeEmpty())
+	g.Expect(s.calls.Since(0, "PATCH", "DELETE")).To(gomega.BeEmpty())
 	g.Expect(s.told.Events).To(gomega.BeEmpty(), "it is said once")
 	g.Expect(s.publisher.State()).To(gomega.Equal(apiservice.State{Known: true, Endpoints: 2}))
 
@@ -309,12 +310,12 @@ func (s *serving) testExternal(t *testing.T) {
 	second := write()
 	s.lead(t, external)
 	g.Eventually(bundle).Should(gomega.And(gomega.ContainSubstring(strings.TrimSpace(string(first))), gomega.ContainSubstring(strings.TrimSpace(string(second)))))
-	s.calls.settled(t)
-	written := len(s.calls.since(0, "PATCH"))
+	s.calls.Settle(t)
+	written := len(s.calls.Since(0, "PATCH"))
 	s.clock.Step(time.Minute)
-	s.calls.settled(t)
-	g.Expect(s.calls.since(0, "PATCH")).To(gomega.HaveLen(written), "it is content")
-	g.Expect(s.calls.since(0, "PUT", "POST")).To(gomega.BeEmpty(), "the Secret is not ours")
+	s.calls.Settle(t)
+	g.Expect(s.calls.Since(0, "PATCH")).To(gomega.HaveLen(written), "it is content")
+	g.Expect(s.calls.Since(0, "PUT", "POST")).To(gomega.BeEmpty(), "the Secret is not ours")
 }
 
 // testNoRole: what an installation went with was deleted, and so was the APIService, by Kubernetes.
@@ -369,8 +370,8 @@ func TestAPIServiceOfTheManager(t *testing.T) {
 	theirs := apiServiceOf("other-manager")
 	g.Expect(s.client.Create(t.Context(), theirs)).To(gomega.Succeed())
 	stop = s.manage(t, "")
-	g.Eventually(func() []string { return s.calls.since(0, "apiservices/"+farmGroup) }).Should(gomega.HaveLen(1))
-	s.calls.settled(t)
+	g.Eventually(func() []string { return s.calls.Since(0, "apiservices/"+farmGroup) }).Should(gomega.HaveLen(1))
+	s.calls.Settle(t)
 	stop()
 	g.Expect(s.live(t.Context())).To(gomega.HaveField("UID", theirs.UID))
 }
@@ -397,9 +398,9 @@ func TestUninstallWithdrawsTheAPIService(t *testing.T) {
 	server := ownServer(t)
 	live, crds := clientOf(t, server.Config), definitionsOf(t, server.Config)
 	g.Expect(definitions.Install(t.Context(), crds)).To(gomega.Succeed())
-	recorded := &calls{writes: -1}
+	recorded := &testenv.Requests{}
 	counted := rest.CopyConfig(server.Config)
-	counted.Wrap(recorded.wrap)
+	counted.Wrap(recorded.Wrap)
 	g.Expect(live.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})).To(gomega.Succeed())
 	g.Expect(live.Create(t.Context(), managersOf(system))).To(gomega.Succeed())
 	options := uninstall.Options{
@@ -418,7 +419,7 @@ func TestUninstallWithdrawsTheAPIService(t *testing.T) {
 	g.Expect(live.Create(t.Context(), apiServiceOf("mainstay-manager"))).To(gomega.Succeed())
 	g.Expect(uninstalled("mainstay-manager")).To(gomega.BeNil())
 	var writes []string
-	for _, call := range recorded.since(0) {
+	for _, call := range recorded.Since(0) {
 		if !strings.HasPrefix(call, "GET ") {
 			writes = append(writes, call)
 		}

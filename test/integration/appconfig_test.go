@@ -23,6 +23,7 @@ import (
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // newConfig is an AppConfig for the application shop, whose ConfigMap has one message.
@@ -46,7 +47,7 @@ func says(text string) func(*configv1.AppConfig) {
 func told(config *configv1.AppConfig) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		var seen configv1.AppConfig
-		if err := cluster.client.Get(ctx, client.ObjectKeyFromObject(config), &seen); err != nil {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(config), &seen); err != nil {
 			return "", err
 		}
 		if seen.Status.ObservedGeneration != seen.Generation {
@@ -69,7 +70,7 @@ func told(config *configv1.AppConfig) func(context.Context) (string, error) {
 func data(namespace, name string) func(context.Context) (map[string]string, error) {
 	return func(ctx context.Context) (map[string]string, error) {
 		var configMap corev1.ConfigMap
-		err := cluster.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &configMap)
+		err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &configMap)
 		return configMap.Data, client.IgnoreNotFound(err)
 	}
 }
@@ -81,7 +82,7 @@ func hello(text string) map[string]string { return map[string]string{"MESSAGE": 
 func bringUp(t *testing.T, deployment *k8sappsv1.Deployment, available bool) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
-		if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
+		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
 			return err
 		}
 		status := k8sappsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
@@ -92,7 +93,7 @@ func bringUp(t *testing.T, deployment *k8sappsv1.Deployment, available bool) {
 		}
 		status.Conditions = []k8sappsv1.DeploymentCondition{progressing}
 		deployment.Status = status
-		return cluster.client.Status().Update(t.Context(), deployment)
+		return cluster.Client.Status().Update(t.Context(), deployment)
 	}).Should(gomega.Succeed())
 }
 
@@ -121,7 +122,7 @@ func TestAppConfigSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	sample.Namespace = namespace(t)
-	if err := cluster.client.Create(t.Context(), sample, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+	if err := cluster.Client.Create(t.Context(), sample, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 		t.Fatal(err)
 	}
 	for _, environment := range []string{"", "development", "staging", "production"} {
@@ -136,10 +137,12 @@ func TestAppConfigSample(t *testing.T) {
 }
 
 func TestAppConfigRolls(t *testing.T) {
-	manager, space, g := startManager(t), namespace(t), gomega.NewWithT(t)
+	t.Parallel()
+	space, g := namespace(t), gomega.NewWithT(t)
+	manager := startManager(t, space)
 	config, deployment := shop(t, space)
-	manager.calls.settled(t)
-	before := manager.calls.count()
+	manager.Settle(t)
+	before := manager.Requests.Count()
 	change(t, config, says("bye"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bye")))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
@@ -148,35 +151,37 @@ func TestAppConfigRolls(t *testing.T) {
 	g.Expect(data(space, "shop-config-2")(t.Context())).To(gomega.Equal(hello("bye")))
 	bringUp(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
-	manager.calls.settled(t)
+	manager.Settle(t)
 	main := "PATCH /api/v1/namespaces/" + space + "/configmaps/shop-config"
 	var writes []string
-	for _, call := range manager.calls.since(before, main) {
+	for _, call := range manager.Requests.Done(before, main) {
 		if call == main {
 			writes = append(writes, call)
 		}
 	}
 	// One for the content, and one that notes that all pods have run it.
 	g.Expect(writes).To(gomega.HaveLen(2))
-	g.Expect(manager.calls.since(before, "PATCH /apis/apps/v1/namespaces/"+space)).To(gomega.HaveLen(1))
-	g.Expect(manager.calls.since(before, "GET /api/v1/namespaces/"+space+"/configmaps?")).To(gomega.BeEmpty())
+	g.Expect(manager.Requests.Done(before, "PATCH /apis/apps/v1/namespaces/"+space)).To(gomega.HaveLen(1))
+	g.Expect(manager.Requests.Since(before)).NotTo(gomega.ContainElement("GET /api/v1/namespaces/"+space+"/configmaps"), "nothing is listed")
 
-	settled := manager.calls.settled(t)
+	settled := manager.Settle(t)
 	change(t, config, func(config *configv1.AppConfig) { config.Labels = map[string]string{"touched": "yes"} })
-	manager.calls.settled(t)
-	g.Expect(manager.calls.since(settled, space)).To(gomega.BeEmpty(), "a second pass writes nothing, and asks nothing")
+	manager.Settle(t)
+	g.Expect(manager.Requests.Since(settled, space)).To(gomega.BeEmpty(), "a second pass writes nothing, and asks nothing")
 
 	var kept corev1.ConfigMap
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-config-1"}, &kept)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-config-1"}, &kept)).To(gomega.Succeed())
 	g.Expect(*kept.Immutable).To(gomega.BeTrue())
 	g.Expect(metav1.IsControlledBy(&kept, config)).To(gomega.BeTrue(), "what it owns goes with it")
 	kept.Data["MESSAGE"] = "other"
-	g.Expect(apierrors.IsInvalid(cluster.client.Update(t.Context(), &kept))).To(gomega.BeTrue(), "a revision can't be edited")
+	g.Expect(apierrors.IsInvalid(cluster.Client.Update(t.Context(), &kept))).To(gomega.BeTrue(), "a revision can't be edited")
 }
 
 func TestAppConfigHealsHandEdits(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	config, deployment := shop(t, space)
 	change(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}}, func(edited *corev1.ConfigMap) {
 		edited.Annotations["example.com/note"] = "theirs"
@@ -186,22 +191,24 @@ func TestAppConfigHealsHandEdits(t *testing.T) {
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
 	var healed corev1.ConfigMap
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-config"}, &healed)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-config"}, &healed)).To(gomega.Succeed())
 	g.Expect(healed.Annotations).To(gomega.HaveKeyWithValue("example.com/note", "theirs"), "what others noted on it stays")
-	g.Expect(cluster.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config-1"}})).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config-1"}})).To(gomega.Succeed())
 	g.Eventually(data(space, "shop-config-1")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
-	g.Expect(cluster.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}})).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}})).To(gomega.Succeed())
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
 	g.Expect(startedFor(deployment)(t.Context())).To(gomega.Equal("first"), "nothing restarts for what is put back")
 }
 
 func TestAppConfigThatRendersNothingKeepsWhatWasThere(t *testing.T) {
-	startManager(t)
-	space, g := namespace(t), gomega.NewWithT(t)
+	t.Parallel()
+	ns := namespace(t)
+	startManager(t, ns)
+	space, g := ns, gomega.NewWithT(t)
 	config, _ := shop(t, space)
 	change(t, config, says("a\n{{ .Values.NO }}"))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec, revision 1, 1/1"))
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(gomega.Succeed())
 	g.Expect(config.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
 		"spec.config.MESSAGE: Invalid value: line 2: there is no key NO in config: it has MESSAGE")))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
@@ -210,8 +217,10 @@ func TestAppConfigThatRendersNothingKeepsWhatWasThere(t *testing.T) {
 }
 
 func TestAppConfigOfItsEnvironment(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) {
 		spec.Config["MESSAGE"] = "{{ .Environment }} {{ .Values.HOST }}"
 		spec.Config["HOST"] = "db"
@@ -226,35 +235,39 @@ func TestAppConfigOfItsEnvironment(t *testing.T) {
 }
 
 func TestAppConfigConflict(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	first, second := newConfig(space), newConfig(space)
 	second.Name, second.Spec.Config = "zweite", hello("second")
 	create(t, first)
 	create(t, second)
 	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	g.Eventually(told(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
 	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message", gomega.ContainSubstring("AppConfig shop is for application shop too"))))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 
 	// There is no garbage collector here: what it would do.
-	g.Expect(cluster.client.Delete(t.Context(), first)).To(gomega.Succeed())
-	g.Expect(cluster.client.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(space), client.MatchingLabels{configv1.LabelAppConfig: "shop"})).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), first)).To(gomega.Succeed())
+	g.Expect(cluster.Client.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(space), client.MatchingLabels{configv1.LabelAppConfig: "shop"})).To(gomega.Succeed())
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("second")))
 }
 
 // TestAppConfigOfOneSecond: who has made the ConfigMap keeps it, though another of the same second comes first by name.
 func TestAppConfigOfOneSecond(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	first, second := newConfig(space), newConfig(space)
 	first.Name, second.Name, second.Spec.Config = "b", "a", hello("second")
 	create(t, first)
 	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	create(t, second)
 	g.Eventually(told(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
 	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message", gomega.HavePrefix("AppConfig b is for application shop too, and counts"))))
 	change(t, first, says("bye"))
 	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 2, 0/0"))
@@ -262,8 +275,10 @@ func TestAppConfigOfOneSecond(t *testing.T) {
 }
 
 func TestAppConfigPin(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	config, deployment := shop(t, space)
 	change(t, config, says("bye"))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
@@ -280,8 +295,10 @@ func TestAppConfigPin(t *testing.T) {
 }
 
 func TestAppConfigManual(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	config, _ := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Mode = configv1.RolloutManual })
 	change(t, config, says("bye"))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False AwaitingApproval, revision 1, 1/1, pending AwaitingApproval"))
@@ -294,9 +311,11 @@ func TestAppConfigManual(t *testing.T) {
 }
 
 func TestAppConfigWindow(t *testing.T) {
-	late := newLeaping()
-	startManagerWith(t, &calls{writes: -1}, withClock(late))
-	space, g := namespace(t), gomega.NewWithT(t)
+	t.Parallel()
+	late := testenv.NewClock()
+	ns := namespace(t)
+	startManagerWith(t, ns, nil, testenv.WithClock(late))
+	space, g := ns, gomega.NewWithT(t)
 	// It opens in three hours, and closes in five.
 	now := time.Now().UTC()
 	window := &rolloutv1.Window{Start: now.Add(3 * time.Hour).Format("15:04"), End: now.Add(5 * time.Hour).Format("15:04")}
@@ -306,14 +325,16 @@ func TestAppConfigWindow(t *testing.T) {
 	change(t, config, says("bye"))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False OutsideWindow, revision 1, 0/0, pending OutsideWindow"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
-	late.leap(4 * time.Hour)
+	late.Leap(4 * time.Hour)
 	change(t, config, func(config *configv1.AppConfig) { config.Labels = map[string]string{"touched": "yes"} })
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("bye")))
 }
 
 func TestAppConfigRollsBack(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback })
 	change(t, config, says("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
@@ -330,9 +351,11 @@ func TestAppConfigRollsBack(t *testing.T) {
 
 // TestAppConfigPutsBackAtAnyTime: pods do not stay with a content that failed until the window opens again.
 func TestAppConfigPutsBackAtAnyTime(t *testing.T) {
-	late := newLeaping()
-	startManagerWith(t, &calls{writes: -1}, withClock(late))
-	space, g := namespace(t), gomega.NewWithT(t)
+	t.Parallel()
+	late := testenv.NewClock()
+	ns := namespace(t)
+	startManagerWith(t, ns, nil, testenv.WithClock(late))
+	space, g := ns, gomega.NewWithT(t)
 	// It is open, and closes in an hour.
 	now := time.Now().UTC()
 	window := &rolloutv1.Window{Start: now.Add(-time.Hour).Format("15:04"), End: now.Add(time.Hour).Format("15:04")}
@@ -341,7 +364,7 @@ func TestAppConfigPutsBackAtAnyTime(t *testing.T) {
 	})
 	change(t, config, says("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
-	late.leap(3 * time.Hour)
+	late.Leap(3 * time.Hour)
 	bringUp(t, deployment, false)
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
 	bringUp(t, deployment, true)
@@ -349,8 +372,10 @@ func TestAppConfigPutsBackAtAnyTime(t *testing.T) {
 }
 
 func TestAppConfigStopsWhereItFails(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.MaxParallel = new(int32(1)) })
 	other := user(space, "worker", "shop-config", nil)
 	create(t, other)
@@ -365,8 +390,10 @@ func TestAppConfigStopsWhereItFails(t *testing.T) {
 }
 
 func TestAppConfigPrunesRevisions(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) { spec.RevisionHistoryLimit = new(int32(1)) })
 	create(t, config)
 	for revision := 1; revision <= 4; revision++ {
@@ -375,7 +402,7 @@ func TestAppConfigPrunesRevisions(t *testing.T) {
 	}
 	g.Eventually(func(ctx context.Context) ([]string, error) {
 		var all corev1.ConfigMapList
-		err := cluster.client.List(ctx, &all, client.InNamespace(space), client.MatchingLabels{configv1.LabelAppConfig: "shop"})
+		err := cluster.Client.List(ctx, &all, client.InNamespace(space), client.MatchingLabels{configv1.LabelAppConfig: "shop"})
 		var names []string
 		for i := range all.Items {
 			names = append(names, all.Items[i].Name)
@@ -418,30 +445,34 @@ func (s *governed) testAppConfig(t *testing.T) {
 
 // TestAppConfigWithASecret: a Secret that may not be read is said to be so, and does not keep the rest from being ready.
 func TestAppConfigWithASecret(t *testing.T) {
-	manager := startManager(t)
-	space, g := namespace(t), gomega.NewWithT(t)
+	t.Parallel()
+	ns := namespace(t)
+	manager := startManager(t, ns)
+	space, g := ns, gomega.NewWithT(t)
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) {
 		spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "database", Key: "password"}}
 	})
 	create(t, config)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(gomega.Succeed())
 	g.Expect(config.Status.Conditions).To(gomega.ContainElement(gomega.And(
 		gomega.HaveField("Type", configv1.ConditionSecretAccessNotGranted), gomega.HaveField("Status", metav1.ConditionTrue),
 		gomega.HaveField("Message", gomega.ContainSubstring("name "+space+" in secrets.namespaces of the chart")))))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
-	g.Expect(manager.calls.asked("secrets")).To(gomega.BeFalse())
+	g.Expect(asked(manager, "secrets")).To(gomega.BeFalse())
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.SecretRefs = nil })
 	g.Eventually(func(ctx context.Context) ([]metav1.Condition, error) {
-		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(config), config)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Status.Conditions, err
 	}).WithContext(t.Context()).ShouldNot(gomega.ContainElement(gomega.HaveField("Type", configv1.ConditionSecretAccessNotGranted)))
 }
 
 // TestAppConfigInOrder: what goes first is waited for, and told.
 func TestAppConfigInOrder(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	config, web := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Order = []string{"worker"} })
 	worker := user(space, "worker", "shop-config", nil)
 	create(t, worker)
@@ -451,7 +482,7 @@ func TestAppConfigInOrder(t *testing.T) {
 	bye := content("shop-config", "MESSAGE", "bye")
 	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal(bye))
 	g.Eventually(func(ctx context.Context) ([]configv1.WorkloadStatus, error) {
-		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(config), config)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Status.Workloads, err
 	}).WithContext(t.Context()).Should(gomega.HaveExactElements(
 		configv1.WorkloadStatus{Kind: "Deployment", Name: "web", State: "Waiting", Revision: 1, Pods: 1, Message: "waits for what goes before it: Deployment/worker"},
@@ -465,8 +496,8 @@ func TestAppConfigInOrder(t *testing.T) {
 
 // TestAppConfigCanary: a share of the workloads goes first. Its number may be given instead, but not as well.
 func TestAppConfigCanary(t *testing.T) {
-	startManager(t)
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
 	canary := rolloutv1.Canary{Percent: new(int32(1))}
 	config, web := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Canary = &canary })
 	worker := user(space, "worker", "shop-config", nil)
@@ -482,14 +513,16 @@ func TestAppConfigCanary(t *testing.T) {
 	bringUp(t, worker, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
 	canary.Count = 1
-	err := cluster.client.Create(t.Context(), newConfig(namespace(t), func(spec *configv1.AppConfigSpec) { spec.Rollout.Canary = &canary }))
+	err := cluster.Client.Create(t.Context(), newConfig(namespace(t), func(spec *configv1.AppConfigSpec) { spec.Rollout.Canary = &canary }))
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("count and percent are both given: give one of them")))
 }
 
 // TestAppConfigDeletedByHand: who deletes the ConfigMap approves nothing, and has no failed content tried again.
 func TestAppConfigDeletedByHand(t *testing.T) {
-	startManager(t)
+	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
+	startManager(t, space)
+
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback })
 	change(t, config, says("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
@@ -497,10 +530,10 @@ func TestAppConfigDeletedByHand(t *testing.T) {
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
 	bringUp(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
-	g.Expect(cluster.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}})).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}})).To(gomega.Succeed())
 	g.Eventually(func(ctx context.Context) (map[string]string, error) {
 		var configMap corev1.ConfigMap
-		err := cluster.client.Get(ctx, client.ObjectKey{Namespace: space, Name: "shop-config"}, &configMap)
+		err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: space, Name: "shop-config"}, &configMap)
 		return configMap.Annotations, client.IgnoreNotFound(err)
 	}).WithContext(t.Context()).Should(gomega.And(
 		gomega.HaveKeyWithValue(configv1.AnnotationRevision, "1"), gomega.HaveKeyWithValue(configv1.AnnotationLastGood, "1"), gomega.HaveKeyWithValue(configv1.AnnotationFailed, "2"),
@@ -512,13 +545,13 @@ func TestAppConfigDeletedByHand(t *testing.T) {
 // TestAppConfigNamesASecretThatIsNotThere: it says so until the Secret has the key.
 func TestAppConfigNamesASecretThatIsNotThere(t *testing.T) {
 	g, own, space := gomega.NewWithT(t), namespace(t), namespace(t)
-	startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) { settings.Namespace, settings.SecretNamespaces = own, []string{space} })
+	startManagerWith(t, space, nil, func(settings *setup.Settings) { settings.Namespace, settings.SecretNamespaces = own, []string{space} })
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) {
 		spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "database", Key: "password"}}
 	})
 	create(t, config)
 	degraded := func(ctx context.Context) (string, error) {
-		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(config), config)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(config), config)
 		condition := meta.FindStatusCondition(config.Status.Conditions, configv1.ConditionDegraded)
 		if err != nil || condition == nil {
 			return "", err
@@ -532,6 +565,6 @@ func TestAppConfigNamesASecretThatIsNotThere(t *testing.T) {
 	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs names what is not in this namespace: key password of Secret database."))
 	change(t, secret, func(secret *corev1.Secret) { secret.StringData = map[string]string{"password": "hunter2"} })
 	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("Healthy"))
-	g.Expect(cluster.client.Delete(t.Context(), secret)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), secret)).To(gomega.Succeed())
 	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing"))
 }

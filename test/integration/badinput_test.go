@@ -118,7 +118,7 @@ var badSpecs = map[string]badInput{
 // TestBadInputIsRefused: with an answer that names the field, before anything is made. No manager
 // runs, so all of it is the API server's own doing.
 func TestBadInputIsRefused(t *testing.T) {
-	api, err := dynamic.NewForConfig(cluster.config)
+	api, err := dynamic.NewForConfig(cluster.Config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ import (
 // gone fails while the object exists.
 func gone(app *appsv1.WebApp, object client.Object) func(context.Context) error {
 	return func(ctx context.Context) error {
-		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(app), object)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), object)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -38,8 +38,10 @@ func gone(app *appsv1.WebApp, object client.Object) func(context.Context) error 
 }
 
 func TestHandEditsAreUndone(t *testing.T) {
-	startManager(t)
-	app := newApp(namespace(t))
+	t.Parallel()
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	create(t, app)
 	gomega.NewWithT(t).Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 
@@ -90,7 +92,7 @@ func TestHandEditsAreUndone(t *testing.T) {
 			c.object.SetName(app.Name)
 			change(t, c.object, c.edit)
 			g.Eventually(func() (bool, error) {
-				err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), c.object)
+				err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), c.object)
 				return err == nil && c.healed(c.object), err
 			}).Should(gomega.BeTrue())
 		})
@@ -98,8 +100,10 @@ func TestHandEditsAreUndone(t *testing.T) {
 }
 
 func TestDeletedChildrenComeBack(t *testing.T) {
-	startManager(t)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+	t.Parallel()
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space, func(spec *appsv1.WebAppSpec) {
 		spec.Ingress = &appsv1.Ingress{Host: "shop.example.com"}
 		spec.NetworkPolicy = &appsv1.NetworkPolicy{}
 	})
@@ -116,9 +120,9 @@ func TestDeletedChildrenComeBack(t *testing.T) {
 			g := gomega.NewWithT(t)
 			g.Eventually(get(app, object)).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
 			uid := object.GetUID()
-			g.Expect(cluster.client.Delete(t.Context(), object)).To(gomega.Succeed())
+			g.Expect(cluster.Client.Delete(t.Context(), object)).To(gomega.Succeed())
 			g.Eventually(func() (types.UID, error) {
-				err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
+				err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
 				return object.GetUID(), err
 			}).ShouldNot(gomega.Equal(uid))
 		})
@@ -126,9 +130,11 @@ func TestDeletedChildrenComeBack(t *testing.T) {
 }
 
 func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space, func(spec *appsv1.WebAppSpec) {
 		spec.Ingress = &appsv1.Ingress{Host: "shop.example.com"}
 		spec.NetworkPolicy = &appsv1.NetworkPolicy{}
 	})
@@ -147,7 +153,7 @@ func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
 	after, err := get(app, &networkingv1.NetworkPolicy{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.UID).To(gomega.Equal(policy.UID))
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(gomega.Succeed())
 }
 
 // foreignDeployment is one that someone made by hand, with kubectl's classic fields and a
@@ -168,15 +174,17 @@ func foreignDeployment(namespace string) *k8sappsv1.Deployment {
 }
 
 func TestAForeignObjectIsAConflictAndStaysUntouched(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	foreign := foreignDeployment(app.Namespace)
 	create(t, foreign)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
 	var seen appsv1.WebApp
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	message := seen.Status.Conditions[0].Message
 	g.Expect(message).To(gomega.ContainSubstring("Deployment " + app.Namespace + "/shop exists"))
 	g.Expect(message).To(gomega.ContainSubstring("mainstay.dev/adopt=WebApp/shop"))
@@ -187,16 +195,18 @@ func TestAForeignObjectIsAConflictAndStaysUntouched(t *testing.T) {
 
 	t.Run("deleting the WebApp's own does not touch it either", func(t *testing.T) {
 		g := gomega.NewWithT(t)
-		g.Expect(cluster.client.Delete(t.Context(), foreign)).To(gomega.Succeed())
+		g.Expect(cluster.Client.Delete(t.Context(), foreign)).To(gomega.Succeed())
 		// The conflict is looked at again about every ten seconds.
 		g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	})
 }
 
 func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) { spec.Replicas = nil })
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space, func(spec *appsv1.WebAppSpec) { spec.Replicas = nil })
 	foreign := foreignDeployment(app.Namespace)
 	foreign.Annotations = map[string]string{"mainstay.dev/adopt": "WebApp/shop"}
 	create(t, foreign)
@@ -235,7 +245,7 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 // replicasSeen records every number of replicas that a Deployment ever asks for.
 func replicasSeen(t *testing.T, app *appsv1.WebApp) func() []int32 {
 	t.Helper()
-	watching, err := client.NewWithWatch(cluster.config, client.Options{Scheme: cluster.client.Scheme()})
+	watching, err := client.NewWithWatch(cluster.Config, client.Options{Scheme: cluster.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,9 +272,11 @@ func replicasSeen(t *testing.T, app *appsv1.WebApp) func() []int32 {
 }
 
 func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space, func(spec *appsv1.WebAppSpec) {
 		spec.Replicas = ptr.To[int32](4)
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
 	})
@@ -294,7 +306,7 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5}}`))
-	g.Expect(cluster.client.SubResource("scale").Patch(t.Context(), deployment, scale, client.FieldOwner("kube-controller-manager"))).To(gomega.Succeed())
+	g.Expect(cluster.Client.SubResource("scale").Patch(t.Context(), deployment, scale, client.FieldOwner("kube-controller-manager"))).To(gomega.Succeed())
 	change(t, app, func(app *appsv1.WebApp) { app.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "2"}} })
 	g.Eventually(func() (int, error) {
 		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
@@ -316,9 +328,11 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 }
 
 func TestAnAppThatBeginsAutoscaledStartsAtItsMinimum(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space, func(spec *appsv1.WebAppSpec) {
 		spec.Replicas = nil
 		spec.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 6}
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}

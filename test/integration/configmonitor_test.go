@@ -25,6 +25,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // newMonitor is a ConfigMonitor that has pods with app=web restarted when the ConfigMap flags changes.
@@ -76,7 +77,7 @@ func newDeployment(namespace, name string) *k8sappsv1.Deployment {
 func rollOut(t *testing.T, deployment *k8sappsv1.Deployment) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
-		if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
+		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
 			return err
 		}
 		wanted := *deployment.Spec.Replicas
@@ -85,7 +86,7 @@ func rollOut(t *testing.T, deployment *k8sappsv1.Deployment) {
 			Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
 			Conditions: []k8sappsv1.DeploymentCondition{{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}},
 		}
-		return cluster.client.Status().Update(t.Context(), deployment)
+		return cluster.Client.Status().Update(t.Context(), deployment)
 	}).Should(gomega.Succeed())
 }
 
@@ -100,7 +101,7 @@ func (w watched) by(t *testing.T, monitor *configv1.ConfigMonitor) {
 	create(t, monitor)
 	for _, deployment := range w {
 		g.Eventually(func(ctx context.Context) (string, error) {
-			err := cluster.client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)
+			err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)
 			return deployment.Annotations[configv1.AnnotationObserved], err
 		}).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
 		rollOut(t, deployment)
@@ -112,7 +113,7 @@ func (w watched) by(t *testing.T, monitor *configv1.ConfigMonitor) {
 func restartedFor(deployment *k8sappsv1.Deployment) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		var seen k8sappsv1.Deployment
-		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(deployment), &seen)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(deployment), &seen)
 		return seen.Spec.Template.Annotations[configv1.AnnotationRestartedFor], err
 	}
 }
@@ -121,7 +122,7 @@ func restartedFor(deployment *k8sappsv1.Deployment) func(context.Context) (strin
 func monitored(monitor *configv1.ConfigMonitor) func(context.Context) (configv1.ConfigMonitorStatus, error) {
 	return func(ctx context.Context) (configv1.ConfigMonitorStatus, error) {
 		var seen configv1.ConfigMonitor
-		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(monitor), &seen)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(monitor), &seen)
 		if seen.Status.ObservedGeneration != seen.Generation {
 			return configv1.ConfigMonitorStatus{}, err
 		}
@@ -175,7 +176,7 @@ func TestConfigMonitorRefused(t *testing.T) {
 			if err := object.UnmarshalJSON([]byte(text)); err != nil {
 				t.Fatal(err)
 			}
-			err := cluster.client.Create(t.Context(), object, client.DryRunAll)
+			err := cluster.Client.Create(t.Context(), object, client.DryRunAll)
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
@@ -185,6 +186,7 @@ func TestConfigMonitorRefused(t *testing.T) {
 
 // TestConfigMonitorAdmission: what the schema lets pass, the webhook refuses; what is legal and unwise, it warns of.
 func TestConfigMonitorAdmission(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
 	server := newGoverned(t)
 	server.start(t)
@@ -201,9 +203,11 @@ func TestConfigMonitorAdmission(t *testing.T) {
 
 // TestConfigMonitorSpecThatNobodyAsked: what got past admission is told, and nothing is done.
 func TestConfigMonitorSpecThatNobodyAsked(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	monitor := newMonitor(namespace(t), func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"a/b"} })
+	space := namespace(t)
+	startManager(t, space)
+	monitor := newMonitor(space, func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"a/b"} })
 	create(t, monitor)
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec"))
 	g.Expect(conditionOf(t.Context(), monitor, configv1.ConditionStalled)).To(gomega.Equal("True InvalidSpec"))
@@ -220,7 +224,7 @@ func TestConfigMonitorSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	sample.Namespace = namespace(t)
-	if err := cluster.client.Create(t.Context(), &sample, client.DryRunAll); err != nil {
+	if err := cluster.Client.Create(t.Context(), &sample, client.DryRunAll); err != nil {
 		t.Error(err)
 	}
 	configmonitor.Default(&sample)
@@ -232,10 +236,11 @@ func TestConfigMonitorSample(t *testing.T) {
 // TestConfigMonitorFlaps: two who fight over a ConfigMap trip the breaker, which a Warning and a condition tell, with the name of
 // who wrote last: the API server notes of each field only that.
 func TestConfigMonitorFlaps(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	leaping := newLeaping()
-	startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	leaping := testenv.NewClock()
 	in := namespace(t)
+	startManagerWith(t, in, nil, testenv.WithClock(leaping))
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	web := newDeployment(in, "web")
 	create(t, web)
@@ -246,7 +251,7 @@ func TestConfigMonitorFlaps(t *testing.T) {
 		before, err := restartedFor(web)(t.Context())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		patch := fmt.Sprintf(`{"data":{"COLOUR":"%d"}}`, i)
-		g.Expect(cluster.client.Patch(t.Context(), newFlags(in, nil), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner([]string{"tick", "tock"}[i%2]))).To(gomega.Succeed())
+		g.Expect(cluster.Client.Patch(t.Context(), newFlags(in, nil), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner([]string{"tick", "tock"}[i%2]))).To(gomega.Succeed())
 		g.Eventually(restartedFor(web)).WithContext(t.Context()).ShouldNot(gomega.Equal(before))
 		rollOut(t, web)
 	}
@@ -255,7 +260,7 @@ func TestConfigMonitorFlaps(t *testing.T) {
 	}).WithContext(t.Context()).Should(gomega.Equal("True Flapping"))
 	g.Eventually(func(ctx context.Context) ([]string, error) {
 		var events eventsv1.EventList
-		err := cluster.client.List(ctx, &events, client.InNamespace(in))
+		err := cluster.Client.List(ctx, &events, client.InNamespace(in))
 		var told []string
 		for _, event := range events.Items {
 			if event.Regarding.Name == monitor.Name && event.Type == corev1.EventTypeWarning {
@@ -265,7 +270,7 @@ func TestConfigMonitorFlaps(t *testing.T) {
 		return told, err
 	}).WithContext(t.Context()).Should(gomega.ConsistOf(gomega.And(
 		gomega.HavePrefix("Flapping: ConfigMap/flags changes again and again"), gomega.ContainSubstring("tock"))))
-	leaping.leap(time.Hour)
+	leaping.Leap(time.Hour)
 	setFlag(t, in, "COLOUR", "at last")
 	g.Eventually(func(ctx context.Context) (string, error) {
 		return conditionOf(ctx, monitor, configv1.ConditionFlapping)
@@ -274,9 +279,10 @@ func TestConfigMonitorFlaps(t *testing.T) {
 
 // TestConfigMonitorRestartsOnce: a change restarts what is selected, once, and nothing else; and the second pass writes nothing.
 func TestConfigMonitorRestartsOnce(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	manager := startManager(t)
 	in := namespace(t)
+	manager := startManager(t, in)
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	web, other := newDeployment(in, "web"), newDeployment(in, "other")
 	other.Spec.Template.Labels["app"] = "other"
@@ -305,21 +311,22 @@ func TestConfigMonitorRestartsOnce(t *testing.T) {
 	g.Expect(status.Skipped).To(gomega.BeEmpty())
 	g.Expect(restartedFor(other)(t.Context())).To(gomega.BeEmpty(), "it is not selected")
 
-	before := manager.calls.settled(t)
+	before := manager.Settle(t)
 	change(t, web, func(d *k8sappsv1.Deployment) { d.Labels = map[string]string{"example.com/note": "1"} })
-	manager.calls.settled(t)
-	g.Expect(manager.calls.since(before, in)).To(gomega.BeEmpty(), "nothing that matters has changed")
-	manager.stop()
-	restarted := startManager(t)
-	restarted.calls.settled(t)
-	g.Expect(restarted.calls.since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
+	manager.Settle(t)
+	g.Expect(manager.Requests.Since(before, in)).To(gomega.BeEmpty(), "nothing that matters has changed")
+	manager.Stop()
+	restarted := startManager(t, in)
+	restarted.Settle(t)
+	g.Expect(restarted.Requests.Since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
 }
 
 // TestConfigMonitorSources: the other spelling, keys, and what is deleted and made again.
 func TestConfigMonitorSources(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
 	in := namespace(t)
+	startManager(t, in)
 	flags := newFlags(in, map[string]string{"COLOUR": "red", "NOISE": "1"})
 	create(t, flags)
 	web := newDeployment(in, "web")
@@ -338,7 +345,7 @@ func TestConfigMonitorSources(t *testing.T) {
 	rollOut(t, web)
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
 
-	g.Expect(cluster.client.Delete(t.Context(), flags)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), flags)).To(gomega.Succeed())
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False SourceMissing"))
 	create(t, newFlags(in, map[string]string{"COLOUR": "blue", "NOISE": "3"}))
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
@@ -357,9 +364,10 @@ func TestConfigMonitorSources(t *testing.T) {
 
 // TestConfigMonitorsTogether: two monitors for one ConfigMap, and one change, restart a workload once.
 func TestConfigMonitorsTogether(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
 	in := namespace(t)
+	startManager(t, in)
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	web := newDeployment(in, "web")
 	create(t, web)
@@ -386,7 +394,7 @@ func TestConfigMonitorsTogether(t *testing.T) {
 func generationOf(t *testing.T, deployment *k8sappsv1.Deployment) int64 {
 	t.Helper()
 	var seen k8sappsv1.Deployment
-	if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), &seen); err != nil {
+	if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), &seen); err != nil {
 		t.Fatal(err)
 	}
 	return seen.Generation
@@ -400,6 +408,7 @@ func templateChanges(t *testing.T, deployment *k8sappsv1.Deployment, since int64
 
 // TestConfigMonitorHeldBack: what cooldown, window and maxParallel hold back is told, with the reason.
 func TestConfigMonitorHeldBack(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*configv1.ConfigMonitorSpec)
 		reason string
@@ -412,8 +421,8 @@ func TestConfigMonitorHeldBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gomega.NewWithT(t)
-			startManager(t)
 			in := namespace(t)
+			startManager(t, in)
 			create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 			deployments := []*k8sappsv1.Deployment{newDeployment(in, "one"), newDeployment(in, "two")}
 			for _, deployment := range deployments {
@@ -452,9 +461,10 @@ func TestConfigMonitorHeldBack(t *testing.T) {
 
 // TestConfigMonitorOutsideItsWindow: nothing restarts, not even by the baseline, and the reason is told.
 func TestConfigMonitorOutsideItsWindow(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
 	in := namespace(t)
+	startManager(t, in)
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	web := newDeployment(in, "web")
 	create(t, web)
@@ -474,6 +484,7 @@ func TestConfigMonitorOutsideItsWindow(t *testing.T) {
 
 // TestConfigMonitorBaseline: a workload that was never seen restarts if its pods were started before the source changed.
 func TestConfigMonitorBaseline(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
 	in := namespace(t)
 	flags := newFlags(in, map[string]string{"COLOUR": "red"})
@@ -487,9 +498,10 @@ func TestConfigMonitorBaseline(t *testing.T) {
 	nextSecond(t, older)
 	setFlag(t, in, "COLOUR", "blue")
 	create(t, replicaSetOf(younger))
-	startManager(t)
+	manager := startManager(t, in)
 	watched{older, younger}.by(t, newMonitor(in))
-	g.Expect(restartedFor(older)(t.Context())).NotTo(gomega.BeEmpty())
+	g.Eventually(restartedFor(older)).WithContext(t.Context()).ShouldNot(gomega.BeEmpty())
+	manager.Settle(t)
 	g.Expect(restartedFor(younger)(t.Context())).To(gomega.BeEmpty())
 }
 

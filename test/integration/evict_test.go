@@ -2,13 +2,11 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -37,7 +35,7 @@ func runPod(t *testing.T, pod *corev1.Pod) {
 	create(t, pod)
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if err := cluster.client.Status().Update(t.Context(), pod); err != nil {
+	if err := cluster.Client.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -46,7 +44,7 @@ func runPod(t *testing.T, pod *corev1.Pod) {
 func podsIn(namespace string) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		var pods corev1.PodList
-		err := cluster.client.List(ctx, &pods, client.InNamespace(namespace))
+		err := cluster.Client.List(ctx, &pods, client.InNamespace(namespace))
 		var names []string
 		for i := range pods.Items {
 			names = append(names, pods.Items[i].Name)
@@ -59,9 +57,10 @@ func evicting(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvi
 
 // TestConfigMonitorEvicts: one at a time, only older pods, only those that come back; and not twice, also by another manager.
 func TestConfigMonitorEvicts(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	manager := startManager(t)
 	in := namespace(t)
+	manager := startManager(t, in)
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	first, second := newPod(in, "web-0", "CloneSet"), newPod(in, "web-1", "CloneSet")
 	runPod(t, first)
@@ -84,26 +83,27 @@ func TestConfigMonitorEvicts(t *testing.T) {
 	g.Expect(status.UpToDate).To(gomega.BeNumerically("==", 2))
 	g.Expect(status.LastRestart).NotTo(gomega.BeNil())
 
-	before := manager.calls.settled(t)
-	g.Expect(manager.calls.since(before, in)).To(gomega.BeEmpty())
-	manager.stop()
-	restarted := startManager(t)
-	restarted.calls.settled(t)
-	g.Expect(restarted.calls.since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restart writes, lists and evicts nothing")
+	before := manager.Settle(t)
+	g.Expect(manager.Requests.Since(before, in)).To(gomega.BeEmpty())
+	manager.Stop()
+	restarted := startManager(t, in)
+	restarted.Settle(t)
+	g.Expect(restarted.Requests.Since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restart writes, lists and evicts nothing")
 
 	// Away during a change: once it is back.
-	restarted.stop()
+	restarted.Stop()
 	nextSecond(t, again)
 	setFlag(t, in, "COLOUR", "blue")
-	startManager(t)
+	startManager(t, in)
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.HaveLen(1))
 }
 
 // TestConfigMonitorEvictsNotEverything: budgets, pods without an owner and static pods.
 func TestConfigMonitorEvictsNotEverything(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
 	in := namespace(t)
+	startManager(t, in)
 	guarded := newPod(in, "guarded", "CloneSet")
 	guarded.Labels["guarded"] = "true"
 	budget := &policyv1.PodDisruptionBudget{
@@ -111,8 +111,10 @@ func TestConfigMonitorEvictsNotEverything(t *testing.T) {
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "true"}}},
 	}
 	create(t, budget)
-	unowned := newPod(in, "unowned", "")
-	for _, pod := range []*corev1.Pod{guarded, unowned, newPod(in, "job", "Job")} {
+	unowned, static := newPod(in, "unowned", ""), newPod(in, "static", "Node")
+	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "1"}
+	static.Spec.NodeName = "node-1"
+	for _, pod := range []*corev1.Pod{guarded, unowned, static, newPod(in, "job", "Job")} {
 		runPod(t, pod)
 	}
 	nextSecond(t, unowned)
@@ -127,62 +129,26 @@ func TestConfigMonitorEvictsNotEverything(t *testing.T) {
 		}
 		return found, err
 	}
-	held := gomega.Equal([]string{"Pod/guarded DisruptionBudget", "Pod/job Unowned", "Pod/unowned Unowned"})
+	held := gomega.Equal([]string{"Pod/guarded DisruptionBudget", "Pod/job Unowned", "Pod/static StaticPod", "Pod/unowned Unowned"})
 	g.Eventually(skipped).WithContext(t.Context()).Should(held, "nobody has counted for the budget yet: the API server asks to wait")
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
-	g.Expect(cluster.client.Status().Update(t.Context(), budget)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Status().Update(t.Context(), budget)).To(gomega.Succeed())
 	g.Expect(monitorReady(monitor)(t.Context())).To(gomega.Equal("False Waiting"))
 
 	change(t, monitor, func(m *configv1.ConfigMonitor) { m.Spec.Cooldown = nil })
 	g.Eventually(skipped).WithContext(t.Context()).Should(held)
 	change(t, monitor, func(m *configv1.ConfigMonitor) { m.Spec.AllowUnowned = true })
-	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("guarded"))
-	g.Expect(cluster.client.Delete(t.Context(), budget)).To(gomega.Succeed())
-	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.BeEmpty(), "it is asked again")
-}
-
-// TestACrashEvictsNobodyTwice lets a manager make one, two, three ... writes of an eviction and ends it. The next one goes on: what
-// has been replaced stays.
-func TestACrashEvictsNobodyTwice(t *testing.T) {
-	// The record, two evictions, the record again, the status; and once the pods are back, the record's end and the status.
-	for writes := 1; writes <= 6; writes++ {
-		t.Run(fmt.Sprintf("after %d writes", writes), func(t *testing.T) {
-			g := gomega.NewWithT(t)
-			in := namespace(t)
-			last := newPod(in, "web-1", "CloneSet")
-			runPod(t, newPod(in, "web-0", "CloneSet"))
-			runPod(t, last)
-			nextSecond(t, last)
-			create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
-			monitor := newMonitor(in, evicting)
-			create(t, monitor)
-			crashing := startManagerFor(t, in, writes)
-			replaced := map[string]string{}
-			replace := func() {
-				for _, name := range []string{"web-0", "web-1"} {
-					pod := newPod(in, name, "CloneSet")
-					err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)
-					if apierrors.IsNotFound(err) {
-						g.Expect(replaced).NotTo(gomega.HaveKey(name), "it is evicted a second time")
-						runPod(t, pod)
-						replaced[name] = string(pod.UID)
-					}
-				}
-			}
-			g.Eventually(func() bool { replace(); return crashing.calls.isSpent() }).Should(gomega.BeTrue())
-			crashing.stop()
-			startManager(t)
-			g.Eventually(func(ctx context.Context) (string, error) { replace(); return monitorReady(monitor)(ctx) }).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
-			g.Expect(replaced).To(gomega.HaveLen(2), "each is evicted once")
-		})
-	}
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("guarded", "static"))
+	g.Expect(cluster.Client.Delete(t.Context(), budget)).To(gomega.Succeed())
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("static"), "it is asked again")
 }
 
 // TestConfigMonitorsOfASecret: where it may be read its changes count, for both strategies, and what it holds stands nowhere.
 func TestConfigMonitorsOfASecret(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
 	own, in := namespace(t), namespace(t)
-	startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) { settings.Namespace, settings.SecretNamespaces = own, []string{in} })
+	startManagerWith(t, in, nil, func(settings *setup.Settings) { settings.Namespace, settings.SecretNamespaces = own, []string{in} })
 	create(t, database(in, "hunter2"))
 	web, pod := newDeployment(in, "web"), newPod(in, "lone", "CloneSet")
 	pod.Labels = map[string]string{"app": "lone"}
@@ -197,14 +163,14 @@ func TestConfigMonitorsOfASecret(t *testing.T) {
 	watched{web}.by(t, rolling)
 	watched{}.by(t, evicts)
 	nextSecond(t, pod)
-	g.Expect(cluster.client.Update(t.Context(), database(in, "hunter3"))).To(gomega.Succeed())
+	g.Expect(cluster.Client.Update(t.Context(), database(in, "hunter3"))).To(gomega.Succeed())
 	g.Eventually(restartedFor(web)).WithContext(t.Context()).Should(gomega.HavePrefix("secret/database="))
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.BeEmpty())
 	back := newPod(in, "lone", "CloneSet")
 	back.Labels = pod.Labels
 	runPod(t, back)
 	g.Eventually(monitorReady(evicts)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(evicts), evicts)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(evicts), evicts)).To(gomega.Succeed())
 	plain := workload.HashAll(map[string]string{"password": workload.HashKey([]byte("hunter3"))})
 	g.Expect(evicts.Annotations[configv1.AnnotationEvicted]).NotTo(gomega.Or(gomega.ContainSubstring("hunter"), gomega.ContainSubstring(plain)))
 }

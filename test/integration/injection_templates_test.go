@@ -59,6 +59,6 @@ func stored(t *testing.T, template corev1.PodTemplateSpec) (*corev1.PodTemplateS
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "injection-is-valid"},
 		Spec:       k8sappsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 	}
-	err := cluster.client.Create(t.Context(), deployment, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	err := cluster.Client.Create(t.Context(), deployment, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 	return &deployment.Spec.Template, err
 }

@@ -46,6 +46,7 @@ func bareDeployment(namespace, name string, env ...corev1.EnvVar) *k8sappsv1.Dep
 
 // TestInstrumentation has what users see of one, from its creation to its end.
 func TestInstrumentation(t *testing.T) {
+	t.Parallel()
 	s := newGoverned(t)
 	s.start(t)
 	for name, test := range map[string]func(*testing.T, *governed, string){

@@ -14,6 +14,7 @@ import (
 
 // TestInjectionCosts: each workload that is matched is written once, nothing is read beside the caches, and at rest there is no call.
 func TestInjectionCosts(t *testing.T) {
+	t.Parallel()
 	const matched = 30
 	g := gomega.NewWithT(t)
 	s := newGoverned(t)
@@ -23,7 +24,7 @@ func TestInjectionCosts(t *testing.T) {
 		s.bare(t, space, fmt.Sprintf("web-%d", i), fmt.Sprintf("api-%d", i))
 	}
 	s.finish(t, space)
-	n := s.calls.settled(t)
+	n := s.calls.Settle(t)
 	agent := javaAgent(space, "web-*")
 	s.create(t, agent)
 	injected := func(options string) func() (int, error) {
@@ -43,7 +44,7 @@ func TestInjectionCosts(t *testing.T) {
 	reach := func(about, options string) {
 		g.Eventually(injected(options)).Should(gomega.Equal(matched))
 		s.finish(t, space)
-		s.calls.settled(t)
+		s.calls.Settle(t)
 		g.Eventually(s.tells(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched, matched)))
 		n = checkCosts(t, s, about, n, matched, 1)
 	}
@@ -55,15 +56,15 @@ func TestInjectionCosts(t *testing.T) {
 	s.merge(t, bareDeployment(space, "web-new"), `{"spec":{"replicas":0,"template":{"metadata":{"labels":{"version":"2"}}}}}`)
 	s.finish(t, space)
 	g.Eventually(s.tells(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched+1, matched+1)))
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	n = checkCosts(t, s, "what owners write", n, 0, 0)
 	s.merge(t, agent, `{"spec":{"agent":{"imagePullPolicy":"IfNotPresent"}}}`)
-	s.calls.settled(t)
-	g.Expect(s.calls.since(n)).To(gomega.BeEmpty(), "at rest")
+	s.calls.Settle(t)
+	g.Expect(s.calls.Since(n)).To(gomega.BeEmpty(), "at rest")
 
 	s.removed(t, agent)
 	g.Expect(injected("")()).To(gomega.BeZero())
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	checkCosts(t, s, "a deletion", n, matched+1, 1)
 }
 
@@ -71,9 +72,9 @@ func TestInjectionCosts(t *testing.T) {
 // are being replaced. It returns the number of calls.
 func checkCosts(t *testing.T, s *governed, about string, n, patches, finalizers int) int {
 	t.Helper()
-	now := s.calls.count()
+	now := s.calls.Count()
 	counts := map[string]int{}
-	for _, call := range s.calls.since(n) {
+	for _, call := range s.calls.Done(n) {
 		switch verb, path, _ := strings.Cut(call, " "); {
 		case strings.Contains(path, "/deployments/"):
 			counts[verb+" deployment"]++

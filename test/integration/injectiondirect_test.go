@@ -18,13 +18,14 @@ import (
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // optionsOf is a Deployment's JAVA_TOOL_OPTIONS.
 func optionsOf(t *testing.T, namespace, name string) func() (string, error) {
 	return func() (string, error) {
 		var found k8sappsv1.Deployment
-		err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &found)
+		err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &found)
 		for _, variable := range found.Spec.Template.Spec.Containers[0].Env {
 			if variable.Name == javaOptions {
 				return variable.Value, err
@@ -36,6 +37,7 @@ func optionsOf(t *testing.T, namespace, name string) func() (string, error) {
 
 // TestInjectionWithoutWebhooks: the manager writes the templates itself, and restores them to the byte.
 func TestInjectionWithoutWebhooks(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	for name, data := range map[string]map[string]string{"has": {javaOptions: "-Xmx2g"}, "lacks": {"COLOUR": "red"}} {
@@ -46,8 +48,8 @@ func TestInjectionWithoutWebhooks(t *testing.T) {
 		made[i] = owned(space, fmt.Sprintf("web-%d", i), has)
 		create(t, made[i])
 	}
-	later := newLeaping()
-	manager := startManagerWith(t, &calls{writes: -1}, withClock(later))
+	later := testenv.NewClock()
+	manager := startManagerWith(t, space, nil, testenv.WithClock(later))
 	agent := javaAgent(space, "web-*")
 	create(t, agent)
 	for i, has := range forms() {
@@ -65,22 +67,22 @@ func TestInjectionWithoutWebhooks(t *testing.T) {
 			g.Eventually(optionsOf(t, space, made[i].Name)).Should(gomega.Equal(has.wanted+"=debug"), has.name)
 		}
 	}
-	later.leap(time.Minute)
+	later.Leap(time.Minute)
 	edited := owned(space, "web-2", forms()[2])
-	broken := asJSON(t, map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"initContainers": made[2].Spec.Template.Spec.InitContainers}}}})
-	g.Expect(cluster.client.Patch(t.Context(), edited, client.RawPatch(types.MergePatchType, []byte(broken)))).To(gomega.Succeed())
+	broken := testenv.JSON(t, map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"initContainers": made[2].Spec.Template.Spec.InitContainers}}}})
+	g.Expect(cluster.Client.Patch(t.Context(), edited, client.RawPatch(types.MergePatchType, []byte(broken)))).To(gomega.Succeed())
 	g.Eventually(func() (int, error) {
-		err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(edited), edited)
+		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(edited), edited)
 		return len(edited.Spec.Template.Spec.InitContainers), err
 	}).Should(gomega.Equal(2), "hand edits are healed")
-	g.Expect(cluster.client.Delete(t.Context(), agent)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), agent)).To(gomega.Succeed())
 	g.Eventually(func() bool {
-		return apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
+		return apierrors.IsNotFound(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
 	}).Should(gomega.BeTrue())
 	for i, has := range forms() {
 		var found k8sappsv1.Deployment
-		g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(made[i]), &found)).To(gomega.Succeed())
-		g.Expect(asJSON(t, found.Spec.Template)).To(gomega.Equal(asJSON(t, made[i].Spec.Template)), has.name)
+		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(made[i]), &found)).To(gomega.Succeed())
+		g.Expect(testenv.JSON(t, found.Spec.Template)).To(gomega.Equal(testenv.JSON(t, made[i].Spec.Template)), has.name)
 		g.Expect(found.Annotations).To(gomega.BeEmpty())
 	}
 }
@@ -88,6 +90,7 @@ func TestInjectionWithoutWebhooks(t *testing.T) {
 // TestInjectionWithoutWebhooksLosesNoUpdate: an owner who writes between the manager's look and its write keeps what they wrote, and it is
 // tried again at once.
 func TestInjectionWithoutWebhooksLosesNoUpdate(t *testing.T) {
+	t.Parallel()
 	for name, patch := range map[string]string{
 		"template": `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"app:2"}]}}}}`,
 		// What is not watched for brings nobody back either.
@@ -99,24 +102,24 @@ func TestInjectionWithoutWebhooksLosesNoUpdate(t *testing.T) {
 			made := bareDeployment(space, "web-1", corev1.EnvVar{Name: javaOptions, Value: "-Xmx1g"})
 			create(t, made)
 			var once sync.Once
-			recorded := &calls{writes: -1, before: func(request *http.Request) {
+			recorded := &testenv.Requests{Before: func(request *http.Request) {
 				if request.Method != http.MethodPatch || !strings.HasSuffix(request.URL.Path, space+"/deployments/web-1") {
 					return
 				}
 				once.Do(func() {
-					if err := cluster.client.Patch(t.Context(), made.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+					if err := cluster.Client.Patch(t.Context(), made.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 						t.Error(err)
 					}
 				})
 			}}
 			agent := javaAgent(space, "later-*")
 			create(t, agent)
-			startManagerWith(t, recorded, nil)
-			recorded.settled(t)
+			startManagerWith(t, space, recorded, nil)
+			recorded.Settle(t)
 			change(t, agent, func(a *instrv1.Instrumentation) { a.Spec.Matchers[0].Deployment = "web-*" })
 			var found k8sappsv1.Deployment
 			g.Eventually(func() ([]injection.Injection, error) {
-				err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(made), &found)
+				err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(made), &found)
 				return injection.Injected(found.Spec.Template.Annotations), err
 			}).Should(gomega.HaveLen(1))
 			isKept := found.Spec.Template.Spec.Containers[0].Image == "app:2" || len(found.Finalizers) == 1

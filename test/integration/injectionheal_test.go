@@ -19,6 +19,7 @@ import (
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // space makes a namespace.
@@ -139,11 +140,12 @@ func clusterAgent(name, label string) *instrv1.ClusterInstrumentation {
 
 // patched counts the writes to Deployments of a namespace after the first n calls.
 func (s *governed) patched(n int, namespace string) int {
-	return len(slices.DeleteFunc(s.calls.since(n, "/namespaces/"+namespace+"/deployments/"), func(call string) bool { return strings.HasPrefix(call, "GET ") }))
+	return len(slices.DeleteFunc(s.calls.Done(n, "/namespaces/"+namespace+"/deployments/"), func(call string) bool { return strings.HasPrefix(call, "GET ") }))
 }
 
 // TestInjectionWhileTheWebhookIsAway: what happens meanwhile is mended with one write each.
 func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
 	s := newGoverned(t)
 	s.start(t)
@@ -157,7 +159,7 @@ func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
 		g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/java, web-2: Instrumentation/java"))
 		s.finish(t, space)
 	}
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	s.stop()
 
 	s.bare(t, healed, "web-3")
@@ -177,9 +179,9 @@ func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
 		return apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(agents[deleted]), agents[deleted]))
 	}).Should(gomega.BeTrue())
 	s.finish(t, healed)
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	for space, writes := range map[string]int{healed: 3, deleted: 2, forced: 2} {
-		g.Expect(s.patched(0, space)).To(gomega.Equal(writes), "%s: %v", space, s.calls.since(0, "/namespaces/"+space+"/deployments"))
+		g.Expect(s.patched(0, space)).To(gomega.Equal(writes), "%s: %v", space, s.calls.Since(0, "/namespaces/"+space+"/deployments"))
 	}
 	for _, space := range []string{deleted, forced} {
 		for _, name := range []string{"web-1", "web-2"} {
@@ -359,7 +361,7 @@ func testHandEdits(t *testing.T, s *governed, space string) {
 		`{"spec":{"template":{"metadata":{"annotations":{"` + instrv1.AnnotationInjected + `":"nonsense"}}}}}`,
 	} {
 		s.merge(t, made, edit)
-		g.Expect(asJSON(t, made.Spec.Template)).To(gomega.Equal(asJSON(t, want)), edit)
+		g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, want)), edit)
 	}
 	for _, edit := range []string{
 		`{"spec":{"template":{"spec":{"containers":[{"name":"app","env":[{"name":"JAVA_TOOL_OPTIONS","value":"-Xmx1g"}]}]}}}}`,
@@ -367,7 +369,7 @@ func testHandEdits(t *testing.T, s *governed, space string) {
 		`{"spec":{"template":{"spec":{"containers":[{"name":"app","volumeMounts":[{"$patch":"replace"}]}]}}}}`,
 	} {
 		g.Expect(s.client.Patch(t.Context(), made, client.RawPatch(types.StrategicMergePatchType, []byte(edit)))).To(gomega.Succeed(), edit)
-		g.Expect(asJSON(t, made.Spec.Template)).To(gomega.Equal(asJSON(t, want)), edit)
+		g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, want)), edit)
 	}
 }
 
@@ -413,7 +415,7 @@ func testUndo(t *testing.T, s *governed, space string) {
 	made := s.bare(t, space, "web-1")
 	agent := javaAgent(space, "web-*")
 	undo := func(to *k8sappsv1.Deployment) {
-		patch := asJSON(t, []map[string]any{
+		patch := testenv.JSON(t, []map[string]any{
 			{"op": "replace", "path": "/spec/template", "value": to.Spec.Template}, {"op": "add", "path": "/metadata/annotations", "value": to.Annotations},
 		})
 		g.Expect(s.client.Patch(t.Context(), made, client.RawPatch(types.JSONPatchType, []byte(patch)))).To(gomega.Succeed())
@@ -432,13 +434,13 @@ func testUndo(t *testing.T, s *governed, space string) {
 	present := made.DeepCopy()
 	for name, to := range map[string]*k8sappsv1.Deployment{"with an older agent": old, "without": bare} {
 		undo(to)
-		g.Expect(asJSON(t, made.Spec.Template)).To(gomega.Equal(asJSON(t, present.Spec.Template)), "to a template "+name)
+		g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, present.Spec.Template)), "to a template "+name)
 	}
 	s.removed(t, agent)
 	undo(old)
 	g.Eventually(s.with(t, space)).Should(gomega.BeEmpty())
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(made), made)).To(gomega.Succeed())
-	g.Expect(asJSON(t, made.Spec.Template)).To(gomega.Equal(asJSON(t, bare.Spec.Template)), "what came back of an Instrumentation that is no more is taken out")
+	g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, bare.Spec.Template)), "what came back of an Instrumentation that is no more is taken out")
 }
 
 func testImageVolume(t *testing.T, s *governed, space string) {
@@ -462,7 +464,7 @@ func testImageVolume(t *testing.T, s *governed, space string) {
 	}).Should(gomega.Equal(1))
 	s.removed(t, agent)
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(made), made)).To(gomega.Succeed())
-	g.Expect(asJSON(t, made.Spec.Template)).To(gomega.Equal(asJSON(t, first.Spec.Template)))
+	g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, first.Spec.Template)))
 }
 
 // testSources: what is taken whole from a ConfigMap may get, or lose, the variable.

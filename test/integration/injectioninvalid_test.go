@@ -16,6 +16,7 @@ import (
 // TestInjectionOfWhatIsInvalid: what no webhook was asked about injects nothing, and is in nobody's way; what has become invalid leaves in what it has
 // injected until it is deleted.
 func TestInjectionOfWhatIsInvalid(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
 	s := newGoverned(t)
 	space := s.space(t, "invalid")
@@ -31,14 +32,14 @@ func TestInjectionOfWhatIsInvalid(t *testing.T) {
 	s.bare(t, space, "web-2")
 	g.Eventually(s.tells(t, unasked)).Should(gomega.Equal("False InvalidSpec 0/0"))
 	g.Eventually(s.tells(t, everywhere)).Should(gomega.Equal("False InvalidSpec 0/0"))
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	g.Expect(s.with(t, space)()).To(gomega.BeEmpty())
 	agent := javaAgent(space, "web-*")
 	s.create(t, agent)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal(both))
 	s.finish(t, space)
 	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 2/2"))
-	s.calls.settled(t)
+	s.calls.Settle(t)
 
 	s.stop()
 	s.unasked(t)
@@ -49,7 +50,7 @@ func TestInjectionOfWhatIsInvalid(t *testing.T) {
 	younger := agentFor(space, "younger", "web-*")
 	s.create(t, younger)
 	g.Eventually(s.tells(t, younger)).Should(gomega.Equal("False Overruled 0/2"))
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	g.Expect(s.with(t, space)()).To(gomega.Equal(both))
 	g.Expect(s.patched(0, space)).To(gomega.BeZero())
 	s.removed(t, agent)
@@ -71,6 +72,7 @@ func (s *governed) unasked(t *testing.T) {
 
 // TestInjectionOnceAnInvalidOneIsMended: who could not come first because of what an invalid ClusterInstrumentation has injected does once that is mended.
 func TestInjectionOnceAnInvalidOneIsMended(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
 	s := newGoverned(t)
 	s.start(t)
@@ -92,7 +94,7 @@ func TestInjectionOnceAnInvalidOneIsMended(t *testing.T) {
 	agent.Spec.Rollout.MaxParallel = new(int32(1))
 	s.create(t, agent)
 	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False Overruled 0/1"))
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	s.merge(t, everywhere, `{"spec":{"agent":{"env":null}}}`)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/java"))
 	s.finish(t, space)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 const (
@@ -149,11 +150,11 @@ func (p *pairs) unchanged(t *testing.T, isChanged bool) {
 	p.apply(t, isChanged)
 	for name, after := range p.all(t) {
 		// Kubernetes counts a change of a Deployment's annotations too, and who drops ours changes those.
-		isSame := asJSON(t, after.Annotations) == asJSON(t, before[name].Annotations)
+		isSame := testenv.JSON(t, after.Annotations) == testenv.JSON(t, before[name].Annotations)
 		if isSame && after.Generation != before[name].Generation {
 			t.Errorf("%s: the same manifest made generation %d of %d", name, after.Generation, before[name].Generation)
 		}
-		if got, want := asJSON(t, after.Spec.Template), asJSON(t, before[name].Spec.Template); got != want {
+		if got, want := testenv.JSON(t, after.Spec.Template), testenv.JSON(t, before[name].Spec.Template); got != want {
 			t.Errorf("%s: the same manifest made\n%s\nof\n%s", name, got, want)
 		}
 	}
@@ -216,10 +217,10 @@ func checkInjected(t *testing.T, about string, mine, twin *k8sappsv1.Deployment,
 		return one.Name == javaOptions || one.Name == "MAINSTAY_"+javaOptions || one.Name == "TEAM"
 	}
 	own, theirs := slices.DeleteFunc(slices.Clone(container.Env), isOurs), slices.DeleteFunc(slices.Clone(bare.Containers[0].Env), isOurs)
-	if got, want := asJSON(t, own), asJSON(t, theirs); got != want {
+	if got, want := testenv.JSON(t, own), testenv.JSON(t, theirs); got != want {
 		t.Errorf("%s: the owner's variables are %s, not %s", about, got, want)
 	}
-	if got, want := asJSON(t, spec.Containers[1]), asJSON(t, bare.Containers[1]); got != want {
+	if got, want := testenv.JSON(t, spec.Containers[1]), testenv.JSON(t, bare.Containers[1]); got != want {
 		t.Errorf("%s: the side-car is %s, not %s", about, got, want)
 	}
 }
@@ -242,7 +243,7 @@ func (p *pairs) restored(t *testing.T) {
 
 func equalTemplates(t *testing.T, about string, mine, twin *k8sappsv1.Deployment) {
 	t.Helper()
-	if got, want := asJSON(t, mine.Spec.Template), asJSON(t, twin.Spec.Template); got != want {
+	if got, want := testenv.JSON(t, mine.Spec.Template), testenv.JSON(t, twin.Spec.Template); got != want {
 		t.Errorf("%s: got\n%s\nwant\n%s", about, got, want)
 	}
 }
@@ -251,7 +252,7 @@ func equalTemplates(t *testing.T, about string, mine, twin *k8sappsv1.Deployment
 // server-side apply Kubernetes notes only what differs from what is stored: nothing comes of that, and it is not compared.
 func equalOwners(t *testing.T, about string, mine, twin *k8sappsv1.Deployment) {
 	t.Helper()
-	if got, want := asJSON(t, owners(t, about, mine)), asJSON(t, owners(t, about, twin)); got != want {
+	if got, want := testenv.JSON(t, owners(t, about, mine)), testenv.JSON(t, owners(t, about, twin)); got != want {
 		t.Errorf("%s: the fields are owned so:\n%s\nnot so:\n%s", about, got, want)
 	}
 }
@@ -285,15 +286,6 @@ func owners(t *testing.T, about string, object client.Object) []metav1.ManagedFi
 	return entries
 }
 
-func asJSON(t *testing.T, value any) string {
-	t.Helper()
-	content, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
-}
-
 // removed deletes an Instrumentation, and waits until all is restored.
 func (s *governed) removed(t *testing.T, agent client.Object) {
 	t.Helper()
@@ -307,6 +299,7 @@ func (s *governed) removed(t *testing.T, agent client.Object) {
 
 // TestOwnersOfWorkloads: whoever owns a workload, and however, can write it again and again, with the agent in it and without.
 func TestOwnersOfWorkloads(t *testing.T) {
+	t.Parallel()
 	s := newGoverned(t)
 	s.start(t)
 	for i, owner := range writers(t, s) {

@@ -16,18 +16,19 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // gated is an operator with a clock that can be moved.
 type gated struct {
 	*governed
-	clock *leaping
+	clock *testenv.Clock
 }
 
 // leap moves the clock, and has an Instrumentation looked at.
 func (s *gated) leap(t *testing.T, agent client.Object, by time.Duration) {
 	t.Helper()
-	s.clock.leap(by)
+	s.clock.Leap(by)
 	s.merge(t, agent, `{"metadata":{"annotations":{"looked-at":"`+s.clock.Now().Format(time.RFC3339Nano)+`"}}}`)
 }
 
@@ -75,8 +76,9 @@ func (s *gated) crash(t *testing.T, space, name string) *corev1.Pod {
 
 // TestInjectionInTurn: workloads get an agent when the rollout's policy says so.
 func TestInjectionInTurn(t *testing.T) {
-	s := &gated{newGoverned(t), newLeaping()}
-	s.startWith(t, withClock(s.clock))
+	t.Parallel()
+	s := &gated{newGoverned(t), testenv.NewClock()}
+	s.startWith(t, testenv.WithClock(s.clock))
 	for name, test := range map[string]func(*testing.T, *gated, string){
 		"canary": testCanary, "forgiven": testForgiven, "parallel": testParallel, "window": testWindow,
 	} {
@@ -103,8 +105,8 @@ func testCanary(t *testing.T, s *gated, space string) {
 	s.bare(t, space, "web-4")
 	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2 web-3 web-4"), "a new one needs no canary: the others have tried it")
 	s.finish(t, space)
-	s.calls.settled(t)
-	n := s.calls.count()
+	s.calls.Settle(t)
+	n := s.calls.Count()
 	s.merge(t, agent, `{"spec":{"agent":{"options":"broken"}}}`)
 	g.Eventually(s.names(t, space, "=broken")).Should(gomega.Equal("web-1"))
 	pod := s.crash(t, space, "web-1")
@@ -113,12 +115,12 @@ func testCanary(t *testing.T, s *gated, space string) {
 	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1 web-2 web-3 web-4"), "all have what there was before")
 	g.Expect(agent.Annotations[instrv1.AnnotationFailed]).To(gomega.ContainSubstring("Deployment/web-1: CrashLoop"))
 	g.Expect(meta.IsStatusConditionTrue(agent.Status.Conditions, instrv1.ConditionStalled)).To(gomega.BeTrue())
-	checkOrder(t, s.calls.since(n, "PATCH "), agent.Name, "workload note workload")
+	checkOrder(t, s.calls.Done(n, "PATCH "), agent.Name, "workload note workload")
 
 	s.leap(t, agent, time.Hour)
 	g.Expect(s.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(gomega.Succeed())
 	s.finish(t, space)
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	g.Expect(s.names(t, space, "=broken")()).To(gomega.BeEmpty(), "it stays so")
 	s.merge(t, agent, `{"metadata":{"annotations":{"`+instrv1.AnnotationFailed+`":null}}}`)
 	g.Eventually(s.names(t, space, "=broken")).Should(gomega.Equal("web-1"), "it is tried again")
@@ -143,21 +145,21 @@ func testForgiven(t *testing.T, s *gated, space string) {
 	g.Eventually(s.names(t, space, "")).Should(gomega.BeEmpty())
 	g.Expect(s.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(gomega.Succeed())
 	s.finish(t, space)
-	n := s.calls.settled(t)
+	n := s.calls.Settle(t)
 
 	s.merge(t, agent, `{"spec":{"rollout":{"strategy":"Automatic","canary":null}}}`)
 	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2"))
 	s.finish(t, space)
 	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 2/2"))
 	g.Expect(agent.Annotations).NotTo(gomega.HaveKey(instrv1.AnnotationFailed))
-	s.calls.settled(t)
-	checkOrder(t, s.calls.since(n, "/namespaces/"+space+"/"), agent.Name, "note workload workload")
+	s.calls.Settle(t)
+	checkOrder(t, s.calls.Done(n, "/namespaces/"+space+"/"), agent.Name, "note workload workload")
 	s.merge(t, agent, `{"spec":{"rollout":{"strategy":"Canary","canary":{"count":1}}}}`)
 	s.leap(t, agent, time.Hour)
-	s.calls.settled(t)
+	s.calls.Settle(t)
 	g.Expect(s.tells(t, agent)()).To(gomega.Equal("True Injected 2/2"))
 	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1 web-2"))
-	checkOrder(t, s.calls.since(n, "/namespaces/"+space+"/"), agent.Name, "note workload workload")
+	checkOrder(t, s.calls.Done(n, "/namespaces/"+space+"/"), agent.Name, "note workload workload")
 	s.removed(t, agent)
 }
 
@@ -188,7 +190,7 @@ func testParallel(t *testing.T, s *gated, space string) {
 	s.create(t, agent)
 	for _, has := range []string{"web-3", "web-2 web-3", "web-1 web-2 web-3"} {
 		g.Eventually(s.names(t, space, "")).Should(gomega.Equal(has))
-		s.calls.settled(t)
+		s.calls.Settle(t)
 		g.Expect(s.names(t, space, "")()).To(gomega.Equal(has), "the next one waits until this one is done")
 		s.finish(t, space)
 	}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // writer brings Deployments to what their manifests say, as one kind of owner does.
@@ -91,14 +93,14 @@ func listOf(t *testing.T, manifests []*k8sappsv1.Deployment) []byte {
 	for i := range manifests {
 		items[i] = fileOf(t, manifests[i])
 	}
-	return []byte(asJSON(t, map[string]any{"apiVersion": "v1", "kind": "List", "items": items}))
+	return []byte(testenv.JSON(t, map[string]any{"apiVersion": "v1", "kind": "List", "items": items}))
 }
 
 // fileOf is a manifest as somebody writes it: with the value of a variable that is empty, which Go leaves out.
 func fileOf(t *testing.T, manifest *k8sappsv1.Deployment) []byte {
 	t.Helper()
-	name := asJSON(t, map[string]any{"name": javaOptions})
-	return []byte(strings.ReplaceAll(asJSON(t, manifest), name, strings.TrimSuffix(name, "}")+`,"value":""}`))
+	name := testenv.JSON(t, map[string]any{"name": javaOptions})
+	return []byte(strings.ReplaceAll(testenv.JSON(t, manifest), name, strings.TrimSuffix(name, "}")+`,"value":""}`))
 }
 
 // helm writes as Helm does: it changes what differs between the last manifest, this one and what is stored.
@@ -123,7 +125,7 @@ func helm() writer {
 			if err != nil {
 				t.Fatal(err)
 			}
-			patch, err := strategicpatch.CreateThreeWayMergePatch(before.([]byte), wanted, []byte(asJSON(t, &stored)), meta, true)
+			patch, err := strategicpatch.CreateThreeWayMergePatch(before.([]byte), wanted, []byte(testenv.JSON(t, &stored)), meta, true)
 			if err != nil {
 				t.Fatal(err)
 			}

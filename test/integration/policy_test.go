@@ -30,7 +30,7 @@ func stagingPolicy(t *testing.T, rule policyv1.Rule) *policyv1.PlatformPolicy {
 	}
 	create(t, policy)
 	t.Cleanup(func() {
-		if err := cluster.client.Delete(context.WithoutCancel(t.Context()), policy); client.IgnoreNotFound(err) != nil {
+		if err := cluster.Client.Delete(context.WithoutCancel(t.Context()), policy); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
 	})
@@ -56,7 +56,7 @@ func label(t *testing.T, namespace, environment string) {
 func violation(app *appsv1.WebApp) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		var seen appsv1.WebApp
-		if err := cluster.client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
 			return "", err
 		}
 		if seen.Status.ObservedGeneration != seen.Generation {
@@ -83,7 +83,7 @@ func deployed(t *testing.T, app *appsv1.WebApp) (int32, string) {
 
 func TestPolicyStopsACreation(t *testing.T) {
 	g := gomega.NewWithT(t)
-	startManager(t)
+	startManager(t, everywhere)
 	policy := stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"docker.io/mainstay"}})
 	app := newApp(staging(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
 	create(t, app)
@@ -91,7 +91,7 @@ func TestPolicyStopsACreation(t *testing.T) {
 	g.Expect(violation(app)(t.Context())).To(gomega.Equal(
 		"PolicyViolation: spec.replicas: 5 is given, accepted is at most 3 (policy " + policy.Name + ", rule staging.maxReplicas)"))
 	for _, object := range []client.Object{&k8sappsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}} {
-		err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
+		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
 		g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "nothing is half made: %T", object)
 	}
 
@@ -109,13 +109,13 @@ func TestPolicyStopsACreation(t *testing.T) {
 
 func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 	g := gomega.NewWithT(t)
-	manager := startManager(t)
+	manager := startManager(t, everywhere)
 	app := newApp(staging(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
 	create(t, app)
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 
-	before := manager.calls.count()
+	before := manager.Requests.Count()
 	policy := stagingPolicy(t, policyv1.Rule{
 		MaxReplicas: ptr.To[int32](3), RequireResourceLimits: true, AllowedRegistries: []string{"registry.example.com"},
 		Enforced: policyv1.Enforced{SecurityProfile: "Restricted", SecurityContext: &policyv1.SecurityContext{RunAsUser: ptr.To[int64](1000)}},
@@ -130,7 +130,7 @@ func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 		gomega.ContainSubstring("spec.securityContext.runAsUser: the image's user is given, accepted is 1000"),
 	))
 	g.Expect(ready(app)(t.Context())).To(gomega.Equal("True Available"), "what runs goes on running")
-	g.Expect(manager.calls.since(before, "PATCH /apis/apps/v1/namespaces/"+app.Namespace+"/deployments")).To(gomega.BeEmpty())
+	g.Expect(manager.Requests.Since(before, "PATCH /apis/apps/v1/namespaces/"+app.Namespace+"/deployments")).To(gomega.BeEmpty())
 
 	// Worse in one respect: nothing of it is carried out.
 	change(t, app, func(a *appsv1.WebApp) { a.Spec.Replicas, a.Spec.Port = ptr.To[int32](6), 9090 })
@@ -149,13 +149,13 @@ func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	g.Expect(violation(app)(t.Context())).To(gomega.HavePrefix("Tolerated"))
 
-	g.Expect(cluster.client.Delete(t.Context(), policy)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), policy)).To(gomega.Succeed())
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.BeEmpty())
 }
 
 func TestPolicyWithAnAutoscaler(t *testing.T) {
 	g := gomega.NewWithT(t)
-	startManager(t)
+	startManager(t, everywhere)
 	stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](3)})
 	app := newApp(staging(t), func(s *appsv1.WebAppSpec) {
 		s.Replicas, s.Autoscaling = nil, &appsv1.Autoscaling{Max: 4}
@@ -169,14 +169,14 @@ func TestPolicyWithAnAutoscaler(t *testing.T) {
 
 func TestPolicyTellsWhatItGoverns(t *testing.T) {
 	g := gomega.NewWithT(t)
-	startManager(t)
+	startManager(t, everywhere)
 	good, bad := newApp(staging(t)), newApp(staging(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
 	create(t, good)
 	create(t, bad)
 	policy := stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](3)})
 	seen := func(ctx context.Context) (policyv1.PlatformPolicyStatus, error) {
 		var stored policyv1.PlatformPolicy
-		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(policy), &stored)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(policy), &stored)
 		return stored.Status, err
 	}
 	g.Eventually(func(g gomega.Gomega, ctx context.Context) {

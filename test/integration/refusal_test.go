@@ -47,14 +47,16 @@ func denyDeployments(t *testing.T, namespace string) {
 	gomega.NewWithT(t).Eventually(func() error {
 		probe := foreignDeployment(namespace)
 		probe.Name, probe.Spec.Template.Spec.Containers[0].Image = "probe", "x:denied"
-		return cluster.client.Create(t.Context(), probe, client.DryRunAll)
+		return cluster.Client.Create(t.Context(), probe, client.DryRunAll)
 	}).Should(gomega.MatchError(gomega.ContainSubstring("the tag denied is denied")))
 }
 
 func TestAPolicyThatRefusesIsNoFaultOfTheSpec(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	denyDeployments(t, app.Namespace)
 	create(t, app)
 	makeAvailable(t, app)
@@ -62,7 +64,7 @@ func TestAPolicyThatRefusesIsNoFaultOfTheSpec(t *testing.T) {
 	change(t, app, func(app *appsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:denied" })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
 	var seen appsv1.WebApp
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	for _, condition := range seen.Status.Conditions {
 		g.Expect(condition.Type).NotTo(gomega.Equal("Stalled"), "the policy may be lifted")
 	}
@@ -72,15 +74,17 @@ func TestAPolicyThatRefusesIsNoFaultOfTheSpec(t *testing.T) {
 		g := gomega.NewWithT(t)
 		service, err := get(app, &corev1.Service{})(t.Context())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(cluster.client.Delete(t.Context(), service)).To(gomega.Succeed())
+		g.Expect(cluster.Client.Delete(t.Context(), service)).To(gomega.Succeed())
 		g.Eventually(get(app, &corev1.Service{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
 	})
 }
 
 func TestARefusedDeploymentLeavesNothingHalfMade(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) { spec.Image = "mainstay/demo-web:denied" })
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space, func(spec *appsv1.WebAppSpec) { spec.Image = "mainstay/demo-web:denied" })
 	denyDeployments(t, app.Namespace)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
@@ -90,9 +94,11 @@ func TestARefusedDeploymentLeavesNothingHalfMade(t *testing.T) {
 }
 
 func TestASpecThatTheAPIRefusesTakesNothingFromOthers(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
@@ -115,9 +121,11 @@ func TestASpecThatTheAPIRefusesTakesNothingFromOthers(t *testing.T) {
 }
 
 func TestAForeignDeploymentIsNotScaledNorAForeignServicePublished(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	manager := startManager(t)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+	space := namespace(t)
+	manager := startManager(t, space)
+	app := newApp(space, func(spec *appsv1.WebAppSpec) {
 		spec.Replicas, spec.Autoscaling = nil, &appsv1.Autoscaling{Min: 5, Max: 9}
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
 		spec.Ingress = &appsv1.Ingress{Host: "shop.example.com"}
@@ -131,7 +139,7 @@ func TestAForeignDeploymentIsNotScaledNorAForeignServicePublished(t *testing.T) 
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
 	g.Expect(gone(app, &autoscalingv2.HorizontalPodAutoscaler{})(t.Context())).To(gomega.Succeed())
 	g.Expect(gone(app, &networkingv1.Ingress{})(t.Context())).To(gomega.Succeed())
-	for _, call := range manager.calls.since(0, app.Namespace+"/deployments", app.Namespace+"/services/") {
+	for _, call := range manager.Requests.Since(0, app.Namespace+"/deployments", app.Namespace+"/services/") {
 		if !strings.HasPrefix(call, "GET ") {
 			t.Errorf("wrote: %s", call)
 		}
@@ -139,9 +147,11 @@ func TestAForeignDeploymentIsNotScaledNorAForeignServicePublished(t *testing.T) 
 }
 
 func TestAServiceAccountIsAdoptedByConsent(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop"}}
 	create(t, account)
 	create(t, app)

@@ -21,6 +21,7 @@ import (
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // kindsOnly leaves these on.
@@ -29,10 +30,8 @@ func kindsOnly(names ...string) func(*setup.Settings) {
 }
 
 // asked tells whether a manager has read, watched or written anything of a resource, whatever the namespace.
-func (c *calls) asked(resource string) bool {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return slices.ContainsFunc(slices.Concat(c.made, c.watched), func(call string) bool {
+func asked(manager *testenv.Manager, resource string) bool {
+	return slices.ContainsFunc(slices.Concat(manager.Requests.Since(0), manager.Requests.Watched()), func(call string) bool {
 		return strings.HasSuffix(call, "/"+resource) || strings.Contains(call, "/"+resource+"/") && resource != "namespaces"
 	})
 }
@@ -44,15 +43,15 @@ func TestKindsOff(t *testing.T) {
 	app := newApp(staging(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](2) })
 	create(t, app)
 
-	manager := startManagerWith(t, &calls{writes: -1}, kindsOnly("platformpolicy"))
+	manager := startManagerWith(t, everywhere, nil, kindsOnly("platformpolicy"))
 	g.Eventually(func(g gomega.Gomega) {
-		g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
+		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
 		g.Expect(policy.Status.ObservedGeneration).To(gomega.Equal(policy.Generation))
 	}).Should(gomega.Succeed())
 	g.Expect(policy.Status.Violations).To(gomega.BeZero(), "it knows of no WebApps")
-	manager.stop()
+	manager.Stop()
 	for resource, wanted := range map[string]bool{"platformpolicies": true, "namespaces": true, "webapps": false, "deployments": false, "pods": false} {
-		g.Expect(manager.calls.asked(resource)).To(gomega.Equal(wanted), resource)
+		g.Expect(asked(manager, resource)).To(gomega.Equal(wanted), resource)
 	}
 	seen, err := get(app, &appsv1.WebApp{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -61,14 +60,14 @@ func TestKindsOff(t *testing.T) {
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 
 	version := policy.ResourceVersion
-	manager = startManagerWith(t, &calls{writes: -1}, kindsOnly("webapp"))
+	manager = startManagerWith(t, everywhere, nil, kindsOnly("webapp"))
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "no policy governs")
 	g.Expect(violation(app)(t.Context())).To(gomega.BeEmpty())
-	manager.stop()
+	manager.Stop()
 	for resource, wanted := range map[string]bool{"platformpolicies": false, "namespaces": false, "webapps": true, "deployments": true, "pods": true} {
-		g.Expect(manager.calls.asked(resource)).To(gomega.Equal(wanted), resource)
+		g.Expect(asked(manager, resource)).To(gomega.Equal(wanted), resource)
 	}
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
 	g.Expect(policy.ResourceVersion).To(gomega.Equal(version))
 }
 
@@ -81,13 +80,13 @@ func TestWatchNamespaces(t *testing.T) {
 	for _, app := range []*appsv1.WebApp{inside, good, outside} {
 		create(t, app)
 	}
-	manager := startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) {
+	manager := startManagerWith(t, everywhere, nil, func(settings *setup.Settings) {
 		settings.WatchNamespaces = []string{inside.Namespace, good.Namespace, "not-there-yet"}
 	})
 	g.Eventually(ready(inside)).WithContext(t.Context()).Should(gomega.Equal("False PolicyViolation"))
 	g.Eventually(ready(good)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	g.Eventually(func(g gomega.Gomega) {
-		g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
+		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
 		g.Expect(policy.Status.Namespaces).To(gomega.BeEquivalentTo(1))
 		g.Expect(policy.Status.Violations).To(gomega.BeEquivalentTo(1))
 	}).Should(gomega.Succeed())
@@ -96,11 +95,11 @@ func TestWatchNamespaces(t *testing.T) {
 	app := newApp(late.Name, two)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "a namespace may come later")
-	manager.stop()
+	manager.Stop()
 	seen, err := get(outside, &appsv1.WebApp{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(seen.ResourceVersion).To(gomega.Equal(outside.ResourceVersion))
-	for _, path := range manager.calls.watched {
+	for _, path := range manager.Requests.Watched() {
 		everywhere := []string{
 			"/api/v1/namespaces", "/apis/policy.mainstay.dev/v1/platformpolicies", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 			"/apis/instrumentation.mainstay.dev/v1alpha1/clusterinstrumentations",
@@ -117,7 +116,7 @@ func TestGrantedWhereItCounts(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no rights were found: %v", err)
 	}
-	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(cluster.config).ServerGroupsAndResources()
+	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(cluster.Config).ServerGroupsAndResources()
 	if err != nil {
 		t.Fatal(err)
 	}

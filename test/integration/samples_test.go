@@ -50,7 +50,7 @@ func allSampled() map[string]sampled {
 
 // TestSamplesAreAccepted: by the API server, as strictly as kubectl asks, and by the manager.
 func TestSamplesAreAccepted(t *testing.T) {
-	api, err := dynamic.NewForConfig(cluster.config)
+	api, err := dynamic.NewForConfig(cluster.Config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/hashkey"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // database is a Secret.
@@ -45,7 +46,7 @@ func seenOf(deployment *k8sappsv1.Deployment, source string) workload.Seen {
 func now(t *testing.T, deployment *k8sappsv1.Deployment) *k8sappsv1.Deployment {
 	t.Helper()
 	seen := &k8sappsv1.Deployment{}
-	if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), seen); err != nil {
+	if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), seen); err != nil {
 		t.Fatal(err)
 	}
 	return seen
@@ -66,19 +67,19 @@ func TestSecretNamespaces(t *testing.T) {
 	} {
 		create(t, object)
 	}
-	manager := startManagerWith(t, &calls{writes: -1}, within)
+	manager := startManagerWith(t, everywhere, nil, within)
 	first := func() workload.Seen { return seenOf(now(t, served), "Secret/database") }
 	g.Eventually(func() string { return first().All }).ShouldNot(gomega.BeEmpty())
-	g.Expect(cluster.client.Update(t.Context(), database(opted, "hunter3"))).To(gomega.Succeed())
+	g.Expect(cluster.Client.Update(t.Context(), database(opted, "hunter3"))).To(gomega.Succeed())
 	g.Eventually(func() int64 { return first().Restarts }).Should(gomega.BeEquivalentTo(1))
 	g.Eventually(func() string {
 		seen := now(t, unserved)
 		g.Expect(seenOf(seen, "Secret/database")).To(gomega.BeZero())
 		return seenOf(seen, "ConfigMap/flags").All
 	}).ShouldNot(gomega.BeEmpty(), "it is looked at, but for Secrets")
-	manager.calls.settled(t)
-	manager.stop()
-	for _, call := range append(manager.calls.since(0, "/secrets"), manager.calls.watched...) {
+	manager.Settle(t)
+	manager.Stop()
+	for _, call := range append(manager.Requests.Since(0, "/secrets"), manager.Requests.Watched()...) {
 		if strings.Contains(call, "/secrets") && !strings.Contains(call, "/namespaces/"+opted+"/secrets") && !strings.Contains(call, "/namespaces/"+own+"/secrets") {
 			t.Errorf("it asked for %s", call)
 		}
@@ -90,14 +91,14 @@ func TestSecretNamespaces(t *testing.T) {
 		g.Expect(stamp).NotTo(gomega.Or(gomega.ContainSubstring(value), gomega.ContainSubstring(plain), gomega.ContainSubstring(workload.HashAll(map[string]string{"password": plain}))))
 	}
 
-	manager = startManagerWith(t, &calls{writes: -1}, within)
-	manager.calls.settled(t)
-	manager.stop()
+	manager = startManagerWith(t, everywhere, nil, within)
+	manager.Settle(t)
+	manager.Stop()
 	again := now(t, served)
 	g.Expect(again.ResourceVersion).To(gomega.Equal(after.ResourceVersion), "it came back with the same key")
 
-	g.Expect(cluster.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: hashkey.Name}})).To(gomega.Succeed())
-	startManagerWith(t, &calls{writes: -1}, within)
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: hashkey.Name}})).To(gomega.Succeed())
+	startManagerWith(t, everywhere, nil, within)
 	g.Eventually(func() string { return first().All }).ShouldNot(gomega.Equal(seenOf(again, "Secret/database").All))
 	lost := now(t, served)
 	g.Expect(lost.Spec.Template.Annotations).To(gomega.Equal(again.Spec.Template.Annotations), "what can't be compared restarts nothing")
@@ -119,9 +120,9 @@ func TestASecretRoleIsMissing(t *testing.T) {
 	} {
 		create(t, object)
 	}
-	recorded := &calls{writes: -1}
-	recorded.forbid("/namespaces/" + denied + "/secrets")
-	manager := startManagerWith(t, recorded, within)
+	recorded := &testenv.Requests{}
+	recorded.Forbid("/namespaces/" + denied + "/secrets")
+	manager := startManagerWith(t, everywhere, recorded, within)
 	seen := func(deployment *k8sappsv1.Deployment, source string) func() string {
 		return func() string { return seenOf(now(t, deployment), source).All }
 	}
@@ -129,9 +130,9 @@ func TestASecretRoleIsMissing(t *testing.T) {
 	g.Eventually(seen(unserved, "ConfigMap/flags")).ShouldNot(gomega.BeEmpty())
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False SecretAccessNotGranted"))
 	g.Expect(seen(unserved, "Secret/database")()).To(gomega.BeEmpty())
-	manager.stop()
+	manager.Stop()
 
-	startManagerWith(t, &calls{writes: -1}, within)
+	startManagerWith(t, everywhere, nil, within)
 	g.Eventually(seen(unserved, "Secret/database")).ShouldNot(gomega.BeEmpty())
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).ShouldNot(gomega.Equal("False SecretAccessNotGranted"))
 }

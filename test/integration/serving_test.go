@@ -26,6 +26,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/apiservice"
 	"github.com/mainstay-platform/mainstay/internal/certificates"
 	"github.com/mainstay-platform/mainstay/internal/setup"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // serving is an API server, a namespace in it with the Service of those who serve, and who keeps its APIService.
@@ -35,7 +36,7 @@ type serving struct {
 	in     string
 	clock  *clocktesting.FakeClock
 
-	calls     *calls
+	calls     *testenv.Requests
 	keeper    *certificates.Keeper
 	publisher *apiservice.Publisher
 	told      *events.FakeRecorder
@@ -119,7 +120,7 @@ func (s *serving) granted(t *testing.T) *rest.Config {
 // lead is a leader that comes, until stop or the end of the test.
 func (s *serving) lead(t *testing.T, change ...func(*apiservice.Options, *certificates.Options)) {
 	t.Helper()
-	s.calls = &calls{writes: -1}
+	s.calls = &testenv.Requests{}
 	s.leadWith(t, change...)
 }
 
@@ -127,7 +128,7 @@ func (s *serving) lead(t *testing.T, change ...func(*apiservice.Options, *certif
 func (s *serving) leadWith(t *testing.T, change ...func(*apiservice.Options, *certificates.Options)) {
 	t.Helper()
 	config := s.granted(t)
-	config.Wrap(s.calls.wrap)
+	config.Wrap(s.calls.Wrap)
 	plain, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -271,24 +272,10 @@ func (s *serving) hears(t *testing.T, want string) {
 // manage runs a whole manager that is told of a Service, or of none, until stop or the end of the test.
 func (s *serving) manage(t *testing.T, service string) (stop func()) {
 	t.Helper()
-	g := gomega.NewWithT(t)
-	s.calls = &calls{writes: -1}
-	config := rest.CopyConfig(s.config)
-	config.Wrap(s.calls.wrap)
-	settings := setup.DefaultSettings()
-	settings.Kinds, settings.SkipNameValidation, settings.HealthAddress = []string{"webapp"}, true, "0"
-	settings.LeaderElection = false // its calls never end
-	settings.Namespace, settings.Webhooks.Owner, settings.APIService.Service = s.in, servedRole, service
-	ctx, cancel := context.WithCancel(t.Context())
-	operator, err := setup.New(ctx, config, settings)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := operator.Start(ctx); err != nil {
-			t.Errorf("the manager ended with: %v", err)
-		}
-	})
-	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	t.Cleanup(stop)
-	return stop
+	manager := testenv.RunManager(t, s.config, testenv.ManagerOptions{Settings: func(settings *setup.Settings) {
+		settings.Kinds = []string{"webapp"}
+		settings.Namespace, settings.Webhooks.Owner, settings.APIService.Service = s.in, servedRole, service
+	}})
+	s.calls = manager.Requests
+	return manager.Stop
 }

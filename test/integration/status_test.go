@@ -34,7 +34,7 @@ import (
 func kstatus(app *appsv1.WebApp) func(context.Context) (status.Status, error) {
 	return func(ctx context.Context) (status.Status, error) {
 		var seen appsv1.WebApp
-		if err := cluster.client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
 			return "", err
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&seen)
@@ -51,19 +51,21 @@ func setDeployment(t *testing.T, app *appsv1.WebApp, edit func(*k8sappsv1.Deploy
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
 		var deployment k8sappsv1.Deployment
-		if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &deployment); err != nil {
+		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &deployment); err != nil {
 			return err
 		}
 		deployment.Status.ObservedGeneration = deployment.Generation
 		edit(&deployment)
-		return cluster.client.Status().Update(t.Context(), &deployment)
+		return cluster.Client.Status().Update(t.Context(), &deployment)
 	}).Should(gomega.Succeed())
 }
 
 func TestStatusFollowsTheRollout(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.InProgressStatus))
@@ -72,7 +74,7 @@ func TestStatusFollowsTheRollout(t *testing.T) {
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.CurrentStatus))
 	var seen appsv1.WebApp
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	g.Expect(seen.Status.Phase).To(gomega.Equal(appsv1.PhaseRunning))
 	g.Expect(seen.Status.ReplicaSummary).To(gomega.Equal("2/2"))
 	g.Expect(seen.Status.URL).To(gomega.Equal("http://shop." + app.Namespace + ".svc:8080"))
@@ -93,7 +95,7 @@ func TestStatusFollowsTheRollout(t *testing.T) {
 
 	g.Eventually(func() ([]string, error) {
 		var events eventsv1.EventList
-		err := cluster.client.List(t.Context(), &events, client.InNamespace(app.Namespace))
+		err := cluster.Client.List(t.Context(), &events, client.InNamespace(app.Namespace))
 		var told []string
 		for _, event := range events.Items {
 			told = append(told, event.Type+" "+event.Reason)
@@ -103,9 +105,11 @@ func TestStatusFollowsTheRollout(t *testing.T) {
 }
 
 func TestPodTroubleReachesStatus(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
@@ -120,19 +124,21 @@ func TestPodTroubleReachesStatus(t *testing.T) {
 		Name: "webapp", Image: "nowhere/none:1",
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: `Back-off pulling image "nowhere/none:1": ErrImagePull: not found`}},
 	}}
-	g.Expect(cluster.client.Status().Update(t.Context(), pod)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Status().Update(t.Context(), pod)).To(gomega.Succeed())
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False ImagePullFailed"))
 	var seen appsv1.WebApp
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	g.Expect(seen.Status.Conditions[0].Type).To(gomega.Equal("Degraded"))
 	g.Expect(seen.Status.Conditions[0].Message).To(gomega.Equal("1 of 1 pods: image nowhere/none:1 of container webapp can't be pulled: not found"))
 	g.Expect(seen.Status.Phase).To(gomega.Equal(appsv1.PhaseFailed))
 }
 
 func TestAMissingServiceAccountIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) { spec.ServiceAccountName = "robot" })
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space, func(spec *appsv1.WebAppSpec) { spec.ServiceAccountName = "robot" })
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False ServiceAccountNotFound"))
 	g.Expect(gone(app, &k8sappsv1.Deployment{})(t.Context())).To(gomega.Succeed())
@@ -141,25 +147,29 @@ func TestAMissingServiceAccountIsWaitedFor(t *testing.T) {
 }
 
 func TestQuotaRefusalIsToldInTheAPIsWords(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	hard := corev1.ResourceList{"count/deployments.apps": resource.MustParse("0")}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
 	create(t, quota)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{"count/deployments.apps": resource.MustParse("0")}}
-	g.Expect(cluster.client.Status().Update(t.Context(), quota)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Status().Update(t.Context(), quota)).To(gomega.Succeed())
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
 	var seen appsv1.WebApp
-	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	g.Expect(seen.Status.Conditions[0].Message).To(gomega.ContainSubstring("exceeded quota: none"))
 }
 
 func TestPausedChangesNothingAndSaysWhatWaits(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	create(t, app)
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
@@ -178,16 +188,18 @@ func TestPausedChangesNothingAndSaysWhatWaits(t *testing.T) {
 }
 
 func TestAnInvalidSpecWritesNothingAndIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	manager := startManager(t)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
+	space := namespace(t)
+	manager := startManager(t, space)
+	app := newApp(space, func(spec *appsv1.WebAppSpec) {
 		spec.SecurityProfile = appsv1.SecurityRestricted
 		spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
 	})
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec"))
 	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.FailedStatus))
-	for _, call := range manager.calls.since(0, app.Namespace) {
+	for _, call := range manager.Requests.Since(0, app.Namespace) {
 		if !strings.HasPrefix(call, "GET ") && !strings.HasSuffix(call, "/status") {
 			t.Errorf("wrote: %s", call)
 		}
@@ -197,20 +209,22 @@ func TestAnInvalidSpecWritesNothingAndIsNotTriedAgain(t *testing.T) {
 }
 
 func TestScaleSubresourceAndFieldSelector(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	startManager(t, space)
+	app := newApp(space)
 	create(t, app)
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":4}}`))
-	g.Expect(cluster.client.SubResource("scale").Patch(t.Context(), app.DeepCopy(), scale)).To(gomega.Succeed())
+	g.Expect(cluster.Client.SubResource("scale").Patch(t.Context(), app.DeepCopy(), scale)).To(gomega.Succeed())
 	g.Eventually(func() (int32, error) {
 		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
 		return ptr.Deref(deployment.Spec.Replicas, 0), client.IgnoreNotFound(err)
 	}).Should(gomega.BeEquivalentTo(4))
 	var apps appsv1.WebAppList
-	g.Expect(cluster.client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": app.Spec.Image})).To(gomega.Succeed())
+	g.Expect(cluster.Client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": app.Spec.Image})).To(gomega.Succeed())
 	g.Expect(apps.Items).To(gomega.HaveLen(1))
-	g.Expect(cluster.client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": "other"})).To(gomega.Succeed())
+	g.Expect(cluster.Client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": "other"})).To(gomega.Succeed())
 	g.Expect(apps.Items).To(gomega.BeEmpty())
 }
 
@@ -234,7 +248,7 @@ func gatewayCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 
 func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
 	g := gomega.NewWithT(t)
-	manager := startManager(t)
+	manager := startManager(t, everywhere)
 	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
 		spec.Route = &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}, Hostnames: []appsv1.Hostname{"shop.example.com"}}
 	})
@@ -244,7 +258,7 @@ func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
 
 	scheme := runtime.NewScheme()
 	g.Expect(apiextensionsv1.AddToScheme(scheme)).To(gomega.Succeed())
-	extensions, err := client.New(cluster.config, client.Options{Scheme: scheme})
+	extensions, err := client.New(cluster.Config, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	definition := gatewayCRD(t)
 	g.Expect(extensions.Create(t.Context(), definition)).To(gomega.Succeed())
@@ -259,25 +273,25 @@ func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
 		parent.Conditions = append(parent.Conditions, accepted)
 	}
 	route.Status.Parents = []gatewayv1.RouteParentStatus{parent}
-	before := manager.calls.count()
-	g.Expect(cluster.client.Status().Update(t.Context(), route)).To(gomega.Succeed())
+	before := manager.Requests.Count()
+	g.Expect(cluster.Client.Status().Update(t.Context(), route)).To(gomega.Succeed())
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
-	g.Expect(manager.calls.since(before, "/httproutes/")).To(gomega.BeEmpty(), "the route is recognized as unchanged")
+	g.Expect(manager.Requests.Since(before, "/httproutes/")).To(gomega.BeEmpty(), "the route is recognized as unchanged")
 
 	t.Run("a manager that finds the API writes nothing", func(t *testing.T) {
 		g := gomega.NewWithT(t)
-		manager.stop()
-		restarted := startManager(t)
+		manager.Stop()
+		restarted := startManager(t, everywhere)
 		other := newApp(app.Namespace)
 		other.Name = "other"
 		create(t, other)
 		g.Eventually(ready(other)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-		g.Expect(restarted.calls.since(0, app.Namespace+"/httproutes", app.Namespace+"/webapps/shop")).To(gomega.BeEmpty())
-		restarted.stop()
+		g.Expect(restarted.Requests.Since(0, app.Namespace+"/httproutes", app.Namespace+"/webapps/shop")).To(gomega.BeEmpty())
+		restarted.Stop()
 	})
 	g.Expect(extensions.Delete(t.Context(), definition)).To(gomega.Succeed())
 	g.Eventually(func() error {
-		err := cluster.client.List(t.Context(), &gatewayv1.HTTPRouteList{})
+		err := cluster.Client.List(t.Context(), &gatewayv1.HTTPRouteList{})
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -286,20 +300,22 @@ func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
 }
 
 func TestReadinessIsUnknownWhileAWriteFails(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	manager := startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	manager := startManager(t, space)
+	app := newApp(space)
 	create(t, app)
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
-	manager.calls.breakCalls("PATCH /api/v1/namespaces/" + app.Namespace + "/services")
+	manager.Requests.Break("PATCH /api/v1/namespaces/" + app.Namespace + "/services")
 	service, err := get(app, &corev1.Service{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(cluster.client.Delete(t.Context(), service)).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), service)).To(gomega.Succeed())
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("Unknown ReconcileFailed"))
 	g.Eventually(func() ([]string, error) {
 		var events eventsv1.EventList
-		err := cluster.client.List(t.Context(), &events, client.InNamespace(app.Namespace))
+		err := cluster.Client.List(t.Context(), &events, client.InNamespace(app.Namespace))
 		var told []string
 		for _, event := range events.Items {
 			if event.Type == corev1.EventTypeWarning {
@@ -309,7 +325,7 @@ func TestReadinessIsUnknownWhileAWriteFails(t *testing.T) {
 		return told, err
 	}).Should(gomega.ContainElement(gomega.And(
 		gomega.HavePrefix("ReconcileFailed: applying Service "+app.Namespace+"/shop:"), gomega.ContainSubstring("the network is broken"))))
-	manager.calls.breakCalls("")
+	manager.Requests.Break("")
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	g.Expect(get(app, &corev1.Service{})(t.Context())).NotTo(gomega.BeNil())
 }

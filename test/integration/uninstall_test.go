@@ -29,6 +29,7 @@ import (
 // TestUninstall: what only an installation could take back is taken back, twice without a word, and what is another's
 // or a user's stays.
 func TestUninstall(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
 	server := ownServer(t)
 	live, crds := clientOf(t, server.Config), definitionsOf(t, server.Config)

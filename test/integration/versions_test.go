@@ -33,6 +33,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/definitions"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
 const webappsCRD = "webapps.apps.mainstay.dev"
@@ -56,12 +57,12 @@ func newWorld(t *testing.T) *world {
 	t.Parallel()
 	server := ownServer(t)
 	config := server.Config
-	w := &world{config: config, etcd: server.ControlPlane.Etcd.URL.String(), writes: &atomic.Int32{}, converted: &atomic.Int32{}}
+	w := &world{config: config, etcd: server.Environment.ControlPlane.Etcd.URL.String(), writes: &atomic.Int32{}, converted: &atomic.Int32{}}
 	w.apps = clientOf(t, config)
 	counted := rest.CopyConfig(config)
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
-			if isWrite(request) {
+			if proxy.Parse(request).IsWrite() {
 				w.writes.Add(1)
 			}
 			return next.RoundTrip(request)

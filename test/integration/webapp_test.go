@@ -6,12 +6,12 @@ import (
 
 	"github.com/onsi/gomega"
 	k8sappsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // newApp is a WebApp of the least spec, named shop.
@@ -28,7 +28,7 @@ func newApp(namespace string, change ...func(*appsv1.WebAppSpec)) *appsv1.WebApp
 
 func create(t *testing.T, object client.Object) {
 	t.Helper()
-	if err := cluster.client.Create(t.Context(), object); err != nil {
+	if err := cluster.Client.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -37,18 +37,18 @@ func create(t *testing.T, object client.Object) {
 func change[T client.Object](t *testing.T, object T, edit func(T)) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
-		if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
 		edit(object)
-		return cluster.client.Update(t.Context(), object)
+		return cluster.Client.Update(t.Context(), object)
 	}).Should(gomega.Succeed())
 }
 
 // get is an object of app's name and kind of into; a function for Eventually.
 func get[T client.Object](app *appsv1.WebApp, into T) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
-		err := cluster.client.Get(ctx, client.ObjectKeyFromObject(app), into)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), into)
 		return into, err
 	}
 }
@@ -56,22 +56,8 @@ func get[T client.Object](app *appsv1.WebApp, into T) func(context.Context) (T, 
 // makeAvailable does what the Deployment controller would, once all pods run.
 func makeAvailable(t *testing.T, app *appsv1.WebApp) {
 	t.Helper()
-	g := gomega.NewWithT(t)
-	g.Eventually(func() error {
-		var deployment k8sappsv1.Deployment
-		if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(app), &deployment); err != nil {
-			return err
-		}
-		wanted := *deployment.Spec.Replicas
-		deployment.Status = k8sappsv1.DeploymentStatus{
-			ObservedGeneration: deployment.Generation,
-			Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
-			Conditions: []k8sappsv1.DeploymentCondition{
-				{Type: k8sappsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
-				{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
-			},
-		}
-		return cluster.client.Status().Update(t.Context(), &deployment)
+	gomega.NewWithT(t).Eventually(func() error {
+		return testenv.MakeAvailable(t.Context(), cluster.Client, client.ObjectKeyFromObject(app))
 	}).Should(gomega.Succeed())
 }
 
@@ -79,7 +65,7 @@ func makeAvailable(t *testing.T, app *appsv1.WebApp) {
 func ready(app *appsv1.WebApp) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		var seen appsv1.WebApp
-		if err := cluster.client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
 			return "", err
 		}
 		if seen.Status.ObservedGeneration != seen.Generation {
@@ -95,15 +81,17 @@ func ready(app *appsv1.WebApp) func(context.Context) (string, error) {
 }
 
 func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	manager := startManager(t)
-	app := newApp(namespace(t))
+	space := namespace(t)
+	manager := startManager(t, space)
+	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 
-	before := manager.calls.settled(t)
+	before := manager.Settle(t)
 	// A foreign label on a child wakes the reconciler, and changes nothing that is ours. (An
 	// annotation would do more: the API server counts it as a new generation of a Deployment.)
 	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
@@ -114,15 +102,15 @@ func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
 	other.Name = "other"
 	create(t, other)
 	g.Eventually(ready(other)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	g.Expect(manager.calls.since(before, "/shop")).To(gomega.BeEmpty())
+	g.Expect(manager.Requests.Since(before, "/shop")).To(gomega.BeEmpty())
 	makeAvailable(t, other)
 	g.Eventually(ready(other)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 
-	manager.stop()
-	restarted := startManager(t)
+	manager.Stop()
+	restarted := startManager(t, space)
 	third := newApp(app.Namespace)
 	third.Name = "third"
 	create(t, third)
 	g.Eventually(ready(third)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	g.Expect(restarted.calls.since(0, app.Namespace+"/deployments/shop", app.Namespace+"/services/shop", app.Namespace+"/webapps/shop", "/other")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
+	g.Expect(restarted.Requests.Since(0, app.Namespace+"/deployments/shop", app.Namespace+"/services/shop", app.Namespace+"/webapps/shop", "/other")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,29 +13,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
-
-// leaping is the true time, some while later: cooldowns end without waiting.
-type leaping struct {
-	clock.PassiveClock
-	by atomic.Int64
-}
-
-func newLeaping() *leaping                            { return &leaping{PassiveClock: clock.RealClock{}} }
-func (l *leaping) leap(by time.Duration)              { l.by.Add(int64(by)) }
-func (l *leaping) Now() time.Time                     { return l.PassiveClock.Now().Add(time.Duration(l.by.Load())) }
-func (l *leaping) Since(then time.Time) time.Duration { return l.Now().Sub(then) }
-
-// withClock has a manager's controllers ask another clock.
-func withClock(asked clock.PassiveClock) func(*setup.Settings) {
-	return func(settings *setup.Settings) { settings.Clock = asked }
-}
 
 // setData makes a ConfigMap hold these pairs, and makes it if there is none.
 func setData(t *testing.T, namespace, name string, pairs ...string) *corev1.ConfigMap {
@@ -46,12 +29,12 @@ func setData(t *testing.T, namespace, name string, pairs ...string) *corev1.Conf
 		data[pairs[i]] = pairs[i+1]
 	}
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(configMap), configMap)
+	err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(configMap), configMap)
 	configMap.Data = data
 	if apierrors.IsNotFound(err) {
-		err = cluster.client.Create(t.Context(), configMap)
+		err = cluster.Client.Create(t.Context(), configMap)
 	} else if err == nil {
-		err = cluster.client.Update(t.Context(), configMap)
+		err = cluster.Client.Update(t.Context(), configMap)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +66,7 @@ func auto() map[string]string { return map[string]string{configv1.AnnotationRelo
 // startedFor is what the pods of a workload are started for, and whether it was looked at: "not seen", "first", or the token.
 func startedFor(object client.Object) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		if err := cluster.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return "", err
 		}
 		var template corev1.PodTemplateSpec
@@ -117,9 +100,9 @@ func content(name string, pairs ...string) string {
 }
 
 // patchesOf are the writes to workloads of a namespace since n.
-func patchesOf(manager *running, n int, namespace string) []string {
+func patchesOf(manager *testenv.Manager, n int, namespace string) []string {
 	var made []string
-	for _, call := range manager.calls.since(n, "/namespaces/"+namespace+"/") {
+	for _, call := range manager.Requests.Done(n, "/namespaces/"+namespace+"/") {
 		if strings.HasPrefix(call, "PATCH /apis/apps/") {
 			made = append(made, call)
 		}
@@ -128,10 +111,11 @@ func patchesOf(manager *running, n int, namespace string) []string {
 }
 
 func TestReload(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	leaping := newLeaping()
-	manager := startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	leaping := testenv.NewClock()
 	ns := namespace(t)
+	manager := startManagerWith(t, ns, nil, testenv.WithClock(leaping))
 	setData(t, ns, "flags", "a", "1")
 	web := user(ns, "web", "flags", auto())
 	set := &k8sappsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "store", Annotations: map[string]string{configv1.AnnotationReload: "flags, secret/none"}}}
@@ -147,46 +131,46 @@ func TestReload(t *testing.T) {
 	for _, object := range watched {
 		g.Eventually(startedFor(object)).WithContext(t.Context()).Should(gomega.Equal("first"), object.GetName())
 	}
-	before := manager.calls.settled(t)
+	before := manager.Settle(t)
 	setData(t, ns, "flags", "a", "2")
 	for _, object := range watched {
 		g.Eventually(startedFor(object)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")), object.GetName())
 	}
-	manager.calls.settled(t)
+	manager.Settle(t)
 	g.Expect(patchesOf(manager, before, ns)).To(gomega.HaveLen(3), "one patch each")
 	g.Expect(startedFor(bystander)(t.Context())).To(gomega.Equal("not seen"))
-	for _, call := range manager.calls.since(before, "/namespaces/"+ns+"/") {
+	for _, call := range manager.Requests.Since(before, "/namespaces/"+ns+"/") {
 		g.Expect(call).NotTo(gomega.HavePrefix("GET"), "nothing is listed or read")
 	}
 
 	// Deleted, and made again with the same data: nothing.
-	leaping.leap(time.Hour)
-	before = manager.calls.settled(t)
-	g.Expect(cluster.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "flags"}})).To(gomega.Succeed())
+	leaping.Leap(time.Hour)
+	before = manager.Settle(t)
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "flags"}})).To(gomega.Succeed())
 	setData(t, ns, "flags", "a", "2")
-	manager.calls.settled(t)
+	manager.Settle(t)
 	g.Expect(patchesOf(manager, before, ns)).To(gomega.BeEmpty())
 
 	// A new manager with nothing changed writes nothing; one after a change restarts each once.
-	manager.stop()
-	manager = startManagerWith(t, &calls{writes: -1}, withClock(leaping))
-	manager.calls.settled(t)
+	manager.Stop()
+	manager = startManagerWith(t, ns, nil, testenv.WithClock(leaping))
+	manager.Settle(t)
 	g.Expect(patchesOf(manager, 0, ns)).To(gomega.BeEmpty())
-	manager.stop()
+	manager.Stop()
 	setData(t, ns, "flags", "a", "3")
 	setData(t, ns, "flags", "a", "4")
-	leaping.leap(time.Hour)
-	manager = startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	leaping.Leap(time.Hour)
+	manager = startManagerWith(t, ns, nil, testenv.WithClock(leaping))
 	for _, object := range watched {
 		g.Eventually(startedFor(object)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "4")), object.GetName())
 	}
-	manager.calls.settled(t)
+	manager.Settle(t)
 	g.Expect(patchesOf(manager, 0, ns)).To(gomega.HaveLen(3))
 
 	// Who asks no more leaves no trace but the pods that run.
 	change(t, web, func(d *k8sappsv1.Deployment) { delete(d.Annotations, configv1.AnnotationReload) })
 	g.Eventually(func() (string, error) {
-		err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(web), web)
+		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(web), web)
 		return web.Annotations[configv1.AnnotationObserved], err
 	}).Should(gomega.BeEmpty())
 	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal(content("flags", "a", "4")), "and that restarts nothing")
@@ -194,32 +178,34 @@ func TestReload(t *testing.T) {
 
 // TestCooldown: at most one restart in each, and what changed last arrives.
 func TestCooldown(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	leaping := newLeaping()
-	manager := startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	leaping := testenv.NewClock()
 	ns := namespace(t)
+	manager := startManagerWith(t, ns, nil, testenv.WithClock(leaping))
 	setData(t, ns, "flags", "a", "1")
 	web := user(ns, "web", "flags", auto())
 	create(t, web)
 	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal("first"))
 	setData(t, ns, "flags", "a", "2")
 	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
-	before := manager.calls.settled(t)
+	before := manager.Settle(t)
 	for i := range 5 {
 		setData(t, ns, "flags", "a", fmt.Sprint(i+3))
 	}
-	manager.calls.settled(t)
+	manager.Settle(t)
 	g.Expect(patchesOf(manager, before, ns)).To(gomega.BeEmpty())
-	manager.stop()
-	leaping.leap(workload.DefaultCooldown)
-	manager = startManagerWith(t, &calls{writes: -1}, withClock(leaping))
+	manager.Stop()
+	leaping.Leap(workload.DefaultCooldown)
+	manager = startManagerWith(t, ns, nil, testenv.WithClock(leaping))
 	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "7")))
-	manager.calls.settled(t)
+	manager.Settle(t)
 	g.Expect(patchesOf(manager, 0, ns)).To(gomega.HaveLen(1))
 }
 
 // TestBaseline: a workload that nobody has looked at is restarted if its pods' template is older than what changed, and only then.
 func TestBaseline(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		// changed is whether the ConfigMap is edited after the ReplicaSet was made.
 		changed, hasPods bool
@@ -242,7 +228,7 @@ func TestBaseline(t *testing.T) {
 			if test.changed {
 				setData(t, ns, "flags", "a", "2")
 			}
-			startManager(t)
+			startManager(t, ns)
 			g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(test.want))
 		})
 	}
@@ -250,9 +236,10 @@ func TestBaseline(t *testing.T) {
 
 // TestPodSelectorAnnotation: a ConfigMap restarts those whom its own annotation selects, whether or not they use it.
 func TestPodSelectorAnnotation(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
-	startManager(t)
 	ns := namespace(t)
+	startManager(t, ns)
 	annotated := setData(t, ns, "flags", "a", "1")
 	change(t, annotated, func(c *corev1.ConfigMap) {
 		c.Annotations = map[string]string{configv1.AnnotationPodSelector: "app=frontend"}
@@ -273,7 +260,7 @@ func TestPodSelectorAnnotation(t *testing.T) {
 func notesOn(object client.Object) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		var all eventsv1.EventList
-		err := cluster.client.List(ctx, &all, client.InNamespace(object.GetNamespace()))
+		err := cluster.Client.List(ctx, &all, client.InNamespace(object.GetNamespace()))
 		var notes []string
 		for _, event := range all.Items {
 			if event.Regarding.Name == object.GetName() {
@@ -286,11 +273,12 @@ func notesOn(object client.Object) func(context.Context) ([]string, error) {
 
 // TestStakaterAnnotations count where that is asked for, and nowhere else.
 func TestStakaterAnnotations(t *testing.T) {
+	t.Parallel()
 	for name, isOn := range map[string]bool{"off": false, "on": true} {
 		t.Run(name, func(t *testing.T) {
 			g := gomega.NewWithT(t)
-			startManagerWith(t, &calls{writes: -1}, func(settings *setup.Settings) { settings.StakaterAnnotations = isOn })
 			ns := namespace(t)
+			startManagerWith(t, ns, nil, func(settings *setup.Settings) { settings.StakaterAnnotations = isOn })
 			setData(t, ns, "flags", "a", "1")
 			web, ours := user(ns, "web", "flags", map[string]string{"reloader.stakater.com/auto": "true"}), user(ns, "ours", "flags", auto())
 			create(t, web)
@@ -309,17 +297,37 @@ func TestStakaterAnnotations(t *testing.T) {
 
 // TestRestartRefused: what the API server refuses is told on the workload, and keeps no other from being restarted.
 func TestRestartRefused(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	ns := namespace(t)
+	setData(t, ns, "flags", "a", "1")
+	web, other := user(ns, "web", "flags", auto()), user(ns, "other", "flags", auto())
+	web.Spec.Template.Spec.Containers[0].Image = "web:denied"
+	create(t, web)
+	create(t, other)
+	denyDeployments(t, ns)
+	startManager(t, ns)
+	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal("first"))
+	g.Eventually(notesOn(web)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring("the tag denied is denied")))
+	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("not seen"))
+	setData(t, ns, "flags", "a", "2")
+	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
+}
+
+// TestRestartThatFails: what finds no answer is tried again.
+func TestRestartThatFails(t *testing.T) {
+	t.Parallel()
 	g := gomega.NewWithT(t)
 	ns := namespace(t)
 	setData(t, ns, "flags", "a", "1")
 	web, other := user(ns, "web", "flags", auto()), user(ns, "other", "flags", auto())
 	create(t, web)
 	create(t, other)
-	recorded := &calls{writes: -1}
-	recorded.breakCalls("/deployments/web")
-	startManagerWith(t, recorded, nil)
+	recorded := &testenv.Requests{}
+	recorded.Break("/deployments/web")
+	startManagerWith(t, ns, recorded, nil)
 	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal("first"))
 	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("not seen"))
-	recorded.breakCalls("")
+	recorded.Break("")
 	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal("first"))
 }

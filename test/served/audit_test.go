@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // auditedAs is the policy that the chart makes of apiserver.audit.rules=[{level: Metadata}].
@@ -78,7 +79,7 @@ func TestAudit(t *testing.T) {
 
 // tellsOf is what a log has of the requests to a namespace.
 func tellsOf(log, namespace string) ([]audited, error) {
-	events, err := auditedIn(log, `"namespace":"`+namespace+`"`)
+	events, err := testenv.NewAuditLog(log).Events(`"namespace":"` + namespace + `"`)
 	var told []audited
 	for _, event := range events {
 		one := audited{User: event.User.Username, Verb: event.Verb}

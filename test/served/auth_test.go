@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -206,6 +207,9 @@ func TestBearerToken(t *testing.T) {
 	}
 }
 
+// remembered is how long our server relies on what it was told of somebody's rights.
+const remembered = 10 * time.Second
+
 // TestReviewsAreCached: the API server is asked once for each of the two rights that a request takes, not again for every request.
 func TestReviewsAreCached(t *testing.T) {
 	t.Parallel()
@@ -218,14 +222,17 @@ func TestReviewsAreCached(t *testing.T) {
 			return call.ObjectRef != nil && call.ObjectRef.Resource == "subjectaccessreviews"
 		})
 	}
-	before := reviews()
-	for range 20 {
+	before, begun := reviews(), time.Now()
+	const asked = 20
+	for range asked {
 		if got := ask(t, server.Server, asProxied("/apis/farm.mainstay.dev/v1alpha1/namespaces/default/farmpods", user)); got.Status != http.StatusOK {
 			t.Fatal(got)
 		}
 	}
-	if got := reviews() - before; got != 2 {
-		t.Errorf("%d reviews for 20 equal requests, expected 2", got)
+	// On a machine so slow that the requests take longer than answers are remembered, each is asked for again in each such time.
+	want := 2 * (1 + int(time.Since(begun)/remembered))
+	if got := reviews() - before; got < 2 || got > want || want >= asked {
+		t.Errorf("%d reviews for %d equal requests, expected 2 to %d", got, asked, want)
 	}
 }
 

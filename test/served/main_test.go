@@ -3,10 +3,10 @@ package served
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,22 +19,25 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/aggregatedtest"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 	"github.com/mainstay-platform/mainstay/test/testlog"
 )
 
 // Waits of the tests. Little here takes longer than some tenths of a second when it works; what the library tries again after a failure, it tries after
 // up to 30 seconds.
 const (
-	within = 2 * time.Minute
-	poll   = 50 * time.Millisecond
+	within = testenv.Within
+	poll   = testenv.Poll
 )
 
 // cluster is the API server that all tests share, with ours behind it; each test has a namespace of its own.
 var cluster struct {
-	environment *envtest.Environment
-	config      *rest.Config
-	client      client.Client
-	server      *aggregatedtest.Server
+	*testenv.Server
+	config *rest.Config
+	client client.Client
+	server *aggregatedtest.Server
+	// audited has what our servers ask of the API server.
+	audited *testenv.AuditLog
 	// folder has files for as long as the tests run, those of the front proxy's CA among them.
 	folder string
 	// frontCert and frontKey are the files of the certificate by which it asks ours.
@@ -42,6 +45,7 @@ var cluster struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	testlog.Set()
 	gomega.SetDefaultEventuallyTimeout(within)
 	gomega.SetDefaultEventuallyPollingInterval(poll)
@@ -50,10 +54,6 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: run `make test-integration`, which builds etcd and kube-apiserver and sets it")
-		return 1
-	}
 	folder, err := os.MkdirTemp("", "served-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -75,7 +75,10 @@ func run(m *testing.M) int {
 			code = 1
 		}
 	}
-	if err := cluster.environment.Stop(); err != nil {
+	if cluster.Server == nil {
+		return code
+	}
+	if err := cluster.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
 	}
 	return code
@@ -83,19 +86,18 @@ func run(m *testing.M) int {
 
 // start has both servers run. What it returns tells how ours ended; nil if it was not started.
 func start(ctx context.Context, folder string) (<-chan error, error) {
-	cluster.environment = &envtest.Environment{CRDDirectoryPaths: []string{"../../charts/mainstay/crds"}, ErrorIfCRDPathMissing: true}
 	cluster.folder = folder
 	var err error
-	if cluster.frontCert, cluster.frontKey, err = aggregatedtest.Front(cluster.environment, folder); err != nil {
+	cluster.Server, err = testenv.Start(testenv.Options{Definitions: true, Configure: func(environment *envtest.Environment) (err error) {
+		if cluster.frontCert, cluster.frontKey, err = aggregatedtest.Front(environment, folder); err != nil {
+			return err
+		}
+		return auditServers(environment)
+	}})
+	if err != nil {
 		return nil, err
 	}
-	if err := auditServers(); err != nil {
-		return nil, err
-	}
-	if cluster.config, err = cluster.environment.Start(); err != nil {
-		return nil, err
-	}
-	cluster.config.QPS, cluster.config.Burst = -1, -1
+	cluster.config = cluster.Config
 	if cluster.client, err = client.New(cluster.config, client.Options{Scheme: scheme()}); err != nil {
 		return nil, err
 	}

@@ -3,13 +3,13 @@ package served
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
@@ -25,10 +25,16 @@ import (
 )
 
 const (
-	// operations are made of each resource, on so many names; watchers begin all along.
-	operations = 10_000
-	names      = 60
+	// operations are made of each resource by default, on so many names; watchers begin all along.
+	operations = 1500
+	names      = 30
 	watchers   = 8
+)
+
+// more multiplies the operations, and seed is what they are chosen by, for long runs.
+var (
+	more = flag.Int("more", 1, "how many times the usual number of operations are made")
+	seed = flag.Uint64("seed", 20261122, "what the operations are chosen by")
 )
 
 // TestListThenWatch: whoever lists at any time, and watches from there, knows in the end what a list then says, and is told of each object's
@@ -53,9 +59,9 @@ func listThenWatch(
 	truth func(ctx context.Context, namespace string) (map[string]string, error),
 ) {
 	g := gomega.NewWithT(t)
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // only has to differ
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // guards nothing
+	t.Logf("-seed %d -more %d", *seed, *more)
+	random := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // guards nothing
+	operations := operations * *more
 	namespace := newNamespace(t)
 	watching, err := client.NewWithWatch(cluster.config, client.Options{Scheme: scheme()})
 	g.Expect(err).NotTo(gomega.HaveOccurred())

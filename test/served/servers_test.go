@@ -1,19 +1,16 @@
 package served
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -31,6 +28,8 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/aggregatedtest"
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 const (
@@ -51,9 +50,10 @@ rules:
 `
 
 // auditServers has the API server, before it is started, write down what our servers ask of it.
-func auditServers() error {
+func auditServers(environment *envtest.Environment) error {
 	policy := filepath.Join(cluster.folder, "audit.yaml")
-	cluster.environment.ControlPlane.GetAPIServer().Configure().
+	cluster.audited = testenv.NewAuditLog(auditLog())
+	environment.ControlPlane.GetAPIServer().Configure().
 		Set("audit-policy-file", policy).
 		Set("audit-log-path", auditLog()).
 		Set("audit-log-maxsize", "0").
@@ -65,35 +65,7 @@ func auditLog() string { return filepath.Join(cluster.folder, "audit.log") }
 
 // calls are those that a user has made so far, oldest first, in which a text stands.
 func calls(user, text string) ([]auditv1.Event, error) {
-	return auditedIn(auditLog(), `"username":"`+user+`"`, text)
-}
-
-// auditedIn are the events of a log, oldest first, in whose lines all these texts stand.
-func auditedIn(log string, texts ...string) ([]auditv1.Event, error) {
-	file, err := os.Open(log)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	var made []auditv1.Event
-	lines := bufio.NewReader(file)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return made, nil // the rest is a line that is being written, of a call that no test waits for
-		}
-		if err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(texts, func(text string) bool { return !bytes.Contains(line, []byte(text)) }) {
-			continue
-		}
-		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, err
-		}
-		made = append(made, event)
-	}
+	return cluster.audited.Events(`"username":"`+user+`"`, text)
 }
 
 // countCalls counts those of a user that are wanted, in all of which a text stands.
@@ -140,7 +112,7 @@ func grantNothing() ([]rbacv1.PolicyRule, error) { return nil, nil }
 
 // serverUser makes a user for one of our servers, with the rights that the chart gives it, and returns a kubeconfig of it.
 func serverUser(ctx context.Context, name string, granted grant) ([]byte, error) {
-	user, err := cluster.environment.AddUser(envtest.User{Name: name, Groups: []string{servers}}, cluster.config)
+	user, err := cluster.Environment.AddUser(envtest.User{Name: name, Groups: []string{servers}}, cluster.config)
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +281,7 @@ func (s *ownServer) directly() *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: s.Bundle, CertFile: cluster.frontCert, KeyFile: cluster.frontKey},
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
 			request = request.Clone(request.Context())
 			request.Header.Set("X-Remote-User", "admin")
 			request.Header.Set("X-Remote-Group", "system:masters")
@@ -318,11 +290,6 @@ func (s *ownServer) directly() *rest.Config {
 	})
 	return config
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip is that of http.RoundTripper.
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // newClient is one that asks in a way.
 func newClient(t *testing.T, config *rest.Config) client.WithWatch {

@@ -1,9 +1,7 @@
 package farmpod
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,9 +23,9 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
+	"github.com/mainstay-platform/mainstay/test/cases"
+	"github.com/mainstay-platform/mainstay/test/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata instead of comparing with it")
 
 const digits = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
@@ -70,19 +68,7 @@ func TestOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const file = "testdata/farmpod.yaml"
-	if *update {
-		if err := os.WriteFile(file, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	golden.Check(t, "farmpod.yaml", got)
 }
 
 // TestPure: the same Pod always gives the same, whoever asks at the same time, and is left as it was.
@@ -263,7 +249,7 @@ func TestColumns(t *testing.T) {
 
 // FuzzTerminationMessages: whatever a Pod is like, nothing that a container said when it ended is told, and nothing that repeats it.
 func FuzzTerminationMessages(f *testing.F) {
-	for seed := range 300 {
+	for seed := range cases.Seeds(f, 100, 1000) {
 		f.Add(fmt.Appendf(nil, "%d %s", seed, strings.Repeat(fmt.Sprint(seed*7919), 400)))
 	}
 	f.Fuzz(func(t *testing.T, seed []byte) {

@@ -1,3 +1,3 @@
-// Package injectiontest makes pod templates and Instrumentations by chance, and checks on them what package injection promises. Tests
-// check a thousand, the benchmark many more. The same seed makes the same.
+// Package injectiontest makes random pod templates and Instrumentations, and checks on them what package injection promises. The same seed makes
+// the same; the benchmark checks many more than the tests.
 package injectiontest

@@ -5,34 +5,37 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/injection"
 	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
-// cases is how many are made by chance. The benchmark makes a hundred times as many.
-const cases = 1000
+// gate and nightly are how many templates are tried. Of 12 random mutations of package injection (2026-11-22) the properties found 4, by
+// template 11 at the latest, and no others among the 1000 that were tried before.
+const (
+	gate    = 250
+	nightly = 30_000
+)
 
 func TestProperties(t *testing.T) {
-	injected, problems := 0, 0
-	for seed := range uint64(cases) {
+	injected, tried := 0, 0
+	for seed := range cases.Seeds(t, gate, nightly) {
 		n, err := injectiontest.Check(seed)
 		if err != nil {
-			t.Error(err)
-			if problems++; problems == 5 {
-				t.Fatal("and so on")
-			}
+			t.Fatal(err)
 		}
 		injected += n
+		tried++
 	}
-	if injected < cases/2 {
-		t.Errorf("%d Instrumentations were injected into %d workloads: what is made by chance tests too little", injected, cases)
+	if tried > 1 && injected < tried/2 {
+		t.Errorf("%d Instrumentations were injected into %d workloads: the generator tests too little", injected, tried)
 	}
 }
 
 // What is made by chance is what users may write.
 func TestGeneratedAreValid(t *testing.T) {
-	for seed := range uint64(cases) {
+	for seed := range cases.Seeds(t, gate, nightly) {
 		for _, object := range injectiontest.New(seed).Objects("agent") {
 			if problems := injection.Validate(object.What()); len(problems) > 0 {
-				t.Errorf("seed %d: %v", seed, problems)
+				t.Error(problems)
 			}
 		}
 	}

@@ -1,10 +1,7 @@
 package appconfig
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,9 +11,8 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/test/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata instead of comparing with it")
 
 // situation is one input of Desired.
 type situation struct {
@@ -80,36 +76,18 @@ func (s situation) desired() plan.Plan {
 }
 
 func TestDesired(t *testing.T) {
-	seen := map[string]bool{"fuzz": true}
+	var files []string
 	for name, test := range situations() {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join("testdata", name+".yaml")
 			got := planText(t, test.desired())
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			equal(t, string(want), got)
+			golden.Check(t, name+".yaml", []byte(got))
 			for range 10 { // the order of Go's maps differs from run to run
 				equal(t, got, planText(t, test.desired()))
 			}
 		})
-		seen[name+".yaml"] = true
+		files = append(files, name+".yaml")
 	}
-	files, err := os.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if !seen[file.Name()] {
-			t.Errorf("testdata/%s belongs to no case", file.Name())
-		}
-	}
+	golden.CheckUnused(t, files)
 }
 
 // planText is a plan as text, its children in their order.

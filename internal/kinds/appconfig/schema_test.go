@@ -78,7 +78,7 @@ func TestSchemaTellsTheSame(t *testing.T) {
 	if count := strings.Count(first, "KEY_"); count != 10 {
 		t.Errorf("%d problems are told: %s", count, first)
 	}
-	for range 5 {
+	for range 2 {
 		if diff := cmp.Diff(first, checked(schema, config)); diff != "" {
 			t.Fatal(diff)
 		}
@@ -219,7 +219,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add(`{"properties":{"A":{"pattern":"`+repeating+`"}}}`, "a")
 	f.Add(manyPatterns(60, "(%07d){990}"), "a")
 	f.Add(manyPatterns(600, `^\\pL{990}%d$`), "a")
-	f.Add(`{"additionalProperties":{"allOf":[`+manyTimes(`{"not":true}`, 4500)+`]}}`, "a")
+	f.Add(`{"additionalProperties":{"allOf":[`+manyTimes(`{"not":true}`, 45)+`]}}`, "a")
 	f.Add(`{"unevaluatedProperties":{"type":"integer"},"dependentRequired":{"A":["B"]},"$schema":"https://json-schema.org/draft/2020-12/schema"}`, "x")
 	f.Fuzz(func(t *testing.T, schema, value string) {
 		start := time.Now()

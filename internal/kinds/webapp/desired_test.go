@@ -1,10 +1,7 @@
 package webapp
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,9 +20,8 @@ import (
 
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/test/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata instead of comparing with it")
 
 // situation is one input of Desired.
 type situation struct {
@@ -134,35 +130,14 @@ func everything(app *appsv1.WebApp) {
 // TestDesired pins every byte of what is made: a change of a pod template replaces all pods of
 // all applications at the next upgrade of Mainstay, so it must not happen unseen.
 func TestDesired(t *testing.T) {
-	seen := map[string]bool{}
+	var files []string
 	for name, test := range situations() {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join("testdata", name+".yaml")
-			got := written(t, Desired(admitted(test.app), test.observed))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got; go test -update writes what is got:\n%s", diff)
-			}
+			golden.Check(t, name+".yaml", []byte(written(t, Desired(admitted(test.app), test.observed))))
 		})
-		seen[name+".yaml"] = true
+		files = append(files, name+".yaml")
 	}
-	files, err := os.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if !seen[file.Name()] {
-			t.Errorf("testdata/%s belongs to no case", file.Name())
-		}
-	}
+	golden.CheckUnused(t, files)
 }
 
 // written is a plan as text, its children in their order.

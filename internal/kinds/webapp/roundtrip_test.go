@@ -2,9 +2,7 @@ package webapp
 
 import (
 	"encoding/json"
-	"flag"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,16 +12,12 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
-)
-
-var (
-	rounds = flag.Int64("rounds", 1000, "random objects that are converted there and back, in each direction")
-	seed   = flag.Int64("seed", 0, "of the first random object; 0 takes the time")
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 // filler makes random objects: every field, half of what may be nil, up to two of each list and map.
-func filler(seed int64) *randfill.Filler {
-	return randfill.NewWithSeed(seed).NilChance(0.5).NumElements(0, 2).MaxDepth(25).Funcs(
+func filler(seed uint64) *randfill.Filler {
+	return randfill.NewWithSeed(int64(seed)).NilChance(0.5).NumElements(0, 2).MaxDepth(25).Funcs(
 		func(q *resource.Quantity, c randfill.Continue) {
 			formats := []resource.Format{resource.DecimalSI, resource.BinarySI, resource.DecimalExponent}
 			*q = *resource.NewMilliQuantity(c.Int63n(1e9), formats[c.Intn(len(formats))])
@@ -56,14 +50,14 @@ func throughJSON[T any](t testing.TB, object *T) *T {
 	return arrived
 }
 
-func randomV1(t testing.TB, seed int64) *appsv1.WebApp {
+func randomV1(t testing.TB, seed uint64) *appsv1.WebApp {
 	app := &appsv1.WebApp{}
 	filler(seed).Fill(app)
 	return throughJSON(t, app)
 }
 
 // randomV1beta1 has, in half of the cases, a stash as FromV1 writes it.
-func randomV1beta1(t testing.TB, seed int64) *appsv1beta1.WebApp {
+func randomV1beta1(t testing.TB, seed uint64) *appsv1beta1.WebApp {
 	app := &appsv1beta1.WebApp{}
 	filler(seed).Fill(app)
 	if seed%2 == 0 {
@@ -83,58 +77,50 @@ func randomV1beta1(t testing.TB, seed int64) *appsv1beta1.WebApp {
 }
 
 // checkV1 sends the app of a seed from v1 to v1beta1 and back.
-func checkV1(t testing.TB, seed int64) {
+func checkV1(t testing.TB, seed uint64) {
 	t.Helper()
 	app := randomV1(t, seed)
 	old, back := &appsv1beta1.WebApp{TypeMeta: app.TypeMeta}, &appsv1.WebApp{TypeMeta: app.TypeMeta}
 	if err := FromV1(t.Context(), app, old); err != nil {
-		t.Fatalf("-seed=%d: %v", seed, err)
+		t.Fatal(err)
 	}
 	if err := ToV1(t.Context(), throughJSON(t, old), back); err != nil {
-		t.Fatalf("-seed=%d: %v", seed, err)
+		t.Fatal(err)
 	}
 	if want, got := asJSON(t, app), asJSON(t, back); want != got {
-		t.Fatalf("v1 -> v1beta1 -> v1, -seed=%d -rounds=1: %s", seed, cmp.Diff(app, back))
+		t.Fatalf("v1 -> v1beta1 -> v1: %s", cmp.Diff(app, back))
 	}
 }
 
 // checkV1beta1 sends the app of a seed from v1beta1 to v1 and back.
-func checkV1beta1(t testing.TB, seed int64) {
+func checkV1beta1(t testing.TB, seed uint64) {
 	t.Helper()
 	app := randomV1beta1(t, seed)
 	hub, back := &appsv1.WebApp{TypeMeta: app.TypeMeta}, &appsv1beta1.WebApp{TypeMeta: app.TypeMeta}
 	if err := ToV1(t.Context(), app, hub); err != nil {
-		t.Fatalf("-seed=%d: %v", seed, err)
+		t.Fatal(err)
 	}
 	if err := FromV1(t.Context(), throughJSON(t, hub), back); err != nil {
-		t.Fatalf("-seed=%d: %v", seed, err)
+		t.Fatal(err)
 	}
 	if want, got := asJSON(t, app), asJSON(t, back); want != got {
-		t.Fatalf("v1beta1 -> v1 -> v1beta1, -seed=%d -rounds=1: %s", seed, cmp.Diff(app, back))
+		t.Fatalf("v1beta1 -> v1 -> v1beta1: %s", cmp.Diff(app, back))
 	}
-}
-
-func firstSeed(t testing.TB) int64 {
-	t.Helper()
-	if *seed != 0 {
-		return *seed
-	}
-	return time.Now().UnixNano()
 }
 
 // TestRoundTrip: nothing is lost on the way to the other version and back.
 func TestRoundTrip(t *testing.T) {
-	first := firstSeed(t)
-	for i := range *rounds {
-		checkV1(t, first+i)
-		checkV1beta1(t, first+i)
+	// Of 7 random mutations of the conversion (2026-11-22) 5 were found, each with the first object; 2 refuse less of what users write by hand.
+	for seed := range cases.Seeds(t, 250, 30_000) {
+		checkV1(t, seed)
+		checkV1beta1(t, seed)
 	}
 }
 
 // BenchmarkRoundTrip checks as many random objects as it is told to, each in both directions:
 // -bench=RoundTrip -benchtime=100000x.
 func BenchmarkRoundTrip(b *testing.B) {
-	next := firstSeed(b)
+	next := uint64(0)
 	for b.Loop() {
 		checkV1(b, next)
 		checkV1beta1(b, next)
@@ -147,7 +133,7 @@ func BenchmarkConvert(b *testing.B) {
 	const page = 500
 	full, small := make([]*appsv1.WebApp, page), make([]*appsv1beta1.WebApp, page)
 	for i := range full {
-		full[i], small[i] = randomV1(b, int64(i)), new(appsv1beta1.WebApp)
+		full[i], small[i] = randomV1(b, uint64(i)), new(appsv1beta1.WebApp)
 		if err := FromV1(b.Context(), full[i], small[i]); err != nil {
 			b.Fatal(err)
 		}

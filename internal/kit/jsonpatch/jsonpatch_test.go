@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	applied "gopkg.in/evanphx/json-patch.v4" // the API server applies the patches of webhooks with it
+
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 // part is a typed object, with some of what a container has.
@@ -115,11 +117,18 @@ func changed(t *testing.T, raw string, change func(object *part)) *part {
 	return object
 }
 
+// gate and nightly are how many random objects are tried. Of 7 random mutations of this package (2026-11-22) these tests found 5, each with the
+// first object, and no others among the 2000 that were tried before.
+const (
+	gate    = 500
+	nightly = 50_000
+)
+
 // TestBetweenAny: whatever is changed into whatever, the patch leads there, and what the type does not know stays in
 // all that has stayed.
 func TestBetweenAny(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 2_000 {
+	for seed := range cases.Seeds(t, gate, nightly) {
+		random := rand.New(rand.NewPCG(seed, 2))
 		before, after := randomPart(random, 3), randomPart(random, 3)
 		raw := withUnknown(t, before)
 		operations, err := Between(raw, before, after)
@@ -139,18 +148,18 @@ func TestBetweenAny(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Fatalf("%d: from %s by %v: %s", i, raw, operations, diff)
+			t.Fatalf("from %s by %v: %s", raw, operations, diff)
 		}
 		if !strings.Contains(string(result), `"new":"`) {
-			t.Fatalf("%d: from %s by %v: the unknown is gone: %s", i, raw, operations, result)
+			t.Fatalf("from %s by %v: the unknown is gone: %s", raw, operations, result)
 		}
 	}
 }
 
 // TestBetweenInserted: what is put into lists, and taken out of them again, costs no neighbour anything.
 func TestBetweenInserted(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	for i := range 2_000 {
+	for seed := range cases.Seeds(t, gate, nightly) {
+		random := rand.New(rand.NewPCG(seed, 4))
 		before := randomPart(random, 3)
 		nameAll(before.Parts)
 		raw := withUnknown(t, before)
@@ -166,7 +175,7 @@ func TestBetweenInserted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again := apply(t, there, back); !applied.Equal(again, raw) {
-			t.Fatalf("%d: %s became %s by %v and %v", i, raw, again, forth, back)
+			t.Fatalf("%s became %s by %v and %v", raw, again, forth, back)
 		}
 	}
 }

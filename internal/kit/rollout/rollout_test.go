@@ -12,6 +12,7 @@ import (
 
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
+	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
 var noon = time.Date(2026, time.November, 18, 12, 0, 0, 0, time.UTC) // a Wednesday
@@ -113,8 +114,8 @@ func TestTimeout(t *testing.T) {
 // order and the canaries are kept, the same question has the same answer in whatever order it is put, and when all that
 // are under way become Done it goes on, to the end.
 func TestNextKeepsItsPromises(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 20)) //nolint:gosec // a test must repeat itself
-	for range 2000 {
+	for seed := range cases.Seeds(t, 2000, 100_000) {
+		random := rand.New(rand.NewPCG(seed, 20)) //nolint:gosec // a test must repeat itself
 		units, policy := someUnits(random), somePolicy(random)
 		now := noon
 		for step := 0; ; step++ {

@@ -116,22 +116,6 @@ func TestSnapshotHidesWhatDiffersAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestConfine(t *testing.T) {
-	resources := namespaced{"/pods": true, "apps/deployments": true}
-	for path, want := range map[string]string{
-		"/api/v1/pods":                               "/api/v1/namespaces/x/pods",
-		"/apis/apps/v1/deployments":                  "/apis/apps/v1/namespaces/x/deployments",
-		"/api/v1/namespaces":                         "/api/v1/namespaces",
-		"/api/v1/namespaces/y/pods":                  "/api/v1/namespaces/y/pods",
-		"/apis/policy.mainstay.dev/v1/platformrules": "/apis/policy.mainstay.dev/v1/platformrules",
-		"/apis/apps/v1":                              "/apis/apps/v1",
-	} {
-		if got, _ := resources.within(path, "x"); got != want {
-			t.Errorf("%s became %s", path, got)
-		}
-	}
-}
-
 func TestPointsCountWhatIsAskedAlike(t *testing.T) {
 	var names []string
 	for _, point := range Points(outcome(func(o *Outcome) { again(o, 0) })) {

@@ -18,21 +18,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
+	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 const (
 	// poll is how often a run looks at what has become of it.
 	poll = 10 * time.Millisecond
 	// settleLimit is how long a step may take. It bounds failures only: with a first retry after about
-	// a second, a step with one fault takes some two.
-	settleLimit = 25 * time.Second
-	// calm is for how long nothing must have been written for a step to be over. What follows a write
-	// follows within milliseconds.
-	calm = 300 * time.Millisecond
+	// a second, a step with one fault takes some two, and ten times as long on a busy machine.
+	settleLimit = 60 * time.Second
+	// calmPolls is how many looks in a row must find that nothing was written for a step to be over: 300 ms on an idle machine. What
+	// follows a write follows within milliseconds there. It is counted in looks because those become slower on a busy machine as the
+	// managers do, which are in the same process.
+	calmPolls = 30
+	// restPolls is how many looks in a row must find that nothing at all happened before a step with GiveUp is given up: 2 s on an idle
+	// machine, in which the garbage collector and the watches that were opened again have done what they do.
+	restPolls = 200
+	// vainFailures and vainWrites are how many failed requests and how many writes in a step show with GiveUp that the manager does not
+	// come to rest: a fault makes one request fail, and a step has some ten writes, twice as many if the manager is killed.
+	vainFailures = 3
+	vainWrites   = 24
 	// firstRetry is the longest first wait of a manager that tries again, and each further one is twice as long
-	// (see internal/kit/outcome); mostCalm bounds how much of that is waited for.
+	// (see internal/kit/outcome); mostRetry bounds how much of that is waited for.
 	firstRetry = 1200 * time.Millisecond
-	mostCalm   = 20 * time.Second
+	mostRetry  = 20 * time.Second
 )
 
 // Cluster is where scenarios run.
@@ -47,13 +56,13 @@ type Cluster struct {
 	// Looked is how often managers have looked at something in a namespace, and come to an end with it.
 	Looked func(namespace string) (int, error)
 
-	namespaced namespaced
+	namespaced testenv.Namespaced
 }
 
 // Prepare learns what the API server has. It is called once, before the first run.
 func (c *Cluster) Prepare() error {
 	var err error
-	c.namespaced, err = findNamespaced(c.Config)
+	c.namespaced, err = testenv.FindNamespaced(c.Config)
 	return err
 }
 
@@ -68,8 +77,11 @@ type Options struct {
 	// Wrap, if there is one, stands between each manager and the proxy: a seeded bug. It is called for every manager anew, so
 	// that what it remembers dies with it.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// SettleLimit is how long a step may take; 0 means 25 s.
+	// SettleLimit is how long a step may take; 0 means a minute.
 	SettleLimit time.Duration
+	// GiveUp ends a step early that will not settle: nothing happens any more, or the same again and again. It is for managers that are
+	// expected to be wrong; one that waits for something would be given up too.
+	GiveUp bool
 }
 
 // Outcome is all that a run left behind.
@@ -227,42 +239,75 @@ func (r *run) silence() error {
 // again when it was killed.
 func (r *run) settle(ctx context.Context, step Step) error {
 	deadline := time.Now().Add(cmp.Or(r.SettleLimit, settleLimit))
-	seen, since := activity{}, time.Now()
+	quiet := quiet{since: time.Now()}
 	for {
 		select {
 		case <-r.proxy.Deaths():
 			if err := r.recover(ctx, step); err != nil {
 				return err
 			}
-			since = time.Now()
+			quiet.restart()
 		case err := <-r.manager.ended:
 			return fmt.Errorf("the manager ended by itself: %w", err)
 		default:
-		}
-		if now := r.activity(); now != seen || r.proxy.Underway() > 0 {
-			seen, since = now, time.Now()
 		}
 		world, err := r.ledger.now()
 		if err != nil {
 			return err
 		}
+		quiet.observe(r.activity(), world, r.proxy.Underway() > 0)
 		missing := step.Settled(world)
 		if missing == nil && r.looked >= 0 {
 			if missing, err = r.look(world); err != nil {
 				return err
 			}
-			since = time.Now()
+			quiet.restart()
 		}
-		if missing == nil && time.Since(since) > seen.calm() && len(r.proxy.Deaths()) == 0 {
+		if missing == nil && quiet.isCalm() && len(r.proxy.Deaths()) == 0 {
 			return nil
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) || r.GiveUp && quiet.isVain(missing) {
 			return &UnsettledError{step.Name, missing}
 		}
 		if err := pause(ctx, poll); err != nil {
 			return err
 		}
 	}
+}
+
+// quiet is for how long nothing has happened in a step.
+type quiet struct {
+	seen  activity
+	world World
+	// since is when something was last written, calm how many looks ago, and rest how many looks ago anything happened at all.
+	since      time.Time
+	calm, rest int
+}
+
+func (q *quiet) restart() { q.since, q.calm, q.rest = time.Now(), 0, 0 }
+
+// observe looks at what there is now.
+func (q *quiet) observe(now activity, world World, isUnderway bool) {
+	q.calm++
+	q.rest++
+	if now.asked != q.seen.asked || !maps.EqualFunc(world, q.world, isSameVersion) {
+		q.rest = 0
+	}
+	if now.writes != q.seen.writes || now.failures != q.seen.failures || isUnderway {
+		q.restart()
+	}
+	q.seen, q.world = now, world
+}
+
+// isCalm reports whether the manager has written all that it will write.
+func (q *quiet) isCalm() bool { return q.calm >= calmPolls && time.Since(q.since) > q.seen.retry() }
+
+// isVain reports whether it is of no use to wait for what is missing, or, if nothing is, for calm.
+func (q *quiet) isVain(missing error) bool {
+	if missing != nil && (q.seen.failures >= vainFailures || q.rest >= restPolls && q.isCalm()) {
+		return true
+	}
+	return q.seen.writes >= vainWrites
 }
 
 // look tells whether a manager that was started has yet to look at the owner. Before it has, its silence says nothing.
@@ -284,8 +329,8 @@ func (r *run) isOwner(key string) bool { return strings.HasPrefix(key, r.scenari
 
 // activity is what a step's managers have tried so far.
 type activity struct {
-	// writes of any of them.
-	writes int
+	// asked are the requests of any of them, writes those that were writes.
+	asked, writes int
 	// failures of the one that lives: it will try again.
 	failures int
 }
@@ -296,6 +341,7 @@ func (r *run) activity() activity {
 		if i < r.begun[len(r.begun)-1] || !r.counts(exchange) {
 			continue
 		}
+		sum.asked++
 		if exchange.IsWrite() {
 			sum.writes++
 		}
@@ -308,12 +354,12 @@ func (r *run) activity() activity {
 	return sum
 }
 
-// calm is for how long nothing must happen after it.
-func (a activity) calm() time.Duration {
+// retry is how long the manager may wait until it tries again what has failed.
+func (a activity) retry() time.Duration {
 	if a.failures == 0 {
-		return calm
+		return 0
 	}
-	return min(mostCalm, calm+firstRetry<<min(a.failures-1, 10))
+	return min(mostRetry, firstRetry<<min(a.failures-1, 10))
 }
 
 // counts tells what belongs to the work. Events do not: they are sent beside it, in no certain order, and nothing
@@ -392,8 +438,11 @@ func (r *run) start(ctx context.Context) error {
 	if r.Wrap != nil {
 		config.Wrap(r.Wrap)
 	}
-	config.Wrap(r.namespaced.confine(r.namespace))
+	config.Wrap(r.namespaced.Confine(r.namespace))
+	// A manager that is made asks an API server that does not answer again and again, for as long as the context lives.
+	late := time.AfterFunc(settleLimit, cancel)
 	made, err := r.New(ctx, config)
+	late.Stop()
 	if err != nil {
 		cancel()
 		return fmt.Errorf("making a manager: %w", err)

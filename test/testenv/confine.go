@@ -1,9 +1,10 @@
-package campaign
+package testenv
 
 import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -11,10 +12,18 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
 )
 
-// namespaced are the resources that live in namespaces, as "group/resource".
-type namespaced map[string]bool
+// Namespaced are the resources that live in namespaces, as "group/resource"; the core group is empty.
+type Namespaced map[string]bool
 
-func findNamespaced(config *rest.Config) (namespaced, error) {
+// known has the answers of FindNamespaced by host.
+var known sync.Map
+
+// FindNamespaced asks an API server for its namespaced resources, those of CustomResourceDefinitions too. It asks once: definitions are
+// installed before the first manager starts.
+func FindNamespaced(config *rest.Config) (Namespaced, error) {
+	if found, ok := known.Load(config.Host); ok {
+		return found.(Namespaced), nil
+	}
 	asking, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the API's resources: %w", err)
@@ -23,7 +32,7 @@ func findNamespaced(config *rest.Config) (namespaced, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for the API's resources: %w", err)
 	}
-	found := namespaced{}
+	found := Namespaced{}
 	for _, list := range lists {
 		group, _, isNamed := strings.Cut(list.GroupVersion, "/")
 		if !isNamed {
@@ -33,15 +42,16 @@ func findNamespaced(config *rest.Config) (namespaced, error) {
 			found[group+"/"+resource.Name] = true
 		}
 	}
+	known.Store(config.Host, found)
 	return found, nil
 }
 
-// confine turns what a manager reads of all namespaces into reads of one: so that managers of
-// several runs do not do each other's work.
-func (n namespaced) confine(namespace string) func(http.RoundTripper) http.RoundTripper {
+// Confine is a transport wrapper that turns reads of all namespaces into reads of one, so that managers of
+// several tests do not do each other's work.
+func (n Namespaced) Confine(namespace string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
-			if path, changed := n.within(request.URL.Path, namespace); request.Method == http.MethodGet && changed {
+			if path, changed := n.Within(request.URL.Path, namespace); request.Method == http.MethodGet && changed {
 				request = request.Clone(request.Context())
 				request.URL.Path = path
 			}
@@ -50,8 +60,8 @@ func (n namespaced) confine(namespace string) func(http.RoundTripper) http.Round
 	}
 }
 
-// within is the path of the same resource in a namespace, and whether that differs.
-func (n namespaced) within(path, namespace string) (string, bool) {
+// Within is the path of the same resource in a namespace, and whether that differs.
+func (n Namespaced) Within(path, namespace string) (string, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case len(parts) == 3 && parts[0] == "api" && n["/"+parts[2]]:

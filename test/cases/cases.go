@@ -1,0 +1,94 @@
+// Package cases decides how many random cases a property test tries, and from which seeds it makes them: few and always the same ones in
+// `make test`, many new ones in `make nightly`.
+package cases
+
+import (
+	"fmt"
+	"iter"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Variable is the environment variable that chooses the cases:
+//   - unset: as many as the gate needs, from seed 0 on
+//   - long: as many as a nightly run has time for, from a new seed on, which is printed
+//   - seed=N: the one case of that seed, to repeat what failed
+const Variable = "MAINSTAY_TEST_CASES"
+
+// choice is what a value of Variable asks for.
+type choice struct {
+	// long asks for the nightly number, from a new seed on.
+	long bool
+	// seed is the only one to try, nil for all.
+	seed *uint64
+}
+
+func parse(value string) (choice, error) {
+	switch text, one := strings.CutPrefix(value, "seed="); {
+	case value == "":
+		return choice{}, nil
+	case value == "long":
+		return choice{long: true}, nil
+	case one:
+		seed, err := strconv.ParseUint(text, 10, 64)
+		return choice{seed: &seed}, err
+	default:
+		return choice{}, fmt.Errorf("%s: unsupported value %q: supported values: \"long\", \"seed=N\"", Variable, value)
+	}
+}
+
+func chosen(t testing.TB) choice {
+	t.Helper()
+	made, err := parse(os.Getenv(Variable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// Number returns how often a test repeats something: gate times in `make test`, nightly times if Variable is long, once if it names a seed.
+func Number(t testing.TB, gate, nightly int) int {
+	t.Helper()
+	switch made := chosen(t); {
+	case made.seed != nil:
+		return 1
+	case made.long:
+		return nightly
+	default:
+		return gate
+	}
+}
+
+// Seeds returns the seeds of a property test: 0 to gate-1 in `make test`, so that a failure is one of the change and not of the day; if
+// Variable is long, nightly seeds from the current time on. It logs the seed at which the test or one of its subtests failed, with the
+// command that repeats it, and stops there.
+func Seeds(t testing.TB, gate, nightly int) iter.Seq[uint64] {
+	t.Helper()
+	made, number := chosen(t), Number(t, gate, nightly)
+	first := uint64(0)
+	switch {
+	case made.seed != nil:
+		first = *made.seed
+	case made.long:
+		first = uint64(time.Now().UnixMilli()) //nolint:gosec // the time is after 1970
+		t.Logf("%d cases from seed %d on", number, first)
+	}
+	return func(yield func(uint64) bool) {
+		failedBefore := t.Failed()
+		seed := first
+		defer func() {
+			if !failedBefore && t.Failed() {
+				t.Logf("failed with seed %d; to repeat: %s=seed=%d go test -run '^%s$'", seed, Variable, seed, t.Name())
+			}
+		}()
+		for range number {
+			if !yield(seed) || (!failedBefore && t.Failed()) {
+				return
+			}
+			seed++
+		}
+	}
+}

@@ -1,0 +1,226 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/onsi/gomega"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const quickstart, install = "docs/quickstart.md", "docs/install.md"
+
+// notRun are the commands of these pages that no test runs, and why.
+var notRun = map[string]string{
+	"make run": "it runs until it is stopped, outside the cluster and with the rights of whoever runs it: with them every test of the manager's rights would be void",
+}
+
+// documentation is which commands of the pages have run.
+var documentation = struct {
+	sync.Mutex
+	ran map[string]bool
+}{ran: map[string]bool{}}
+
+// isCommand finds the commands of a block of code among what they print.
+var isCommand = regexp.MustCompile(`^    (?:\$ )?((?:kubectl|helm|make|mainstay) .*)$`)
+
+// commandsOf are the commands in the blocks of a page, in their order. A line that ends in a backslash goes on in the next.
+func commandsOf(t *testing.T, page string) []string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(repository, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile(`\\\n\s+`).ReplaceAllString(string(content), "")
+	var found []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if match := isCommand.FindStringSubmatch(line); match != nil {
+			found = append(found, match[1])
+		}
+	}
+	return found
+}
+
+// tryDocumented runs a command of a page as it is written there, in the root of the repository and, as the context of its kubeconfig says, in
+// a namespace. Pairs of words are replaced: what the page means, and what it is here.
+func tryDocumented(t *testing.T, page, ns, command string, replaced ...string) (string, error) {
+	t.Helper()
+	if !slices.Contains(commandsOf(t, page), command) {
+		t.Fatalf("%s has no command %q", page, command)
+	}
+	documentation.Lock()
+	documentation.ran[command] = true
+	documentation.Unlock()
+	folder := t.TempDir()
+	mainstay, err := filepath.Abs(filepath.Join(repository, "bin/mainstay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, program := range map[string]string{"kubectl": os.Getenv("KUBECTL"), "helm": os.Getenv("HELM"), "mainstay": mainstay} {
+		if err := os.Symlink(program, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := clientcmd.LoadFromFile(os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Contexts[config.CurrentContext].Namespace = ns
+	kubeconfig := filepath.Join(folder, "config")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("cd %q; export KUBECONFIG=%q PATH=%q:$PATH; %s", repository, kubeconfig, folder, strings.NewReplacer(replaced...).Replace(command))
+	return shell(t, script)
+}
+
+// documented runs a command of the page about installation, which must succeed.
+func documented(t *testing.T, command string, replaced ...string) string {
+	t.Helper()
+	output, err := tryDocumented(t, install, "default", command, replaced...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+// shell runs a script, and returns what it says, of errors too.
+func shell(t *testing.T, script string) (string, error) {
+	t.Helper()
+	output, err := command(t.Context(), "", "bash", "-euc", "exec 2>&1; "+script)
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, output)
+	}
+	return output, err
+}
+
+// testEveryCommand: the tests before have run every command of the pages but those that notRun names.
+func testEveryCommand(t *testing.T) {
+	var all []string
+	for _, page := range []string{quickstart, install} {
+		all = append(all, commandsOf(t, page)...)
+	}
+	for _, command := range all {
+		switch why, isSkipped := notRun[command]; {
+		case isSkipped:
+			t.Logf("not run: %s: %s", command, why)
+		case !documentation.ran[command]:
+			t.Errorf("no test runs %q", command)
+		}
+	}
+	for command := range notRun {
+		if !slices.Contains(all, command) {
+			t.Errorf("no page has %q", command)
+		}
+	}
+	t.Logf("%d commands", len(all))
+}
+
+// testQuickstart runs the page from its first command to its last.
+func testQuickstart(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ns := namespace(t, "quickstart")
+	const ready = "kubectl wait --for=condition=Ready webapp/shop"
+	type expectation struct {
+		before func()
+		says   string
+		fails  bool
+	}
+	// kubectl wait gives up after 30 s, which a busy machine may need: what it waits for is there before it is asked.
+	expected := map[string]expectation{
+		ready:                     {before: func() { waitReady(t, ns, "shop") }, says: "condition met"},
+		"kubectl get webapp shop": {says: "http://shop." + ns + ".svc:8080"},
+		"kubectl get webapp shop -o wide": {says: "ImagePullFailed", before: func() {
+			g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("ImagePullFailed"))
+		}},
+		"kubectl describe webapp shop":            {says: "ImagePullFailed"},
+		"kubectl scale webapp shop --replicas=11": {says: "spec.replicas: 11 is given, accepted is at most 10 (policy default, rule *.maxReplicas)", fails: true},
+		"kubectl get platformpolicies":            {says: "default"},
+		"kubectl get webapp legacy -o wide": {says: "Conflict", before: func() {
+			kubectl(t, "-n", ns, "create", "deployment", "legacy", "--image="+demo)
+			apply(t, ns, webapp("legacy", demo))
+			g.Eventually(readyReason(t, ns, "legacy")).Should(gomega.Equal("Conflict"))
+		}},
+		"kubectl set image deployment/shop webapp=nginx": {says: "image updated", before: func() {
+			g.Eventually(exists(t, ns, "service/shop")).Should(gomega.Succeed(), "the deleted Service is back")
+		}},
+	}
+	commands := commandsOf(t, quickstart)
+	g.Expect(len(commands)).To(gomega.BeNumerically(">=", 15))
+	for _, command := range commands {
+		want := expected[command]
+		if want.before != nil {
+			want.before()
+		}
+		// This machine has no registry that could say that there is no such image.
+		said, err := tryDocumented(t, quickstart, ns, command, "docker.io/mainstay/demo-web:none", nowhere)
+		g.Expect(err != nil).To(gomega.Equal(want.fails), "%s: %s", command, said)
+		g.Expect(said).To(gomega.ContainSubstring(want.says), command)
+	}
+	g.Eventually(func() []string { return names(t, ns, "deployments,services") }).Should(gomega.ConsistOf("legacy", "legacy", "nginx", "nginx"), "shop is gone, and legacy adopted")
+}
+
+// testInstallation runs what docs/install.md says of an installation from its beginning to its end, in two ways: for all
+// namespaces, taken away by hand, and for two, which deletes the definitions itself.
+func testInstallation(t *testing.T) {
+	g := gomega.NewWithT(t)
+	run := func(commands ...string) {
+		t.Helper()
+		for _, command := range commands {
+			documented(t, command)
+		}
+	}
+	for _, ns := range []string{"shop", "web"} {
+		makeNamespace(t, ns)
+		t.Cleanup(func() { discard(t, "", "namespace/"+ns) })
+	}
+	run("helm install mainstay charts/mainstay --namespace mainstay-system --create-namespace --wait")
+	awaitWebhooks(t)
+	apply(t, "shop", webapp("shop", demo, "replicas: 1"))
+	waitReady(t, "shop", "shop")
+	run("helm upgrade mainstay charts/mainstay --namespace mainstay-system --reset-then-reuse-values --set 'secrets.namespaces={shop,web}'",
+		"helm upgrade mainstay charts/mainstay --namespace mainstay-system --wait",
+		`kubectl -n mainstay-system annotate --overwrite secret mainstay-webhook mainstay.dev/rotate="$(date +%s)"`)
+	awaitServed(t)
+	run("kubectl -n mainstay-system rollout restart deployment mainstay-manager", "kubectl -n mainstay-system rollout status deployment mainstay-manager",
+		"kubectl delete apiservice v1alpha1.farm.mainstay.dev")
+	awaitServed(t)
+	run("kubectl delete instrumentations --all --all-namespaces",
+		"kubectl delete webapps --all --all-namespaces --cascade=foreground",
+		"kubectl delete appconfigs,configmonitors,instrumentations --all --all-namespaces",
+		"kubectl delete clusterinstrumentations --all",
+		"helm uninstall mainstay --namespace mainstay-system")
+	g.Expect(names(t, "shop", "deployments")).To(gomega.BeEmpty())
+	notServed(t)
+	for _, command := range commandsOf(t, install) {
+		if strings.HasPrefix(command, "kubectl delete crd ") {
+			run(command)
+		}
+	}
+	g.Expect(definitions(t)).To(gomega.BeEmpty())
+
+	run("helm install mainstay charts/mainstay --namespace mainstay-system --create-namespace --set 'watchNamespaces={shop,web}'")
+	rollout(t, system, "deployment/mainstay-manager")
+	awaitWebhooks(t)
+	apply(t, "shop", webapp("shop", demo, "replicas: 1"))
+	waitReady(t, "shop", "shop")
+	run("helm upgrade mainstay charts/mainstay --namespace mainstay-system --reset-then-reuse-values --set crds.keep=false --wait",
+		"helm uninstall mainstay --namespace mainstay-system")
+	g.Expect(definitions(t)).To(gomega.BeEmpty(), "crds.keep=false deletes definitions")
+	g.Eventually(func() []string { return names(t, "shop", "deployments") }).Should(gomega.BeEmpty(), "and objects, and what these made")
+	deleteNamespace(t, system)
+}
+
+// definitions are those of our kinds.
+func definitions(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(names(t, "", "crd"), func(name string) bool { return !strings.HasSuffix(name, ".mainstay.dev") })
+}

@@ -1,0 +1,57 @@
+package testenv
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	k8sappsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Deployment has one replica, whose pod has the label app with the Deployment's name, and uses no configuration.
+func Deployment(namespace, name string) *k8sappsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &k8sappsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: k8sappsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "mainstay/demo-web:1.0"}}},
+			},
+		},
+	}
+}
+
+// MakeAvailable does what the Deployment controller does once all pods of the present template are available.
+func MakeAvailable(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var deployment k8sappsv1.Deployment
+	if err := c.Get(ctx, key, &deployment); err != nil {
+		return err
+	}
+	wanted := *deployment.Spec.Replicas
+	deployment.Status = k8sappsv1.DeploymentStatus{
+		ObservedGeneration: deployment.Generation,
+		Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
+		Conditions: []k8sappsv1.DeploymentCondition{
+			{Type: k8sappsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
+			{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
+		},
+	}
+	return c.Status().Update(ctx, &deployment)
+}
+
+// JSON is a value as one line of JSON.
+func JSON(t testing.TB, value any) string {
+	t.Helper()
+	content, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

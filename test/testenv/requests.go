@@ -1,0 +1,201 @@
+package testenv
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/test/faults/proxy"
+)
+
+// Requests records the requests of a client, and refuses some. It works within the client's transport: package proxy, which stands between client and
+// server, has many more faults, and costs a connection and the decoding of each answer. The zero value records.
+type Requests struct {
+	// Before is called before each request, watches too; nil for nothing. It is set before the first request.
+	Before func(*http.Request)
+
+	mutex   sync.Mutex
+	made    []made
+	watched []string
+	broken  string
+	forbid  string
+	// namespace is the only one that the client sees, of what is namespaced; empty for all.
+	namespace  string
+	namespaced Namespaced
+	// begun counts requests but watches, those for events too; underway are those without an answer.
+	begun, underway int
+	// watches are the open ones.
+	watches map[*watching]bool
+}
+
+// Break makes requests whose "METHOD path" contains a text fail from now on, as if the network had; watches go on. Empty ends it.
+func (r *Requests) Break(text string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.broken = text
+}
+
+// Forbid makes the API server's answer to requests whose path contains a text "forbidden", watches too. Empty ends it.
+func (r *Requests) Forbid(path string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.forbid = path
+}
+
+func (r *Requests) confineTo(namespace string, namespaced Namespaced) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.namespace, r.namespaced = namespace, namespaced
+}
+
+// made is a request.
+type made struct {
+	// call is "METHOD path".
+	call string
+	// status is that of the answer; 0 as long as there is none.
+	status int
+}
+
+// Since are the requests after the first n, as "METHOD path", that contain one of the words; without words, all. Watches and events
+// are not among them.
+func (r *Requests) Since(n int, words ...string) []string {
+	return r.find(n, words, func(made) bool { return true })
+}
+
+// Done are those of Since that were answered with success: a write that came too late, as its writer's cache did not show the last one yet, is
+// refused with a conflict and done again.
+func (r *Requests) Done(n int, words ...string) []string {
+	return r.find(n, words, func(one made) bool { return one.status/100 == 2 })
+}
+
+func (r *Requests) find(n int, words []string, wanted func(made) bool) []string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	var found []string
+	for _, one := range r.made[n:] {
+		if wanted(one) && (len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(one.call, word) })) {
+			found = append(found, one.call)
+		}
+	}
+	return found
+}
+
+// Count is how many requests there were: the n of Since for those that come.
+func (r *Requests) Count() int { return len(r.Since(0)) }
+
+// Watched are the paths of all watches that were opened, open or not.
+func (r *Requests) Watched() []string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return slices.Clone(r.watched)
+}
+
+// Wrap is a transport wrapper for rest.Config.Wrap.
+func (r *Requests) Wrap(next http.RoundTripper) http.RoundTripper {
+	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+		if r.Before != nil {
+			r.Before(request)
+		}
+		parsed := proxy.Parse(request)
+		if parsed.Verb == "watch" {
+			return r.watch(next, request, parsed)
+		}
+		at, err := r.begin(request)
+		if err != nil {
+			r.end(at, nil)
+			return refused(request, err)
+		}
+		response, err := next.RoundTrip(request)
+		r.end(at, response)
+		return response, err
+	})
+}
+
+var (
+	errBroken    = errors.New("the network is broken")
+	errForbidden = errors.New("forbidden")
+)
+
+// begin records a request, and returns its place in the record, which is negative for one that is not in it, and why it is refused.
+func (r *Requests) begin(request *http.Request) (int, error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.begun++
+	r.underway++
+	call := request.Method + " " + request.URL.Path
+	isForbidden := r.forbid != "" && strings.Contains(request.URL.Path, r.forbid)
+	at := -1
+	if !isForbidden && !strings.Contains(request.URL.Path, "/events") {
+		at = len(r.made)
+		r.made = append(r.made, made{call: call})
+	}
+	switch {
+	case isForbidden:
+		return at, errForbidden
+	case r.broken != "" && strings.Contains(call, r.broken):
+		return at, errBroken
+	default:
+		return at, nil
+	}
+}
+
+// end notes the answer to a request; nil if there was none.
+func (r *Requests) end(at int, response *http.Response) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.underway--
+	if at >= 0 && response != nil {
+		r.made[at].status = response.StatusCode
+	}
+}
+
+// refused is the answer to a request that does not reach the API server.
+func refused(request *http.Request, why error) (*http.Response, error) {
+	if !errors.Is(why, errForbidden) {
+		return nil, why
+	}
+	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"forbidden","reason":"Forbidden","code":403}`
+	return &http.Response{
+		Status: "403 Forbidden", StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: request,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+	}, nil
+}
+
+// watch opens a watch, and follows what it delivers.
+func (r *Requests) watch(next http.RoundTripper, request *http.Request, parsed proxy.Request) (*http.Response, error) {
+	r.mutex.Lock()
+	isForbidden := r.forbid != "" && strings.Contains(request.URL.Path, r.forbid)
+	if !isForbidden {
+		r.watched = append(r.watched, request.URL.Path)
+	}
+	namespace, namespaced := r.namespace, r.namespaced
+	r.mutex.Unlock()
+	if isForbidden {
+		return refused(request, errForbidden)
+	}
+	response, err := next.RoundTrip(asJSON(request))
+	if err != nil || response.StatusCode != http.StatusOK {
+		return response, err
+	}
+	query := request.URL.Query()
+	opened := &watching{
+		requests: r, body: response.Body, about: collection{request.URL.Host, parsed.Group + "/" + parsed.Resource, parsed.Namespace},
+		isSelective: query.Get("fieldSelector") != "" || query.Get("labelSelector") != "",
+	}
+	if opened.about.namespace == "" && namespaced[opened.about.resource] {
+		opened.about.namespace = namespace
+	}
+	opened.take([]byte(`"resourceVersion":"` + query.Get("resourceVersion") + `"`))
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.watches == nil {
+		r.watches = map[*watching]bool{}
+	}
+	r.watches[opened] = true
+	response.Body = opened
+	return response, nil
+}

@@ -1,0 +1,183 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/mainstay-platform/mainstay/internal/setup"
+)
+
+const (
+	// Within is how long a test waits for something before it fails. What works takes some tenths of a second; the rest is
+	// for machines that are slow and busy.
+	Within = 2 * time.Minute
+	// Poll is how often it looks.
+	Poll = 20 * time.Millisecond
+	// startLimit is how long etcd and the API server may take to start: some 5 s of one core's time each. envtest tries several times
+	// when they take longer, which makes it no faster.
+	startLimit = 5 * time.Minute
+	// owned is how many servers tests may have of their own at once. Each takes some 400 MiB, and its start a whole core.
+	owned = 3
+)
+
+// slots has a place for each of them.
+var slots = make(chan struct{}, owned)
+
+// Options are what an API server is started with.
+type Options struct {
+	// Definitions installs the CustomResourceDefinitions of the chart.
+	Definitions bool
+	// Configure changes the environment before it is started; nil for nothing.
+	Configure func(*envtest.Environment) error
+}
+
+// Server is an etcd with a kube-apiserver. There is no kubelet and no controller: what those would do, tests do.
+type Server struct {
+	Environment *envtest.Environment
+	// Config has all rights and no limit of requests. What is written through it, or through a copy, is known to Settle.
+	Config *rest.Config
+	// Client knows all our kinds and those of Kubernetes.
+	Client client.WithWatch
+
+	ports []*reserved
+}
+
+// Start starts a server. Stop ends it.
+func Start(options Options) (*Server, error) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		return nil, errors.New("KUBEBUILDER_ASSETS is not set: run `make test-integration`, which builds etcd and kube-apiserver and sets it")
+	}
+	s := &Server{Environment: &envtest.Environment{ControlPlaneStartTimeout: startLimit, ControlPlaneStopTimeout: time.Minute}}
+	if options.Definitions {
+		s.Environment.CRDDirectoryPaths = []string{Repository("charts", "mainstay", "crds")}
+		s.Environment.ErrorIfCRDPathMissing = true
+	}
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
+	if options.Configure != nil {
+		if err := options.Configure(s.Environment); err != nil {
+			s.release()
+			return nil, fmt.Errorf("configuring the API server: %w", err)
+		}
+	}
+	config, err := s.Environment.Start()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), s.Stop())
+	}
+	config.QPS, config.Burst = -1, -1
+	config.Wrap(noteWrites)
+	s.Config = config
+	if s.Client, err = NewClient(config); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// New starts a server that ends with the test. While there are enough of them it waits.
+func New(t testing.TB, options Options) *Server {
+	t.Helper()
+	slots <- struct{}{}
+	t.Cleanup(func() { <-slots })
+	s, err := Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stopping the API server: %v", err)
+		}
+	})
+	return s
+}
+
+// listen chooses the ports: envtest takes any that is free, which another process may have by the time that the server listens.
+func (s *Server) listen() error {
+	for range 2 {
+		port, err := reserve()
+		if err != nil {
+			s.release()
+			return err
+		}
+		s.ports = append(s.ports, port)
+	}
+	s.Environment.ControlPlane.Etcd = &envtest.Etcd{URL: &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", s.ports[0].port)}}
+	server := s.Environment.ControlPlane.GetAPIServer()
+	server.Address, server.Port = "127.0.0.1", strconv.Itoa(s.ports[1].port)
+	return nil
+}
+
+func (s *Server) release() {
+	for _, port := range s.ports {
+		port.release()
+	}
+	s.ports = nil
+}
+
+// Stop ends the server. Its data is removed.
+func (s *Server) Stop() error {
+	defer s.release()
+	return s.Environment.Stop()
+}
+
+// Namespace makes a namespace with a name that nothing else has. There is no namespace controller, so what is in it
+// stays until the server ends.
+func (s *Server) Namespace(t testing.TB) string {
+	t.Helper()
+	created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := s.Client.Create(t.Context(), created); err != nil {
+		t.Fatal(err)
+	}
+	return created.Name
+}
+
+// NewClient knows all our kinds and those of Kubernetes. It reads from the API server, not from a cache.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	scheme, err := setup.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return made, nil
+}
+
+// repository is the folder of the repository: tests run in their package's.
+var repository = sync.OnceValue(func() string {
+	_, file, _, _ := runtime.Caller(0)
+	if filepath.IsAbs(file) {
+		return filepath.Join(filepath.Dir(file), "..", "..")
+	}
+	// Built with -trimpath: the folder is the nearest one above with a go.mod.
+	here, err := os.Getwd()
+	if err != nil {
+		return "."
+	}
+	for at := here; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return at
+		}
+	}
+	return here
+})
+
+// Repository is the path of a file of the repository, whatever package's test asks.
+func Repository(elements ...string) string {
+	return filepath.Join(append([]string{repository()}, elements...)...)
+}

@@ -1,0 +1,178 @@
+package testenv
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestWithin(t *testing.T) {
+	resources := Namespaced{"/pods": true, "apps/deployments": true}
+	for path, want := range map[string]string{
+		"/api/v1/pods":                            "/api/v1/namespaces/one/pods",
+		"/apis/apps/v1/deployments":               "/apis/apps/v1/namespaces/one/deployments",
+		"/api/v1/nodes":                           "",
+		"/api/v1/namespaces":                      "",
+		"/api/v1/namespaces/two/pods":             "",
+		"/apis/apps/v1/namespaces/two/pods/first": "",
+		"/apis/apps/v1":                           "",
+	} {
+		got, changed := resources.Within(path, "one")
+		if changed != (want != "") || changed && got != want || !changed && got != path {
+			t.Errorf("%s: got %s, changed: %t", path, got, changed)
+		}
+	}
+}
+
+func TestPortIsReserved(t *testing.T) {
+	port := Port(t)
+	if _, err := net.Listen("unix", "@mainstay-test-port-"+strconv.Itoa(port)); err == nil {
+		t.Error("another test could take the same port")
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+}
+
+func pod(name, uid, version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}}
+}
+
+func TestFollowed(t *testing.T) {
+	for name, test := range map[string]struct {
+		tell func(*Followed)
+		want string
+	}{
+		"in order": {func(f *Followed) {
+			f.Added(pod("a", "1", "5"))
+			f.Updated(pod("a", "1", "6"))
+			f.Added(pod("b", "2", "6"))
+			f.Deleted(pod("b", "2", "8"))
+		}, ""},
+		"listed anew": {func(f *Followed) { f.Added(pod("a", "1", "6")); f.Updated(pod("a", "1", "6")) }, ""},
+		"another of that name": {func(f *Followed) {
+			f.Added(pod("a", "0", "3"))
+			f.Handler().UpdateFunc(pod("a", "0", "3"), pod("a", "1", "6"))
+		}, ""},
+		"added twice": {func(f *Followed) { f.Added(pod("a", "1", "6")); f.Added(pod("a", "1", "6")) }, "added a 1 at 6, after 6, known: true"},
+		"older":       {func(f *Followed) { f.Added(pod("a", "1", "7")); f.Updated(pod("a", "1", "6")) }, "updated a 1 at 6, after 7"},
+		"unknown":     {func(f *Followed) { f.Updated(pod("a", "1", "6")) }, "updated a 1 at 6, after 0, known: false"},
+		"missed":      {func(*Followed) {}, "a 1: known at 0 (false), listed at 6"},
+		"not deleted": {func(f *Followed) { f.Added(pod("a", "1", "6")); f.Added(pod("b", "2", "7")) }, "b 2: known, and not listed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := NewFollowed()
+			test.tell(f)
+			got := f.Differs(&corev1.PodList{Items: []corev1.Pod{*pod("a", "1", "6")}})
+			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAuditLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	log := NewAuditLog(file)
+	expect := func(text string, want ...string) {
+		t.Helper()
+		events, err := log.Events(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, event := range events {
+			got = append(got, event.Verb)
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	write := func(text string) {
+		t.Helper()
+		opened, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := opened.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		_ = opened.Close()
+	}
+	expect("")
+	write(`{"verb":"get"}` + "\n" + `{"verb":"li`)
+	expect("", "get")
+	write(`st"}` + "\n")
+	expect("", "get", "list")
+	expect("list", "list")
+}
+
+// TestSettle: it waits for requests, and for watches to deliver what was written.
+func TestSettle(t *testing.T) {
+	deliver, release := make(chan string), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Get("watch") == "true":
+			w.(http.Flusher).Flush()
+			for line := range deliver {
+				_, _ = w.Write([]byte(line + "\n"))
+				w.(http.Flusher).Flush()
+			}
+		case r.Method == http.MethodGet:
+			<-release
+		default:
+			_, _ = w.Write([]byte(`{"metadata":{"resourceVersion":"12"}}`))
+		}
+	}))
+	defer server.Close()
+	requests := &Requests{}
+	client := &http.Client{Transport: noteWrites(http.DefaultTransport)}
+	recorded := &http.Client{Transport: requests.Wrap(noteWrites(http.DefaultTransport))}
+	watch, err := recorded.Get(server.URL + "/api/v1/namespaces/shop/pods?watch=true&resourceVersion=11")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		buffer := make([]byte, 1000)
+		for {
+			if _, err := watch.Body.Read(buffer); err != nil {
+				return
+			}
+		}
+	}()
+	settles := func(want bool) {
+		t.Helper()
+		if _, why := requests.state(); (why == "") != want {
+			t.Errorf("settled: %t (%s)", !want, why)
+		}
+	}
+	settles(true)
+	go func() { _, _ = recorded.Get(server.URL + "/api/v1/namespaces/shop/pods/web") }()
+	for ; requests.Count() == 0; time.Sleep(time.Millisecond) {
+	}
+	settles(false)
+	close(release)
+	requests.Settle(t)
+	if _, err := client.Post(server.URL+"/api/v1/namespaces/shop/pods", "application/json", nil); err != nil {
+		t.Fatal(err)
+	}
+	settles(false)
+	deliver <- `{"type":"ADDED","object":{"metadata":{"resourceVersion":"12"}}}`
+	if got := requests.Settle(t); got != 1 {
+		t.Errorf("%d requests", got)
+	}
+	close(deliver)
+	_ = watch.Body.Close()
+}
