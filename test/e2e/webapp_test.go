@@ -30,9 +30,7 @@ func testLifeOfAWebApp(t *testing.T) {
 	ns := namespace(t, "life")
 	apply(t, ns, webapp("shop", demo, "replicas: 2", "env: [{name: MESSAGE, value: welcome}]"))
 	waitReady(t, ns, "shop")
-	answer, err := fetch(t.Context(), serviceURL(t, ns, "shop"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(answer).To(gomega.ContainSubstring("welcome"))
+	answers(t, serviceURL(t, ns, "shop"), "welcome")
 	table := kubectl(t, "-n", ns, "get", "webapp")
 	g.Expect(strings.Fields(table)).To(gomega.Equal([]string{
 		"NAME", "READY", "REPLICAS", "URL", "PHASE", "AGE",
@@ -81,9 +79,7 @@ func testBadImageAndRecovery(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred(), "the old pod still serves")
 	apply(t, ns, webapp("shop", demo2, "replicas: 1"))
 	waitReady(t, ns, "shop")
-	url := serviceURL(t, ns, "shop")
-	// The old pod may still be asked for the second that kube-proxy takes.
-	g.Eventually(func() (string, error) { return fetch(t.Context(), url) }).Should(gomega.ContainSubstring("2.0"))
+	answers(t, serviceURL(t, ns, "shop"), "2.0")
 }
 
 func testCrashLoop(t *testing.T) {
@@ -122,13 +118,10 @@ func testMissingReferencesHeal(t *testing.T) {
 }
 
 func testNginxAsRootOnPort80(t *testing.T) {
-	g := gomega.NewWithT(t)
 	ns := namespace(t, "nginx")
 	apply(t, ns, webapp("web", "nginx:1.22", "port: 80"))
 	waitReady(t, ns, "web")
-	answer, err := fetch(t.Context(), serviceURL(t, ns, "web"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(answer).To(gomega.ContainSubstring("nginx"))
+	answers(t, serviceURL(t, ns, "web"), "nginx")
 }
 
 func testRestrictedProfile(t *testing.T) {

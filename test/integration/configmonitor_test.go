@@ -494,8 +494,9 @@ func TestConfigMonitorBaseline(t *testing.T) {
 		create(t, deployment)
 		rollOut(t, deployment)
 	}
-	create(t, replicaSetOf(older))
-	nextSecond(t, older)
+	pods := replicaSetOf(older)
+	create(t, pods)
+	nextSecond(t, pods)
 	setFlag(t, in, "COLOUR", "blue")
 	create(t, replicaSetOf(younger))
 	manager := startManager(t, in)

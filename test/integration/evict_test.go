@@ -114,10 +114,11 @@ func TestConfigMonitorEvictsNotEverything(t *testing.T) {
 	unowned, static := newPod(in, "unowned", ""), newPod(in, "static", "Node")
 	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "1"}
 	static.Spec.NodeName = "node-1"
-	for _, pod := range []*corev1.Pod{guarded, unowned, static, newPod(in, "job", "Job")} {
+	job := newPod(in, "job", "Job")
+	for _, pod := range []*corev1.Pod{guarded, unowned, static, job} {
 		runPod(t, pod)
 	}
-	nextSecond(t, unowned)
+	nextSecond(t, job)
 	create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
 	monitor := newMonitor(in, evicting)
 	create(t, monitor)
