@@ -36,7 +36,7 @@ type importRule struct {
 
 // pure are the packages of decisions, beside those of the kinds.
 var pure = []string{
-	"internal/kit/plan", "internal/kit/conditions", "internal/kit/verdict", "internal/kit/naming", "internal/kit/image",
+	"internal/kit/plan", "internal/kit/conditions", "internal/kit/summary", "internal/kit/naming", "internal/kit/image",
 	"internal/kit/rollout", "internal/policy", "internal/workload", "internal/injection", "internal/aggregated/farmpod",
 	"internal/aggregated/table",
 }
@@ -231,7 +231,7 @@ func TestImportRules(t *testing.T) {
 		{at: "internal/kinds/webapp", imported: "k8s.io/api/apps/v1", want: true},
 		{at: "internal/aggregated/farmpod", imported: "k8s.io/apiserver/pkg/registry/rest", indirect: true},
 		{at: "internal/aggregated/farmpod", imported: module + "internal/workload", want: true},
-		{at: "internal/aggregated/lineage", imported: "k8s.io/client-go/metadata", want: true},
+		{at: "internal/aggregated/ownerchain", imported: "k8s.io/client-go/metadata", want: true},
 		{at: "internal/cli/get", imported: module + "internal/setup"},
 		{at: "cmd/mainstay", imported: module + "internal/setup", want: true},
 	} {

@@ -222,7 +222,7 @@ func TestWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if folders["test/e2e"] == nil || folders["internal/steady"] == nil {
+	if folders["test/e2e"] == nil || folders["internal/kit/transport/retrytransport"] == nil {
 		t.Fatal("the tests were not found")
 	}
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {

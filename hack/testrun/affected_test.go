@@ -88,7 +88,7 @@ func TestAffectedHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := affected(repository, [][]listed{packages}, []string{"internal/steady/steady.go"})
+	found, err := affected(repository, [][]listed{packages}, []string{"internal/kit/transport/retrytransport/retrytransport.go"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,12 +96,12 @@ func TestAffectedHere(t *testing.T) {
 	for _, p := range found {
 		ways[p.at] = true
 	}
-	for _, want := range []string{"./internal/steady", "./internal/setup", "./cmd/mainstay"} {
+	for _, want := range []string{"./internal/kit/transport/retrytransport", "./internal/setup", "./cmd/mainstay"} {
 		if !ways[want] {
-			t.Errorf("a change of internal/steady does not affect %s, but %v", want, ways)
+			t.Errorf("a change of internal/kit/transport/retrytransport does not affect %s, but %v", want, ways)
 		}
 	}
 	if ways["./internal/kit/image"] {
-		t.Error("a change of internal/steady affects internal/kit/image")
+		t.Error("a change of internal/kit/transport/retrytransport affects internal/kit/image")
 	}
 }

@@ -22,7 +22,7 @@ var isTest = regexp.MustCompile(`^(Test|Fuzz|Example)\w*$`)
 
 // testPackage is a package with tests.
 type testPackage struct {
-	// directory is the folder of its module, at is the package in it, as ./internal/steady.
+	// directory is the folder of its module, at is the package in it, as ./internal/kit/transport/retrytransport.
 	directory, at string
 	// tags are the build tags that its tests need.
 	tags []string

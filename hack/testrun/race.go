@@ -23,22 +23,22 @@ var pure = []string{
 var concurrent = []string{
 	"internal/access",
 	"internal/aggregated",
-	"internal/aggregated/backing",
+	"internal/aggregated/crdstorage",
 	"internal/aggregated/farmpod",
-	"internal/aggregated/lineage",
+	"internal/aggregated/ownerchain",
 	"internal/aggregated/llama",
-	"internal/apiservice",
-	"internal/certificates",
-	"internal/fence",
+	"internal/install/apiservice",
+	"internal/install/certificates",
+	"internal/kit/transport/leaseguard",
 	"internal/kinds/appconfig/appconfigcontroller",
 	"internal/kit/apply",
 	"internal/kit/metrics",
 	"internal/kit/trace",
 	"internal/kit/watch",
 	"internal/setup",
-	"internal/steady",
+	"internal/kit/transport/retrytransport",
 	"internal/tracing",
-	"internal/webhooks",
+	"internal/install/webhooks",
 	"internal/workload/workloadcontroller",
 	"test/faults/campaign",
 	"test/faults/proxy",
@@ -47,16 +47,16 @@ var concurrent = []string{
 
 // sequential are the packages that look concurrent to TestConcurrent and whose tests are not, with the reason.
 var sequential = map[string]string{
-	"hack/demo":                "a select waits for the end of the context; the tests only read the farm",
-	"hack/testrun":             "the commands of a layer run beside each other, and the counts are added under a lock",
-	"internal/definitions":     "a sync.OnceValues reads what the chart carries",
-	"internal/kinds/appconfig": "a sync.OnceValue in a value that no two goroutines share",
-	"internal/kit/jsonpatch":   "a channel is the example of a value that JSON can't express",
-	"internal/uninstall":       "synctest is there for its clock; nothing runs beside the tests",
-	"test/perf":                "the tests only compare figures; what measures is not run by them",
+	"hack/demo":                  "a select waits for the end of the context; the tests only read the farm",
+	"hack/testrun":               "the commands of a layer run beside each other, and the counts are added under a lock",
+	"internal/install/crds":      "a sync.OnceValues reads what the chart carries",
+	"internal/kinds/appconfig":   "a sync.OnceValue in a value that no two goroutines share",
+	"internal/kit/jsonpatch":     "a channel is the example of a value that JSON can't express",
+	"internal/install/uninstall": "synctest is there for its clock; nothing runs beside the tests",
+	"test/perf":                  "the tests only compare figures; what measures is not run by them",
 }
 
-// testedPackages returns the pure packages that have tests, as ./internal/steady: those that need the race detector, and the others.
+// testedPackages returns the pure packages that have tests, as ./internal/kit/transport/retrytransport: those that need the race detector, and the others.
 // Packages without tests are left out, because go test would compile them for nothing.
 func testedPackages(ctx context.Context, root string) (racing, others []string, err error) {
 	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, pure...)...)

@@ -142,7 +142,7 @@ func TestTestedPackages(t *testing.T) {
 	if len(racing) != len(concurrent) {
 		t.Errorf("%d packages get the race detector, want %d: %v", len(racing), len(concurrent), racing)
 	}
-	if !slices.Contains(racing, "./internal/steady") || !slices.Contains(others, "./internal/injection") || slices.Contains(others, "./internal/steady") {
+	if !slices.Contains(racing, "./internal/kit/transport/retrytransport") || !slices.Contains(others, "./internal/injection") || slices.Contains(others, "./internal/kit/transport/retrytransport") {
 		t.Errorf("dealt as %v and %v", racing, others)
 	}
 	if slices.Contains(others, "./api/apps/v1") {

@@ -92,7 +92,7 @@ func TestAreas(t *testing.T) {
 func TestLayersFor(t *testing.T) {
 	t.Chdir(repository)
 	packages := []testPackage{
-		{directory: ".", at: "./internal/steady"}, {directory: ".", at: "./internal/policy"}, {directory: ".", at: "./test/e2e", tags: []string{"e2e"}},
+		{directory: ".", at: "./internal/kit/transport/retrytransport"}, {directory: ".", at: "./internal/policy"}, {directory: ".", at: "./test/e2e", tags: []string{"e2e"}},
 		{directory: ".", at: "./test/faults"}, {directory: "tools/image", at: "."}, {directory: ".", at: "./test/integration"},
 	}
 	chosen, err := layersFor(packages, touched([]string{"internal/policy/check.go"}))
@@ -107,13 +107,13 @@ func TestLayersFor(t *testing.T) {
 		}
 		for _, test := range tests {
 			got = append(got, l.name+" "+strings.Join(test.arguments, " "))
-			if racing := strings.HasSuffix(got[len(got)-1], "internal/steady"); racing != test.race {
+			if racing := strings.HasSuffix(got[len(got)-1], "internal/kit/transport/retrytransport"); racing != test.race {
 				t.Errorf("%s: race is %t", got[len(got)-1], test.race)
 			}
 		}
 	}
 	all := strings.Join(got, "\n")
-	for _, want := range []string{"pure ./internal/steady", "pure ./internal/policy", "tools .", "TestPolicyWithAnAutoscaler", "TestMetricsTellOfALife", "$/^users$/(policy|"} {
+	for _, want := range []string{"pure ./internal/kit/transport/retrytransport", "pure ./internal/policy", "tools .", "TestPolicyWithAnAutoscaler", "TestMetricsTellOfALife", "$/^users$/(policy|"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%s is not chosen:\n%s", want, all)
 		}

@@ -20,9 +20,9 @@ import (
 	"k8s.io/utils/clock"
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
-	"github.com/mainstay-platform/mainstay/internal/aggregated/backing"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/crdstorage"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/farmpod"
-	"github.com/mainstay-platform/mainstay/internal/aggregated/lineage"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/ownerchain"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
 )
 
@@ -40,9 +40,9 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	pods := backing.REST{
+	pods := crdstorage.REST{
 		Client: clients.CoreV1().RESTClient(), Resource: string(corev1.ResourcePods), Codec: scheme.ParameterCodec,
-		New: func() backing.Object { return &corev1.Pod{} }, NewList: func() runtime.Object { return &corev1.PodList{} },
+		New: func() crdstorage.Object { return &corev1.Pod{} }, NewList: func() runtime.Object { return &corev1.PodList{} },
 	}
 	store := &registry.Store{
 		NewFunc:                   func() runtime.Object { return &farmv1alpha1.FarmPod{} },
@@ -58,8 +58,8 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 		AttrFunc:    farmPodAttributes,
 		TriggerFunc: storage.IndexerFuncs{byNode: nodeOf},
 		Indexers:    &cache.Indexers{storage.FieldIndex(byNode): nodesOf},
-		RESTOptions: backing.Serving{
-			Objects: pods, Form: farmPodForm(lineage.New(owners, clock.RealClock{})), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
+		RESTOptions: crdstorage.Serving{
+			Objects: pods, Form: farmPodForm(ownerchain.New(owners, clock.RealClock{})), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
 		},
 	})
 	if err != nil {
@@ -69,12 +69,12 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 }
 
 // farmPodForm is how a FarmPod comes of a Pod.
-func farmPodForm(owners *lineage.Lineage) backing.Form {
-	return backing.Form{
+func farmPodForm(owners *ownerchain.Resolver) crdstorage.Form {
+	return crdstorage.Form{
 		New:     func() runtime.Object { return &farmv1alpha1.FarmPod{} },
 		NewList: func() runtime.Object { return &farmv1alpha1.FarmPodList{} },
 		Backing: farmpod.PodName,
-		Served: func(ctx context.Context, from backing.Object) (backing.Object, error) {
+		Served: func(ctx context.Context, from crdstorage.Object) (crdstorage.Object, error) {
 			pod, isPod := from.(*corev1.Pod)
 			if !isPod {
 				return nil, fmt.Errorf("a %T is no Pod", from)

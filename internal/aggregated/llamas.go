@@ -13,7 +13,7 @@ import (
 
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
-	"github.com/mainstay-platform/mainstay/internal/aggregated/backing"
+	"github.com/mainstay-platform/mainstay/internal/aggregated/crdstorage"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/llama"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
 )
@@ -37,9 +37,9 @@ func llamaStorages(served *served, config *clientrest.Config, options *Options) 
 		ResetFieldsStrategy:       strategy,
 		TableConvertor:            table.New(llama.Columns(), clock.RealClock{}.Now),
 	}
-	err = store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: backing.Serving{
+	err = store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: crdstorage.Serving{
 		Objects: kept, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
-		Form: backing.KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"), newList, recordsv1alpha1.Finalizer, llama.Unreadable),
+		Form: crdstorage.KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"), newList, recordsv1alpha1.Finalizer, llama.Unreadable),
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("building the registry: %w", err)
@@ -53,10 +53,10 @@ func llamaStorages(served *served, config *clientrest.Config, options *Options) 
 // llamaRecords is where they are kept.
 //
 // +kubebuilder:rbac:part=llamas,groups=records.mainstay.dev,resources=llamarecords,verbs=get;list;watch;create;update;delete
-func llamaRecords(config *clientrest.Config, where string) (backing.Objects, error) {
+func llamaRecords(config *clientrest.Config, where string) (crdstorage.Objects, error) {
 	newList := func() runtime.Object { return &recordsv1alpha1.LlamaRecordList{} }
 	if where == storageMemory {
-		return backing.NewMemory(recordsv1alpha1.GroupVersion.WithResource("llamarecords").GroupResource(), newList), nil
+		return crdstorage.NewMemory(recordsv1alpha1.GroupVersion.WithResource("llamarecords").GroupResource(), newList), nil
 	}
 	scheme := runtime.NewScheme()
 	if err := recordsv1alpha1.AddToScheme(scheme); err != nil {
@@ -69,8 +69,8 @@ func llamaRecords(config *clientrest.Config, where string) (backing.Objects, err
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return backing.REST{
+	return crdstorage.REST{
 		Client: client, Resource: "llamarecords", Codec: runtime.NewParameterCodec(scheme), NewList: newList,
-		New: func() backing.Object { return &recordsv1alpha1.LlamaRecord{} },
+		New: func() crdstorage.Object { return &recordsv1alpha1.LlamaRecord{} },
 	}, nil
 }

@@ -27,7 +27,7 @@ const (
 // Object is an Instrumentation or a ClusterInstrumentation.
 type Object interface {
 	metav1.Object
-	What() *instrv1.InstrumentationSpec
+	GetSpec() *instrv1.InstrumentationSpec
 }
 
 // Identity names an Instrumentation. Namespace is empty for a ClusterInstrumentation.
@@ -73,7 +73,7 @@ type Agent struct {
 
 // Compile makes an Agent. It checks what webhooks check: objects may be stored which these were not asked about.
 func Compile(object Object) *Agent {
-	spec := object.What().DeepCopy()
+	spec := object.GetSpec().DeepCopy()
 	Default(spec)
 	identity := IdentityOf(object)
 	agent := &Agent{
@@ -112,7 +112,7 @@ func (a *Agent) compile(object Object) error {
 }
 
 // isHeld tells that what the agent has injected stays as it is.
-func (a *Agent) isHeld() bool { return a.Invalid != nil && !a.isGone }
+func (a *Agent) retainsInjected() bool { return a.Invalid != nil && !a.isGone }
 
 // namespaceSelector selects the namespaces of an object; everything for an Instrumentation, whose namespace is known.
 func namespaceSelector(object Object) *metav1.LabelSelector {
@@ -126,7 +126,7 @@ func namespaceSelector(object Object) *metav1.LabelSelector {
 func (a *Agent) HasFailed() bool { return a.isTried() && a.Failed == a.Revision }
 
 // isForgiven tells that a failure is noted which counts no more: nothing is tried first.
-func (a *Agent) isForgiven() bool { return a.Failed != "" && !a.isTried() }
+func (a *Agent) hasStaleFailure() bool { return a.Failed != "" && !a.isTried() }
 
 // isTried tells that some workloads try a revision first.
 func (a *Agent) isTried() bool { return a.Spec.Rollout.Strategy == instrv1.RolloutCanary }

@@ -14,20 +14,20 @@ import (
 )
 
 // Seen is a workload as the cache has it.
-type Seen struct {
+type ObservedWorkload struct {
 	Workload
 	UID    types.UID
 	Rolled workload.Rolled
 	// Setting is that of its namespace.
-	Setting *Setting
+	Context *NamespaceContext
 }
 
 // Standing is how one workload stands to one agent.
-type Standing struct {
+type WorkloadAssessment struct {
 	// Index is its place among those that were seen.
 	Index int
 	// Verdict is what Compose would do.
-	Verdict Verdict
+	Status AgentStatus
 	// Stale tells that Compose would change something of the agent's; Differs says what.
 	Stale   bool
 	Differs string
@@ -41,54 +41,54 @@ type Standing struct {
 	rolled   workload.Rolled
 	// Trouble is what is wrong with pods that run the agent, where somebody has looked; nil if nothing is. ReadySince is since when the last of them
 	// is ready; zero where nobody has looked.
-	Trouble    *workload.Trouble
+	Problem    *workload.Problem
 	ReadySince time.Time
 }
 
 // Assessment is how all workloads stand to one agent.
 type Assessment struct {
 	agent *Agent
-	seen  []Seen
+	seen  []ObservedWorkload
 	now   time.Time
-	// Standings are those of the workloads that the agent concerns.
-	Standings []Standing
+	// Assessed are those of the workloads that the agent concerns.
+	Assessed []WorkloadAssessment
 }
 
 // Assess compares workloads with what they should be. A nil agent is one that is no more: identity says which it was.
-func Assess(identity Identity, agent *Agent, seen []Seen, now time.Time) *Assessment {
+func Assess(identity Identity, agent *Agent, seen []ObservedWorkload, now time.Time) *Assessment {
 	if agent == nil {
 		agent = &Agent{Identity: identity, ID: identity.ID(), Spec: &instrv1.InstrumentationSpec{}}
 	}
 	assessment := &Assessment{agent: agent, seen: seen, now: now}
 	for i := range seen {
-		if standing, concerned := assessment.look(i); concerned {
-			assessment.Standings = append(assessment.Standings, standing)
+		if standing, concerned := assessment.assess(i); concerned {
+			assessment.Assessed = append(assessment.Assessed, standing)
 		}
 	}
 	return assessment
 }
 
 // IsSettled tells that one workload is as it should be, for an agent; nil for one that is no more.
-func IsSettled(identity Identity, agent *Agent, one Seen, now time.Time) bool {
-	return !slices.ContainsFunc(Assess(identity, agent, []Seen{one}, now).Standings, func(s Standing) bool { return s.Stale })
+func IsSettled(identity Identity, agent *Agent, one ObservedWorkload, now time.Time) bool {
+	return !slices.ContainsFunc(Assess(identity, agent, []ObservedWorkload{one}, now).Assessed, func(s WorkloadAssessment) bool { return s.Stale })
 }
 
 // look compares one workload.
-func (a *Assessment) look(index int) (Standing, bool) {
+func (a *Assessment) assess(index int) (WorkloadAssessment, bool) {
 	one := &a.seen[index]
 	_, hasGrant := one.Annotations[GrantKey(a.agent.ID)]
 	had := of(Injected(one.Template.Annotations), a.agent.ID)
-	isCovered := slices.ContainsFunc(one.Setting.Agents, func(agent *Agent) bool { return agent.ID == a.agent.ID })
+	isCovered := slices.ContainsFunc(one.Context.Agents, func(agent *Agent) bool { return agent.ID == a.agent.ID })
 	if had == nil && !hasGrant && (!isCovered || len(a.agent.match(&one.Workload)) == 0) {
-		return Standing{}, false
+		return WorkloadAssessment{}, false
 	}
-	standing := Standing{Index: index, Has: had != nil, hasGrant: hasGrant, grant: GrantOf(one.Annotations, a.agent.ID).until(a.now), rolled: one.Rolled}
+	standing := WorkloadAssessment{Index: index, Has: had != nil, hasGrant: hasGrant, grant: GrantOf(one.Annotations, a.agent.ID).until(a.now), rolled: one.Rolled}
 	composed := one.Workload
 	composed.Template = one.Template.DeepCopy()
-	verdicts := one.Setting.Compose(&composed, nil)
-	for i, agent := range one.Setting.Agents {
+	verdicts := one.Context.Compose(&composed, nil)
+	for i, agent := range one.Context.Agents {
 		if agent.ID == a.agent.ID {
-			standing.Verdict = verdicts[i]
+			standing.Status = verdicts[i]
 		}
 	}
 	wanted := had
@@ -97,8 +97,8 @@ func (a *Assessment) look(index int) (Standing, bool) {
 	}
 	standing.Differs = differs(one.Template, composed.Template, had, wanted)
 	standing.Stale = standing.Differs != ""
-	standing.isUntouched = standing.Verdict.State == In && !standing.Stale && had != nil && had.Revision != a.agent.Revision
-	return standing, standing.Verdict.State != Unmatched || standing.Has || hasGrant
+	standing.isUntouched = standing.Status.State == In && !standing.Stale && had != nil && had.Revision != a.agent.Revision
+	return standing, standing.Status.State != Unmatched || standing.Has || hasGrant
 }
 
 // Concerns tells whether the agent matches a workload, or is in it.
@@ -107,7 +107,7 @@ func (a *Agent) Concerns(w *Workload) bool {
 }
 
 // situation is how far a workload is that has the agent as its spec says.
-type situation struct {
+type progress struct {
 	state rollout.State
 	// since is when that began.
 	since           time.Time
@@ -115,33 +115,33 @@ type situation struct {
 }
 
 // situation finds it. What it says of workloads that were long there is not laid to the agent: see isLaid.
-func (a *Assessment) situation(s *Standing) situation {
+func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 	limit := rollout.Timeout(a.agent.Spec.Rollout.Policy)
 	began := latest(s.rolled.Progressed, s.grant.At)
 	switch {
-	case s.Trouble != nil && isFatal(s.Trouble.Reason):
-		return situation{rollout.Failed, began, s.Trouble.Reason, s.Trouble.Message}
+	case s.Problem != nil && isFatal(s.Problem.Reason):
+		return progress{rollout.Failed, began, s.Problem.Reason, s.Problem.Message}
 	case s.rolled.Unseen:
-		return situation{rollout.Going, began, instrv1.WorkloadRolling, "its controller has not looked at its last change yet"}
+		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its controller has not looked at its last change yet"}
 	case s.rolled.Complete:
-		return situation{rollout.Done, latest(latest(s.rolled.Since, s.ReadySince), s.grant.At), "", ""}
+		return progress{rollout.Done, latest(latest(s.rolled.Since, s.ReadySince), s.grant.At), "", ""}
 	case s.rolled.Failed != "":
-		return situation{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods do not come up with the agent: " + s.rolled.Failed}
+		return progress{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods do not come up with the agent: " + s.rolled.Failed}
 	case s.rolled.Blocked != "":
-		return situation{rollout.Going, began, instrv1.WorkloadBlocked, s.rolled.Blocked}
+		return progress{rollout.Progressing, began, instrv1.WorkloadBlocked, s.rolled.Blocked}
 	case a.isReplaced(s):
-		return situation{rollout.Going, began, instrv1.WorkloadRolling, fmt.Sprintf("%d of its %d pods, which all have the agent, are ready", s.rolled.Ready, s.rolled.Pods)}
-	case !began.IsZero() && a.now.Sub(began) > limit && a.isLaid(s):
-		return situation{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods did not come up with the agent within " + limit.String() + a.details(s)}
-	case s.Trouble != nil:
-		return situation{rollout.Going, began, s.Trouble.Reason, s.Trouble.Message}
+		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, fmt.Sprintf("%d of its %d pods, which all have the agent, are ready", s.rolled.Ready, s.rolled.Pods)}
+	case !began.IsZero() && a.now.Sub(began) > limit && a.isAttributable(s):
+		return progress{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods did not come up with the agent within " + limit.String() + a.details(s)}
+	case s.Problem != nil:
+		return progress{rollout.Progressing, began, s.Problem.Reason, s.Problem.Message}
 	}
-	return situation{rollout.Going, began, instrv1.WorkloadRolling, "its pods are being replaced"}
+	return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its pods are being replaced"}
 }
 
 // isReplaced tells of a workload that does not remember that its rollout was over (a DaemonSet) that all its pods have the agent, and have had it for
 // so long that what is not ready is so for another reason.
-func (a *Assessment) isReplaced(s *Standing) bool {
+func (a *Assessment) isReplaced(s *WorkloadAssessment) bool {
 	return s.rolled.Forgets && s.rolled.Pods > 0 && s.rolled.Updated == s.rolled.Pods && a.now.Sub(s.grant.At) > a.trial()
 }
 
@@ -160,7 +160,7 @@ func (a *Assessment) soak() time.Duration {
 
 // isLaid tells whether what is wrong with a workload is laid to the agent: it came so lately, or the rollout that brought it was never over.
 // Later its owner may have changed it.
-func (a *Assessment) isLaid(s *Standing) bool {
+func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
 	switch {
 	case s.grant.At.IsZero():
 		return false
@@ -171,13 +171,13 @@ func (a *Assessment) isLaid(s *Standing) bool {
 }
 
 // isOnTrial tells that the agent came so lately that what is wrong is laid to it.
-func (a *Assessment) isOnTrial(s *Standing) bool { return a.now.Sub(s.grant.At) <= a.trial() }
+func (a *Assessment) isOnTrial(s *WorkloadAssessment) bool { return a.now.Sub(s.grant.At) <= a.trial() }
 
-func (a *Assessment) details(s *Standing) string {
-	if s.Trouble == nil {
+func (a *Assessment) details(s *WorkloadAssessment) string {
+	if s.Problem == nil {
 		return ""
 	}
-	return ": " + s.Trouble.Message
+	return ": " + s.Problem.Message
 }
 
 // isFatal tells that a trouble does not pass by itself.
@@ -194,18 +194,18 @@ func latest(a, b time.Time) time.Time {
 const maxWatched = 20
 
 // Watched are the standings whose pods matter now: those that try the agent first, and some of those that are being replaced.
-func (a *Assessment) Watched() []*Standing {
-	var watched, going []*Standing
+func (a *Assessment) Watched() []*WorkloadAssessment {
+	var watched, going []*WorkloadAssessment
 	canaries := a.canaries()
-	for i := range a.Standings {
-		standing := &a.Standings[i]
-		if standing.Verdict.State != In || standing.Stale || standing.rolled.Blocked != "" {
+	for i := range a.Assessed {
+		standing := &a.Assessed[i]
+		if standing.Status.State != In || standing.Stale || standing.rolled.Blocked != "" {
 			continue
 		}
 		switch {
 		case canaries[standing.Index] && a.now.Sub(latest(standing.rolled.Since, standing.grant.At)) <= a.trial():
 			watched = append(watched, standing)
-		case !standing.rolled.Complete && a.isLately(standing) && len(going) < maxWatched:
+		case !standing.rolled.Complete && a.isRecent(standing) && len(going) < maxWatched:
 			going = append(going, standing)
 		}
 	}
@@ -213,7 +213,7 @@ func (a *Assessment) Watched() []*Standing {
 }
 
 // isLately tells that something happened to a workload so lately that its pods are worth a look; or that it does not tell when.
-func (a *Assessment) isLately(s *Standing) bool {
+func (a *Assessment) isRecent(s *WorkloadAssessment) bool {
 	last := latest(s.rolled.Progressed, s.grant.At)
 	return !a.isReplaced(s) && (last.IsZero() || a.now.Sub(last) <= a.trial())
 }
@@ -225,21 +225,21 @@ func (a *Assessment) canaries() map[int]bool {
 		return nil
 	}
 	var units []rollout.Unit
-	var at []*Standing
-	for i := range a.Standings {
-		if s := &a.Standings[i]; s.Verdict.State == In && !s.isUntouched || s.Verdict.State == Waiting && !a.isUnfit(s) {
+	var at []*WorkloadAssessment
+	for i := range a.Assessed {
+		if s := &a.Assessed[i]; s.Status.State == In && !s.isUntouched || s.Status.State == Waiting && !a.isUnfitCanary(s) {
 			units, at = append(units, a.unitOf(s)), append(at, s)
 		}
 	}
 	policy := a.agent.Spec.Rollout.Policy
 	order := rollout.Order(units, policy)
 	slices.SortStableFunc(order, func(x, y int) int {
-		return cmp.Or(cmp.Compare(at[y].Verdict.State, at[x].Verdict.State), whenIn(at[x]).Compare(whenIn(at[y])))
+		return cmp.Or(cmp.Compare(at[y].Status.State, at[x].Status.State), whenIn(at[x]).Compare(whenIn(at[y])))
 	})
 	first := map[int]bool{}
 	count := rollout.Canaries(policy, len(units))
 	for place, i := range order {
-		isWith := place >= count && count > 0 && at[i].Verdict.State == In && whenIn(at[i]).Equal(whenIn(at[order[count-1]]))
+		isWith := place >= count && count > 0 && at[i].Status.State == In && whenIn(at[i]).Equal(whenIn(at[order[count-1]]))
 		if place < count || isWith {
 			first[at[i].Index] = true
 		}
@@ -248,8 +248,8 @@ func (a *Assessment) canaries() map[int]bool {
 }
 
 // whenIn is when a workload that has the revision got it.
-func whenIn(s *Standing) time.Time {
-	if s.Verdict.State != In {
+func whenIn(s *WorkloadAssessment) time.Time {
+	if s.Status.State != In {
 		return time.Time{}
 	}
 	return s.grant.At
@@ -257,21 +257,21 @@ func whenIn(s *Standing) time.Time {
 
 // isOver tells that the revision has been tried: all others have it, too.
 func (a *Assessment) isOver(canaries map[int]bool) bool {
-	return !slices.ContainsFunc(a.Standings, func(s Standing) bool {
-		return s.Verdict.State == Waiting
-	}) && slices.ContainsFunc(a.Standings, func(s Standing) bool {
-		return s.Verdict.State == In && !s.isUntouched && !canaries[s.Index]
+	return !slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
+		return s.Status.State == Waiting
+	}) && slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
+		return s.Status.State == In && !s.isUntouched && !canaries[s.Index]
 	})
 }
 
 // isUnfit tells that a workload would try nothing, or was broken before the agent came. What an earlier revision did to it does not count.
-func (a *Assessment) isUnfit(s *Standing) bool {
+func (a *Assessment) isUnfitCanary(s *WorkloadAssessment) bool {
 	isBroken := !s.rolled.Complete && (!s.Has || !a.isOnTrial(s))
 	return a.agent.isTried() && (isBroken || s.rolled.Pods == 0)
 }
 
 // unitOf is a workload as the rollout's policy names it.
-func (a *Assessment) unitOf(s *Standing) rollout.Unit {
+func (a *Assessment) unitOf(s *WorkloadAssessment) rollout.Unit {
 	one := &a.seen[s.Index]
 	name := one.Name
 	if a.agent.Kind == KindCluster {

@@ -29,7 +29,7 @@ func numbered(number int) []string {
 func (p *place) give(index int, at time.Time) {
 	agent := p.setting.Agents[0]
 	p.seen[index].Annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: at, Attempts: 1}.String()
-	p.seen[index].Setting.Compose(&p.seen[index].Workload, nil)
+	p.seen[index].Context.Compose(&p.seen[index].Workload, nil)
 }
 
 // What has no pods tries nothing and goes last; what was broken before waits until it is not.
@@ -61,8 +61,8 @@ func TestUnfitWorkloadsWaitForTheSoak(t *testing.T) {
 	p.seen[1].Rolled.Since = now.Add(-time.Minute)
 	decision := p.pass()
 	p.expect("soaking", "b c", 0, "b c a:Pending:WaitingForCanary", decision)
-	if decision.Again != 5*time.Second {
-		t.Errorf("it looks at pods again after %s", decision.Again)
+	if decision.RequeueAfter != 5*time.Second {
+		t.Errorf("it looks at pods again after %s", decision.RequeueAfter)
 	}
 	p.now = now.Add(4 * time.Minute)
 	p.expect("soaked", "a b c", 1, "b c a:Pending:Asked", p.pass())
@@ -99,7 +99,7 @@ func TestCanariesStayWhoTheyAre(t *testing.T) {
 					p.give(i, now)
 				}
 			}
-			p.troubles["c"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"}
+			p.troubles["c"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 			if decision := p.decide(); decision.Failure != "Deployment/c: CrashLoop: it exits" {
 				t.Errorf("the failure is %q", decision.Failure)
 			}
@@ -136,8 +136,8 @@ func TestLongAfterNothingIsLaidToTheAgent(t *testing.T) {
 			p.seen[0].Rolled = rolled
 			decision := p.decide()
 			p.expect("later", "a", 0, "a:Pending:Rolling", decision)
-			if decision.Failure != "" || decision.Again != 0 {
-				t.Errorf("the failure is %q, and it looks again after %s", decision.Failure, decision.Again)
+			if decision.Failure != "" || decision.RequeueAfter != 0 {
+				t.Errorf("the failure is %q, and it looks again after %s", decision.Failure, decision.RequeueAfter)
 			}
 		})
 	}
@@ -155,7 +155,7 @@ func TestLongAfterNothingIsLaidToTheAgent(t *testing.T) {
 func TestWhileAFailureIsNoted(t *testing.T) {
 	p := newPlace(t, instrumentation("java", first), "a", "b", "c")
 	p.pass()
-	p.troubles["a"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"}
+	p.troubles["a"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 	decision := p.decide()
 	p.expect("failing", "a", 0, "a:Failed:CrashLoop b:Pending:RolloutFailed c:Pending:RolloutFailed", decision)
 	if want := "Deployment/a: CrashLoop: it exits"; decision.Failure != want {
@@ -168,10 +168,10 @@ func TestWhatIsNotCoveredIsNotComposed(t *testing.T) {
 	p := newPlace(t, cluster("java", nil), numbered(100)...)
 	agent := p.setting.Agents[0]
 	for i := range p.seen {
-		p.seen[i].Setting = settingOf(t)
+		p.seen[i].Context = settingOf(t)
 	}
 	var standings int
-	costs := testing.AllocsPerRun(10, func() { standings = len(injection.Assess(agent.Identity, agent, p.seen, p.now).Standings) })
+	costs := testing.AllocsPerRun(10, func() { standings = len(injection.Assess(agent.Identity, agent, p.seen, p.now).Assessed) })
 	if standings > 0 || costs > 3*100 {
 		t.Errorf("%d concern it, and that is found by %.0f allocations", standings, costs)
 	}
@@ -197,7 +197,7 @@ func TestAllCanariesAreWatched(t *testing.T) {
 	if len(watched) != canaries {
 		t.Fatalf("%d are watched", len(watched))
 	}
-	watched[canaries-1].Trouble = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"}
+	watched[canaries-1].Problem = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 	decision, err := assessment.Decide()
 	if want := "Deployment/w029: CrashLoop: it exits"; err != nil || decision.Failure != want {
 		t.Errorf("the failure is %q, %v", decision.Failure, err)
@@ -227,8 +227,8 @@ func TestDaemonSetLongAfter(t *testing.T) {
 			p.seen[1].Rolled = workload.Rolled{Complete: true, Forgets: true, Pods: 10, Updated: 10, Ready: 10}
 			decision = p.pass()
 			p.expect("at rest", "a b", 0, "b a:Pending:Rolling", decision)
-			if decision.Again != 0 {
-				t.Errorf("it looks again after %s", decision.Again)
+			if decision.RequeueAfter != 0 {
+				t.Errorf("it looks again after %s", decision.RequeueAfter)
 			}
 			assessment := injection.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
 			if watched := assessment.Watched(); len(watched) > 0 {
@@ -282,8 +282,8 @@ func TestClosedWindowIsNotPolled(t *testing.T) {
 	} {
 		test.do()
 		decision := p.decide()
-		if got := p.told(decision); got != test.want || decision.Again != 12*time.Hour {
-			t.Errorf("%s: told is %q, and it looks again after %s", test.name, got, decision.Again)
+		if got := p.told(decision); got != test.want || decision.RequeueAfter != 12*time.Hour {
+			t.Errorf("%s: told is %q, and it looks again after %s", test.name, got, decision.RequeueAfter)
 		}
 	}
 }
@@ -296,8 +296,8 @@ func TestWritesOfOnePass(t *testing.T) {
 		if len(decision.Writes) != want {
 			t.Fatalf("pass %d writes %d, wanted %d", i, len(decision.Writes), want)
 		}
-		if isMore := i < 2; isMore != (decision.Again > 0 && decision.Again <= time.Second) {
-			t.Errorf("pass %d: again after %s", i, decision.Again)
+		if isMore := i < 2; isMore != (decision.RequeueAfter > 0 && decision.RequeueAfter <= time.Second) {
+			t.Errorf("pass %d: again after %s", i, decision.RequeueAfter)
 		}
 	}
 	if got := strings.Count(p.injected(), "w"); got != 1100 {

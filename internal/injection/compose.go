@@ -21,7 +21,7 @@ type Workload struct {
 func (w *Workload) String() string { return w.Kind + "/" + w.Name }
 
 // Setting is what is around the workloads of a namespace.
-type Setting struct {
+type NamespaceContext struct {
 	// Agents are those that cover the namespace, as Sort orders them.
 	Agents []*Agent
 	// Declines tells that the namespace wants no agents.
@@ -43,7 +43,7 @@ func Sort(agents []*Agent) {
 }
 
 // Declines tells whether annotations keep agents out.
-func Declines(annotations map[string]string) bool {
+func OptsOut(annotations map[string]string) bool {
 	return strings.EqualFold(strings.TrimSpace(annotations[instrv1.AnnotationInject]), "false")
 }
 
@@ -63,21 +63,21 @@ const (
 	// Failed: the revision failed elsewhere, and is kept out.
 	Failed
 	// Held: its spec is invalid, and what it has injected stays as it is.
-	Held
+	Retained
 	// In: it is injected as its spec has it.
 	In
 )
 
 // Verdict is what becomes of one agent in one workload.
-type Verdict struct {
+type AgentStatus struct {
 	State State
 	// Refusal says why it is Refused or Overruled.
 	Refusal *Refusal
 }
 
 // declines tells whether a workload, or its namespace, wants no agents.
-func (s *Setting) declines(w *Workload) bool {
-	return s.Declines || Declines(w.Annotations) || Declines(w.Template.Annotations)
+func (s *NamespaceContext) optsOut(w *Workload) bool {
+	return s.Declines || OptsOut(w.Annotations) || OptsOut(w.Template.Annotations)
 }
 
 // records are all Injections that may be in a template, and those of them that were there last. before is the template that it replaces.
@@ -96,29 +96,29 @@ func records(template, before *corev1.PodTemplateSpec) (all, last []Injection) {
 
 // Compose makes a workload's template what it should be: it takes out what was injected, and injects what is wanted. before is the template that
 // the write replaces, nil for none: an owner may have dropped the record. The verdicts are one for each agent of the setting.
-func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict {
+func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) []AgentStatus {
 	recorded, last := records(w.Template, before)
-	held := s.held(w, last)
+	held := s.retained(w, last)
 	remove(w.Template, recorded)
 	write(w.Template, nil)
-	verdicts := make([]Verdict, len(s.Agents))
-	if s.declines(w) {
+	verdicts := make([]AgentStatus, len(s.Agents))
+	if s.optsOut(w) {
 		return verdicts
 	}
 	held = s.refit(w, held)
 	var effective []Injection
 	var by []int
-	taken := s.takenByHeld(w, held)
+	taken := s.takenByRetained(w, held)
 	for i, agent := range s.Agents {
 		containers := agent.match(w)
 		if of(held, agent.ID) != nil {
-			verdicts[i].State = Held
+			verdicts[i].State = Retained
 		}
 		if len(containers) == 0 {
 			continue
 		}
 		if first, name := takenBy(taken, w.Template, containers); first != "" {
-			verdicts[i] = Verdict{Overruled, refuse(instrv1.WorkloadOverruled, "%s comes first on container %s", first, name)}
+			verdicts[i] = AgentStatus{Overruled, refuse(instrv1.WorkloadOverruled, "%s comes first on container %s", first, name)}
 			continue
 		}
 		wanted := agent.build(w.Template, containers)
@@ -138,7 +138,7 @@ func (s *Setting) Compose(w *Workload, before *corev1.PodTemplateSpec) []Verdict
 	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, slices.Concat(held, effective)); last-- {
 		effective = effective[:last]
 		if verdict := &verdicts[by[last]]; verdict.State == In {
-			*verdict = Verdict{Refused, refuse(instrv1.WorkloadTooLarge, "the annotations of its pod template leave no room for the record of what is injected: it has to be written there")}
+			*verdict = AgentStatus{Refused, refuse(instrv1.WorkloadTooLarge, "the annotations of its pod template leave no room for the record of what is injected: it has to be written there")}
 		}
 	}
 	all := s.join(held, effective)
@@ -165,7 +165,7 @@ func takenBy(taken map[string]string, template *corev1.PodTemplateSpec, containe
 }
 
 // choose says what is injected for an agent: what its spec says, what there was, or nothing.
-func (s *Setting) choose(agent *Agent, w *Workload, wanted, had *Injection) (*Injection, Verdict) {
+func (s *NamespaceContext) choose(agent *Agent, w *Workload, wanted, had *Injection) (*Injection, AgentStatus) {
 	isNew := !wanted.isSame(had)
 	if !isNew {
 		wanted.Revision, wanted.Previous = had.Revision, had.Previous
@@ -177,21 +177,21 @@ func (s *Setting) choose(agent *Agent, w *Workload, wanted, had *Injection) (*In
 		if had != nil && had.Revision == agent.Revision {
 			had = had.Previous
 		}
-		return s.keep(w, wanted, had), Verdict{State: Failed}
+		return s.keep(w, wanted, had), AgentStatus{State: Failed}
 	case isNew && agent.isGated() && GrantOf(w.Annotations, agent.ID).Revision != agent.Revision:
 		if had != nil {
-			return s.keep(w, wanted, had), Verdict{State: Waiting}
+			return s.keep(w, wanted, had), AgentStatus{State: Waiting}
 		}
 		// what can't be injected has no turn: it would be granted one again and again
 		if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
-			return nil, Verdict{Refused, refusal}
+			return nil, AgentStatus{Refused, refusal}
 		}
-		return nil, Verdict{State: Waiting}
+		return nil, AgentStatus{State: Waiting}
 	}
 	if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
-		return nil, Verdict{Refused, refusal}
+		return nil, AgentStatus{Refused, refusal}
 	}
-	return wanted, Verdict{State: In}
+	return wanted, AgentStatus{State: In}
 }
 
 // fallback is what a new revision gives way to if it fails: what there was, or, where that has failed itself, what there was before.
@@ -208,7 +208,7 @@ func (a *Agent) fallback(had *Injection) *Injection {
 }
 
 // keep is what there was, of the containers that are still the agent's; nil if there was nothing, or it does not fit any more.
-func (s *Setting) keep(w *Workload, wanted, had *Injection) *Injection {
+func (s *NamespaceContext) keep(w *Workload, wanted, had *Injection) *Injection {
 	if had == nil {
 		return nil
 	}
@@ -216,13 +216,13 @@ func (s *Setting) keep(w *Workload, wanted, had *Injection) *Injection {
 	kept.Parts = slices.DeleteFunc(slices.Clone(had.Parts), func(part Part) bool {
 		return !slices.ContainsFunc(wanted.Parts, func(mine Part) bool { return mine.Name == part.Name })
 	})
-	if !s.takesAgain(w, &kept) {
+	if !s.canReapply(w, &kept) {
 		return nil
 	}
 	return &kept
 }
 
 // takesAgain tells whether what a record says can be put into a template that has none of it, and leaves of it what is for containers that are there.
-func (s *Setting) takesAgain(w *Workload, recorded *Injection) bool {
+func (s *NamespaceContext) canReapply(w *Workload, recorded *Injection) bool {
 	return recorded.isSound() && recorded.fit(w.Template, s.Keys, s.HasImageVolumes) == nil && len(recorded.Parts) > 0
 }

@@ -146,7 +146,7 @@ func TestTwoAgents(t *testing.T) {
 	if got := injectedInto(composed); got != "app worker" || len(composed.Spec.InitContainers) != 2 {
 		t.Errorf("injected into %s by %d init containers", got, len(composed.Spec.InitContainers))
 	}
-	one := &injection.Setting{Agents: setting.Agents[:1]}
+	one := &injection.NamespaceContext{Agents: setting.Agents[:1]}
 	compose(one, composed, nil)
 	if got := injectedInto(composed); got != "app" || len(composed.Spec.InitContainers) != 1 {
 		t.Errorf("of one, it is injected into %s by %d init containers", got, len(composed.Spec.InitContainers))

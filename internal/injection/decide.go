@@ -19,7 +19,7 @@ const (
 )
 
 // Write is one annotation that is to be written on a workload.
-type Write struct {
+type GrantWrite struct {
 	// Index is the workload's place among those that were seen.
 	Index int
 	// Grant is what is written; nil takes it off.
@@ -36,40 +36,40 @@ const (
 )
 
 // Told is one workload that is matched.
-type Told struct {
+type ReportedWorkload struct {
 	Index int
 	// State is empty where the workload runs with the agent as it should.
 	State           instrv1.WorkloadState
 	Reason, Message string
 	// Going tells that its pods are being replaced.
-	Going bool
+	Progressing bool
 }
 
 // Decision is what is to be done for one agent.
 type Decision struct {
 	// Writes are to be made. There are none where Failure is to be written first; and where Forgives is to be done first, none that bring anything.
-	Writes []Write
+	Writes []GrantWrite
 	// Failure says that the revision failed where it was tried, and how: this is written on the Instrumentation.
 	Failure string
 	// Forgives tells that what is noted of a failure is to be taken off the Instrumentation: without canaries it does not count. It must not count
 	// again when there are canaries again: the revision may run everywhere then.
-	Forgives bool
+	ClearsFailure bool
 	// Workloads are all that are matched.
-	Workloads []Told
+	Workloads []ReportedWorkload
 	// Leaving is in how many workloads something is that is to be taken out, From are their places.
 	Leaving int
 	From    []int
 	// Again is after how long time alone changes the decision; 0: never.
-	Again time.Duration
+	RequeueAfter time.Duration
 }
 
 // deciding is a Decision on its way.
-type deciding struct {
+type decider struct {
 	*Assessment
 	Decision
 	units []rollout.Unit
 	// at are, of the units, the standings, and pending those that wait for a grant.
-	at []*Standing
+	at []*WorkloadAssessment
 	// isProven tells that all that try the revision first have done so, and only those are left that try nothing.
 	isProven bool
 }
@@ -91,113 +91,113 @@ const (
 
 // Decide says which workloads are written to, and how all of them are. The error is that of a window that Validate refuses.
 func (a *Assessment) Decide() (Decision, error) {
-	d := &deciding{Assessment: a}
-	for i := range a.Standings {
-		d.sort(&a.Standings[i])
+	d := &decider{Assessment: a}
+	for i := range a.Assessed {
+		d.decideAlone(&a.Assessed[i])
 	}
 	if d.failed() {
 		d.Writes = nil
-		d.sit("the revision has failed where it is tried first")
+		d.reportWaiting("the revision has failed where it is tried first")
 		return d.Decision, nil
 	}
-	d.bench()
-	if err := d.gate(); err != nil {
+	d.deferUnhealthy()
+	if err := d.grantNext(); err != nil {
 		return d.Decision, err
 	}
-	d.cut()
-	if d.Forgives = d.agent.isForgiven(); d.Forgives {
-		d.Writes = slices.DeleteFunc(d.Writes, func(write Write) bool { return write.Grant != nil })
+	d.limitWrites()
+	if d.ClearsFailure = d.agent.hasStaleFailure(); d.ClearsFailure {
+		d.Writes = slices.DeleteFunc(d.Writes, func(write GrantWrite) bool { return write.Grant != nil })
 	}
-	slices.SortStableFunc(d.Workloads, func(x, y Told) int { return cmp.Compare(x.State, y.State) })
+	slices.SortStableFunc(d.Workloads, func(x, y ReportedWorkload) int { return cmp.Compare(x.State, y.State) })
 	return d.Decision, nil
 }
 
 // cut leaves what is too much for one pass to the next. What takes something out is cut where it is known which was tried in vain.
-func (d *deciding) cut() {
+func (d *decider) limitWrites() {
 	grants := 0
-	d.Writes = slices.DeleteFunc(d.Writes, func(write Write) bool {
+	d.Writes = slices.DeleteFunc(d.Writes, func(write GrantWrite) bool {
 		if write.Grant != nil {
 			grants++
 		}
 		return write.Grant != nil && grants > MaxWrites
 	})
 	if grants > MaxWrites {
-		d.again(PollMore)
+		d.requeueIn(PollMore)
 	}
 }
 
 // sort decides on one workload as far as that does not depend on the others.
-func (d *deciding) sort(s *Standing) {
-	switch s.Verdict.State {
+func (d *decider) decideAlone(s *WorkloadAssessment) {
+	switch s.Status.State {
 	case Unmatched:
-		d.takeOut(s)
+		d.removeAgent(s)
 	case Refused, Overruled:
 		if s.Has { // a grant without effect stays: taken off, it would be written again when its turn comes
-			d.takeOut(s)
+			d.removeAgent(s)
 		}
-		d.tell(s, instrv1.StateFailed, s.Verdict.Refusal.Reason, s.Verdict.Refusal.Message)
+		d.report(s, instrv1.StateFailed, s.Status.Refusal.Reason, s.Status.Refusal.Message)
 	case Failed:
 		if s.Stale || s.hasGrant && s.grant.Revision == d.agent.Revision {
 			d.write(s, nil, EventRestored, fmt.Sprintf("what %s tried is taken out, as it failed: the workload has what it had before", d.agent))
-			d.again(pollAnswer)
+			d.requeueIn(pollAnswer)
 		}
-		d.tell(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, withoutRevision(s))
+		d.report(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, withoutRevision(s))
 	case Waiting:
-		d.unit(s, rollout.Pending, time.Time{})
+		d.addUnit(s, rollout.Pending, time.Time{})
 	case In:
-		d.bring(s)
-	case Held: // nobody decides for what is invalid
+		d.decideInjected(s)
+	case Retained: // nobody decides for what is invalid
 	}
 }
 
 // bring decides on a workload that has the agent, or may have it at once.
-func (d *deciding) bring(s *Standing) {
+func (d *decider) decideInjected(s *WorkloadAssessment) {
 	if s.Stale {
-		d.ask(s)
+		d.requestUpdate(s)
 		return
 	}
-	now := d.situation(s)
+	now := d.progressOf(s)
 	switch {
 	case s.isUntouched: // it has no part in the rollout
-	case now.state == rollout.Failed && !d.isLaid(s), now.state == rollout.Going && d.isReplaced(s):
-		d.unit(s, rollout.Done, now.since) // no ground to hold others up
+	case now.state == rollout.Failed && !d.isAttributable(s), now.state == rollout.Progressing && d.isReplaced(s):
+		d.addUnit(s, rollout.Done, now.since) // no ground to hold others up
 	default:
-		d.unit(s, now.state, now.since)
+		d.addUnit(s, now.state, now.since)
 	}
 	switch now.state {
 	case rollout.Done:
-		d.Workloads = append(d.Workloads, Told{Index: s.Index})
+		d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index})
 	case rollout.Failed:
-		d.tell(s, instrv1.StateFailed, now.reason, now.message)
+		d.report(s, instrv1.StateFailed, now.reason, now.message)
 	default:
-		d.Workloads = append(d.Workloads, Told{Index: s.Index, State: instrv1.StatePending, Reason: now.reason, Message: now.message, Going: true})
-		d.again(d.pollOf(s))
+		d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: instrv1.StatePending, Reason: now.reason, Message: now.message, Progressing: true})
+		d.requeueIn(d.pollOf(s))
 	}
 }
 
 // ask has a workload composed that is not as it should be.
-func (d *deciding) ask(s *Standing) {
+func (d *decider) requestUpdate(s *WorkloadAssessment) {
 	again := s.grant.Revision == d.agent.Revision
 	switch {
 	case again && s.grant.Attempts >= contested && d.now.Sub(s.grant.At) <= 2*lastRetry:
-		d.unit(s, rollout.Failed, s.grant.At)
-		d.tell(s, instrv1.StateFailed, instrv1.WorkloadAsked, fmt.Sprintf("it was asked for %d times, and %s is not as it should be: "+
+		d.addUnit(s, rollout.Failed, s.grant.At)
+		d.report(s, instrv1.StateFailed, instrv1.WorkloadAsked, fmt.Sprintf("it was asked for %d times, and %s is not as it should be: "+
 			"the webhook does not answer, or another webhook undoes what it does", s.grant.Attempts, s.Differs))
 	case again:
-		d.unit(s, rollout.Going, s.grant.At)
-		d.tell(s, instrv1.StatePending, instrv1.WorkloadAsked, fmt.Sprintf("it was asked for, and %s is not as it should be: "+
+		d.addUnit(s, rollout.Progressing, s.grant.At)
+		d.report(s, instrv1.StatePending, instrv1.WorkloadAsked, fmt.Sprintf("it was asked for, and %s is not as it should be: "+
 			"the webhook does not answer, or another webhook undoes what it does", s.Differs))
 	default:
-		d.unit(s, rollout.Going, d.now)
-		d.asked(s)
+		d.addUnit(s, rollout.Progressing, d.now)
+		d.reportRequested(s)
 	}
 	d.grant(s, d.agent.Revision)
 }
 
 // pollOf is how soon to look at the pods of a workload again that is being replaced; 0 where only an event can bring anything new.
-func (d *deciding) pollOf(s *Standing) time.Duration {
+func (d *decider) pollOf(s *WorkloadAssessment) time.Duration {
 	switch {
-	case s.rolled.Blocked != "", !d.isLately(s):
+	case s.rolled.Blocked != "", !d.isRecent(s):
 		return 0
 	case latest(s.rolled.Progressed, s.grant.At).IsZero():
 		return pollSlowly // it may stay so for ever: nobody knows since when it is
@@ -206,7 +206,7 @@ func (d *deciding) pollOf(s *Standing) time.Duration {
 }
 
 // takeOut has the agent taken out of a workload in which there is something of it.
-func (d *deciding) takeOut(s *Standing) {
+func (d *decider) removeAgent(s *WorkloadAssessment) {
 	if !s.Has && !s.hasGrant {
 		return
 	}
@@ -214,14 +214,14 @@ func (d *deciding) takeOut(s *Standing) {
 		d.Leaving++
 		d.From = append(d.From, s.Index)
 	}
-	d.again(pollAnswer)
+	d.requeueIn(pollAnswer)
 	d.write(s, nil, EventRestored, fmt.Sprintf("%s is taken out: the pod template is as its owner wrote it", d.agent))
 }
 
 // grant writes a grant, unless one was written a moment ago that had no effect yet.
-func (d *deciding) grant(s *Standing, revision string) {
+func (d *decider) grant(s *WorkloadAssessment, revision string) {
 	if wait := s.grant.Due(revision, d.now); wait > 0 {
-		d.again(wait)
+		d.requeueIn(wait)
 		return
 	}
 	next := s.grant.Next(revision, d.now)
@@ -230,38 +230,38 @@ func (d *deciding) grant(s *Standing, revision string) {
 		reason, message = EventHealed, fmt.Sprintf("%s is brought up to date", d.agent)
 	}
 	d.write(s, &next, reason, message)
-	d.again(next.Due(revision, d.now))
+	d.requeueIn(next.Due(revision, d.now))
 }
 
-func (d *deciding) write(s *Standing, grant *Grant, reason, message string) {
-	d.Writes = append(d.Writes, Write{Index: s.Index, Grant: grant, Reason: reason, Message: message})
+func (d *decider) write(s *WorkloadAssessment, grant *Grant, reason, message string) {
+	d.Writes = append(d.Writes, GrantWrite{Index: s.Index, Grant: grant, Reason: reason, Message: message})
 }
 
-func (d *deciding) tell(s *Standing, state instrv1.WorkloadState, reason, message string) {
-	d.Workloads = append(d.Workloads, Told{Index: s.Index, State: state, Reason: reason, Message: message})
+func (d *decider) report(s *WorkloadAssessment, state instrv1.WorkloadState, reason, message string) {
+	d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: state, Reason: reason, Message: message})
 }
 
 // asked tells of a workload that it is written to for the first time: what comes of it is known in a moment.
-func (d *deciding) asked(s *Standing) {
-	d.Workloads = append(d.Workloads, Told{Index: s.Index, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Message: "it is being injected", Going: true})
+func (d *decider) reportRequested(s *WorkloadAssessment) {
+	d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Message: "it is being injected", Progressing: true})
 }
 
 // withoutRevision says how a workload is that does not get a revision which failed.
-func withoutRevision(s *Standing) string {
+func withoutRevision(s *WorkloadAssessment) string {
 	if s.Has && !s.Stale {
 		return "it keeps the agent that it has: the new revision failed where it was tried first"
 	}
 	return "it runs without the agent: this revision failed where it was tried first"
 }
 
-func (d *deciding) again(in time.Duration) {
-	if in > 0 && (d.Again == 0 || in < d.Again) {
-		d.Again = in
+func (d *decider) requeueIn(in time.Duration) {
+	if in > 0 && (d.RequeueAfter == 0 || in < d.RequeueAfter) {
+		d.RequeueAfter = in
 	}
 }
 
 // unit adds a workload to those that the rollout's policy is asked about.
-func (d *deciding) unit(s *Standing, state rollout.State, since time.Time) {
+func (d *decider) addUnit(s *WorkloadAssessment, state rollout.State, since time.Time) {
 	unit := d.unitOf(s)
 	unit.State, unit.Since = state, since
 	d.units = append(d.units, unit)
@@ -269,7 +269,7 @@ func (d *deciding) unit(s *Standing, state rollout.State, since time.Time) {
 }
 
 // failed tells whether the revision failed where it was tried first, and notes how.
-func (d *deciding) failed() bool {
+func (d *decider) failed() bool {
 	if !d.agent.isTried() || d.agent.HasFailed() {
 		return false
 	}
@@ -295,12 +295,12 @@ func (d *deciding) failed() bool {
 
 // bench leaves those out that would try nothing, or were broken before, until all others have the revision, and those that try it first have done so:
 // what happens to them says nothing of it. Then they need no trial.
-func (d *deciding) bench() {
+func (d *decider) deferUnhealthy() {
 	var units []rollout.Unit
-	var at, benched []*Standing
+	var at, benched []*WorkloadAssessment
 	isOpen := false
 	for i, unit := range d.units {
-		if unit.State == rollout.Pending && d.isUnfit(d.at[i]) {
+		if unit.State == rollout.Pending && d.isUnfitCanary(d.at[i]) {
 			benched = append(benched, d.at[i])
 			continue
 		}
@@ -317,31 +317,31 @@ func (d *deciding) bench() {
 			if s.rolled.Pods == 0 {
 				units, at = append(units, d.pending(s)), append(at, s)
 			} else {
-				d.tell(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until its pods are available: what is wrong with them would be laid to the agent")
+				d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until its pods are available: what is wrong with them would be laid to the agent")
 			}
 		}
 		d.units, d.at = units, at
 		return
 	}
-	d.again(soaking)
+	d.requeueIn(soaking)
 	if soaking > 0 && len(d.Watched()) > 0 {
-		d.again(pollTrouble)
+		d.requeueIn(pollTrouble)
 	}
 	d.units, d.at = units, at
 	for _, s := range benched {
-		d.tell(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until all others have the agent: its pods were not all available, or it has none")
+		d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until all others have the agent: its pods were not all available, or it has none")
 	}
 }
 
 // pending is a workload that waits for its turn.
-func (d *deciding) pending(s *Standing) rollout.Unit {
+func (d *decider) pending(s *WorkloadAssessment) rollout.Unit {
 	unit := d.unitOf(s)
 	unit.State = rollout.Pending
 	return unit
 }
 
 // soaking is for how long those of some units that try the revision first have to go on.
-func (d *deciding) soaking(units []rollout.Unit, at []*Standing) time.Duration {
+func (d *decider) soaking(units []rollout.Unit, at []*WorkloadAssessment) time.Duration {
 	canaries := d.canaries()
 	var last time.Time
 	for i := range units {
@@ -356,16 +356,16 @@ func (d *deciding) soaking(units []rollout.Unit, at []*Standing) time.Duration {
 }
 
 // sit tells of all that wait that they do.
-func (d *deciding) sit(message string) {
+func (d *decider) reportWaiting(message string) {
 	for i, unit := range d.units {
 		if unit.State == rollout.Pending {
-			d.tell(d.at[i], instrv1.StatePending, string(rollout.RolloutFailed), message)
+			d.report(d.at[i], instrv1.StatePending, string(rollout.RolloutFailed), message)
 		}
 	}
 }
 
 // gate grants the revision to those whose turn it is.
-func (d *deciding) gate() error {
+func (d *decider) grantNext() error {
 	policy := d.agent.Spec.Rollout.Policy
 	if d.isProven {
 		policy.Canary = nil
@@ -375,7 +375,7 @@ func (d *deciding) gate() error {
 		return err
 	}
 	for _, index := range answer.Go {
-		d.asked(d.at[index])
+		d.reportRequested(d.at[index])
 		d.grant(d.at[index], d.agent.Revision)
 	}
 	for index, standing := range d.at {
@@ -383,18 +383,18 @@ func (d *deciding) gate() error {
 		if !isHeld {
 			continue
 		}
-		d.tell(standing, instrv1.StatePending, string(hold.Reason), hold.Message)
+		d.report(standing, instrv1.StatePending, string(hold.Reason), hold.Message)
 		if standing.Stale {
 			d.grant(standing, kept)
 		}
 	}
-	d.again(answer.Again)
+	d.requeueIn(answer.Again)
 	isTried := false
 	for _, hold := range answer.Held {
 		isTried = isTried || hold.Reason != rollout.RolloutFailed
 	}
 	if isTried && len(d.Watched()) > 0 {
-		d.again(pollTrouble)
+		d.requeueIn(pollTrouble)
 	}
 	return nil
 }

@@ -24,19 +24,19 @@ var now = injectiontest.Began.Add(24 * time.Hour)
 type place struct {
 	t       *testing.T
 	object  injection.Object
-	setting *injection.Setting
-	seen    []injection.Seen
+	setting *injection.NamespaceContext
+	seen    []injection.ObservedWorkload
 	// troubles are those of pods, by the names of workloads.
-	troubles map[string]*workload.Trouble
+	troubles map[string]*workload.Problem
 	now      time.Time
 }
 
 func newPlace(t *testing.T, object injection.Object, names ...string) *place {
 	t.Helper()
-	p := &place{t: t, troubles: map[string]*workload.Trouble{}, now: now}
+	p := &place{t: t, troubles: map[string]*workload.Problem{}, now: now}
 	for _, name := range names {
 		made := template(container("app"))
-		p.seen = append(p.seen, injection.Seen{
+		p.seen = append(p.seen, injection.ObservedWorkload{
 			Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name, Template: &made, Annotations: map[string]string{}},
 			Rolled:   workload.Rolled{Complete: true, Since: injectiontest.Began, Pods: 1, Updated: 1, Ready: 1},
 		})
@@ -49,7 +49,7 @@ func newPlace(t *testing.T, object injection.Object, names ...string) *place {
 func (p *place) change(object injection.Object) {
 	p.object, p.setting = object, settingOf(p.t, object)
 	for i := range p.seen {
-		p.seen[i].Setting = p.setting
+		p.seen[i].Context = p.setting
 	}
 }
 
@@ -57,7 +57,7 @@ func (p *place) decide() injection.Decision {
 	p.t.Helper()
 	assessment := injection.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
 	for _, standing := range assessment.Watched() {
-		standing.Trouble = p.troubles[p.seen[standing.Index].Name]
+		standing.Problem = p.troubles[p.seen[standing.Index].Name]
 	}
 	decision, err := assessment.Decide()
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *place) write(decision injection.Decision, answers bool) {
 			continue
 		}
 		was := one.Template.DeepCopy()
-		one.Setting.Compose(&one.Workload, was)
+		one.Context.Compose(&one.Workload, was)
 		if was.Annotations[instrv1.AnnotationInjected] != one.Template.Annotations[instrv1.AnnotationInjected] {
 			one.Rolled = workload.Rolled{Progressed: p.now, Pods: 1}
 		}
@@ -149,8 +149,8 @@ func TestAutomatic(t *testing.T) {
 	p.up()
 	decision := p.pass()
 	p.expect("settled", "a b c", 0, "a b c", decision)
-	if decision.Again != 0 {
-		t.Errorf("at rest it looks again after %s", decision.Again)
+	if decision.RequeueAfter != 0 {
+		t.Errorf("at rest it looks again after %s", decision.RequeueAfter)
 	}
 	p.change(instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Options = "x" }))
 	p.expect("changed", "a b c", 3, "a:Pending:Asked b:Pending:Asked c:Pending:Asked", p.pass())
@@ -192,8 +192,8 @@ func TestWindow(t *testing.T) {
 	p := newPlace(t, closed, "a", "b")
 	decision := p.pass()
 	p.expect("closed", "", 0, "a:Pending:OutsideWindow b:Pending:OutsideWindow", decision)
-	if decision.Again != 12*time.Hour {
-		t.Errorf("it looks again after %s", decision.Again)
+	if decision.RequeueAfter != 12*time.Hour {
+		t.Errorf("it looks again after %s", decision.RequeueAfter)
 	}
 	p.now = now.Add(12 * time.Hour)
 	p.expect("open", "a b", 2, "a:Pending:Asked b:Pending:Asked", p.pass())
@@ -230,17 +230,17 @@ func TestCanary(t *testing.T) {
 		happens func(p *place)
 		failure string
 	}{
-		{"crash loop", func(p *place) { p.troubles["b"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"} }, "Deployment/b: CrashLoop: it exits"},
+		{"crash loop", func(p *place) { p.troubles["b"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"} }, "Deployment/b: CrashLoop: it exits"},
 		{"crash loop while it soaks", func(p *place) {
 			p.up()
 			p.now = now.Add(30 * time.Second)
-			p.troubles["a"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"}
+			p.troubles["a"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 		}, "Deployment/a: CrashLoop: it exits"},
 		{"image that is not pulled yet", func(p *place) {
-			p.troubles["b"] = &workload.Trouble{Reason: api.ReasonImagePullFailed, Message: "no such image"}
+			p.troubles["b"] = &workload.Problem{Reason: api.ReasonImagePullFailed, Message: "no such image"}
 		}, ""},
 		{"image that is never pulled", func(p *place) {
-			p.troubles["b"] = &workload.Trouble{Reason: api.ReasonImagePullFailed, Message: "no such image"}
+			p.troubles["b"] = &workload.Problem{Reason: api.ReasonImagePullFailed, Message: "no such image"}
 			p.now = now.Add(10*time.Minute + time.Second)
 			p.seen[0].Rolled = workload.Rolled{Complete: true, Since: now, Pods: 1, Updated: 1, Ready: 1}
 		}, "Deployment/b: Timeout: its pods did not come up with the agent within 10m0s: no such image"},
@@ -276,8 +276,8 @@ func expectUndone(t *testing.T, p *place, failure string) {
 	p.change(failed)
 	const told = "a:Failed:CanaryFailed b:Failed:CanaryFailed c:Failed:CanaryFailed d:Failed:CanaryFailed"
 	unanswered := p.decide()
-	if len(unanswered.Writes) != 2 || unanswered.Again == 0 {
-		t.Errorf("the undoing writes %d, and looks again after %s", len(unanswered.Writes), unanswered.Again)
+	if len(unanswered.Writes) != 2 || unanswered.RequeueAfter == 0 {
+		t.Errorf("the undoing writes %d, and looks again after %s", len(unanswered.Writes), unanswered.RequeueAfter)
 	}
 	p.expect("undone", "", 2, told, p.pass())
 	p.expect("at rest", "", 0, told, p.pass())
@@ -287,7 +287,7 @@ func expectUndone(t *testing.T, p *place, failure string) {
 		}
 	}
 	p.up()
-	p.troubles = map[string]*workload.Trouble{}
+	p.troubles = map[string]*workload.Problem{}
 	p.change(fresh)
 	p.pass()
 	if got := p.injected(); got != "a b" {
@@ -304,7 +304,7 @@ func TestCrashAfterCanary(t *testing.T) {
 	p.up()
 	p.now = now.Add(time.Hour)
 	p.pass()
-	p.troubles["c"] = &workload.Trouble{Reason: api.ReasonCrashLoop, Message: "it exits"}
+	p.troubles["c"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 	decision := p.pass()
 	p.expect("crashing", "a b c", 0, "a c:Failed:CrashLoop b:Pending:Rolling", decision)
 	if decision.Failure != "" {
@@ -320,11 +320,11 @@ func TestOnlyAGrantIsLeft(t *testing.T) {
 	deleted := p.object.(*instrv1.Instrumentation).DeepCopy()
 	deleted.DeletionTimestamp = new(metav1.NewTime(now))
 	p.change(deleted)
-	p.seen[0].Setting.Compose(&p.seen[0].Workload, p.seen[0].Template.DeepCopy())
+	p.seen[0].Context.Compose(&p.seen[0].Workload, p.seen[0].Template.DeepCopy())
 	decision := p.pass()
 	p.expect("a grant", "", 1, "", decision)
-	if decision.Leaving != 0 || decision.Again == 0 {
-		t.Errorf("leaving %d, again in %s", decision.Leaving, decision.Again)
+	if decision.Leaving != 0 || decision.RequeueAfter == 0 {
+		t.Errorf("leaving %d, again in %s", decision.Leaving, decision.RequeueAfter)
 	}
 	p.expect("nothing", "", 0, "", p.pass())
 }
@@ -337,14 +337,14 @@ func TestLeaving(t *testing.T) {
 	deleted.DeletionTimestamp = new(metav1.NewTime(now))
 	p.change(deleted)
 	decision := p.decide()
-	if decision.Leaving != 2 || decision.Again == 0 {
-		t.Errorf("it leaves %d, and looks again after %s", decision.Leaving, decision.Again)
+	if decision.Leaving != 2 || decision.RequeueAfter == 0 {
+		t.Errorf("it leaves %d, and looks again after %s", decision.Leaving, decision.RequeueAfter)
 	}
 	p.expect("deleted", "", 2, "", p.pass())
 	decision = p.pass()
 	p.expect("left", "", 0, "", decision)
-	if decision.Leaving != 0 || decision.Again != 0 {
-		t.Errorf("at the end it leaves %d, and looks again after %s", decision.Leaving, decision.Again)
+	if decision.Leaving != 0 || decision.RequeueAfter != 0 {
+		t.Errorf("at the end it leaves %d, and looks again after %s", decision.Leaving, decision.RequeueAfter)
 	}
 }
 
@@ -352,7 +352,7 @@ func TestAbsent(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a", "b")
 	p.pass()
 	for i := range p.seen {
-		p.seen[i].Setting = settingOf(t)
+		p.seen[i].Context = settingOf(t)
 	}
 	decision, err := injection.Assess(injection.IdentityOf(p.object), nil, p.seen, now).Decide()
 	if err != nil {
@@ -403,13 +403,13 @@ func TestWebhookThatDoesNotAnswer(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a")
 	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		decision := p.decide()
-		if len(decision.Writes) != 1 || decision.Again != wait*time.Second {
-			t.Fatalf("after %s: %d writes, and again after %s; wanted one, and %ds", p.now.Sub(now), len(decision.Writes), decision.Again, wait)
+		if len(decision.Writes) != 1 || decision.RequeueAfter != wait*time.Second {
+			t.Fatalf("after %s: %d writes, and again after %s; wanted one, and %ds", p.now.Sub(now), len(decision.Writes), decision.RequeueAfter, wait)
 		}
 		p.write(decision, false)
 		p.now = p.now.Add(wait*time.Second - time.Second)
-		if decision = p.decide(); len(decision.Writes) != 0 || decision.Again != time.Second {
-			t.Fatalf("after %s: %d writes, and again after %s", p.now.Sub(now), len(decision.Writes), decision.Again)
+		if decision = p.decide(); len(decision.Writes) != 0 || decision.RequeueAfter != time.Second {
+			t.Fatalf("after %s: %d writes, and again after %s", p.now.Sub(now), len(decision.Writes), decision.RequeueAfter)
 		}
 		if message := decision.Workloads[0].Message; !strings.Contains(message, "the webhook does not answer") {
 			t.Errorf("it says %q", message)
@@ -428,7 +428,7 @@ func TestGrantOfATimeToCome(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a")
 	agent := p.setting.Agents[0]
 	p.seen[0].Annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: now.Add(1000 * time.Hour), Attempts: 1}.String()
-	if decision := p.decide(); decision.Again > 10*time.Second {
-		t.Errorf("it looks again after %s", decision.Again)
+	if decision := p.decide(); decision.RequeueAfter > 10*time.Second {
+		t.Errorf("it looks again after %s", decision.RequeueAfter)
 	}
 }

@@ -37,7 +37,7 @@ func TestKindThatIsOff(t *testing.T) {
 			compose(isOff, got, injected)
 			expectSame(t, "a write that drops the record", got, injected)
 
-			nobody := &injection.Setting{Off: isOff.Off}
+			nobody := &injection.NamespaceContext{Off: isOff.Off}
 			compose(nobody, got, injected)
 			if left := injection.Injected(got.Annotations); len(left) != 1 || left[0].Identity("").Kind != kind {
 				t.Errorf("without the others there is %v", left)
@@ -222,12 +222,12 @@ func TestInvalidLeavesInWhatIsIn(t *testing.T) {
 	setting.Agents = append([]*injection.Agent{injection.Compile(invalid)}, setting.Agents...)
 	got := injected.DeepCopy()
 	verdicts := compose(setting, got, injected)
-	expectStates(t, "a write", verdicts, injection.Held, injection.Overruled)
+	expectStates(t, "a write", verdicts, injection.Retained, injection.Overruled)
 	expectRefusal(t, verdicts[1], instrv1.WorkloadOverruled, "Instrumentation/java, which stays as it is because its spec is invalid, comes first on container app")
 	expectSame(t, "a write", got, injected)
 
 	p := newPlace(t, younger, "a")
-	p.seen[0].Template, p.seen[0].Setting = got, setting
+	p.seen[0].Template, p.seen[0].Context = got, setting
 	p.setting.Agents = setting.Agents[1:]
 	p.expect("the younger one", "a", 0, "a:Failed:Overruled", p.decide())
 

@@ -157,7 +157,7 @@ func TestOwnersOfWhatIsHeld(t *testing.T) {
 		isOff, isInvalid := settingOf(t), settingOf(t)
 		isOff.Off = []string{injection.KindNamespaced}
 		isInvalid.Agents = []*injection.Agent{injection.Compile(instrumentation("java", broken))}
-		for cause, held := range map[string]*injection.Setting{"off": isOff, "invalid": isInvalid} {
+		for cause, held := range map[string]*injection.NamespaceContext{"off": isOff, "invalid": isInvalid} {
 			for _, owner := range owners {
 				for _, first := range forms {
 					for _, then := range forms {
@@ -172,7 +172,7 @@ func TestOwnersOfWhatIsHeld(t *testing.T) {
 }
 
 // expectHeld has an owner write templates into which one was injected that is held since.
-func expectHeld(t *testing.T, setting, held *injection.Setting, owner owner, first, then corev1.PodTemplateSpec) {
+func expectHeld(t *testing.T, setting, held *injection.NamespaceContext, owner owner, first, then corev1.PodTemplateSpec) {
 	t.Helper()
 	before, stored := &first, first.DeepCopy()
 	compose(setting, stored, nil)
@@ -196,7 +196,7 @@ func expectHeld(t *testing.T, setting, held *injection.Setting, owner owner, fir
 }
 
 // expectComposed has an owner write one template, then another, each twice.
-func expectComposed(t *testing.T, setting *injection.Setting, owner owner, first, then corev1.PodTemplateSpec) {
+func expectComposed(t *testing.T, setting *injection.NamespaceContext, owner owner, first, then corev1.PodTemplateSpec) {
 	t.Helper()
 	before, stored := &first, first.DeepCopy()
 	compose(setting, stored, nil)
@@ -234,7 +234,7 @@ func TestUndo(t *testing.T) {
 				undone, stored := own.DeepCopy(), new(then.owner(variable))
 				compose(older, undone, nil)
 				compose(newer, stored, nil)
-				for name, setting := range map[string]*injection.Setting{"older": older, "newer": newer, "none": settingOf(t)} {
+				for name, setting := range map[string]*injection.NamespaceContext{"older": older, "newer": newer, "none": settingOf(t)} {
 					got, want := undone.DeepCopy(), own.DeepCopy()
 					compose(setting, got, stored)
 					compose(setting, want, nil)

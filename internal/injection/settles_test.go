@@ -16,8 +16,8 @@ import (
 
 // world is a namespace with several Instrumentations, whose controllers take turns.
 type world struct {
-	seen    []injection.Seen
-	setting *injection.Setting
+	seen    []injection.ObservedWorkload
+	setting *injection.NamespaceContext
 	now     time.Time
 }
 
@@ -37,7 +37,7 @@ func (w *world) round(t *testing.T) int {
 			} else {
 				one.Annotations[injection.GrantKey(agent.ID)] = write.Grant.String()
 			}
-			one.Setting.Compose(&one.Workload, one.Template.DeepCopy())
+			one.Context.Compose(&one.Workload, one.Template.DeepCopy())
 		}
 		writes += len(decision.Writes)
 	}
@@ -49,7 +49,7 @@ func (w *world) round(t *testing.T) int {
 func (w *world) settle(t *testing.T, what string) {
 	t.Helper()
 	for i := range w.seen {
-		w.seen[i].Setting = w.setting
+		w.seen[i].Context = w.setting
 	}
 	const rounds = 30
 	for range rounds {
@@ -72,7 +72,7 @@ func TestItSettles(t *testing.T) {
 			var owners []corev1.PodTemplateSpec
 			for i := range workloads {
 				owners = append(owners, g.Template())
-				w.seen = append(w.seen, injection.Seen{
+				w.seen = append(w.seen, injection.ObservedWorkload{
 					Workload: injection.Workload{
 						Kind: "Deployment", Namespace: injectiontest.Namespace, Name: fmt.Sprintf("web-%d", i),
 						Annotations: map[string]string{}, Template: owners[i].DeepCopy(),

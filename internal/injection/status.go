@@ -12,21 +12,21 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
-	"github.com/mainstay-platform/mainstay/internal/kit/verdict"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
 // maxTold is how many workloads the status names; the schema's text says so.
 const maxTold = 50
 
 // Facts are what a status is made of.
-type Facts struct {
+type StatusInput struct {
 	// Agent is the Instrumentation; nil if its spec can't be carried out, or it is being deleted: Identity then says which it is.
 	Agent    *Agent
 	Identity Identity
 	// Generation is that of the object, Deleting tells that it is being deleted.
 	Generation int64
 	Deleting   bool
-	Seen       []Seen
+	Seen       []ObservedWorkload
 	Decision   Decision
 	// Refused says, of workloads by their places, why the API server did not let them be written.
 	Refused map[int]string
@@ -37,7 +37,7 @@ type Facts struct {
 }
 
 // sum is what the workloads come to.
-type sum struct {
+type counts struct {
 	matched, injected, pending, failed int
 	going, waiting, overruled          []string
 	// broken do not come up, bare can't be injected, and stuck are those that the agent can't be taken out of; each with why.
@@ -53,21 +53,21 @@ type Listed struct {
 }
 
 // News are those of the workloads that the status names which have failed, and of which that was not told before.
-func (f *Facts) News(before []instrv1.WorkloadStatus) []Listed {
+func (f *StatusInput) News(before []instrv1.WorkloadStatus) []Listed {
 	listed := f.add().listed
 	return slices.DeleteFunc(listed[:min(len(listed), maxTold)], func(one Listed) bool {
 		return one.Status.State != instrv1.StateFailed || slices.Contains(before, one.Status)
 	})
 }
 
-func (f *Facts) add() sum {
-	s := sum{matched: len(f.Decision.Workloads)}
+func (f *StatusInput) add() counts {
+	s := counts{matched: len(f.Decision.Workloads)}
 	for _, told := range f.Decision.Workloads {
 		if refusal, isRefused := f.Refused[told.Index]; isRefused {
 			told.State, told.Reason, told.Message = instrv1.StateFailed, instrv1.WorkloadRefused, refusal
 		}
 		if failure, isUnmade := f.Unmade[told.Index]; isUnmade {
-			told.State, told.Reason, told.Message, told.Going = instrv1.StatePending, instrv1.WorkloadAsked, "it could not be written, and is tried again: "+failure, false
+			told.State, told.Reason, told.Message, told.Progressing = instrv1.StatePending, instrv1.WorkloadAsked, "it could not be written, and is tried again: "+failure, false
 		}
 		s.note(f.nameOf(told.Index), told)
 		if told.State == "" {
@@ -83,19 +83,19 @@ func (f *Facts) add() sum {
 }
 
 // addStuck adds the workloads that are not matched any more, and that the API server does not let us take the agent out of.
-func (f *Facts) addStuck(s *sum) {
+func (f *StatusInput) addStuck(s *counts) {
 	for _, index := range f.Decision.From {
 		refusal, isRefused := f.Refused[index]
-		if !isRefused || slices.ContainsFunc(f.Decision.Workloads, func(told Told) bool { return told.Index == index }) {
+		if !isRefused || slices.ContainsFunc(f.Decision.Workloads, func(told ReportedWorkload) bool { return told.Index == index }) {
 			continue
 		}
 		s.stuck = append(s.stuck, f.nameOf(index)+": "+refusal)
-		s.listed = append(s.listed, f.listOne(index, Told{State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused, Message: "the agent can't be taken out: " + refusal}))
+		s.listed = append(s.listed, f.listOne(index, ReportedWorkload{State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused, Message: "the agent can't be taken out: " + refusal}))
 	}
 }
 
 // listOne is a workload in status.workloads.
-func (f *Facts) listOne(index int, told Told) Listed {
+func (f *StatusInput) listOne(index int, told ReportedWorkload) Listed {
 	one := &f.Seen[index]
 	status := instrv1.WorkloadStatus{Name: one.String(), State: told.State, Reason: told.Reason, Message: told.Message}
 	if f.identity().Kind == KindCluster {
@@ -105,10 +105,10 @@ func (f *Facts) listOne(index int, told Told) Listed {
 }
 
 // nameOf is a workload's name in a message.
-func (f *Facts) nameOf(index int) string { return f.identity().nameOf(&f.Seen[index]) }
+func (f *StatusInput) nameOf(index int) string { return f.identity().nameOf(&f.Seen[index]) }
 
 // nameOf is a workload's name in a message about an Instrumentation: one of the cluster has workloads in several namespaces.
-func (i Identity) nameOf(one *Seen) string {
+func (i Identity) nameOf(one *ObservedWorkload) string {
 	if i.Kind == KindCluster {
 		return one.String() + " in " + one.Namespace
 	}
@@ -116,7 +116,7 @@ func (i Identity) nameOf(one *Seen) string {
 }
 
 // identity is that of the Instrumentation, by whichever of the fields says it.
-func (f *Facts) identity() Identity {
+func (f *StatusInput) identity() Identity {
 	if f.Agent != nil {
 		return f.Agent.Identity
 	}
@@ -124,7 +124,7 @@ func (f *Facts) identity() Identity {
 }
 
 // namesOf are the names of several workloads.
-func (f *Facts) namesOf(indices []int) []string {
+func (f *StatusInput) namesOf(indices []int) []string {
 	var names []string
 	for _, index := range indices {
 		names = append(names, f.nameOf(index))
@@ -133,7 +133,7 @@ func (f *Facts) namesOf(indices []int) []string {
 }
 
 // note counts one workload.
-func (s *sum) note(name string, told Told) {
+func (s *counts) note(name string, told ReportedWorkload) {
 	switch told.State {
 	case instrv1.StateFailed:
 		s.failed++
@@ -149,7 +149,7 @@ func (s *sum) note(name string, told Told) {
 		}
 	case instrv1.StatePending:
 		s.pending++
-		if told.Going {
+		if told.Progressing {
 			s.going = append(s.going, name)
 		} else {
 			s.waiting = append(s.waiting, fmt.Sprintf("%s (%s: %s)", told.Reason, name, told.Message))
@@ -160,7 +160,7 @@ func (s *sum) note(name string, told Told) {
 }
 
 // Status is what there is to say of an Instrumentation. Conditions come without times and generation: the loop adds them.
-func (f *Facts) Status() instrv1.InstrumentationStatus {
+func (f *StatusInput) Status() instrv1.InstrumentationStatus {
 	s := f.add()
 	slices.Sort(s.going)
 	status := instrv1.InstrumentationStatus{
@@ -196,41 +196,41 @@ func count(n int) int32 { return int32(n) } //nolint:gosec // etcd does not hold
 //	pods are being replaced                         UnderWay  Injecting
 //	workloads wait for their turn                   UnderWay  Waiting
 //	none of these                                   Working   Injected
-func (f *Facts) judge(s *sum) verdict.Verdict {
+func (f *StatusInput) summarize(s *counts) summary.Summary {
 	progress := fmt.Sprintf("%d of %d workloads run with the agent", s.injected, s.matched)
 	switch {
 	case f.Failure != nil:
-		return verdict.OfFailure(*f.Failure)
+		return summary.OfFailure(*f.Failure)
 	case len(s.stuck) > 0:
-		return verdict.Of(verdict.Failed, api.ReasonRefused, "it can't be taken out of %s", conditions.FirstFew(s.stuck, "; "))
+		return summary.Of(summary.Failed, api.ReasonRefused, "it can't be taken out of %s", conditions.FirstFew(s.stuck, "; "))
 	case f.Deleting:
-		return verdict.Of(verdict.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
+		return summary.Of(summary.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
 	case f.Decision.Failure != "":
-		return verdict.Of(verdict.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it is being taken out there", f.Decision.Failure)
+		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it is being taken out there", f.Decision.Failure)
 	case f.Agent != nil && f.Agent.HasFailed():
-		return verdict.Of(verdict.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it was taken out there, and nothing else gets it. "+
+		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it was taken out there, and nothing else gets it. "+
 			"Change spec.agent or spec.matchers, or try it again: %s", f.Agent.Because, f.Agent.tryAgain())
 	case len(s.broken) > 0:
-		return verdict.Of(verdict.Failed, instrv1.ReasonRolloutFailed, "with the agent, %s", conditions.FirstFew(s.broken, "; "))
+		return summary.Of(summary.Failed, instrv1.ReasonRolloutFailed, "with the agent, %s", conditions.FirstFew(s.broken, "; "))
 	case len(s.bare) > 0:
-		return verdict.Of(verdict.Failed, instrv1.ReasonNotInjected, "%s", conditions.FirstFew(s.bare, "; "))
+		return summary.Of(summary.Failed, instrv1.ReasonNotInjected, "%s", conditions.FirstFew(s.bare, "; "))
 	case len(s.overruled) > 0:
-		return verdict.Of(verdict.Failed, instrv1.ReasonOverruled, "%s", conditions.FirstFew(s.overruled, "; "))
+		return summary.Of(summary.Failed, instrv1.ReasonOverruled, "%s", conditions.FirstFew(s.overruled, "; "))
 	case f.Decision.Leaving > 0:
-		return verdict.Of(verdict.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
+		return summary.Of(summary.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
 	case s.matched == 0:
-		return verdict.Of(verdict.Working, instrv1.ReasonNothingMatched, "no workload is matched")
+		return summary.Of(summary.Working, instrv1.ReasonNothingMatched, "no workload is matched")
 	case len(s.going) > 0:
-		return verdict.Of(verdict.UnderWay, instrv1.ReasonInjecting, "%s; being replaced: %s", progress, conditions.FirstFew(s.going, ", "))
+		return summary.Of(summary.UnderWay, instrv1.ReasonInjecting, "%s; being replaced: %s", progress, conditions.FirstFew(s.going, ", "))
 	case len(s.waiting) > 0:
-		return verdict.Of(verdict.UnderWay, instrv1.ReasonWaiting, "%s; waiting: %s", progress, conditions.FirstFew(s.waiting, ", "))
+		return summary.Of(summary.UnderWay, instrv1.ReasonWaiting, "%s; waiting: %s", progress, conditions.FirstFew(s.waiting, ", "))
 	}
-	return verdict.Of(verdict.Working, instrv1.ReasonInjected, "%s%s", progress, f.unseen())
+	return summary.Of(summary.Working, instrv1.ReasonInjected, "%s%s", progress, f.unseen())
 }
 
 // unseen says which variables the agent has set where the containers had none: their images may have some, which nobody can see, and which count no
 // more. It is empty where there is none. The first workload that has such a variable stands for all: they have the same agent.
-func (f *Facts) unseen() string {
+func (f *StatusInput) unseen() string {
 	for _, told := range f.Decision.Workloads {
 		injection := of(Injected(f.Seen[told.Index].Template.Annotations), f.identity().ID())
 		if injection == nil {
@@ -246,7 +246,7 @@ func (f *Facts) unseen() string {
 }
 
 // leaving says what the agent is being taken out of.
-func (f *Facts) leaving() string {
+func (f *StatusInput) leaving() string {
 	if f.Decision.Leaving == 0 {
 		return "it is taken out of all workloads"
 	}
@@ -263,7 +263,7 @@ func (a *Agent) tryAgain() string {
 }
 
 // conditions are those of the verdict, and Overruled where it is so. Progressing is True while pods are being replaced, whatever else is the matter.
-func (f *Facts) conditions(s *sum) []metav1.Condition {
+func (f *StatusInput) conditions(s *counts) []metav1.Condition {
 	progressing := conditions.False(instrv1.ConditionProgressing, instrv1.ReasonSettled, "nothing is on its way")
 	switch {
 	case len(s.going) > 0:
@@ -271,7 +271,7 @@ func (f *Facts) conditions(s *sum) []metav1.Condition {
 	case f.Decision.Leaving > 0:
 		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonRestoring, f.leaving())
 	}
-	all := f.judge(s).Conditions(progressing)
+	all := f.summarize(s).Conditions(progressing)
 	if len(s.overruled) > 0 {
 		all = append(all, conditions.True(instrv1.ConditionOverruled, instrv1.ReasonOverruled, conditions.FirstFew(s.overruled, "; ")))
 	}

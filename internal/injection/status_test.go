@@ -15,10 +15,10 @@ import (
 )
 
 // seenWorkloads are as many as there are names.
-func seenWorkloads(names ...string) []injection.Seen {
-	var seen []injection.Seen
+func seenWorkloads(names ...string) []injection.ObservedWorkload {
+	var seen []injection.ObservedWorkload
 	for _, name := range names {
-		seen = append(seen, injection.Seen{Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name, Template: &corev1.PodTemplateSpec{}}})
+		seen = append(seen, injection.ObservedWorkload{Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name, Template: &corev1.PodTemplateSpec{}}})
 	}
 	return seen
 }
@@ -37,13 +37,13 @@ func TestStatus(t *testing.T) {
 	agent := settingOf(t, instrumentation("java", first)).Agents[0]
 	failed := *agent
 	failed.Failed, failed.Because = agent.Revision, "Deployment/a: CrashLoop: it exits"
-	done := injection.Told{Index: 0}
-	going := injection.Told{Index: 1, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling, Message: "its pods are being replaced", Going: true}
-	waiting := injection.Told{Index: 2, State: instrv1.StatePending, Reason: "WaitingForOthers", Message: "waits its turn"}
-	overruled := injection.Told{Index: 3, State: instrv1.StateFailed, Reason: instrv1.WorkloadOverruled, Message: "Instrumentation/x comes first on container app"}
-	bare := injection.Told{Index: 4, State: instrv1.StateFailed, Reason: instrv1.WorkloadTooLarge, Message: "no room"}
-	broken := injection.Told{Index: 5, State: instrv1.StateFailed, Reason: "CrashLoop", Message: "it exits"}
-	told := func(all ...injection.Told) injection.Decision { return injection.Decision{Workloads: all} }
+	done := injection.ReportedWorkload{Index: 0}
+	going := injection.ReportedWorkload{Index: 1, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling, Message: "its pods are being replaced", Progressing: true}
+	waiting := injection.ReportedWorkload{Index: 2, State: instrv1.StatePending, Reason: "WaitingForOthers", Message: "waits its turn"}
+	overruled := injection.ReportedWorkload{Index: 3, State: instrv1.StateFailed, Reason: instrv1.WorkloadOverruled, Message: "Instrumentation/x comes first on container app"}
+	bare := injection.ReportedWorkload{Index: 4, State: instrv1.StateFailed, Reason: instrv1.WorkloadTooLarge, Message: "no room"}
+	broken := injection.ReportedWorkload{Index: 5, State: instrv1.StateFailed, Reason: "CrashLoop", Message: "it exits"}
+	told := func(all ...injection.ReportedWorkload) injection.Decision { return injection.Decision{Workloads: all} }
 	const (
 		still   = "Progressing=False:Settled "
 		rolling = "Progressing=True:Injecting "
@@ -51,41 +51,41 @@ func TestStatus(t *testing.T) {
 	)
 	for _, test := range []struct {
 		name          string
-		facts         injection.Facts
+		facts         injection.StatusInput
 		want, message string
 	}{
-		{"all", injection.Facts{Decision: told(done)}, "Ready=True:Injected " + still + healthy, "1 of 1 workloads run with the agent"},
-		{"none", injection.Facts{}, "Ready=True:NothingMatched " + still + healthy, "no workload is matched"},
-		{"waiting", injection.Facts{Decision: told(done, waiting)}, "Ready=False:Waiting " + still + healthy,
+		{"all", injection.StatusInput{Decision: told(done)}, "Ready=True:Injected " + still + healthy, "1 of 1 workloads run with the agent"},
+		{"none", injection.StatusInput{}, "Ready=True:NothingMatched " + still + healthy, "no workload is matched"},
+		{"waiting", injection.StatusInput{Decision: told(done, waiting)}, "Ready=False:Waiting " + still + healthy,
 			"1 of 2 workloads run with the agent; waiting: WaitingForOthers (Deployment/c: waits its turn)"},
-		{"being replaced", injection.Facts{Decision: told(done, waiting, going)}, "Ready=False:Injecting " + rolling + healthy,
+		{"being replaced", injection.StatusInput{Decision: told(done, waiting, going)}, "Ready=False:Injecting " + rolling + healthy,
 			"1 of 3 workloads run with the agent; being replaced: Deployment/b"},
-		{"overruled", injection.Facts{Decision: told(done, going, overruled)},
+		{"overruled", injection.StatusInput{Decision: told(done, going, overruled)},
 			"Ready=False:Overruled " + rolling + "Degraded=True:Overruled Overruled=True:Overruled ", "Deployment/d: Instrumentation/x comes first on container app"},
-		{"bare", injection.Facts{Decision: told(overruled, bare)}, "Ready=False:NotInjected " + still + "Degraded=True:NotInjected Overruled=True:Overruled ", "Deployment/e: no room"},
-		{"refused by the API server", injection.Facts{Decision: told(done), Refused: map[int]string{0: "forbidden"}},
+		{"bare", injection.StatusInput{Decision: told(overruled, bare)}, "Ready=False:NotInjected " + still + "Degraded=True:NotInjected Overruled=True:Overruled ", "Deployment/e: no room"},
+		{"refused by the API server", injection.StatusInput{Decision: told(done), Refused: map[int]string{0: "forbidden"}},
 			"Ready=False:NotInjected " + still + "Degraded=True:NotInjected ", "Deployment/a: forbidden"},
-		{"broken", injection.Facts{Decision: told(bare, broken)}, "Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "with the agent, Deployment/f: it exits"},
-		{"failed", injection.Facts{Agent: &failed, Decision: told(broken)},
+		{"broken", injection.StatusInput{Decision: told(bare, broken)}, "Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "with the agent, Deployment/f: it exits"},
+		{"failed", injection.StatusInput{Agent: &failed, Decision: told(broken)},
 			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ",
 			"the revision failed on Deployment/a: CrashLoop: it exits; it was taken out there, and nothing else gets it. " +
 				"Change spec.agent or spec.matchers, or try it again: kubectl annotate instrumentation java instrumentation.mainstay.dev/failed- -n shop"},
-		{"just failed", injection.Facts{Decision: injection.Decision{Failure: "Deployment/a: it exits"}},
+		{"just failed", injection.StatusInput{Decision: injection.Decision{Failure: "Deployment/a: it exits"}},
 			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ", "the revision failed on Deployment/a: it exits; it is being taken out there"},
-		{"being deleted", injection.Facts{Agent: &failed, Deleting: true, Decision: injection.Decision{Leaving: 2, From: []int{0, 1}, Workloads: []injection.Told{broken}}},
+		{"being deleted", injection.StatusInput{Agent: &failed, Deleting: true, Decision: injection.Decision{Leaving: 2, From: []int{0, 1}, Workloads: []injection.ReportedWorkload{broken}}},
 			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 2 workloads: Deployment/a, Deployment/b"},
-		{"opted out, and being restored", injection.Facts{Decision: injection.Decision{Leaving: 1, From: []int{1}, Workloads: []injection.Told{done}}},
+		{"opted out, and being restored", injection.StatusInput{Decision: injection.Decision{Leaving: 1, From: []int{1}, Workloads: []injection.ReportedWorkload{done}}},
 			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 1 workloads: Deployment/b"},
-		{"one could not be written", injection.Facts{Decision: told(done, broken), Unmade: map[int]string{0: "a webhook timed out"}},
+		{"one could not be written", injection.StatusInput{Decision: told(done, broken), Unmade: map[int]string{0: "a webhook timed out"}},
 			"Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "with the agent, Deployment/f: it exits"},
-		{"nearly deleted", injection.Facts{Deleting: true}, "Ready=False:Restoring " + still + healthy, "it is taken out of all workloads"},
-		{"a deletion is refused", injection.Facts{Deleting: true, Decision: injection.Decision{Leaving: 1, From: []int{1}}, Refused: map[int]string{1: "frozen"}},
+		{"nearly deleted", injection.StatusInput{Deleting: true}, "Ready=False:Restoring " + still + healthy, "it is taken out of all workloads"},
+		{"a deletion is refused", injection.StatusInput{Deleting: true, Decision: injection.Decision{Leaving: 1, From: []int{1}}, Refused: map[int]string{1: "frozen"}},
 			"Ready=False:Refused Progressing=True:Restoring Degraded=True:Refused ", "it can't be taken out of Deployment/b: frozen"},
-		{"a call failed", injection.Facts{Deleting: true, Failure: &plan.Failure{Reason: "ReconcileFailed", Message: "timeout", Transient: true}},
+		{"a call failed", injection.StatusInput{Deleting: true, Failure: &plan.Failure{Reason: "ReconcileFailed", Message: "timeout", Transient: true}},
 			"Ready=Unknown:ReconcileFailed " + still + healthy, "timeout"},
-		{"the server refused", injection.Facts{Deleting: true, Failure: &plan.Failure{Reason: "Refused", Message: "no"}},
+		{"the server refused", injection.StatusInput{Deleting: true, Failure: &plan.Failure{Reason: "Refused", Message: "no"}},
 			"Ready=False:Refused " + still + "Degraded=True:Refused ", "no"},
-		{"an invalid spec", injection.Facts{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.x", Stalled: true}},
+		{"an invalid spec", injection.StatusInput{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.x", Stalled: true}},
 			"Ready=False:InvalidSpec " + still + "Degraded=True:InvalidSpec Stalled=True:InvalidSpec ", "spec.x"},
 	} {
 		if test.facts.Agent == nil && test.facts.Failure == nil {
@@ -119,7 +119,7 @@ func TestStatusOfWhatCannotBeSeen(t *testing.T) {
 		"lacks it": {nil, "; what is set in an image can't be seen: where one sets JAVA_TOOL_OPTIONS, its value is replaced"},
 		"has it":   {[]corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"}}, ""},
 	} {
-		facts := injection.Facts{Agent: setting.Agents[0], Seen: seenWorkloads("a"), Decision: injection.Decision{Workloads: []injection.Told{{Index: 0}}}}
+		facts := injection.StatusInput{Agent: setting.Agents[0], Seen: seenWorkloads("a"), Decision: injection.Decision{Workloads: []injection.ReportedWorkload{{Index: 0}}}}
 		*facts.Seen[0].Template = template(container("app", test.env...))
 		compose(setting, facts.Seen[0].Template, nil)
 		expectStatus(t, name, facts.Status(), "Ready=True:Injected Progressing=False:Settled Degraded=False:Healthy ", "1 of 1 workloads run with the agent"+test.want)
@@ -128,9 +128,9 @@ func TestStatusOfWhatCannotBeSeen(t *testing.T) {
 
 // One that could not be written waits, and says why; of the others all is told as it is.
 func TestStatusOfWhatIsUnmade(t *testing.T) {
-	facts := injection.Facts{
+	facts := injection.StatusInput{
 		Agent: settingOf(t, instrumentation("java", nil)).Agents[0], Seen: seenWorkloads("a", "b"), Unmade: map[int]string{0: "a webhook timed out"},
-		Decision: injection.Decision{Workloads: []injection.Told{{Index: 0, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Going: true}, {Index: 1}}},
+		Decision: injection.Decision{Workloads: []injection.ReportedWorkload{{Index: 0, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Progressing: true}, {Index: 1}}},
 	}
 	status := facts.Status()
 	expectStatus(t, "unmade", status, "Ready=False:Waiting Progressing=False:Settled Degraded=False:Healthy ",
@@ -145,7 +145,7 @@ func TestStatusOfWhatIsUnmade(t *testing.T) {
 
 // What can't be taken out of a workload that is matched no more is named, and not counted.
 func TestStatusNamesWhatIsStuck(t *testing.T) {
-	facts := injection.Facts{
+	facts := injection.StatusInput{
 		Identity: injection.Identity{Kind: injection.KindCluster, Name: "java"}, Deleting: true, Seen: seenWorkloads("a"),
 		Decision: injection.Decision{Leaving: 1, From: []int{0}}, Refused: map[int]string{0: "frozen"},
 	}
@@ -164,13 +164,13 @@ func TestStatusIsBounded(t *testing.T) {
 	var decision injection.Decision
 	for i := range 120 {
 		names = append(names, fmt.Sprintf("web-%03d", i))
-		told := injection.Told{Index: i, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling, Going: true}
+		told := injection.ReportedWorkload{Index: i, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling, Progressing: true}
 		if i >= 90 {
-			told = injection.Told{Index: i, State: instrv1.StateFailed, Reason: "CrashLoop", Message: "it exits"}
+			told = injection.ReportedWorkload{Index: i, State: instrv1.StateFailed, Reason: "CrashLoop", Message: "it exits"}
 		}
 		decision.Workloads = append(decision.Workloads, told)
 	}
-	facts := injection.Facts{Agent: settingOf(t, cluster("java", nil)).Agents[0], Seen: seenWorkloads(names...), Decision: decision}
+	facts := injection.StatusInput{Agent: settingOf(t, cluster("java", nil)).Agents[0], Seen: seenWorkloads(names...), Decision: decision}
 	status := facts.Status()
 	if len(status.Workloads) != 50 || status.Workloads[29].State != instrv1.StateFailed || status.Workloads[30].State != instrv1.StatePending {
 		t.Errorf("%d are named: %v", len(status.Workloads), status.Workloads)

@@ -37,9 +37,9 @@ func cluster(name string, change func(spec *instrv1.InstrumentationSpec)) *instr
 	return object
 }
 
-func settingOf(t testing.TB, objects ...injection.Object) *injection.Setting {
+func settingOf(t testing.TB, objects ...injection.Object) *injection.NamespaceContext {
 	t.Helper()
-	setting := &injection.Setting{Keys: injectiontest.Keys, HasImageVolumes: true}
+	setting := &injection.NamespaceContext{Keys: injectiontest.Keys, HasImageVolumes: true}
 	for _, object := range objects {
 		agent := injection.Compile(object)
 		if agent.Invalid != nil {
@@ -60,7 +60,7 @@ func container(name string, env ...corev1.EnvVar) corev1.Container {
 }
 
 // compose composes in place, for Deployment web.
-func compose(setting *injection.Setting, template, before *corev1.PodTemplateSpec) []injection.Verdict {
+func compose(setting *injection.NamespaceContext, template, before *corev1.PodTemplateSpec) []injection.AgentStatus {
 	w := injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: "web", Template: template}
 	return setting.Compose(&w, before)
 }
@@ -85,7 +85,7 @@ func asStored(t *testing.T, value any) any {
 	return stored
 }
 
-func expectRefusal(t *testing.T, got injection.Verdict, reason, message string) {
+func expectRefusal(t *testing.T, got injection.AgentStatus, reason, message string) {
 	t.Helper()
 	if got.Refusal == nil || got.Refusal.Reason != reason || !strings.Contains(got.Refusal.Message, message) {
 		t.Errorf("the refusal is %v: wanted %s: %s", got.Refusal, reason, message)

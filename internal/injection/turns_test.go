@@ -19,7 +19,7 @@ func first(spec *instrv1.InstrumentationSpec) {
 }
 
 // grant grants Deployment web the revision of an agent, and composes it.
-func grant(setting *injection.Setting, agent *injection.Agent, template *corev1.PodTemplateSpec) []injection.Verdict {
+func grant(setting *injection.NamespaceContext, agent *injection.Agent, template *corev1.PodTemplateSpec) []injection.AgentStatus {
 	given := injection.Grant{Revision: agent.Revision, At: now, Attempts: 1}
 	w := injection.Workload{
 		Kind: "Deployment", Namespace: injectiontest.Namespace, Name: "web", Template: template,
@@ -28,7 +28,7 @@ func grant(setting *injection.Setting, agent *injection.Agent, template *corev1.
 	return setting.Compose(&w, nil)
 }
 
-func expectStates(t *testing.T, what string, got []injection.Verdict, want ...injection.State) {
+func expectStates(t *testing.T, what string, got []injection.AgentStatus, want ...injection.State) {
 	t.Helper()
 	for i, state := range want {
 		if len(got) != len(want) || got[i].State != state {
@@ -75,7 +75,7 @@ func TestStaleIsOfOneAgent(t *testing.T) {
 	p.pass()
 	p.up()
 	before := p.seen[0].Template.DeepCopy()
-	p.seen[0].Setting = settingOf(t, one, two)
+	p.seen[0].Context = settingOf(t, one, two)
 	p.setting = settingOf(t, one)
 	p.expect("of the first", "a", 0, "a", p.decide())
 	p.object, p.setting = two, settingOf(t, two)
@@ -140,13 +140,13 @@ func TestForgiven(t *testing.T) {
 	p := newPlace(t, tried, "a", "b")
 	revision := p.setting.Agents[0].Revision
 	p.change(withFailure(tried, revision))
-	if p.decide().Forgives {
+	if p.decide().ClearsFailure {
 		t.Error("a failure that counts is forgiven")
 	}
 	for _, noted := range []string{revision, "another"} {
 		p.change(withFailure(automatic, noted))
 		decision := p.decide()
-		if !decision.Forgives {
+		if !decision.ClearsFailure {
 			t.Errorf("%s: a failure that does not count is not forgiven", noted)
 		}
 		p.expect("forgiven first", "", 0, "a:Pending:Asked b:Pending:Asked", decision)
@@ -158,7 +158,7 @@ func TestForgiven(t *testing.T) {
 	p.change(tried)
 	decision := p.pass()
 	p.expect("canaries again", "a b", 0, "a b", decision)
-	if decision.Forgives {
+	if decision.ClearsFailure {
 		t.Error("what is not noted is forgiven")
 	}
 	next := instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
@@ -183,8 +183,8 @@ func TestTakenOutBeforeForgiven(t *testing.T) {
 	p.change(withFailure(automatic, "another"))
 	decision := p.pass()
 	p.expect("forgiven first", "a", 1, "a c:Pending:Asked", decision)
-	if !decision.Forgives || decision.Leaving != 1 {
-		t.Errorf("it is forgiven: %t, and leaves %d", decision.Forgives, decision.Leaving)
+	if !decision.ClearsFailure || decision.Leaving != 1 {
+		t.Errorf("it is forgiven: %t, and leaves %d", decision.ClearsFailure, decision.Leaving)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestFailedRevisionIsNobodysPrevious(t *testing.T) {
 			spec.Agent.Image = image
 		})
 	}
-	settings := map[string]*injection.Setting{}
+	settings := map[string]*injection.NamespaceContext{}
 	revisions := map[string]string{}
 	for _, image := range []string{"agent:1", "agent:2", "agent:3"} {
 		settings[image] = settingOf(t, with(image))
@@ -277,7 +277,7 @@ func TestContested(t *testing.T) {
 		if message := decision.Workloads[0].Message; len(states) > 1 && !strings.Contains(message, "the init container mainstay-agent-"+p.setting.Agents[0].ID+" is not as it should be") {
 			t.Errorf("it says %q", message)
 		}
-		p.now = p.now.Add(max(decision.Again, time.Second))
+		p.now = p.now.Add(max(decision.RequeueAfter, time.Second))
 		p.up()
 	}
 	if got, want := strings.Join(states, " "), "Pending Pending Pending Pending Failed Failed"; got != want {

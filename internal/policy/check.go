@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
@@ -203,9 +203,9 @@ func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 	var found []Violation
 	var userEnforced bool
 	for _, asked := range r.governing {
-		if asked.Enforced.SecurityProfile == policyv1.SecurityRestricted {
+		if asked.Enforced.SecurityProfile == mspolicyv1.SecurityRestricted {
 			for _, lapse := range subject.Unrestricted() {
-				violation := asked.broken("enforced.securityProfile", subject.ProfileField, lapse, string(policyv1.SecurityRestricted))
+				violation := asked.broken("enforced.securityProfile", subject.ProfileField, lapse, string(mspolicyv1.SecurityRestricted))
 				violation.part = lapse
 				found = append(found, violation)
 			}
@@ -239,7 +239,7 @@ type looseField struct {
 	part string
 }
 
-func looseFields(security Security, enforced policyv1.SecurityContext) []looseField {
+func looseFields(security Security, enforced mspolicyv1.SecurityContext) []looseField {
 	var loose []looseField
 	forbid := func(rule, field string, isLoose, accepted bool) {
 		if isLoose {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // labelled is a subject with labels only.
@@ -15,16 +15,16 @@ func labelled(labels map[string]string) Subject { return Subject{Labels: labels}
 // checkCases has, for each rule for production of the policy base, what it refuses, in all words,
 // and the neighbour that it accepts.
 var checkCases = map[string]struct {
-	rule              policyv1.Rule
+	rule              mspolicyv1.Rule
 	accepted, refused Subject
 	want              []string
 }{
 	"too many replicas": {
-		policyv1.Rule{MaxReplicas: new(int32(10))}, replicas(10), replicas(11),
+		mspolicyv1.Rule{MaxReplicas: new(int32(10))}, replicas(10), replicas(11),
 		[]string{"spec.replicas: 11 is given, accepted is at most 10 (policy base, rule production.maxReplicas)"},
 	},
 	"too many for an autoscaler, and too many": {
-		policyv1.Rule{MaxReplicas: new(int32(1))},
+		mspolicyv1.Rule{MaxReplicas: new(int32(1))},
 		Subject{Replicas: []Replicas{{at("a"), 1}, {at("b"), 0}}}, Subject{Replicas: []Replicas{{at("a"), 2}, {at("b"), 1}, {at("c"), 3}}},
 		[]string{
 			"spec.a: 2 is given, accepted is at most 1 (policy base, rule production.maxReplicas)",
@@ -32,12 +32,12 @@ var checkCases = map[string]struct {
 		},
 	},
 	"an image of another registry": {
-		policyv1.Rule{AllowedRegistries: []string{"reg.io/team", "docker.io/library"}},
+		mspolicyv1.Rule{AllowedRegistries: []string{"reg.io/team", "docker.io/library"}},
 		subject(container("a"), container("b", imaged("nginx"))), subject(container("a"), container("b", imaged("reg.io/teams/b:1")), container("c", imaged("REG.io/team/c"))),
 		[]string{"spec.containers[b].image: reg.io/teams/b:1 is given, accepted is an image of reg.io/team, docker.io/library (policy base, rule production.allowedRegistries)"},
 	},
 	"an image volume of another registry": {
-		policyv1.Rule{AllowedRegistries: []string{"reg.io"}},
+		mspolicyv1.Rule{AllowedRegistries: []string{"reg.io"}},
 		Subject{Volumes: []Volume{{at("volumes").Index(0).Child("image", "reference"), "a", "reg.io/a"}}},
 		Subject{Volumes: []Volume{{at("volumes").Index(1).Child("image", "reference"), "a", "evil.io/a"}, {at("volumes").Index(2).Child("image", "reference"), "b", ""}}},
 		[]string{
@@ -46,7 +46,7 @@ var checkCases = map[string]struct {
 		},
 	},
 	"no limits": {
-		policyv1.Rule{RequireResourceLimits: true}, subject(container("a")),
+		mspolicyv1.Rule{RequireResourceLimits: true}, subject(container("a")),
 		subject(container("a", func(c *Container) { c.Limits = nil }), container("b", func(c *Container) { c.Limits = quantities("cpu", "0", "memory", "1") })),
 		[]string{
 			"spec.containers[a].resources.limits[cpu]: nothing is given, accepted is a limit (policy base, rule production.requireResourceLimits)",
@@ -55,11 +55,11 @@ var checkCases = map[string]struct {
 		},
 	},
 	"no label": {
-		policyv1.Rule{RequiredLabels: []string{"team", "cost/center"}}, labelled(map[string]string{"team": "", "cost/center": "7"}), labelled(map[string]string{"team": "a"}),
+		mspolicyv1.Rule{RequiredLabels: []string{"team", "cost/center"}}, labelled(map[string]string{"team": "", "cost/center": "7"}), labelled(map[string]string{"team": "a"}),
 		[]string{"metadata.labels[cost/center]: nothing is given, accepted is any value (policy base, rule production.requiredLabels)"},
 	},
 	"another label than is enforced, and none": {
-		policyv1.Rule{Enforced: policyv1.Enforced{Labels: map[string]string{"tier": "gold", "b": "", "a": "1"}}},
+		mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{Labels: map[string]string{"tier": "gold", "b": "", "a": "1"}}},
 		labelled(map[string]string{"tier": "gold", "b": "", "a": "1", "c": "d"}), labelled(map[string]string{"tier": "iron"}),
 		[]string{
 			`metadata.labels[a]: nothing is given, accepted is "1" (policy base, rule production.enforced.labels)`,
@@ -68,7 +68,7 @@ var checkCases = map[string]struct {
 		},
 	},
 	"a profile that is not Restricted": {
-		policyv1.Rule{Enforced: policyv1.Enforced{SecurityProfile: "Restricted"}}, subject(),
+		mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted"}}, subject(),
 		Subject{Unrestricted: func() []string { return []string{"privileged (a)"} }, ProfileField: at("securityProfile")},
 		[]string{"spec.securityProfile: privileged (a) is given, accepted is Restricted (policy base, rule production.enforced.securityProfile)"},
 	},
@@ -89,8 +89,8 @@ func TestCheck(t *testing.T) {
 }
 
 // security is a rule that enforces a security context.
-func security(context policyv1.SecurityContext) policyv1.Rule {
-	return policyv1.Rule{Enforced: policyv1.Enforced{SecurityContext: &context}}
+func security(context mspolicyv1.SecurityContext) mspolicyv1.Rule {
+	return mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityContext: &context}}
 }
 
 const (
@@ -98,41 +98,41 @@ const (
 	ofContext = " (policy base, rule production.enforced.securityContext."
 )
 
-func dropping(names ...string) policyv1.Rule {
-	return security(policyv1.SecurityContext{DropCapabilities: names})
+func dropping(names ...string) mspolicyv1.Rule {
+	return security(mspolicyv1.SecurityContext{DropCapabilities: names})
 }
 
 // looseCases have each field, loosened in the container a.
 var looseCases = map[string]struct {
-	rule  policyv1.Rule
+	rule  mspolicyv1.Rule
 	loose func(*Security)
 	want  []string
 }{
 	"may be root": {
-		security(policyv1.SecurityContext{RunAsNonRoot: new(true)}), func(s *Security) { s.RunAsNonRoot = false },
+		security(mspolicyv1.SecurityContext{RunAsNonRoot: new(true)}), func(s *Security) { s.RunAsNonRoot = false },
 		[]string{inContext + "runAsNonRoot: false is given, accepted is true" + ofContext + "runAsNonRoot)"},
 	},
 	"another uid": {
-		security(policyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = new(int64(0)) },
+		security(mspolicyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = new(int64(0)) },
 		[]string{inContext + "runAsUser: 0 is given, accepted is 1000" + ofContext + "runAsUser)"},
 	},
 	"the image's uid": {
-		security(policyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = nil },
+		security(mspolicyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = nil },
 		[]string{inContext + "runAsUser: the image's user is given, accepted is 1000" + ofContext + "runAsUser)"},
 	},
 	"escalates": {
-		security(policyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation = true },
+		security(mspolicyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation = true },
 		[]string{inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)"},
 	},
 	"is privileged": {
-		security(policyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation, s.Privileged = true, true },
+		security(mspolicyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation, s.Privileged = true, true },
 		[]string{
 			inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
 			inContext + "privileged: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
 		},
 	},
 	"writes": {
-		security(policyv1.SecurityContext{ReadOnlyRootFilesystem: new(true)}), func(s *Security) { s.ReadOnlyRootFilesystem = false },
+		security(mspolicyv1.SecurityContext{ReadOnlyRootFilesystem: new(true)}), func(s *Security) { s.ReadOnlyRootFilesystem = false },
 		[]string{inContext + "readOnlyRootFilesystem: false is given, accepted is true" + ofContext + "readOnlyRootFilesystem)"},
 	},
 	"keeps a capability": {
@@ -193,7 +193,7 @@ func TestRegistriesThatLookAlike(t *testing.T) {
 		"": false, "not a registry": false, "https://reg.io/team/shop": false, "reg.io/team/../other/shop": false, "reg.io/team//shop": false,
 		" reg.io/team/shop": false, "reg.io/team/shop\n": false, "user@reg.io/team/shop": false, "reg.io/Team/shop": false, "reg_x.io/team/shop": false,
 	} {
-		found := production(policyv1.Rule{AllowedRegistries: allowed}).Check(subject(container("a", imaged(reference))))
+		found := production(mspolicyv1.Rule{AllowedRegistries: allowed}).Check(subject(container("a", imaged(reference))))
 		if got := len(found) == 0; got != want {
 			t.Errorf("%q is allowed: %t", reference, got)
 		}
@@ -204,8 +204,8 @@ const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abc
 
 // TestAllRulesCount: the strictest decides, whichever comes first.
 func TestAllRulesCount(t *testing.T) {
-	rules := inShop(named("b", atMost(1, "*")), named("a", atMost(3, "production"), policyv1.Rule{Environment: "prod", AllowedRegistries: []string{"reg.io"}}),
-		named("c", policyv1.Rule{Environment: "*", AllowedRegistries: []string{"reg.io/team", "docker.io"}}))
+	rules := inShop(named("b", atMost(1, "*")), named("a", atMost(3, "production"), mspolicyv1.Rule{Environment: "prod", AllowedRegistries: []string{"reg.io"}}),
+		named("c", mspolicyv1.Rule{Environment: "*", AllowedRegistries: []string{"reg.io/team", "docker.io"}}))
 	wanted := subject(container("a"), container("b", imaged("nginx")), container("c", imaged("reg.io/c")))
 	wanted.Replicas = []Replicas{{at("replicas"), 4}}
 	want := []string{
@@ -227,9 +227,9 @@ func TestAllRulesCount(t *testing.T) {
 
 // TestWinnerIsChecked: of two values for one thing, only that which is set is asked for.
 func TestWinnerIsChecked(t *testing.T) {
-	enforcing := func(environment, tier string, uid int64) policyv1.Rule {
-		return policyv1.Rule{Environment: environment, Enforced: policyv1.Enforced{
-			Labels: map[string]string{"tier": tier}, SecurityContext: &policyv1.SecurityContext{RunAsUser: &uid},
+	enforcing := func(environment, tier string, uid int64) mspolicyv1.Rule {
+		return mspolicyv1.Rule{Environment: environment, Enforced: mspolicyv1.Enforced{
+			Labels: map[string]string{"tier": tier}, SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: &uid},
 		}}
 	}
 	rules := inShop(named("a", enforcing("*", "all", 1)), named("c", enforcing("prod", "c", 3)), named("b", enforcing("production", "b", 2)))

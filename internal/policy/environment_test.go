@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 func TestEnvironmentOf(t *testing.T) {
@@ -59,7 +59,7 @@ func TestEnvironmentOfALabelThatIsNoWord(t *testing.T) {
 // in before is no worse for it, and the rules for all namespaces count as ever.
 func TestUnclearEnvironment(t *testing.T) {
 	all, some := atMost(1, "*"), atMost(2, "production")
-	rules := Governing([]policyv1.PlatformPolicy{named("base", all, some)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
+	rules := Governing([]mspolicyv1.PlatformPolicy{named("base", all, some)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
 	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: accepted are development (dev), staging and production (prod)"
 	found := rules.Check(replicas(2))
 	want := []string{unclear, "spec.replicas: 2 is given, accepted is at most 1 (policy base, rule *.maxReplicas)"}
@@ -85,7 +85,7 @@ func TestUnclearEnvironment(t *testing.T) {
 		t.Error(diff)
 	}
 	// Where no rule is for an environment, it does not matter.
-	rules = Governing([]policyv1.PlatformPolicy{named("base", all)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
+	rules = Governing([]mspolicyv1.PlatformPolicy{named("base", all)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
 	if found := rules.Check(replicas(1)); found != nil {
 		t.Errorf("without a rule for an environment: %q", sentences(found))
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 func TestLabelled(t *testing.T) {
-	rules := production(policyv1.Rule{
-		Defaults: policyv1.Defaults{Labels: map[string]string{"version": "unknown", "tier": "iron"}},
-		Enforced: policyv1.Enforced{Labels: map[string]string{"tier": "gold", "app": "mine"}},
+	rules := production(mspolicyv1.Rule{
+		Defaults: mspolicyv1.Defaults{Labels: map[string]string{"version": "unknown", "tier": "iron"}},
+		Enforced: mspolicyv1.Enforced{Labels: map[string]string{"tier": "gold", "app": "mine"}},
 	})
 	for name, test := range map[string]struct {
 		given, want map[string]string
@@ -49,9 +49,9 @@ func TestLabelled(t *testing.T) {
 }
 
 func TestFillResources(t *testing.T) {
-	full := policyv1.Resources{Requests: quantities("cpu", "100m", "memory", "128Mi"), Limits: quantities("cpu", "1", "memory", "256Mi")}
+	full := mspolicyv1.Resources{Requests: quantities("cpu", "100m", "memory", "128Mi"), Limits: quantities("cpu", "1", "memory", "256Mi")}
 	for name, test := range map[string]struct {
-		defaults                 policyv1.Resources
+		defaults                 mspolicyv1.Resources
 		requests, limits         corev1.ResourceList
 		wantRequests, wantLimits corev1.ResourceList
 	}{
@@ -61,14 +61,14 @@ func TestFillResources(t *testing.T) {
 		"no limit below a request":      {full, quantities("cpu", "3"), nil, quantities("cpu", "3", "memory", "128Mi"), quantities("cpu", "3", "memory", "256Mi")},
 		"no request above a limit":      {full, nil, quantities("cpu", "10m"), quantities("cpu", "10m", "memory", "128Mi"), quantities("cpu", "10m", "memory", "256Mi")},
 		"a limit of zero is one":        {full, nil, quantities("cpu", "0"), quantities("cpu", "0", "memory", "128Mi"), quantities("cpu", "0", "memory", "256Mi")},
-		"requests only":                 {policyv1.Resources{Requests: full.Requests}, nil, quantities("cpu", "10m"), quantities("cpu", "10m", "memory", "128Mi"), quantities("cpu", "10m")},
-		"limits only":                   {policyv1.Resources{Limits: full.Limits}, quantities("cpu", "2"), nil, quantities("cpu", "2"), quantities("cpu", "2", "memory", "256Mi")},
-		"no defaults":                   {policyv1.Resources{}, nil, quantities("cpu", "1"), nil, quantities("cpu", "1")},
-		"a request that no rule limits": {policyv1.Resources{Requests: quantities("cpu", "2"), Limits: quantities("cpu", "1")}, nil, nil, quantities("cpu", "1"), quantities("cpu", "1")},
+		"requests only":                 {mspolicyv1.Resources{Requests: full.Requests}, nil, quantities("cpu", "10m"), quantities("cpu", "10m", "memory", "128Mi"), quantities("cpu", "10m")},
+		"limits only":                   {mspolicyv1.Resources{Limits: full.Limits}, quantities("cpu", "2"), nil, quantities("cpu", "2"), quantities("cpu", "2", "memory", "256Mi")},
+		"no defaults":                   {mspolicyv1.Resources{}, nil, quantities("cpu", "1"), nil, quantities("cpu", "1")},
+		"a request that no rule limits": {mspolicyv1.Resources{Requests: quantities("cpu", "2"), Limits: quantities("cpu", "1")}, nil, nil, quantities("cpu", "1"), quantities("cpu", "1")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resources := corev1.ResourceRequirements{Requests: test.requests, Limits: test.limits}
-			rules := production(policyv1.Rule{Defaults: policyv1.Defaults{Resources: test.defaults}})
+			rules := production(mspolicyv1.Rule{Defaults: mspolicyv1.Defaults{Resources: test.defaults}})
 			rules.FillResources(&resources)
 			if diff := cmp.Diff(corev1.ResourceRequirements{Requests: test.wantRequests, Limits: test.wantLimits}, resources); diff != "" {
 				t.Error(diff)
@@ -79,8 +79,8 @@ func TestFillResources(t *testing.T) {
 
 // TestFillResourcesOfManyContainers: what is filled into one container is not another's.
 func TestFillResourcesOfManyContainers(t *testing.T) {
-	defaults := policyv1.Resources{Requests: quantities("cpu", "100m"), Limits: quantities("cpu", "1")}
-	rules := production(policyv1.Rule{Defaults: policyv1.Defaults{Resources: defaults}})
+	defaults := mspolicyv1.Resources{Requests: quantities("cpu", "100m"), Limits: quantities("cpu", "1")}
+	rules := production(mspolicyv1.Rule{Defaults: mspolicyv1.Defaults{Resources: defaults}})
 	var first, second corev1.ResourceRequirements
 	rules.FillResources(&first)
 	first.Limits["cpu"], first.Requests["memory"] = quantities("cpu", "7")["cpu"], quantities("memory", "7")["memory"]
@@ -91,7 +91,7 @@ func TestFillResourcesOfManyContainers(t *testing.T) {
 }
 
 // enforcing is a rule that enforces all of a security context.
-var enforcing = security(policyv1.SecurityContext{
+var enforcing = security(mspolicyv1.SecurityContext{
 	RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), DropCapabilities: []string{"NET_RAW"},
 })
 

@@ -7,7 +7,7 @@ import (
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // FuzzCheck has all text that tenants and namespaces bring into a check: nothing of it may panic,
@@ -22,9 +22,9 @@ func FuzzCheck(f *testing.F) {
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3], seed[4], seed[5])
 	}
-	policies := []policyv1.PlatformPolicy{named("base", policyv1.Rule{
+	policies := []mspolicyv1.PlatformPolicy{named("base", mspolicyv1.Rule{
 		Environment: "*", AllowedRegistries: []string{"reg.io/team"}, RequiredLabels: []string{"team"},
-		Enforced: policyv1.Enforced{Labels: map[string]string{"tier": "gold"}, SecurityContext: &policyv1.SecurityContext{
+		Enforced: mspolicyv1.Enforced{Labels: map[string]string{"tier": "gold"}, SecurityContext: &mspolicyv1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), DropCapabilities: []string{"NET_RAW"},
 		}},
 	})}

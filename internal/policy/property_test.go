@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
@@ -68,9 +68,9 @@ func (c chance) capabilities() []corev1.Capability {
 
 // rules are those of up to four policies, whose values contradict one another.
 func (c chance) rules() Rules {
-	var policies []policyv1.PlatformPolicy
+	var policies []mspolicyv1.PlatformPolicy
 	for i := range 1 + c.IntN(4) {
-		var rules []policyv1.Rule
+		var rules []mspolicyv1.Rule
 		for _, environment := range []string{"*", "production", "prod"} {
 			if c.IntN(2) == 0 {
 				rules = append(rules, c.rule(environment))
@@ -81,15 +81,15 @@ func (c chance) rules() Rules {
 	return inShop(policies...)
 }
 
-func (c chance) rule(environment string) policyv1.Rule {
-	rule := policyv1.Rule{Environment: environment}
-	rule.Defaults = policyv1.Defaults{Labels: c.labels(), Resources: policyv1.Resources{Requests: c.quantities(), Limits: c.quantities()}}
+func (c chance) rule(environment string) mspolicyv1.Rule {
+	rule := mspolicyv1.Rule{Environment: environment}
+	rule.Defaults = mspolicyv1.Defaults{Labels: c.labels(), Resources: mspolicyv1.Resources{Requests: c.quantities(), Limits: c.quantities()}}
 	rule.Enforced.Labels = c.labels()
 	if c.IntN(4) == 0 {
 		rule.Enforced.SecurityProfile = "Restricted"
 	}
 	if c.IntN(3) > 0 {
-		context := &policyv1.SecurityContext{
+		context := &mspolicyv1.SecurityContext{
 			RunAsNonRoot: maybe(c, true), RunAsUser: maybe[int64](c, 1, 1000), AllowPrivilegeEscalation: maybe(c, false), ReadOnlyRootFilesystem: maybe(c, true),
 		}
 		for range c.IntN(3) {

@@ -6,11 +6,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // profile enforces Restricted.
-var profile = policyv1.Rule{Enforced: policyv1.Enforced{SecurityProfile: "Restricted"}}
+var profile = mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted"}}
 
 // fields of contradictions.
 func fields(found []Contradiction) []string {

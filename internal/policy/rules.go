@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // Source reads which rules govern a namespace. An error means that nobody knows: the caller must not
@@ -24,13 +24,13 @@ type Rules struct {
 
 // rule is one rule and the policy that it is of.
 type rule struct {
-	policyv1.Rule
+	mspolicyv1.Rule
 	policy string
 }
 
 // Governing are the rules of all policies that govern a namespace with these labels. Where the label
 // is no environment, those of every environment do: a slip of the pen must not lift any.
-func Governing(policies []policyv1.PlatformPolicy, namespace string, labels map[string]string) Rules {
+func Governing(policies []mspolicyv1.PlatformPolicy, namespace string, labels map[string]string) Rules {
 	var rules Rules
 	environment, err := EnvironmentOf(namespace, labels)
 	for _, policy := range policies {
@@ -81,8 +81,8 @@ func (r Rules) EnforcedLabels() map[string]string {
 }
 
 // DefaultResources are filled in where a container lacks them.
-func (r Rules) DefaultResources() policyv1.Resources {
-	return policyv1.Resources{
+func (r Rules) DefaultResources() mspolicyv1.Resources {
+	return mspolicyv1.Resources{
 		Requests: firstOf(r.writing(), func(asked rule) corev1.ResourceList { return asked.Defaults.Resources.Requests }),
 		Limits:   firstOf(r.writing(), func(asked rule) corev1.ResourceList { return asked.Defaults.Resources.Limits }),
 	}
@@ -106,13 +106,13 @@ func firstOf[M ~map[K]V, K comparable, V any](rules []rule, of func(rule) M) M {
 
 // RestrictedEnforced reports whether a rule enforces the security profile Restricted.
 func (r Rules) RestrictedEnforced() bool {
-	return slices.ContainsFunc(r.writing(), func(asked rule) bool { return asked.Enforced.SecurityProfile == policyv1.SecurityRestricted })
+	return slices.ContainsFunc(r.writing(), func(asked rule) bool { return asked.Enforced.SecurityProfile == mspolicyv1.SecurityRestricted })
 }
 
 // EnforcedSecurity is what every container's security context must have. As each field can only
 // tighten, several rules' are united.
-func (r Rules) EnforcedSecurity() policyv1.SecurityContext {
-	var united policyv1.SecurityContext
+func (r Rules) EnforcedSecurity() mspolicyv1.SecurityContext {
+	var united mspolicyv1.SecurityContext
 	for _, asked := range r.writing() {
 		context := asked.Enforced.SecurityContext
 		if context == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // governing names the rules in their order: policy, environment and limit.
@@ -20,7 +20,7 @@ func governing(rules Rules) []string {
 	return names
 }
 
-var severalPolicies = []policyv1.PlatformPolicy{
+var severalPolicies = []mspolicyv1.PlatformPolicy{
 	named("b", atMost(1, "*"), atMost(2, "production"), atMost(3, "staging")),
 	named("a", atMost(4, "prod"), atMost(5, "*"), atMost(6, "production")),
 	named("c", atMost(7, "dev"), atMost(8, "development")),
@@ -60,7 +60,7 @@ func TestNothingGoverns(t *testing.T) {
 		"the zero value":                         {},
 		"no policy":                              Governing(nil, "prod", nil),
 		"another's policies":                     inShop(named("c", atMost(1, "dev"))),
-		"an environment that the schema refuses": Governing([]policyv1.PlatformPolicy{named("a", atMost(1, ""), atMost(1, "qa"))}, "shop", nil),
+		"an environment that the schema refuses": Governing([]mspolicyv1.PlatformPolicy{named("a", atMost(1, ""), atMost(1, "qa"))}, "shop", nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := rules.Check(replicas(10000)); found != nil {
@@ -93,16 +93,16 @@ func TestGoverns(t *testing.T) {
 // TestUnitedValues: of the same thing the environment's value counts before that for all, and then
 // that of the policy whose name comes first. What can only tighten is united.
 func TestUnitedValues(t *testing.T) {
-	asking := func(environment, value, quantity string, uid int64, drop ...string) policyv1.Rule {
-		return policyv1.Rule{
+	asking := func(environment, value, quantity string, uid int64, drop ...string) mspolicyv1.Rule {
+		return mspolicyv1.Rule{
 			Environment: environment,
-			Defaults: policyv1.Defaults{
+			Defaults: mspolicyv1.Defaults{
 				Labels:    map[string]string{"both": value, "default-" + value: "x"},
-				Resources: policyv1.Resources{Limits: quantities("cpu", quantity), Requests: quantities(quantity, "1")},
+				Resources: mspolicyv1.Resources{Limits: quantities("cpu", quantity), Requests: quantities(quantity, "1")},
 			},
-			Enforced: policyv1.Enforced{
+			Enforced: mspolicyv1.Enforced{
 				Labels:          map[string]string{"fixed": value, "fixed-" + value: "x"},
-				SecurityContext: &policyv1.SecurityContext{RunAsUser: &uid, DropCapabilities: drop},
+				SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: &uid, DropCapabilities: drop},
 			},
 		}
 	}
@@ -113,8 +113,8 @@ func TestUnitedValues(t *testing.T) {
 	rules := inShop(named("b", second), named("a", all), named("aa", first))
 	wantDefault := map[string]string{"both": "first", "default-all": "x", "default-first": "x", "default-second": "x"}
 	wantEnforced := map[string]string{"fixed": "first", "fixed-all": "x", "fixed-first": "x", "fixed-second": "x"}
-	wantResources := policyv1.Resources{Limits: quantities("cpu", "2"), Requests: quantities("1", "1", "2", "1", "3", "1")}
-	wantSecurity := policyv1.SecurityContext{
+	wantResources := mspolicyv1.Resources{Limits: quantities("cpu", "2"), Requests: quantities("1", "1", "2", "1", "3", "1")}
+	wantSecurity := mspolicyv1.SecurityContext{
 		RunAsNonRoot: new(true), RunAsUser: new(int64(2)), AllowPrivilegeEscalation: new(false), DropCapabilities: []string{"B", "C", "A"},
 	}
 	for name, pair := range map[string][2]any{

@@ -6,19 +6,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // named is a policy with rules.
-func named(name string, rules ...policyv1.Rule) policyv1.PlatformPolicy {
-	return policyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PlatformPolicySpec{Rules: rules}}
+func named(name string, rules ...mspolicyv1.Rule) mspolicyv1.PlatformPolicy {
+	return mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mspolicyv1.PlatformPolicySpec{Rules: rules}}
 }
 
 // inShop are the rules of policies in the namespace shop-prod.
-func inShop(policies ...policyv1.PlatformPolicy) Rules { return Governing(policies, "shop-prod", nil) }
+func inShop(policies ...mspolicyv1.PlatformPolicy) Rules {
+	return Governing(policies, "shop-prod", nil)
+}
 
 // production are the rules of a policy, base, that has one rule for production.
-func production(rule policyv1.Rule) Rules {
+func production(rule mspolicyv1.Rule) Rules {
 	rule.Environment = "production"
 	return inShop(named("base", rule))
 }
@@ -76,6 +78,6 @@ func sentences(violations []Violation) []string {
 }
 
 // atMost is a rule for an environment with a limit of replicas, by which it is known again.
-func atMost(count int32, environment string) policyv1.Rule {
-	return policyv1.Rule{Environment: environment, MaxReplicas: &count}
+func atMost(count int32, environment string) mspolicyv1.Rule {
+	return mspolicyv1.Rule{Environment: environment, MaxReplicas: &count}
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // strict asks for everything.
-var strict = policyv1.Rule{
+var strict = mspolicyv1.Rule{
 	MaxReplicas: new(int32(10)), AllowedRegistries: []string{"reg.io"}, RequireResourceLimits: true, RequiredLabels: []string{"team"},
-	Enforced: policyv1.Enforced{
+	Enforced: mspolicyv1.Enforced{
 		Labels: map[string]string{"tier": "gold"}, SecurityProfile: "Restricted",
-		SecurityContext: &policyv1.SecurityContext{
+		SecurityContext: &mspolicyv1.SecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			DropCapabilities: []string{"ALL"},
 		},

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/mainstay-platform/mainstay/internal/apiservice"
-	"github.com/mainstay-platform/mainstay/internal/certificates"
+	"github.com/mainstay-platform/mainstay/internal/install/apiservice"
+	"github.com/mainstay-platform/mainstay/internal/install/certificates"
 )
 
 // APIServiceSettings say where the resources of farm.mainstay.dev are served, so that the API server can be told.

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mainstay-platform/mainstay/api"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/charts"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
-	"github.com/mainstay-platform/mainstay/internal/kit/optional"
+	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 )
 
 // defaultPolicy makes the policy that every installation starts with, once: its definition is marked,
@@ -64,7 +64,7 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var policy policyv1.PlatformPolicy
+	var policy mspolicyv1.PlatformPolicy
 	if err := yaml.UnmarshalStrict(charts.DefaultPolicy, &policy); err != nil {
 		return fmt.Errorf("reading the embedded default policy: %w", err)
 	}
@@ -74,11 +74,11 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 	}
 	err = wait.PollUntilContextCancel(ctx, cacheLag, true, func(ctx context.Context) (bool, error) {
 		name := client.ObjectKeyFromObject(&policy)
-		if d.cached.Get(ctx, name, &policyv1.PlatformPolicy{}) == nil {
+		if d.cached.Get(ctx, name, &mspolicyv1.PlatformPolicy{}) == nil {
 			return true, nil
 		}
 		// Somebody may have deleted it.
-		return apierrors.IsNotFound(live.Get(ctx, name, &policyv1.PlatformPolicy{})), nil
+		return apierrors.IsNotFound(live.Get(ctx, name, &mspolicyv1.PlatformPolicy{})), nil
 	})
 	if err == nil {
 		close(d.known)
@@ -91,8 +91,8 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 //
 // +kubebuilder:rbac:part=defaultpolicy,groups=policy.mainstay.dev,resources=platformpolicies,verbs=get;create
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get
-func ensureDefaultPolicy(ctx context.Context, live client.Client, policy *policyv1.PlatformPolicy) error {
-	definition := optional.Definition()
+func ensureDefaultPolicy(ctx context.Context, live client.Client, policy *mspolicyv1.PlatformPolicy) error {
+	definition := optionalapi.Definition()
 	if err := live.Get(ctx, client.ObjectKey{Name: policyCRD}, definition); err != nil {
 		return fmt.Errorf("reading CustomResourceDefinition %s: %w", policyCRD, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/mainstay-platform/mainstay/internal/fence"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 )
 
 // electionLock is the Lease under an identity that outlasts the process. A candidate that does not hold the lease, nor
@@ -23,7 +23,7 @@ import (
 // ended, so the pod's identity is that of one process at a time.
 //
 // The rights are those of managerOptions.
-func electionLock(config *rest.Config, scheme *runtime.Scheme, settings Settings, guard *fence.Fence) (resourcelock.Interface, error) {
+func electionLock(config *rest.Config, scheme *runtime.Scheme, settings Settings, guard *leaseguard.Guard) (resourcelock.Interface, error) {
 	config = rest.AddUserAgent(config, "leader-election")
 	core, err := corev1client.NewForConfig(config)
 	if err != nil {
@@ -49,7 +49,7 @@ func electionLock(config *rest.Config, scheme *runtime.Scheme, settings Settings
 // knew before: a leader that was stopped while another took over would take the lease from that one.
 type ownLock struct {
 	resourcelock.Interface
-	guard *fence.Fence
+	guard *leaseguard.Guard
 	// holder is who had the lease when it was last read. Only the election uses the lock, one call after the other.
 	holder string
 }
@@ -67,7 +67,7 @@ func (l *ownLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, 
 // Update renews the lease, takes it, or, without a holder, gives it back. From then on nothing is written.
 func (l *ownLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
-		l.guard.Shut()
+		l.guard.Close()
 		if l.holder != l.Identity() {
 			return fmt.Errorf("not given back: the lease is held by %q", l.holder)
 		}

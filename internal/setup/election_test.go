@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/mainstay-platform/mainstay/internal/fence"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 )
 
 // shared is a lease in memory.
@@ -34,7 +34,7 @@ func (s *shared) Update(_ context.Context, record resourcelock.LeaderElectionRec
 func TestALeaseIsGivenBackByItsHolderOnly(t *testing.T) {
 	g := gomega.NewWithT(t)
 	under := &shared{record: resourcelock.LeaderElectionRecord{HolderIdentity: "pod-b_uid-b"}}
-	lock := &ownLock{Interface: under, guard: fence.New(time.Second, clocktesting.NewFakePassiveClock(time.Now()))}
+	lock := &ownLock{Interface: under, guard: leaseguard.New(time.Second, clocktesting.NewFakePassiveClock(time.Now()))}
 	_, _, err := lock.Get(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(lock.Update(t.Context(), resourcelock.LeaderElectionRecord{})).To(gomega.MatchError(gomega.ContainSubstring("pod-b_uid-b")))

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
 	"github.com/mainstay-platform/mainstay/internal/injection/injector"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
@@ -29,15 +29,15 @@ import (
 
 // strictRules ask for everything at once, so that every check runs.
 func strictRules(context.Context, string) (policy.Rules, error) {
-	asked := policyv1.PlatformPolicy{Spec: policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{{
+	asked := mspolicyv1.PlatformPolicy{Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{
 		Environment: "*", MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"reg.io"}, RequireResourceLimits: true, RequiredLabels: []string{"team"},
-		Defaults: policyv1.Defaults{Labels: map[string]string{"a": "b"}},
-		Enforced: policyv1.Enforced{
+		Defaults: mspolicyv1.Defaults{Labels: map[string]string{"a": "b"}},
+		Enforced: mspolicyv1.Enforced{
 			Labels: map[string]string{"c": "d"}, SecurityProfile: "Restricted",
-			SecurityContext: &policyv1.SecurityContext{RunAsUser: ptr.To[int64](1000), DropCapabilities: []string{"ALL"}},
+			SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: ptr.To[int64](1000), DropCapabilities: []string{"ALL"}},
 		},
 	}}}}
-	return policy.Governing([]policyv1.PlatformPolicy{asked}, "shop", nil), nil
+	return policy.Governing([]mspolicyv1.PlatformPolicy{asked}, "shop", nil), nil
 }
 
 // post sends one body as the API server would.

@@ -23,7 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 )
 
 // injectionKinds are those that inject into workloads that others made.
@@ -86,7 +86,7 @@ func injectionReader(config *rest.Config, wired wiring) (*injector.Reader, error
 		return slices.ContainsFunc(wired.kinds, func(k kind) bool { return k.name == name })
 	}
 	reader := injector.Reader{
-		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policies.Ungoverned(wired.settings.Namespace),
+		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policyreader.Ungoverned(wired.settings.Namespace),
 		Namespaced: isOn(instrumentation.Controller), Cluster: isOn(clusterinstrumentation.Controller), HasImageVolumes: hasImageVolumes(found),
 	}
 	if haveConfiguration(wired.kinds) {

@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/injection/injector"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
@@ -32,10 +32,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
-	"github.com/mainstay-platform/mainstay/internal/kit/optional"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -91,9 +91,9 @@ func kinds() []kind {
 	return append([]kind{
 		{
 			name:      webapp.Controller,
-			groupKind: appsv1.GroupVersion.WithKind("WebApp").GroupKind(),
+			groupKind: msappsv1.GroupVersion.WithKind("WebApp").GroupKind(),
 			plural:    "webapps",
-			object:    &appsv1.WebApp{},
+			object:    &msappsv1.WebApp{},
 			setup: func(ctx context.Context, w wiring) error {
 				return webappcontroller.Setup(ctx, w.manager, webappcontroller.Options{
 					Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Rules: w.rules,
@@ -104,25 +104,25 @@ func kinds() []kind {
 			},
 			cached:   webappcontroller.CacheOptions,
 			awaited:  webappcontroller.HTTPRouteCRD,
-			governed: &platformpolicycontroller.Governed{Object: &appsv1.WebApp{}, Objects: webappcontroller.Objects},
+			governed: &platformpolicycontroller.Governed{Object: &msappsv1.WebApp{}, Objects: webappcontroller.Objects},
 			converter: func(scheme *runtime.Scheme) (conversion.Converter, error) {
-				return conversion.NewHubSpokeConverter(&appsv1.WebApp{},
-					conversion.NewSpokeConverter(&appsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1))(scheme)
+				return conversion.NewHubSpokeConverter(&msappsv1.WebApp{},
+					conversion.NewSpokeConverter(&msappsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1))(scheme)
 			},
 		},
 		{
 			name:      platformpolicy.Controller,
-			groupKind: policyv1.GroupVersion.WithKind("PlatformPolicy").GroupKind(),
+			groupKind: mspolicyv1.GroupVersion.WithKind("PlatformPolicy").GroupKind(),
 			plural:    "platformpolicies",
-			object:    &policyv1.PlatformPolicy{},
+			object:    &mspolicyv1.PlatformPolicy{},
 			setup: func(_ context.Context, w wiring) error {
 				return platformpolicycontroller.Setup(w.manager, platformpolicycontroller.Options{
 					Governed: governed(w.kinds), Watched: w.settings.WatchNamespaces,
-					Ungoverned: policies.Ungoverned(w.settings.Namespace), Clock: w.settings.Clock,
+					Ungoverned: policyreader.Ungoverned(w.settings.Namespace), Clock: w.settings.Clock,
 				})
 			},
 			hooks:          func(w wiring) []admission.Hook { return platformpolicycontroller.Hooks(w.manager.GetScheme()) },
-			cached:         policies.CacheOptions,
+			cached:         policyreader.CacheOptions,
 			usesNamespaces: true,
 		},
 	}, append(configurationKinds(), injectionKinds()...)...)
@@ -294,7 +294,7 @@ func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]ca
 		if len(awaited) == 1 { // no selector can name several
 			definitions.Field = fields.OneTermEqualSelector("metadata.name", awaited[0])
 		}
-		options[optional.Definition()] = definitions
+		options[optionalapi.Definition()] = definitions
 	}
 	return options, nil
 }

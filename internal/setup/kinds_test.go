@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mainstay-platform/mainstay/charts"
-	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -59,7 +59,7 @@ func TestKindsFitEverywhere(t *testing.T) {
 		if err := yaml.Unmarshal(document, &definition); err != nil {
 			t.Fatal(err)
 		}
-		if definitions.IsRecord(definition.Metadata.Name) {
+		if crds.IsRecord(definition.Metadata.Name) {
 			records++
 			continue
 		}

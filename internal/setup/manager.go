@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/mainstay-platform/mainstay/internal/certificates"
-	"github.com/mainstay-platform/mainstay/internal/fence"
+	"github.com/mainstay-platform/mainstay/internal/install/certificates"
+	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
-	"github.com/mainstay-platform/mainstay/internal/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -119,7 +119,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		return nil, err
 	}
 	options.Metrics = metricsServer(restConfig, settings, keeper)
-	fenced, guard, err := fencedConfig(restConfig, settings, &options)
+	fenced, guard, err := guardedConfig(restConfig, settings, &options)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
 	}
 	operator.checks = readyChecks(manager, stored, guard, publisher)
-	if err := exposeMetrics(ctx, wired, told{keeper, guard, publisher, served}); err != nil {
+	if err := exposeMetrics(ctx, wired, metricSources{keeper, guard, publisher, served}); err != nil {
 		return nil, err
 	}
 	return operator, nil
@@ -229,15 +229,15 @@ func serve(restConfig *rest.Config, settings *Settings, options *ctrl.Options) (
 // fencedConfig is the configuration for all that only the leader may do: writes are refused once the lease may be
 // lost. What every replica does (certificates, webhooks) goes without, and so does the election itself, which
 // is watched. Without an election there is no fence: nil.
-func fencedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Options) (*rest.Config, *fence.Fence, error) {
+func guardedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Options) (*rest.Config, *leaseguard.Guard, error) {
 	if !settings.LeaderElection {
 		return restConfig, nil, nil
 	}
-	guard := fence.New(settings.RenewDeadline, clock.RealClock{})
+	guard := leaseguard.New(settings.RenewDeadline, clock.RealClock{})
 	watched := rest.CopyConfig(restConfig)
-	watched.Wrap(guard.Watch)
+	watched.Wrap(guard.ObserveElection)
 	guarded := rest.CopyConfig(restConfig)
-	guarded.Wrap(guard.Guard)
+	guarded.Wrap(guard.Transport)
 	if settings.LeaderElectionIdentity == "" {
 		settings.LeaderElectionIdentity = string(uuid.NewUUID())
 	}
@@ -296,7 +296,7 @@ func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Setting
 	if err != nil {
 		return nil, err
 	}
-	reader := policies.Reader{Cached: manager.GetClient(), Live: live, Ungoverned: policies.Ungoverned(settings.Namespace)}
+	reader := policyreader.Reader{Cached: manager.GetClient(), Live: live, Ungoverned: policyreader.Ungoverned(settings.Namespace)}
 	if settings.DefaultPolicy {
 		made := &defaultPolicy{config: restConfig, cached: manager.GetClient(), known: make(chan struct{})}
 		if err := manager.Add(made); err != nil {

@@ -14,12 +14,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/mainstay-platform/mainstay/internal/access"
-	"github.com/mainstay-platform/mainstay/internal/certificates"
-	"github.com/mainstay-platform/mainstay/internal/fence"
+	"github.com/mainstay-platform/mainstay/internal/install/certificates"
+	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/version"
-	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
 
 // scrapesAtOnce is how many are answered at once: there are two Prometheus servers at most, and somebody
@@ -50,15 +50,15 @@ func metricsServer(restConfig *rest.Config, settings Settings, keeper *certifica
 }
 
 // told are those who know what metrics tell. Each may be nil.
-type told struct {
+type metricSources struct {
 	keeper    *certificates.Keeper
-	guard     *fence.Fence
+	guard     *leaseguard.Guard
 	publisher *webhooks.Publisher
 	served    *served
 }
 
 // exposeMetrics tells metrics where to ask for what is not counted.
-func exposeMetrics(ctx context.Context, wired wiring, by told) error {
+func exposeMetrics(ctx context.Context, wired wiring, by metricSources) error {
 	manager := wired.manager
 	sources := metrics.Sources{
 		Version: version.Version,

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/mainstay-platform/mainstay/internal/definitions"
-	"github.com/mainstay-platform/mainstay/internal/steady"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
 )
 
 // Operator is the manager with what runs beside it: what serves and publishes webhooks must work
@@ -57,11 +57,11 @@ type storage struct {
 // observeStorage asks what of the named definitions has to be converted to be read. Without webhooks there
 // must be nothing.
 func observeStorage(ctx context.Context, config *rest.Config, names []string, webhooksEnabled bool) (*storage, error) {
-	direct, err := definitions.NewClient(config)
+	direct, err := crds.NewClient(config)
 	if err != nil {
 		return nil, err
 	}
-	unmigrated, err := definitions.Unmigrated(ctx, direct, names)
+	unmigrated, err := crds.Unmigrated(ctx, direct, names)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (g gated) Start(ctx context.Context) error {
 // away.
 func (s *storage) newCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	config = rest.CopyConfig(config)
-	config.Wrap(steady.Transport(ctrl.Log.WithName("cache"), clock.RealClock{}))
+	config.Wrap(retrytransport.Transport(ctrl.Log.WithName("cache"), clock.RealClock{}))
 	options.HTTPClient = nil
 	made, err := cache.New(config, options)
 	if err != nil {
@@ -161,11 +161,11 @@ const migrationPause = 10 * time.Second
 
 // migrate has stored objects rewritten in the storage version, on the leader, until that has succeeded.
 func (s *storage) migrate(ctx context.Context, config *rest.Config) error {
-	direct, err := definitions.NewClient(config)
+	direct, err := crds.NewClient(config)
 	if err != nil {
 		return err
 	}
-	return retry(ctx, migrationPause, "Migrating stored objects", func() error { return definitions.Migrate(ctx, direct, s.unmigrated) })
+	return retry(ctx, migrationPause, "Migrating stored objects", func() error { return crds.Migrate(ctx, direct, s.unmigrated) })
 }
 
 // retry tries until ctx ends or there is no error, with a pause in between.

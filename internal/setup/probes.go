@@ -15,8 +15,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
-	"github.com/mainstay-platform/mainstay/internal/fence"
-	"github.com/mainstay-platform/mainstay/internal/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 )
 
 // probes serve /healthz, which says that the process lives and never depends on the API server, and
@@ -110,7 +110,7 @@ func awaitAPI(ctx context.Context, restConfig *rest.Config, poll time.Duration) 
 // readyChecks say that a replica can work: its caches are filled, the API server has answered lately, and it may
 // be asked for admission. While stored objects wait to be converted caches can't be filled, and the
 // conversion needs a replica that is ready: then they are no condition.
-func readyChecks(manager ctrl.Manager, stored *storage, guard *fence.Fence, publisher *webhooks.Publisher) map[string]healthz.Checker {
+func readyChecks(manager ctrl.Manager, stored *storage, guard *leaseguard.Guard, publisher *webhooks.Publisher) map[string]healthz.Checker {
 	checks := map[string]healthz.Checker{
 		"caches": func(request *http.Request) error {
 			if !stored.converting.Load() && !manager.GetCache().WaitForCacheSync(request.Context()) {

@@ -10,11 +10,11 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // Scheme knows every type that the manager reads or writes.
@@ -24,11 +24,11 @@ func Scheme() (*runtime.Scheme, error) {
 		clientgoscheme.AddToScheme,
 		gatewayv1.Install,
 		apiregistrationv1.AddToScheme,
-		appsv1.AddToScheme,
-		policyv1.AddToScheme,
+		msappsv1.AddToScheme,
+		mspolicyv1.AddToScheme,
 		configv1.AddToScheme,
 		instrv1.AddToScheme,
-		appsv1beta1.AddToScheme,
+		msappsv1beta1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)

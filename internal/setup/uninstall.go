@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
+	"github.com/mainstay-platform/mainstay/internal/install/uninstall"
 	"github.com/mainstay-platform/mainstay/internal/kit/logging"
-	"github.com/mainstay-platform/mainstay/internal/uninstall"
 )
 
 // uninstallPatience is how long each step may take: longer than the 35 s that a pod of the manager has to end. All together
@@ -64,7 +64,7 @@ func runUninstall(ctx context.Context, to connection, options uninstall.Options)
 	if options.Client, err = newClient(config); err != nil {
 		return err
 	}
-	if options.Definitions, err = definitions.NewClient(config); err != nil {
+	if options.Definitions, err = crds.NewClient(config); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 4*options.Patience)

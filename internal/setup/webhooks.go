@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/mainstay-platform/mainstay/internal/certificates"
-	"github.com/mainstay-platform/mainstay/internal/definitions"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/install/certificates"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
+	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 	"github.com/mainstay-platform/mainstay/internal/version"
-	"github.com/mainstay-platform/mainstay/internal/webhooks"
 )
 
 // WebhookSettings say how webhooks are served.
@@ -72,7 +72,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 	if err != nil {
 		return nil, err
 	}
-	direct, err := definitions.NewClient(restConfig)
+	direct, err := crds.NewClient(restConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -85,10 +85,10 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		Client: live, Cache: watched, Certificates: keeper, Release: version.Version, Clock: clock.RealClock{},
 		Wanted: webhooks.Wanted{
 			Hooks: hooks, Endpoint: endpoint(settings),
-			Watched: settings.WatchNamespaces, Ungoverned: policies.Ungoverned(settings.Namespace),
+			Watched: settings.WatchNamespaces, Ungoverned: policyreader.Ungoverned(settings.Namespace),
 		},
 		Convert: func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error {
-			return definitions.Convert(ctx, direct, webhook)
+			return crds.Convert(ctx, direct, webhook)
 		},
 		External: settings.Webhooks.Certificates.External,
 		Owner:    settings.Webhooks.Certificates.Owner,
@@ -182,11 +182,11 @@ func isServed(address string) bool {
 
 // installDefinitions brings the definitions of this release.
 func installDefinitions(ctx context.Context, config *rest.Config) error {
-	direct, err := definitions.NewClient(config)
+	direct, err := crds.NewClient(config)
 	if err != nil {
 		return err
 	}
-	return definitions.Install(ctx, direct)
+	return crds.Install(ctx, direct)
 }
 
 // addWithdrawal adds, where that is asked for, the withdrawal of what webhooks left.
@@ -232,7 +232,7 @@ func (w withdrawal) Start(ctx context.Context) error {
 // goes on without: nobody would answer. It fails while stored objects need to be converted, and while
 // another installation answers.
 func withdrawWebhooks(ctx context.Context, config *rest.Config, owner string) error {
-	direct, err := definitions.NewClient(config)
+	direct, err := crds.NewClient(config)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func withdrawWebhooks(ctx context.Context, config *rest.Config, owner string) er
 	if err := webhooks.Ours(ctx, live, owner); err != nil {
 		return err
 	}
-	if err := definitions.Withdraw(ctx, direct); err != nil {
+	if err := crds.Withdraw(ctx, direct); err != nil {
 		return err
 	}
 	return webhooks.Remove(ctx, live)

@@ -18,7 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainstay-platform/mainstay/internal/hashkey"
+	"github.com/mainstay-platform/mainstay/internal/install/hashkey"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 	"github.com/mainstay-platform/mainstay/internal/workload/workloadcontroller"
 )

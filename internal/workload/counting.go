@@ -12,11 +12,11 @@ import (
 // Counting are, of the AppConfigs of a namespace, those that count, by name: of several for one application the oldest. The age is
 // known to the second. Of several of one age that one counts which controls the ConfigMap, for the other could not write
 // it and would wait for ever; while none does, the first by name. controller is the UID of a ConfigMap's controller, empty if it has none.
-func Counting(configs []configv1.AppConfig, controller func(configMap string) types.UID) []*configv1.AppConfig {
+func EffectiveAppConfigs(configs []configv1.AppConfig, controller func(configMap string) types.UID) []*configv1.AppConfig {
 	oldest := map[string]*configv1.AppConfig{}
 	for i := range configs {
 		config := &configs[i]
-		if known, taken := oldest[config.Spec.Application]; !taken || comesFirst(config, known, controller) {
+		if known, taken := oldest[config.Spec.Application]; !taken || precedes(config, known, controller) {
 			oldest[config.Spec.Application] = config
 		}
 	}
@@ -28,7 +28,7 @@ func Counting(configs []configv1.AppConfig, controller func(configMap string) ty
 	return counting
 }
 
-func comesFirst(a, b *configv1.AppConfig, controller func(configMap string) types.UID) bool {
+func precedes(a, b *configv1.AppConfig, controller func(configMap string) types.UID) bool {
 	if age := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); age != 0 {
 		return age < 0
 	}

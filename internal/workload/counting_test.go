@@ -42,7 +42,7 @@ func TestCounting(t *testing.T) {
 				return test.controller
 			}
 			var got []string
-			for _, one := range Counting(test.configs, controller) {
+			for _, one := range EffectiveAppConfigs(test.configs, controller) {
 				got = append(got, one.Name)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

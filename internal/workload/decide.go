@@ -14,7 +14,7 @@ type Snapshot struct {
 	Targets []Target
 	Demands []Demand
 	// Sources are those that demands name; one that is missing here is Absent.
-	Sources map[Ref]Source
+	Sources map[SourceRef]Source
 }
 
 // State is how far a workload is with the present content of a source.
@@ -52,7 +52,7 @@ const (
 )
 
 // Verdict is what becomes of one workload because of one demand.
-type Verdict struct {
+type TargetStatus struct {
 	// Demand and Target are indexes into the snapshot.
 	Demand, Target int
 	State          State
@@ -63,7 +63,7 @@ type Verdict struct {
 }
 
 // Patch is one write to a workload.
-type Patch struct {
+type TargetPatch struct {
 	// Target is an index into the snapshot.
 	Target int
 	// Observed is the new value of the annotation; empty takes it away.
@@ -71,16 +71,16 @@ type Patch struct {
 	// RestartedFor is the new value of the pod template's annotation; empty leaves it, and nothing restarts.
 	RestartedFor string
 	// Because are the sources for which it restarts, and For those who asked.
-	Because []Ref
+	Because []SourceRef
 	For     []string
 }
 
 // Plan is what to do in a namespace.
-type Plan struct {
-	Patches []Patch
+type RestartPlan struct {
+	Patches []TargetPatch
 	// Ask are targets, by index, of which somebody has to find out when their pods' template was made.
 	Ask      []int
-	Verdicts []Verdict
+	Verdicts []TargetStatus
 	// Again is after how long time alone changes the plan; 0 means never.
 	Again time.Duration
 }
@@ -100,12 +100,12 @@ type relation struct {
 const changed State = "Changed"
 
 // decision is one run of Decide.
-type decision struct {
+type planner struct {
 	Snapshot
 	now  time.Time
-	plan Plan
+	plan RestartPlan
 	// all has the sources' hashes of all data.
-	all map[Ref]string
+	all map[SourceRef]string
 	// relations of each target.
 	relations [][]relation
 	// gates has, for each demand that lets not all go at once, what it answers.
@@ -123,8 +123,8 @@ type decision struct {
 //	                                                   template of the pods, or no pod can have started before it; else as the next
 //	differs                    -                       one restart and the new stamp, in one patch, as soon as every
 //	                                                   demand that it differs for allows it
-func Decide(snapshot Snapshot, now time.Time) Plan {
-	d := decision{Snapshot: snapshot, now: now, all: map[Ref]string{}, gates: map[int]gate{}}
+func Decide(snapshot Snapshot, now time.Time) RestartPlan {
+	d := planner{Snapshot: snapshot, now: now, all: map[SourceRef]string{}, gates: map[int]gate{}}
 	for ref, source := range d.Sources {
 		d.all[ref] = source.All()
 	}
@@ -137,7 +137,7 @@ func Decide(snapshot Snapshot, now time.Time) Plan {
 }
 
 // again notes that the plan changes by itself at a time.
-func (d *decision) again(at time.Time) {
+func (d *planner) requeueAt(at time.Time) {
 	wait := max(at.Sub(d.now), time.Millisecond)
 	if d.plan.Again == 0 || wait < d.plan.Again {
 		d.plan.Again = wait
@@ -145,7 +145,7 @@ func (d *decision) again(at time.Time) {
 }
 
 // relate compares each demand with each target that it is about.
-func (d *decision) relate() {
+func (d *planner) relate() {
 	d.relations = make([][]relation, len(d.Targets))
 	byRef := map[TargetRef]int{}
 	for i := range d.Targets {
@@ -168,7 +168,7 @@ func (d *decision) relate() {
 }
 
 // compare is the table in Decide's comment.
-func (d *decision) compare(index int, target *Target) relation {
+func (d *planner) compare(index int, target *Target) relation {
 	demand := &d.Demands[index]
 	r := relation{demand: demand, index: index}
 	source, known := d.Sources[demand.Source]
@@ -200,7 +200,7 @@ func (d *decision) compare(index int, target *Target) relation {
 }
 
 // equals compares what was seen with what is there; stamped is false if that can't be done for all that matters.
-func (d *decision) equals(seen Seen, demand *Demand, source *Source) (same, stamped bool) {
+func (d *planner) equals(seen SeenSource, demand *Demand, source *Source) (same, stamped bool) {
 	all := d.all[demand.Source]
 	if seen.All != "" && seen.All == all {
 		return true, true
@@ -222,7 +222,7 @@ func (d *decision) equals(seen Seen, demand *Demand, source *Source) (same, stam
 }
 
 // baseline judges a content that was never seen before: whether pods can have been started with an earlier one.
-func (d *decision) baseline(target *Target, source *Source) State {
+func (d *planner) baseline(target *Target, source *Source) State {
 	switch {
 	case !source.Changed.After(target.Created):
 		return UpToDate
@@ -238,7 +238,7 @@ func (d *decision) baseline(target *Target, source *Source) State {
 }
 
 // decide says what becomes of one target.
-func (d *decision) decide(index int) {
+func (d *planner) decide(index int) {
 	target, relations := &d.Targets[index], d.relations[index]
 	var pending []relation
 	for _, r := range relations {
@@ -251,13 +251,13 @@ func (d *decision) decide(index int) {
 			}
 		}
 	}
-	holds := d.holds(index, pending)
+	holds := d.blockers(index, pending)
 	restart := len(pending) > 0 && len(holds) == 0
 	stamp := d.stamp(target, relations, pending, restart)
 	for _, r := range relations {
-		d.plan.Verdicts = append(d.plan.Verdicts, d.verdict(index, r, restart, holds))
+		d.plan.Verdicts = append(d.plan.Verdicts, d.targetStatus(index, r, restart, holds))
 	}
-	patch := Patch{Target: index, Observed: stamp.String()}
+	patch := TargetPatch{Target: index, Observed: stamp.String()}
 	if restart {
 		patch.RestartedFor = token(stamp, target.RestartedFor)
 		for _, r := range pending {
@@ -275,23 +275,23 @@ func (d *decision) decide(index int) {
 }
 
 // hold keeps a target from being restarted.
-type hold struct {
+type blocker struct {
 	// demand is the one that holds.
 	demand          int
 	reason, message string
 }
 
 // holds are what keeps a target from being restarted now; none if nothing does. Every demand that is pending has a say.
-func (d *decision) holds(index int, pending []relation) []hold {
-	var holds []hold
+func (d *planner) blockers(index int, pending []relation) []blocker {
+	var holds []blocker
 	for _, r := range pending {
-		for _, held := range d.timeHolds(&d.Targets[index], r) {
-			d.again(held.until)
-			holds = append(holds, held.hold)
+		for _, held := range d.timedBlockers(&d.Targets[index], r) {
+			d.requeueAt(held.until)
+			holds = append(holds, held.blocker)
 		}
 		if gate, gated := d.gates[r.index]; gated {
-			if reason, message, held := gate.holds(index); held {
-				holds = append(holds, hold{r.index, reason, message})
+			if reason, message, held := gate.blockers(index); held {
+				holds = append(holds, blocker{r.index, reason, message})
 			}
 		}
 	}
@@ -299,17 +299,17 @@ func (d *decision) holds(index int, pending []relation) []hold {
 }
 
 // timeHold is a hold that ends at a time.
-type timeHold struct {
-	hold
+type timedBlocker struct {
+	blocker
 	until time.Time
 }
 
 // timeHolds are those of one demand on one target: cooldown, debounce, and a window that is closed.
-func (d *decision) timeHolds(target *Target, r relation) []timeHold {
-	var holds []timeHold
+func (d *planner) timedBlockers(target *Target, r relation) []timedBlocker {
+	var holds []timedBlocker
 	add := func(at time.Time, reason, what string) {
 		if at.After(d.now) {
-			holds = append(holds, timeHold{hold{r.index, reason, fmt.Sprintf("%s until %s", what, at.UTC().Format(time.RFC3339))}, at})
+			holds = append(holds, timedBlocker{blocker{r.index, reason, fmt.Sprintf("%s until %s", what, at.UTC().Format(time.RFC3339))}, at})
 		}
 	}
 	seen := target.Stamp.Sources[r.demand.Source.String()]
@@ -329,7 +329,7 @@ func (d *decision) timeHolds(target *Target, r relation) []timeHold {
 }
 
 // cooldown is the shortest time between two restarts. A source that flaps gets the default at least.
-func cooldown(demand *Demand, seen Seen) time.Duration {
+func cooldown(demand *Demand, seen SeenSource) time.Duration {
 	if seen.Streak >= FlappingFrom {
 		return max(demand.Cooldown, DefaultCooldown)
 	}
@@ -337,14 +337,14 @@ func cooldown(demand *Demand, seen Seen) time.Duration {
 }
 
 // verdict is what becomes of a target because of one demand.
-func (d *decision) verdict(index int, r relation, restarts bool, holds []hold) Verdict {
+func (d *planner) targetStatus(index int, r relation, restarts bool, holds []blocker) TargetStatus {
 	target := &d.Targets[index]
 	seen := target.Stamp.Sources[r.demand.Source.String()]
-	v := Verdict{Demand: r.index, Target: index, State: r.state, Reason: r.reason, Message: r.message}
+	v := TargetStatus{Demand: r.index, Target: index, State: r.state, Reason: r.reason, Message: r.message}
 	if seen.Streak >= FlappingFrom && seen.At != nil {
 		if end := seen.At.Add(InCloseSuccession(r.demand.Cooldown)); end.After(d.now) {
 			v.Flapping = true
-			d.again(end)
+			d.requeueAt(end)
 		}
 	}
 	switch {
@@ -365,7 +365,7 @@ func (d *decision) verdict(index int, r relation, restarts bool, holds []hold) V
 }
 
 // progress tells how far a target is whose template is as it should be.
-func (d *decision) progress(target *Target, demand *Demand) (state State, reason, message string) {
+func (d *planner) progress(target *Target, demand *Demand) (state State, reason, message string) {
 	rolled := &target.Rolled
 	if rolled.Complete || rolled.Forgets && target.Stamp.Done {
 		return UpToDate, "", ""
@@ -387,7 +387,7 @@ func (d *decision) progress(target *Target, demand *Demand) (state State, reason
 		end = restarted.Add(timeout * time.Duration(max(1, rolled.Updated)))
 	}
 	if end.After(d.now) {
-		d.again(end)
+		d.requeueAt(end)
 		return Rolling, ReasonRolling, pods
 	}
 	return Failed, ReasonTimeout, fmt.Sprintf("%s %s after its restart", pods, timeout)

@@ -17,7 +17,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // flags is a ConfigMap with one key per pair.
 func flags(pairs ...string) Source {
-	source := Source{Ref: Ref{ConfigMap, "flags"}, Standing: Present, Keys: map[string]string{}, Created: noon.Add(-time.Hour), Changed: noon.Add(-time.Minute)}
+	source := Source{Ref: SourceRef{ConfigMap, "flags"}, Standing: Present, Keys: map[string]string{}, Created: noon.Add(-time.Hour), Changed: noon.Add(-time.Minute)}
 	for i := 0; i < len(pairs); i += 2 {
 		source.Keys[pairs[i]] = HashKey([]byte(pairs[i+1]))
 	}
@@ -31,14 +31,14 @@ func web(name string, stamped ...Source) Target {
 		Labels: map[string]string{"app": "web"}, Rolled: Rolled{Complete: true, Pods: 2, Updated: 2, Ready: 2},
 	}
 	for _, source := range stamped {
-		target.Stamp.set(source.Ref.String(), Seen{All: source.All()})
+		target.Stamp.set(source.Ref.String(), SeenSource{All: source.All()})
 	}
 	return target
 }
 
 // watching is a demand for all that is labelled app=web.
 func watching(change ...func(*Demand)) Demand {
-	demand := Demand{Origin: "ConfigMonitor/flags", Source: Ref{ConfigMap, "flags"}, Scope: Scope{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, Cooldown: DefaultCooldown}
+	demand := Demand{Origin: "ConfigMonitor/flags", Source: SourceRef{ConfigMap, "flags"}, Scope: Scope{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, Cooldown: DefaultCooldown}
 	for _, c := range change {
 		c(&demand)
 	}
@@ -53,7 +53,7 @@ type told struct {
 	Again            time.Duration
 }
 
-func tell(s Snapshot, p Plan) told {
+func tell(s Snapshot, p RestartPlan) told {
 	got := told{Verdicts: map[string]string{}, Ask: len(p.Ask), Again: p.Again}
 	for _, patch := range p.Patches {
 		name := s.Targets[patch.Target].Ref.Name
@@ -92,7 +92,7 @@ func restarted(ago time.Duration, streak int) func(*Target) {
 	return func(target *Target) {
 		at := noon.Add(-ago)
 		target.Stamp.RestartedAt = &at
-		target.Stamp.set("ConfigMap/flags", Seen{All: before.All(), At: &at, Restarts: 1, Streak: streak})
+		target.Stamp.set("ConfigMap/flags", SeenSource{All: before.All(), At: &at, Restarts: 1, Streak: streak})
 	}
 }
 
@@ -136,13 +136,13 @@ func whenItGoes() map[string]decideCase {
 		"another key changed": {
 			func() Target {
 				w := web("web")
-				w.Stamp.set("ConfigMap/flags", Seen{Keys: map[string]string{"b": before.Key("b")}})
+				w.Stamp.set("ConfigMap/flags", SeenSource{Keys: map[string]string{"b": before.Key("b")}})
 				return w
 			}(), after, watching(func(d *Demand) { d.Keys = []string{"b"} }), told{Verdicts: map[string]string{"web": "UpToDate "}}},
 		"the key went away": {
 			func() Target {
 				w := web("web")
-				w.Stamp.set("ConfigMap/flags", Seen{Keys: map[string]string{"c": before.Key("b")}})
+				w.Stamp.set("ConfigMap/flags", SeenSource{Keys: map[string]string{"c": before.Key("b")}})
 				return w
 			}(), after, watching(func(d *Demand) { d.Keys = []string{"c"} }), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
 		"restarted for long":                      {changedWeb(restarted(30*time.Second, 1)), after, watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
@@ -160,7 +160,7 @@ func TestDecide(t *testing.T) {
 	maps.Copy(cases, whenItGoes())
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			snapshot := Snapshot{Targets: []Target{test.target}, Demands: []Demand{test.demand}, Sources: map[Ref]Source{test.source.Ref: test.source}}
+			snapshot := Snapshot{Targets: []Target{test.target}, Demands: []Demand{test.demand}, Sources: map[SourceRef]Source{test.source.Ref: test.source}}
 			if diff := cmp.Diff(test.want, tell(snapshot, Decide(snapshot, noon))); diff != "" {
 				t.Error(diff)
 			}
@@ -172,12 +172,12 @@ func TestDecide(t *testing.T) {
 func unstarted() Target {
 	target := web("web")
 	target.Template, target.Rolled = nil, Rolled{Complete: true}
-	target.Uses = map[Ref]Use{{ConfigMap, "flags"}: {Required: true}}
+	target.Uses = map[SourceRef]Use{{ConfigMap, "flags"}: {Required: true}}
 	return target
 }
 
 // carryOut does to a snapshot's targets what a plan says.
-func carryOut(s Snapshot, p Plan) {
+func carryOut(s Snapshot, p RestartPlan) {
 	for _, patch := range p.Patches {
 		target := &s.Targets[patch.Target]
 		target.Stamp = ParseStamp(patch.Observed)
@@ -189,7 +189,7 @@ func carryOut(s Snapshot, p Plan) {
 
 func TestDecideSettles(t *testing.T) {
 	source := flags("a", "2")
-	snapshot := Snapshot{Targets: []Target{web("web", flags("a", "1"))}, Demands: []Demand{watching(), watching(func(d *Demand) { d.Origin, d.Keys = "ConfigMonitor/a", []string{"a"} })}, Sources: map[Ref]Source{source.Ref: source}}
+	snapshot := Snapshot{Targets: []Target{web("web", flags("a", "1"))}, Demands: []Demand{watching(), watching(func(d *Demand) { d.Origin, d.Keys = "ConfigMonitor/a", []string{"a"} })}, Sources: map[SourceRef]Source{source.Ref: source}}
 	first := Decide(snapshot, noon)
 	if len(first.Patches) != 1 || first.Patches[0].RestartedFor != "flags="+source.All()+"#1" {
 		t.Fatalf("two demands give %+v", first.Patches)
@@ -213,7 +213,7 @@ func TestTokenAlwaysDiffers(t *testing.T) {
 	source := flags("a", "1")
 	target := web("web", flags("a", "2"))
 	target.RestartedFor = "flags=" + source.All() + "#1"
-	snapshot := Snapshot{Targets: []Target{target}, Demands: []Demand{watching()}, Sources: map[Ref]Source{source.Ref: source}}
+	snapshot := Snapshot{Targets: []Target{target}, Demands: []Demand{watching()}, Sources: map[SourceRef]Source{source.Ref: source}}
 	plan := Decide(snapshot, noon)
 	if len(plan.Patches) != 1 || plan.Patches[0].RestartedFor != target.RestartedFor+"+" {
 		t.Errorf("got %+v", plan.Patches)
@@ -225,7 +225,7 @@ func TestMaxParallel(t *testing.T) {
 	snapshot := Snapshot{
 		Targets: []Target{web("a", before), web("b", before), web("c", before)},
 		Demands: []Demand{watching(func(d *Demand) { d.Rollout.MaxParallel = new(int32(1)) })},
-		Sources: map[Ref]Source{after.Ref: after},
+		Sources: map[SourceRef]Source{after.Ref: after},
 	}
 	now := noon
 	for i, name := range []string{"a", "b", "c"} {
@@ -251,7 +251,7 @@ func TestFlappingIsTold(t *testing.T) {
 	now := noon
 	for round := range 5 {
 		source := flags("a", string(rune('1'+round)))
-		snapshot.Sources = map[Ref]Source{source.Ref: source}
+		snapshot.Sources = map[SourceRef]Source{source.Ref: source}
 		plan := Decide(snapshot, now)
 		if len(plan.Patches) != 1 {
 			t.Fatalf("round %d: %+v", round, plan)
@@ -268,7 +268,7 @@ func TestFlappingIsTold(t *testing.T) {
 }
 
 func TestOfWorkload(t *testing.T) {
-	uses := map[Ref]Use{{ConfigMap, "flags"}: {Keys: []string{"a"}}, {Secret, "db"}: {}}
+	uses := map[SourceRef]Use{{ConfigMap, "flags"}: {Keys: []string{"a"}}, {Secret, "db"}: {}}
 	names := func(demands []Demand) []string {
 		var found []string
 		for _, d := range demands {
@@ -302,15 +302,15 @@ func TestOfWorkload(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		annotations map[string]string
-		marks       map[Ref]map[string]string
+		marks       map[SourceRef]map[string]string
 		want        []string
 	}{
 		"auto":                {map[string]string{"reloader.stakater.com/auto": "true"}, nil, []string{"ConfigMap/flags#a", "Secret/db"}},
 		"auto of one kind":    {map[string]string{"secret.reloader.stakater.com/auto": "true"}, nil, []string{"Secret/db"}},
 		"named":               {map[string]string{"configmap.reloader.stakater.com/reload": "flags,other"}, nil, []string{"ConfigMap/flags#a", "ConfigMap/other"}},
 		"an expression":       {map[string]string{"configmap.reloader.stakater.com/reload": "fl.*"}, nil, []string{"ConfigMap/flags#a"}},
-		"search and match":    {map[string]string{"reloader.stakater.com/search": "true"}, map[Ref]map[string]string{{Secret, "db"}: {"reloader.stakater.com/match": "true"}}, []string{"Secret/db"}},
-		"ignored":             {map[string]string{"reloader.stakater.com/auto": "true"}, map[Ref]map[string]string{{Secret, "db"}: {"reloader.stakater.com/ignore": "true"}}, []string{"ConfigMap/flags#a"}},
+		"search and match":    {map[string]string{"reloader.stakater.com/search": "true"}, map[SourceRef]map[string]string{{Secret, "db"}: {"reloader.stakater.com/match": "true"}}, []string{"Secret/db"}},
+		"ignored":             {map[string]string{"reloader.stakater.com/auto": "true"}, map[SourceRef]map[string]string{{Secret, "db"}: {"reloader.stakater.com/ignore": "true"}}, []string{"ConfigMap/flags#a"}},
 		"excluded":            {map[string]string{"reloader.stakater.com/auto": "true", "secrets.exclude.reloader.stakater.com/reload": "db"}, nil, []string{"ConfigMap/flags#a"}},
 		"nothing of the kind": {map[string]string{"a": "true"}, nil, nil},
 	} {
@@ -326,7 +326,7 @@ func TestOfWorkload(t *testing.T) {
 
 // TestCompletionIsRemembered of a workload that does not remember it: what becomes of its pods later is no rollout that fails.
 func TestCompletionIsRemembered(t *testing.T) {
-	snapshot := Snapshot{Targets: []Target{web("agent", before)}, Demands: []Demand{watching()}, Sources: map[Ref]Source{after.Ref: after}}
+	snapshot := Snapshot{Targets: []Target{web("agent", before)}, Demands: []Demand{watching()}, Sources: map[SourceRef]Source{after.Ref: after}}
 	carryOut(snapshot, Decide(snapshot, noon))
 	target := &snapshot.Targets[0]
 	target.Rolled = Rolled{Forgets: true, Pods: 3, Updated: 3}
@@ -350,7 +350,7 @@ func TestCompletionIsRemembered(t *testing.T) {
 
 // TestRestartedWithout: pods that are started while another of their sources is missing have to be restarted when it is back.
 func TestRestartedWithout(t *testing.T) {
-	other := Source{Ref: Ref{ConfigMap, "other"}, Standing: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
+	other := Source{Ref: SourceRef{ConfigMap, "other"}, Standing: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
 	for name, test := range map[string]struct {
 		required bool
 		want     bool
@@ -360,9 +360,9 @@ func TestRestartedWithout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := web("web", before, other)
-			target.Uses = map[Ref]Use{other.Ref: {Required: test.required}}
+			target.Uses = map[SourceRef]Use{other.Ref: {Required: test.required}}
 			snapshot := Snapshot{
-				Targets: []Target{target}, Sources: map[Ref]Source{after.Ref: after},
+				Targets: []Target{target}, Sources: map[SourceRef]Source{after.Ref: after},
 				Demands: []Demand{watching(), {Origin: "Deployment/web", Source: other.Ref, Scope: Scope{Target: &TargetRef{"Deployment", "web"}}}},
 			}
 			plan := Decide(snapshot, noon)
@@ -380,15 +380,15 @@ func TestRestartedWithout(t *testing.T) {
 
 // TestRestartedWithoutForSeveral demands on the missing source, of which one is about all of it and one about a key.
 func TestRestartedWithoutForSeveral(t *testing.T) {
-	other := Source{Ref: Ref{ConfigMap, "other"}, Standing: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
+	other := Source{Ref: SourceRef{ConfigMap, "other"}, Standing: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
 	demand := Demand{Origin: "Deployment/web", Source: other.Ref, Scope: Scope{Target: &TargetRef{"Deployment", "web"}}}
 	ofKey := demand
 	ofKey.Keys = []string{"x"}
 	for name, demands := range map[string][]Demand{"all first": {demand, ofKey}, "the key first": {ofKey, demand}, "the key alone": {ofKey}} {
 		t.Run(name, func(t *testing.T) {
 			target := web("web", before, other)
-			target.Stamp.Sources[other.Ref.String()] = Seen{All: other.All(), Keys: map[string]string{"x": other.Key("x")}}
-			snapshot := Snapshot{Targets: []Target{target}, Sources: map[Ref]Source{after.Ref: after}, Demands: append([]Demand{watching()}, demands...)}
+			target.Stamp.Sources[other.Ref.String()] = SeenSource{All: other.All(), Keys: map[string]string{"x": other.Key("x")}}
+			snapshot := Snapshot{Targets: []Target{target}, Sources: map[SourceRef]Source{after.Ref: after}, Demands: append([]Demand{watching()}, demands...)}
 			carryOut(snapshot, Decide(snapshot, noon))
 			snapshot.Sources[other.Ref] = other
 			if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); len(got.Restarts) != 1 {
@@ -402,11 +402,11 @@ func TestRestartedWithoutForSeveral(t *testing.T) {
 func TestWhoRestsTakesNoTurn(t *testing.T) {
 	cooling, blocked := changedWeb(restarted(time.Second, 1)), web("blocked", after)
 	cooling.Ref.Name = "a"
-	blocked.Stamp.set("ConfigMap/flags", Seen{All: after.All(), At: new(noon.Add(-time.Hour))})
+	blocked.Stamp.set("ConfigMap/flags", SeenSource{All: after.All(), At: new(noon.Add(-time.Hour))})
 	blocked.Stamp.RestartedAt = new(noon.Add(-time.Hour))
 	blocked.Rolled = Rolled{Blocked: "it is paused"}
 	snapshot := Snapshot{
-		Targets: []Target{cooling, blocked, web("b", before)}, Sources: map[Ref]Source{after.Ref: after},
+		Targets: []Target{cooling, blocked, web("b", before)}, Sources: map[SourceRef]Source{after.Ref: after},
 		Demands: []Demand{watching(func(d *Demand) { d.Rollout.MaxParallel = new(int32(1)) })},
 	}
 	if got := tell(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"b"}) || got.Verdicts["a"] != "Waiting Cooldown" {
@@ -419,7 +419,7 @@ func TestWhatIsPutBackWaitsForNothing(t *testing.T) {
 	back := after
 	back.PutBack = true
 	snapshot := Snapshot{
-		Targets: []Target{web("a", before), web("b", before)}, Sources: map[Ref]Source{back.Ref: back},
+		Targets: []Target{web("a", before), web("b", before)}, Sources: map[SourceRef]Source{back.Ref: back},
 		Demands: []Demand{watching(func(d *Demand) {
 			d.Rollout = rolloutv1.Policy{Window: &rolloutv1.Window{Start: "13:00", End: "14:00"}, Canary: &rolloutv1.Canary{Count: 1}, Order: []string{"b"}}
 		})},

@@ -19,7 +19,7 @@ const DefaultCooldown = 30 * time.Second
 type Demand struct {
 	// Origin is who asks: "ConfigMonitor/flags", "AppConfig/shop", or the annotated object: "Deployment/web".
 	Origin string
-	Source Ref
+	Source SourceRef
 	// Keys are those that matter; nil means all.
 	Keys  []string
 	Scope Scope
@@ -34,14 +34,14 @@ type Demand struct {
 func OriginOf(kind, name string) string { return kind + "/" + name }
 
 // SourceOfMonitor is what a ConfigMonitor watches.
-func SourceOfMonitor(spec *configv1.ConfigMonitorSpec) Ref {
+func SourceOfMonitor(spec *configv1.ConfigMonitorSpec) SourceRef {
 	if spec.Secret != "" {
-		return Ref{Secret, spec.Secret}
+		return SourceRef{Secret, spec.Secret}
 	}
 	if spec.ConfigMap != "" {
-		return Ref{ConfigMap, spec.ConfigMap}
+		return SourceRef{ConfigMap, spec.ConfigMap}
 	}
-	return Ref{ConfigMap, spec.LowerConfigMap}
+	return SourceRef{ConfigMap, spec.LowerConfigMap}
 }
 
 // OfMonitor is what a ConfigMonitor of the strategy Rollout asks.
@@ -77,7 +77,7 @@ func OfAppConfig(config *configv1.AppConfig) []Demand {
 	}
 	demands := []Demand{{
 		Origin:  origin,
-		Source:  Ref{ConfigMap, ConfigMapName(config.Spec.Application)},
+		Source:  SourceRef{ConfigMap, ConfigMapName(config.Spec.Application)},
 		Scope:   Scope{Users: true},
 		Rollout: policy,
 	}}
@@ -94,7 +94,7 @@ func OfAppConfig(config *configv1.AppConfig) []Demand {
 	for _, secret := range secrets {
 		slices.Sort(keys[secret])
 		demands = append(demands, Demand{
-			Origin: origin, Source: Ref{Secret, secret}, Keys: keys[secret], Scope: Scope{Users: true}, Cooldown: DefaultCooldown,
+			Origin: origin, Source: SourceRef{Secret, secret}, Keys: keys[secret], Scope: Scope{Users: true}, Cooldown: DefaultCooldown,
 			Rollout: config.Spec.Rollout.Policy,
 		})
 	}
@@ -102,7 +102,7 @@ func OfAppConfig(config *configv1.AppConfig) []Demand {
 }
 
 // OfSource is what a source's own annotation asks; false if it has none. The error says what is wrong with it.
-func OfSource(source Ref, annotations map[string]string) (Demand, bool, error) {
+func OfSource(source SourceRef, annotations map[string]string) (Demand, bool, error) {
 	text, annotated := annotations[configv1.AnnotationPodSelector]
 	if !annotated {
 		return Demand{}, false, nil
@@ -129,7 +129,7 @@ func OfWorkload(target *Target) ([]Demand, error) {
 	case "", reloadOff:
 		return nil, nil
 	case reloadAuto, "true":
-		return ofUses(target, func(Ref) bool { return true }), nil
+		return ofUses(target, func(SourceRef) bool { return true }), nil
 	}
 	var demands []Demand
 	var wrong []string
@@ -139,7 +139,7 @@ func OfWorkload(target *Target) ([]Demand, error) {
 			wrong = append(wrong, strings.TrimSpace(entry))
 			continue
 		}
-		demands = append(demands, own(target, ref, nil))
+		demands = append(demands, ownDemand(target, ref, nil))
 	}
 	if len(wrong) > 0 {
 		return demands, fmt.Errorf("annotation %s: %q is given; accepted are auto, false, or a list of names, as flags, secret/database", configv1.AnnotationReload, strings.Join(wrong, ", "))
@@ -148,35 +148,35 @@ func OfWorkload(target *Target) ([]Demand, error) {
 }
 
 // parseRef reads "flags", "configmap/flags" or "secret/database".
-func parseRef(entry string) (Ref, bool) {
+func parseRef(entry string) (SourceRef, bool) {
 	kind, name, qualified := strings.Cut(strings.TrimSpace(entry), "/")
 	if !qualified {
 		kind, name = "configmap", kind
 	}
 	switch {
 	case name == "" || strings.ContainsAny(name, "/ "):
-		return Ref{}, false
+		return SourceRef{}, false
 	case strings.EqualFold(kind, string(ConfigMap)):
-		return Ref{ConfigMap, name}, true
+		return SourceRef{ConfigMap, name}, true
 	case strings.EqualFold(kind, string(Secret)):
-		return Ref{Secret, name}, true
+		return SourceRef{Secret, name}, true
 	default:
-		return Ref{}, false
+		return SourceRef{}, false
 	}
 }
 
 // ofUses are demands for those of a workload's sources that are wanted, in a fixed order, with the keys that it uses.
-func ofUses(target *Target, wanted func(Ref) bool) []Demand {
+func ofUses(target *Target, wanted func(SourceRef) bool) []Demand {
 	var demands []Demand
 	for _, ref := range target.sources() {
 		if wanted(ref) {
-			demands = append(demands, own(target, ref, target.Uses[ref].Keys))
+			demands = append(demands, ownDemand(target, ref, target.Uses[ref].Keys))
 		}
 	}
 	return demands
 }
 
 // own is a demand of a workload for itself.
-func own(target *Target, source Ref, keys []string) Demand {
+func ownDemand(target *Target, source SourceRef, keys []string) Demand {
 	return Demand{Origin: target.Ref.String(), Source: source, Keys: keys, Scope: Scope{Target: &target.Ref}, Cooldown: DefaultCooldown}
 }

@@ -8,15 +8,15 @@ import (
 )
 
 // gate is what a demand's rollout policy says of its targets: those that may not go yet, by their index, and why.
-type gate map[int]rollout.Hold
+type gate map[int]rollout.Blocker
 
-func (g gate) holds(target int) (reason, message string, held bool) {
+func (g gate) blockers(target int) (reason, message string, held bool) {
 	hold, held := g[target]
 	return string(hold.Reason), hold.Message, held
 }
 
 // openGates asks the policy of each demand that does not let all go at once.
-func (d *decision) openGates() {
+func (d *planner) openGates() {
 	units, targets := map[int][]rollout.Unit{}, map[int][]int{}
 	for target, relations := range d.relations {
 		for _, r := range relations {
@@ -38,26 +38,26 @@ func (d *decision) openGates() {
 		for i, target := range targets[index] {
 			switch hold, held := answer.Held[i]; {
 			case err != nil:
-				closed[target] = rollout.Hold{Reason: ReasonInvalid, Message: err.Error()}
+				closed[target] = rollout.Blocker{Reason: ReasonInvalid, Message: err.Error()}
 			case held:
 				closed[target] = hold
 			}
 		}
 		if answer.Again > 0 {
-			d.again(d.now.Add(answer.Again))
+			d.requeueAt(d.now.Add(answer.Again))
 		}
 		d.gates[index] = closed
 	}
 }
 
 // rests tells whether a time keeps a target from going that differs: a cooldown, a debounce or a closed window of any demand.
-func (d *decision) rests(target *Target, relations []relation) bool {
-	return slices.ContainsFunc(relations, func(r relation) bool { return r.state == changed && len(d.timeHolds(target, r)) > 0 })
+func (d *planner) rests(target *Target, relations []relation) bool {
+	return slices.ContainsFunc(relations, func(r relation) bool { return r.state == changed && len(d.timedBlockers(target, r)) > 0 })
 }
 
 // unit is a target as its rollout policy sees it; false for one of which nothing is known. What restarts it for other
 // reasons, or keeps it from being complete, is not this demand's rollout.
-func (d *decision) unit(target *Target, r relation) (rollout.Unit, bool) {
+func (d *planner) unit(target *Target, r relation) (rollout.Unit, bool) {
 	unit := rollout.Unit{Kind: target.Ref.Kind, Name: target.Ref.Name}
 	switch r.state {
 	case Left:
@@ -76,7 +76,7 @@ func (d *decision) unit(target *Target, r relation) (rollout.Unit, bool) {
 	case state == Failed:
 		unit.State = rollout.Failed
 	case state == Rolling && reason != ReasonBlocked: // who waits for a person keeps nobody else waiting
-		unit.State = rollout.Going
+		unit.State = rollout.Progressing
 	default:
 		unit.State, unit.Since = rollout.Done, later(unit.Since, target.Rolled.Since)
 	}

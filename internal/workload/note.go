@@ -9,7 +9,7 @@ import (
 )
 
 // stamp is what the target's annotation is to say.
-func (d *decision) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
+func (d *planner) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
 	wanted := Stamp{RestartedAt: target.Stamp.RestartedAt, Done: target.Stamp.Done}
 	if restart {
 		wanted.RestartedAt, wanted.Done = new(d.now.UTC().Truncate(time.Millisecond)), false
@@ -24,7 +24,7 @@ func (d *decision) stamp(target *Target, relations, pending []relation, restart 
 				before = entry // another demand on it has said something already
 			}
 			if restart {
-				before, stamped = d.seeLeft(target, before, r)
+				before, stamped = d.recordWithoutRestart(target, before, r)
 			}
 			if stamped {
 				wanted.set(name, before)
@@ -33,12 +33,12 @@ func (d *decision) stamp(target *Target, relations, pending []relation, restart 
 		}
 		entry, begun := wanted.Sources[name]
 		if !begun {
-			entry = Seen{Was: before.Was, Restarts: before.Restarts, At: before.At, Streak: before.Streak}
+			entry = SeenSource{Was: before.Was, Restarts: before.Restarts, At: before.At, Streak: before.Streak}
 			if restart && isPending(pending, r.demand.Source) {
 				entry = before.restarted(*wanted.RestartedAt, r.demand)
 			}
 		}
-		entry = d.see(entry, before, r, restart)
+		entry = d.recordSeen(entry, before, r, restart)
 		if entry.All != "" || len(entry.Keys) > 0 {
 			wanted.set(name, entry)
 		}
@@ -51,7 +51,7 @@ func (d *decision) stamp(target *Target, relations, pending []relation, restart 
 
 // seeLeft is what pods see that are started while nothing is done about a source: none, where it does not exist and they can do
 // without, or what somebody's hand made of it. Of one that may not be read nobody knows.
-func (d *decision) seeLeft(target *Target, before Seen, r relation) (Seen, bool) {
+func (d *planner) recordWithoutRestart(target *Target, before SeenSource, r relation) (SeenSource, bool) {
 	source := Source{Ref: r.demand.Source}
 	all := absent
 	switch {
@@ -74,20 +74,20 @@ func (d *decision) seeLeft(target *Target, before Seen, r relation) (Seen, bool)
 }
 
 // set notes what was seen of a source.
-func (s *Stamp) set(name string, seen Seen) {
+func (s *Stamp) set(name string, seen SeenSource) {
 	if s.Sources == nil {
-		s.Sources = map[string]Seen{}
+		s.Sources = map[string]SeenSource{}
 	}
 	s.Sources[name] = seen
 }
 
-func isPending(pending []relation, source Ref) bool {
+func isPending(pending []relation, source SourceRef) bool {
 	return slices.ContainsFunc(pending, func(r relation) bool { return r.demand.Source == source })
 }
 
 // restarted counts a restart for a source.
-func (s Seen) restarted(now time.Time, demand *Demand) Seen {
-	entry := Seen{Was: s.All, Restarts: s.Restarts + 1, At: &now, Streak: 1}
+func (s SeenSource) restarted(now time.Time, demand *Demand) SeenSource {
+	entry := SeenSource{Was: s.All, Restarts: s.Restarts + 1, At: &now, Streak: 1}
 	if s.At != nil && now.Sub(*s.At) < InCloseSuccession(demand.Cooldown) {
 		entry.Streak = s.Streak + 1
 	}
@@ -96,7 +96,7 @@ func (s Seen) restarted(now time.Time, demand *Demand) Seen {
 
 // see adds to an entry what one demand needs of a source: the present hashes if the target restarts, or if pods run
 // them anyway; else those from before, so that the difference stays.
-func (d *decision) see(entry, before Seen, r relation, restart bool) Seen {
+func (d *planner) recordSeen(entry, before SeenSource, r relation, restart bool) SeenSource {
 	present := restart || r.state == UpToDate
 	all := d.all[r.demand.Source]
 	if r.demand.Keys == nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // Trouble is what keeps some of a workload's pods from being ready.
-type Trouble struct {
+type Problem struct {
 	// Reason is one of the pod reasons of package api.
 	Reason string
 	// Message says what is wrong and where, in how many pods. It names no pod, for their
@@ -43,8 +43,8 @@ const SeeLogs = " (kubectl logs --previous shows its last words)"
 // are ending or have ended do not count, nor does one that is merely starting.
 // mountProblem is what the cluster's events say of a pod that stays without containers;
 // empty where nothing is known.
-func FindTrouble(pods []corev1.Pod, mountProblem string) *Trouble {
-	counts := map[Trouble]int{}
+func FindProblem(pods []corev1.Pod, mountProblem string) *Problem {
+	counts := map[Problem]int{}
 	living := 0
 	for i := range pods {
 		pod := &pods[i]
@@ -52,12 +52,12 @@ func FindTrouble(pods []corev1.Pod, mountProblem string) *Trouble {
 			continue
 		}
 		living++
-		if trouble := troubleOf(pod, mountProblem); trouble != nil {
+		if trouble := problemOf(pod, mountProblem); trouble != nil {
 			trouble.Message = WithoutIdentity(pod, trouble.Message)
 			counts[*trouble]++
 		}
 	}
-	var worst *Trouble
+	var worst *Problem
 	for trouble := range counts {
 		if worst == nil || compare(trouble, *worst) < 0 {
 			worst = &trouble
@@ -66,7 +66,7 @@ func FindTrouble(pods []corev1.Pod, mountProblem string) *Trouble {
 	if worst == nil {
 		return nil
 	}
-	return &Trouble{worst.Reason, fmt.Sprintf("%d of %d pods: %s", counts[*worst], living, worst.Message)}
+	return &Problem{worst.Reason, fmt.Sprintf("%d of %d pods: %s", counts[*worst], living, worst.Message)}
 }
 
 // IsCreating reports whether a pod has a node and none of its containers has been made yet: volumes
@@ -82,7 +82,7 @@ func IsCreating(pod *corev1.Pod) bool {
 	})
 }
 
-func compare(a, b Trouble) int {
+func compare(a, b Problem) int {
 	if order := slices.Index(precedence, a.Reason) - slices.Index(precedence, b.Reason); order != 0 {
 		return order
 	}
@@ -94,20 +94,20 @@ func isLiving(pod *corev1.Pod) bool {
 }
 
 // troubleOf is the first thing wrong with one pod, in the order in which a pod comes to life.
-func troubleOf(pod *corev1.Pod, mountProblem string) *Trouble {
+func problemOf(pod *corev1.Pod, mountProblem string) *Problem {
 	if scheduled := Condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		return &Trouble{api.ReasonUnschedulable, scheduled.Message}
+		return &Problem{api.ReasonUnschedulable, scheduled.Message}
 	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if wasReady(pod, &status) {
 			continue // it came up this time: earlier exits are not what is wrong now
 		}
-		if trouble := containerTrouble(&status); trouble != nil {
+		if trouble := containerProblem(&status); trouble != nil {
 			return trouble
 		}
 	}
 	if mountProblem != "" && IsCreating(pod) {
-		return &Trouble{api.ReasonVolumeError, mountProblem}
+		return &Problem{api.ReasonVolumeError, mountProblem}
 	}
 	return lostReadiness(pod)
 }
@@ -134,13 +134,13 @@ func IsStartFailure(reason string) bool {
 // containerTrouble tells what is wrong with one container. One exit is no loop yet. From the
 // first back-off on, a container that is up again but not ready counts as crashing, so
 // that the answer stays the same through the turns of a crash loop.
-func containerTrouble(status *corev1.ContainerStatus) *Trouble {
+func containerProblem(status *corev1.ContainerStatus) *Problem {
 	if waiting := status.State.Waiting; waiting != nil {
 		switch {
 		case IsPullFailure(waiting.Reason):
-			return &Trouble{api.ReasonImagePullFailed, fmt.Sprintf("image %s of container %s can't be pulled: %s", status.Image, status.Name, PullDetail(waiting.Message))}
+			return &Problem{api.ReasonImagePullFailed, fmt.Sprintf("image %s of container %s can't be pulled: %s", status.Image, status.Name, PullDetail(waiting.Message))}
 		case IsStartFailure(waiting.Reason):
-			return &Trouble{api.ReasonContainerConfigError, fmt.Sprintf("container %s: %s", status.Name, StartDetail(waiting))}
+			return &Problem{api.ReasonContainerConfigError, fmt.Sprintf("container %s: %s", status.Name, StartDetail(waiting))}
 		}
 	}
 	ended := status.LastTerminationState.Terminated
@@ -151,7 +151,7 @@ func containerTrouble(status *corev1.ContainerStatus) *Trouble {
 	if status.Ready || ended == nil || (!backingOff && status.RestartCount < 2) {
 		return nil
 	}
-	return &Trouble{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode) + SeeLogs}
+	return &Problem{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode) + SeeLogs}
 }
 
 // wasReady tells whether the pod was ready since a running container's last start: its Ready
@@ -168,7 +168,7 @@ const readinessDelay = 5 * time.Second
 
 // lostReadiness tells of a pod that was ready and no longer is: its Ready condition
 // turned later than the pod was started.
-func lostReadiness(pod *corev1.Pod) *Trouble {
+func lostReadiness(pod *corev1.Pod) *Problem {
 	ready := Condition(pod, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionFalse || pod.Status.StartTime == nil {
 		return nil
@@ -176,7 +176,7 @@ func lostReadiness(pod *corev1.Pod) *Trouble {
 	if ready.LastTransitionTime.Sub(pod.Status.StartTime.Time) <= readinessDelay {
 		return nil
 	}
-	return &Trouble{api.ReasonPodsNotReady, "the pod was ready and no longer is: its readiness probe fails, or its node is lost"}
+	return &Problem{api.ReasonPodsNotReady, "the pod was ready and no longer is: its readiness probe fails, or its node is lost"}
 }
 
 // Condition is a pod's condition of this type; nil if it has none.

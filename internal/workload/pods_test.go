@@ -178,11 +178,11 @@ var troubleCases = map[string]struct {
 func TestFindTrouble(t *testing.T) {
 	for name, test := range troubleCases {
 		t.Run(name, func(t *testing.T) {
-			var want *Trouble
+			var want *Problem
 			if test.reason != "" {
-				want = &Trouble{test.reason, test.message}
+				want = &Problem{test.reason, test.message}
 			}
-			if diff := cmp.Diff(want, FindTrouble(test.pods, test.mount)); diff != "" {
+			if diff := cmp.Diff(want, FindProblem(test.pods, test.mount)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -202,7 +202,7 @@ func TestPrecedence(t *testing.T) {
 			pods = append(pods, one)
 		}
 		for range 5 {
-			if got := FindTrouble(pods, mount); got == nil || got.Reason != reason {
+			if got := FindProblem(pods, mount); got == nil || got.Reason != reason {
 				t.Fatalf("got %v, want %s", got, reason)
 			}
 			slices.Reverse(pods)
@@ -216,7 +216,7 @@ func TestPrecedence(t *testing.T) {
 func TestTheSameTroubleSaysTheSame(t *testing.T) {
 	pods := []corev1.Pod{pod(waiting("ErrImagePull", "b")), pod(waiting("ErrImagePull", "a"))}
 	for range 50 {
-		if got := FindTrouble(pods, ""); !strings.HasSuffix(got.Message, "pulled: a") {
+		if got := FindProblem(pods, ""); !strings.HasSuffix(got.Message, "pulled: a") {
 			t.Fatalf("got %s", got.Message)
 		}
 	}
@@ -226,12 +226,12 @@ func TestACrashLoopSaysTheSameThroughItsTurns(t *testing.T) {
 	for name, code := range map[string]int32{"that fails": 1, "that ends well": 0} {
 		t.Run(name, func(t *testing.T) {
 			turns := []corev1.ContainerStatus{backingOff(1, code), upAgain(2, code), down(2, code), backingOff(2, code), upAgain(3, code), down(3, code), backingOff(3, code)}
-			first := FindTrouble([]corev1.Pod{pod(turns[0])}, "")
+			first := FindProblem([]corev1.Pod{pod(turns[0])}, "")
 			if first == nil || first.Reason != "CrashLoop" {
 				t.Fatalf("got %v", first)
 			}
 			for i, turn := range turns {
-				if diff := cmp.Diff(first, FindTrouble([]corev1.Pod{pod(turn)}, "")); diff != "" {
+				if diff := cmp.Diff(first, FindProblem([]corev1.Pod{pod(turn)}, "")); diff != "" {
 					t.Errorf("turn %d:\n%s", i, diff)
 				}
 			}
@@ -252,14 +252,14 @@ func TestPodsThatEndDoNotCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := pod(backingOff(3, 1))
-			if got := FindTrouble([]corev1.Pod{one}, ""); got == nil {
+			if got := FindProblem([]corev1.Pod{one}, ""); got == nil {
 				t.Fatal("the pod has no trouble to begin with")
 			}
 			end(&one)
-			if got := FindTrouble([]corev1.Pod{one}, ""); got != nil {
+			if got := FindProblem([]corev1.Pod{one}, ""); got != nil {
 				t.Errorf("got %v", got)
 			}
-			got := FindTrouble([]corev1.Pod{one, pod(backingOff(3, 1))}, "")
+			got := FindProblem([]corev1.Pod{one, pod(backingOff(3, 1))}, "")
 			if got == nil || !strings.HasPrefix(got.Message, "1 of 1 pods") {
 				t.Errorf("got %v", got)
 			}

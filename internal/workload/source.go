@@ -14,21 +14,21 @@ const (
 )
 
 // Ref names a source within its namespace.
-type Ref struct {
+type SourceRef struct {
 	Kind SourceKind
 	Name string
 }
 
 // String is "ConfigMap/flags".
-func (r Ref) String() string { return string(r.Kind) + "/" + r.Name }
+func (r SourceRef) String() string { return string(r.Kind) + "/" + r.Name }
 
 // Standing is what is known of a source.
-type Standing int
+type SourceState int
 
 // Standings. What is not Present is never a reason to restart anything.
 const (
 	// Absent: there is none.
-	Absent Standing = iota
+	Absent SourceState = iota
 	// Present: it is there, and its hashes are known.
 	Present
 	// NotGranted: it is a Secret of a namespace whose Secrets may not be read.
@@ -40,8 +40,8 @@ const absent = "-"
 
 // Source is a ConfigMap or Secret as far as restarts are concerned: hashes, and nothing that it holds.
 type Source struct {
-	Ref      Ref
-	Standing Standing
+	Ref      SourceRef
+	Standing SourceState
 	// Keys has the hash of each value.
 	Keys map[string]string
 	// Binary are those of the keys whose values are binary data: no container has variables of them.

@@ -23,10 +23,10 @@ var stakaterWords = map[SourceKind]string{ConfigMap: "configmap", Secret: "secre
 
 // OfStakater is what Stakater Reloader's annotations ask of a workload. marks has the annotations of the sources that it uses, as far as they are
 // known. Names may be regular expressions, which are matched against what the workload uses, and only there.
-func OfStakater(target *Target, marks map[Ref]map[string]string) []Demand {
+func OfStakater(target *Target, marks map[SourceRef]map[string]string) []Demand {
 	given := target.Annotations
-	ignored := func(ref Ref) bool { return marks[ref][stakaterIgnore] == "true" }
-	demands := ofUses(target, func(ref Ref) bool {
+	ignored := func(ref SourceRef) bool { return marks[ref][stakaterIgnore] == "true" }
+	demands := ofUses(target, func(ref SourceRef) bool {
 		word := stakaterWords[ref.Kind]
 		if ignored(ref) || stakaterListed(given[word+"s.exclude."+StakaterDomain+"reload"], ref.Name) {
 			return false
@@ -38,12 +38,12 @@ func OfStakater(target *Target, marks map[Ref]map[string]string) []Demand {
 	// What is named in full counts also where the pods do not refer to it.
 	for _, kind := range []SourceKind{ConfigMap, Secret} {
 		for name := range strings.SplitSeq(given[stakaterWords[kind]+"."+StakaterDomain+"reload"], ",") {
-			ref := Ref{kind, strings.TrimSpace(name)}
+			ref := SourceRef{kind, strings.TrimSpace(name)}
 			known := slices.ContainsFunc(demands, func(d Demand) bool { return d.Source == ref })
 			if ref.Name == "" || known || ignored(ref) || regexp.QuoteMeta(ref.Name) != strings.ReplaceAll(ref.Name, ".", `\.`) {
 				continue
 			}
-			demands = append(demands, own(target, ref, nil))
+			demands = append(demands, ownDemand(target, ref, nil))
 		}
 	}
 	return demands

@@ -9,7 +9,7 @@ import (
 // reads it and compares.
 type Stamp struct {
 	// Sources has what was seen of each, by Ref.String.
-	Sources map[string]Seen `json:"sources,omitempty"`
+	Sources map[string]SeenSource `json:"sources,omitempty"`
 	// RestartedAt is when Mainstay restarted the workload last; nil if it never did.
 	RestartedAt *time.Time `json:"restartedAt,omitempty"`
 	// Done is noted once the rollout of that restart was complete, of workloads that do not remember it themselves.
@@ -17,7 +17,7 @@ type Stamp struct {
 }
 
 // Seen is what a workload's pods were started with, of one source.
-type Seen struct {
+type SeenSource struct {
 	// All is the hash of all data; empty where only some keys matter.
 	All string `json:"all,omitempty"`
 	// Keys are the hashes of those that matter; "-" is one that is not there.

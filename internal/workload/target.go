@@ -32,7 +32,7 @@ type Target struct {
 	// Labels and Annotations are those of the pod template, where Annotations has also those of the workload, which
 	// win.
 	Labels, Annotations map[string]string
-	Uses                map[Ref]Use
+	Uses                map[SourceRef]Use
 	Stamp               Stamp
 	// RestartedFor is the pod template's annotation of that name.
 	RestartedFor string
@@ -74,7 +74,7 @@ type Scope struct {
 }
 
 // includes tells whether a demand on source with this scope is about target.
-func (s Scope) includes(target *Target, source Ref) bool {
+func (s Scope) includes(target *Target, source SourceRef) bool {
 	switch {
 	case s.Selector != nil:
 		return s.Selector.Matches(labels.Set(target.Labels)) && (!s.Declinable || !target.Declines())
@@ -92,6 +92,6 @@ func (t *Target) Declines() bool {
 }
 
 // sources are those that the target uses, in a fixed order.
-func (t *Target) sources() []Ref {
-	return slices.SortedFunc(maps.Keys(t.Uses), func(a, b Ref) int { return strings.Compare(a.String(), b.String()) })
+func (t *Target) sources() []SourceRef {
+	return slices.SortedFunc(maps.Keys(t.Uses), func(a, b SourceRef) int { return strings.Compare(a.String(), b.String()) })
 }

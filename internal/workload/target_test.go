@@ -8,7 +8,7 @@ import (
 
 // TestDeclines: who asks to be left alone is, by the annotation of a source, but not by a ConfigMonitor.
 func TestDeclines(t *testing.T) {
-	source := Ref{ConfigMap, "flags"}
+	source := SourceRef{ConfigMap, "flags"}
 	byAnnotation, asked, err := OfSource(source, map[string]string{configv1.AnnotationPodSelector: "app=web"})
 	if err != nil || !asked {
 		t.Fatal(asked, err)

@@ -17,7 +17,7 @@ type Use struct {
 
 // Uses are the ConfigMaps and Secrets that the pods of a template refer to, in variables and volumes of any container.
 // What only pulls images or mounts tokens is not configuration.
-func Uses(pod *corev1.PodSpec) map[Ref]Use {
+func Uses(pod *corev1.PodSpec) map[SourceRef]Use {
 	found := uses{}
 	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 		found.ofContainer(&container)
@@ -28,10 +28,10 @@ func Uses(pod *corev1.PodSpec) map[Ref]Use {
 	return found
 }
 
-type uses map[Ref]Use
+type uses map[SourceRef]Use
 
 // add notes a use of some keys; none means all.
-func (u uses) add(ref Ref, optional *bool, keys ...string) {
+func (u uses) add(ref SourceRef, optional *bool, keys ...string) {
 	if ref.Name == "" {
 		return
 	}
@@ -55,38 +55,38 @@ func (u uses) ofContainer(container *corev1.Container) {
 			continue
 		}
 		if from.ConfigMapKeyRef != nil {
-			u.add(Ref{ConfigMap, from.ConfigMapKeyRef.Name}, from.ConfigMapKeyRef.Optional, from.ConfigMapKeyRef.Key)
+			u.add(SourceRef{ConfigMap, from.ConfigMapKeyRef.Name}, from.ConfigMapKeyRef.Optional, from.ConfigMapKeyRef.Key)
 		}
 		if from.SecretKeyRef != nil {
-			u.add(Ref{Secret, from.SecretKeyRef.Name}, from.SecretKeyRef.Optional, from.SecretKeyRef.Key)
+			u.add(SourceRef{Secret, from.SecretKeyRef.Name}, from.SecretKeyRef.Optional, from.SecretKeyRef.Key)
 		}
 	}
 	for _, from := range container.EnvFrom {
 		if from.ConfigMapRef != nil {
-			u.add(Ref{ConfigMap, from.ConfigMapRef.Name}, from.ConfigMapRef.Optional)
+			u.add(SourceRef{ConfigMap, from.ConfigMapRef.Name}, from.ConfigMapRef.Optional)
 		}
 		if from.SecretRef != nil {
-			u.add(Ref{Secret, from.SecretRef.Name}, from.SecretRef.Optional)
+			u.add(SourceRef{Secret, from.SecretRef.Name}, from.SecretRef.Optional)
 		}
 	}
 }
 
 func (u uses) ofVolume(volume *corev1.Volume) {
 	if from := volume.ConfigMap; from != nil {
-		u.add(Ref{ConfigMap, from.Name}, from.Optional, itemKeys(from.Items)...)
+		u.add(SourceRef{ConfigMap, from.Name}, from.Optional, itemKeys(from.Items)...)
 	}
 	if from := volume.Secret; from != nil {
-		u.add(Ref{Secret, from.SecretName}, from.Optional, itemKeys(from.Items)...)
+		u.add(SourceRef{Secret, from.SecretName}, from.Optional, itemKeys(from.Items)...)
 	}
 	if volume.Projected == nil {
 		return
 	}
 	for _, source := range volume.Projected.Sources {
 		if from := source.ConfigMap; from != nil {
-			u.add(Ref{ConfigMap, from.Name}, from.Optional, itemKeys(from.Items)...)
+			u.add(SourceRef{ConfigMap, from.Name}, from.Optional, itemKeys(from.Items)...)
 		}
 		if from := source.Secret; from != nil {
-			u.add(Ref{Secret, from.Name}, from.Optional, itemKeys(from.Items)...)
+			u.add(SourceRef{Secret, from.Name}, from.Optional, itemKeys(from.Items)...)
 		}
 	}
 }

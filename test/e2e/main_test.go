@@ -191,9 +191,9 @@ func fetch(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// answers waits until the page at url contains text. kube-proxy programs a Service a moment after its pods are ready; until
+// awaitAnswer waits until the page at url contains text. kube-proxy programs a Service a moment after its pods are ready; until
 // then the node refuses the connection or still sends it to an old pod.
-func answers(t *testing.T, url, text string) {
+func awaitAnswer(t *testing.T, url, text string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (string, error) { return fetch(t.Context(), url) }).Should(gomega.ContainSubstring(text))
 }

@@ -94,7 +94,7 @@ func testWebhooksDown(t *testing.T) {
 	ns := namespace(t, "down")
 	apply(t, ns, webapp("shop", demo, "replicas: 1"))
 	waitReady(t, ns, "shop")
-	answers(t, serviceURL(t, ns, "shop"), "")
+	awaitAnswer(t, serviceURL(t, ns, "shop"), "")
 	selector := read(t, system, "service/mainstay-webhook", "{.spec.selector}")
 	patch(t, system, "service/mainstay-webhook", `{"spec":{"selector":{"nobody":"answers"}}}`)
 	mend := func(ctx context.Context) error {

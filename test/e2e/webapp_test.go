@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 // webapp is the manifest of a WebApp, with further lines of its spec.
@@ -30,7 +30,7 @@ func testLifeOfAWebApp(t *testing.T) {
 	ns := namespace(t, "life")
 	apply(t, ns, webapp("shop", demo, "replicas: 2", "env: [{name: MESSAGE, value: welcome}]"))
 	waitReady(t, ns, "shop")
-	answers(t, serviceURL(t, ns, "shop"), "welcome")
+	awaitAnswer(t, serviceURL(t, ns, "shop"), "welcome")
 	table := kubectl(t, "-n", ns, "get", "webapp")
 	g.Expect(strings.Fields(table)).To(gomega.Equal([]string{
 		"NAME", "READY", "REPLICAS", "URL", "PHASE", "AGE",
@@ -79,7 +79,7 @@ func testBadImageAndRecovery(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred(), "the old pod still serves")
 	apply(t, ns, webapp("shop", demo2, "replicas: 1"))
 	waitReady(t, ns, "shop")
-	answers(t, serviceURL(t, ns, "shop"), "2.0")
+	awaitAnswer(t, serviceURL(t, ns, "shop"), "2.0")
 }
 
 func testCrashLoop(t *testing.T) {
@@ -121,7 +121,7 @@ func testNginxAsRootOnPort80(t *testing.T) {
 	ns := namespace(t, "nginx")
 	apply(t, ns, webapp("web", "nginx:1.22", "port: 80"))
 	waitReady(t, ns, "web")
-	answers(t, serviceURL(t, ns, "web"), "nginx")
+	awaitAnswer(t, serviceURL(t, ns, "web"), "nginx")
 }
 
 func testRestrictedProfile(t *testing.T) {
@@ -227,6 +227,6 @@ func testForeignDeploymentIsAdoptedByConsent(t *testing.T) {
 	t.Logf("%d requests, %d failed", sent, len(failed))
 	g.Expect(failed).To(gomega.BeEmpty(), "no gap in service")
 	g.Expect(read(t, ns, "deployment/shop", "{.metadata.uid}")).To(gomega.Equal(uid))
-	g.Expect(list[k8sappsv1.ReplicaSet](t, ns, "replicasets")).To(gomega.HaveLen(3), "one rolling update, after the patch above")
+	g.Expect(list[appsv1.ReplicaSet](t, ns, "replicasets")).To(gomega.HaveLen(3), "one rolling update, after the patch above")
 	g.Expect(read(t, ns, "deployment/shop", "{.spec.template.spec.containers[*].name}")).To(gomega.Equal("webapp"))
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +25,7 @@ func configMonitor() campaign.Scenario {
 		Owner: configv1.GroupVersion.WithKind("ConfigMonitor"),
 		Children: []schema.GroupVersionKind{
 			corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-			k8sappsv1.SchemeGroupVersion.WithKind("Deployment"),
+			appsv1.SchemeGroupVersion.WithKind("Deployment"),
 		},
 		Steps: []campaign.Step{
 			{Name: "create", Do: createMonitor, Settled: monitorIs("False NothingMatched", "", false)},

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -175,11 +175,11 @@ func (e *editing) must(err error) {
 }
 
 // newDeployment is one whose pods bear its name as the label app.
-func newDeployment(namespace, name string) *k8sappsv1.Deployment {
+func newDeployment(namespace, name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
@@ -192,19 +192,19 @@ func newDeployment(namespace, name string) *k8sappsv1.Deployment {
 // watch notes each change of a Deployment, as the API server tells it.
 func (e *editing) watch() {
 	e.t.Helper()
-	watcher, err := cluster.Client.Watch(e.t.Context(), &k8sappsv1.DeploymentList{}, client.InNamespace(e.namespace))
+	watcher, err := cluster.Client.Watch(e.t.Context(), &appsv1.DeploymentList{}, client.InNamespace(e.namespace))
 	e.must(err)
 	e.t.Cleanup(watcher.Stop)
 	go func() {
 		for event := range watcher.ResultChan() {
-			if deployment, ok := event.Object.(*k8sappsv1.Deployment); ok && event.Type != watch.Deleted {
+			if deployment, ok := event.Object.(*appsv1.Deployment); ok && event.Type != watch.Deleted {
 				e.note(deployment)
 			}
 		}
 	}()
 }
 
-func (e *editing) note(deployment *k8sappsv1.Deployment) {
+func (e *editing) note(deployment *appsv1.Deployment) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	seen := e.seen[deployment.Name]

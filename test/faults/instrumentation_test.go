@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +27,7 @@ func instrumentation() campaign.Scenario {
 	return campaign.Scenario{
 		Name:     "instrumentation",
 		Owner:    instrv1.GroupVersion.WithKind("Instrumentation"),
-		Children: []schema.GroupVersionKind{k8sappsv1.SchemeGroupVersion.WithKind("Deployment")},
+		Children: []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment")},
 		Steps: []campaign.Step{
 			{Name: "create", Do: createInstrumentation, Settled: instrumentationIs("True NothingMatched", noAgent)},
 			{Name: "match", Do: matchMonitor, Settled: instrumentationIs("False Injecting", "agent.jar")},
@@ -102,7 +102,7 @@ func instrumentationIs(ready, loads string) func(campaign.World) error {
 
 // loadsAgent tells whether the Deployment loads this, and nothing is left of it where it loads nothing.
 func loadsAgent(world campaign.World, wanted string) error {
-	var deployment k8sappsv1.Deployment
+	var deployment appsv1.Deployment
 	if _, exists := world["Deployment "+appName]; !exists && wanted == noAgent {
 		return nil
 	}
@@ -130,7 +130,7 @@ func isRestored(world campaign.World) error {
 	if _, exists := world["Instrumentation "+appName]; exists {
 		return errors.New("the Instrumentation is still there")
 	}
-	var deployment k8sappsv1.Deployment
+	var deployment appsv1.Deployment
 	if err := world.Read("Deployment", appName, &deployment); err != nil {
 		return err
 	}

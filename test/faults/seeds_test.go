@@ -15,7 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
@@ -24,7 +24,7 @@ import (
 type seed struct {
 	name string
 	// bug makes the mistake for one process: what it remembers dies with that. It stands between the manager and the proxy.
-	bug func() transport
+	bug func() seededTransport
 	// options are the fault at which it bites.
 	options campaign.Options
 	// always tells that it bites without any fault.
@@ -34,13 +34,13 @@ type seed struct {
 	text   string
 }
 
-// transport handles a request that asks for something, with next behind it.
-type transport func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error)
+// seededTransport handles a request that asks for something, with next behind it.
+type seededTransport func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error)
 
-// wrap makes a transport of each process for campaign.Options.
+// wrap makes a seededTransport of each process for campaign.Options.
 func (s seed) wrap(next http.RoundTripper) http.RoundTripper {
 	bug := s.bug()
-	return roundtrip.Func(func(request *http.Request) (*http.Response, error) { return bug(next, request, proxy.Parse(request)) })
+	return transport.Func(func(request *http.Request) (*http.Response, error) { return bug(next, request, proxy.Parse(request)) })
 }
 
 // at is a fault at the nth request of a kind.
@@ -161,7 +161,7 @@ func (s seed) run(t *testing.T, scenario campaign.Scenario, base campaign.Outcom
 }
 
 // always is a bug without memory.
-func always(bug transport) func() transport { return func() transport { return bug } }
+func always(bug seededTransport) func() seededTransport { return func() seededTransport { return bug } }
 
 // isApply tells a server-side apply to objects of a resource that is stored.
 func isApply(asked proxy.Request, resource string) bool {
@@ -230,7 +230,7 @@ func ignoreConflict(next http.RoundTripper, request *http.Request, asked proxy.R
 }
 
 // sending sends nothing twice, whatever the answer was.
-func sending() transport {
+func sending() seededTransport {
 	var sent sync.Map
 	return func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 		if !isApply(asked, asked.Resource) {
@@ -331,7 +331,7 @@ func absent(next http.RoundTripper, request *http.Request, asked proxy.Request) 
 }
 
 // remembering deletes only what the same process has made.
-func remembering() transport {
+func remembering() seededTransport {
 	var made sync.Map
 	return func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 		switch {
@@ -347,10 +347,10 @@ func remembering() transport {
 }
 
 // marking writes into the Deployment which start of the manager it has seen, but for the first.
-func marking() func() transport {
+func marking() func() seededTransport {
 	var mutex sync.Mutex
 	starts := map[string]int{} // by namespace
-	return func() transport {
+	return func() seededTransport {
 		return func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 			if asked.Verb == "watch" && asked.Resource == "deployments" {
 				mutex.Lock()
@@ -372,7 +372,7 @@ func marking() func() transport {
 }
 
 // deaf hears nothing of Deployments once their first watch has ended: it thinks that it still watches.
-func deaf() transport {
+func deaf() seededTransport {
 	ended := make(chan struct{})
 	return func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 		if asked.Resource != "deployments" || asked.Verb != "watch" {

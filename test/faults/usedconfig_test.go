@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +34,7 @@ func usedConfig() campaign.Scenario {
 		Owner: configv1.GroupVersion.WithKind("AppConfig"),
 		Children: []schema.GroupVersionKind{
 			corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-			k8sappsv1.SchemeGroupVersion.WithKind("Deployment"),
+			appsv1.SchemeGroupVersion.WithKind("Deployment"),
 		},
 		Steps: []campaign.Step{
 			{Name: "create", Do: createUsedConfig, Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "red", revisions: []string{"1"}})},
@@ -158,7 +158,7 @@ func runs(world campaign.World, configMap, value string, restarted bool) error {
 	if _, exists := world["Deployment "+appName]; value == "" && !exists {
 		return nil
 	}
-	var deployment k8sappsv1.Deployment
+	var deployment appsv1.Deployment
 	if err := world.Read("Deployment", appName, &deployment); err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
@@ -26,11 +26,11 @@ import (
 func webApp() campaign.Scenario {
 	return campaign.Scenario{
 		Name:  "webapp",
-		Owner: appsv1.GroupVersion.WithKind("WebApp"),
+		Owner: msappsv1.GroupVersion.WithKind("WebApp"),
 		Children: []schema.GroupVersionKind{
 			corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 			networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
-			k8sappsv1.SchemeGroupVersion.WithKind("Deployment"),
+			appsv1.SchemeGroupVersion.WithKind("Deployment"),
 			corev1.SchemeGroupVersion.WithKind("Service"),
 			autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
 			policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
@@ -67,7 +67,7 @@ func createOverForeign(ctx context.Context, c client.Client, namespace string) e
 	labels := map[string]string{"run": "legacy"}
 	consenting := metav1.ObjectMeta{Namespace: namespace, Name: appName, Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/" + appName}}
 	for _, object := range []client.Object{
-		&k8sappsv1.Deployment{ObjectMeta: consenting, Spec: k8sappsv1.DeploymentSpec{
+		&appsv1.Deployment{ObjectMeta: consenting, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
@@ -77,9 +77,9 @@ func createOverForeign(ctx context.Context, c client.Client, namespace string) e
 		&corev1.Service{ObjectMeta: consenting, Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"run": "legacy", "tier": "legacy"}, Ports: []corev1.ServicePort{{Port: 8080}},
 		}},
-		&appsv1.WebApp{
+		&msappsv1.WebApp{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-			Spec:       appsv1.WebAppSpec{Image: "demo-web:1.0", Replicas: new(int32(2))},
+			Spec:       msappsv1.WebAppSpec{Image: "demo-web:1.0", Replicas: new(int32(2))},
 		},
 	} {
 		if err := c.Create(ctx, object); err != nil {
@@ -108,11 +108,11 @@ func adopted(ready, tier string) func(campaign.World) error {
 
 // reports tells whether the app's condition Ready is of its present spec, with a reason and a message.
 func reports(world campaign.World, ready string) error {
-	var app appsv1.WebApp
+	var app msappsv1.WebApp
 	if err := world.Read("WebApp", appName, &app); err != nil {
 		return err
 	}
-	condition := meta.FindStatusCondition(app.Status.Conditions, appsv1.ConditionReady)
+	condition := meta.FindStatusCondition(app.Status.Conditions, msappsv1.ConditionReady)
 	if condition == nil || app.Status.ObservedGeneration != app.Generation {
 		return fmt.Errorf("the status is not of generation %d", app.Generation)
 	}
@@ -123,13 +123,13 @@ func reports(world campaign.World, ready string) error {
 }
 
 func createApp(ctx context.Context, c client.Client, namespace string) error {
-	return c.Create(ctx, &appsv1.WebApp{
+	return c.Create(ctx, &msappsv1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-		Spec: appsv1.WebAppSpec{
+		Spec: msappsv1.WebAppSpec{
 			Image: "demo-web:1.0", Replicas: new(int32(2)),
 			Resources:     corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}},
-			Ingress:       &appsv1.Ingress{Host: "shop.example.com"},
-			NetworkPolicy: &appsv1.NetworkPolicy{},
+			Ingress:       &msappsv1.Ingress{Host: "shop.example.com"},
+			NetworkPolicy: &msappsv1.NetworkPolicy{},
 		},
 	})
 }
@@ -143,23 +143,23 @@ func deleteApp(ctx context.Context, c client.Client, namespace string) error {
 	return c.Delete(ctx, named(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))
 }
 
-func named(namespace string) *appsv1.WebApp {
-	return &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
+func named(namespace string) *msappsv1.WebApp {
+	return &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
 }
 
 // makeAvailable does what the Deployment controller would, once all pods run.
 func makeAvailable(ctx context.Context, c client.Client, namespace string) error {
-	var deployment k8sappsv1.Deployment
+	var deployment appsv1.Deployment
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: appName}, &deployment); err != nil {
 		return err
 	}
 	wanted := *deployment.Spec.Replicas
-	deployment.Status = k8sappsv1.DeploymentStatus{
+	deployment.Status = appsv1.DeploymentStatus{
 		ObservedGeneration: deployment.Generation,
 		Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
-		Conditions: []k8sappsv1.DeploymentCondition{
-			{Type: k8sappsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
-			{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
+		Conditions: []appsv1.DeploymentCondition{
+			{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
+			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
 		},
 	}
 	return c.Status().Update(ctx, &deployment)
@@ -177,7 +177,7 @@ func appIs(ready, image, with string) func(campaign.World) error {
 		if err := reports(world, ready); err != nil {
 			return err
 		}
-		var deployment k8sappsv1.Deployment
+		var deployment appsv1.Deployment
 		if err := world.Read("Deployment", appName, &deployment); err != nil {
 			return err
 		}
@@ -198,9 +198,9 @@ func appIs(ready, image, with string) func(campaign.World) error {
 }
 
 func isReadyForPresentSpec(owner *unstructured.Unstructured) bool {
-	var app appsv1.WebApp
+	var app msappsv1.WebApp
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &app); err != nil {
 		return false
 	}
-	return app.Status.ObservedGeneration == app.Generation && meta.IsStatusConditionTrue(app.Status.Conditions, appsv1.ConditionReady)
+	return app.Status.ObservedGeneration == app.Generation && meta.IsStatusConditionTrue(app.Status.Conditions, msappsv1.ConditionReady)
 }

@@ -20,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
-	"github.com/mainstay-platform/mainstay/internal/definitions"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
+	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/internal/version"
-	"github.com/mainstay-platform/mainstay/internal/webhooks"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
@@ -74,7 +74,7 @@ func newGoverned(t *testing.T) *governed {
 	watched := rest.CopyConfig(config)
 	watched.WarningHandler = s
 	s.client = clientOf(t, watched)
-	if err := definitions.Install(t.Context(), definitionsOf(t, config)); err != nil {
+	if err := crds.Install(t.Context(), definitionsOf(t, config)); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{system, "production", "shop-prod", "elsewhere"} {
@@ -104,7 +104,7 @@ func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
 	operator := testenv.RunManager(s.whole, s.config, testenv.ManagerOptions{Settings: func(usual *setup.Settings) { *usual = settings }})
 	s.calls, s.stop = operator.Requests, operator.Stop
 	gomega.NewWithT(t).Eventually(func() error {
-		return s.client.Create(t.Context(), s.app("elsewhere", func(a *appsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }), client.DryRunAll)
+		return s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }), client.DryRunAll)
 	}).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks are asked and know the default policy")
 }
 
@@ -116,8 +116,8 @@ func (s *governed) create(t *testing.T, object client.Object) {
 }
 
 // app is a WebApp that keeps every rule of the default policy.
-func (s *governed) app(namespace string, change ...func(*appsv1.WebApp)) *appsv1.WebApp {
-	app := newApp(namespace, func(spec *appsv1.WebAppSpec) {
+func (s *governed) app(namespace string, change ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
+	app := newApp(namespace, func(spec *msappsv1.WebAppSpec) {
 		limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 		spec.Resources = corev1.ResourceRequirements{Limits: limits}
 	})
@@ -128,7 +128,7 @@ func (s *governed) app(namespace string, change ...func(*appsv1.WebApp)) *appsv1
 }
 
 // update changes a stored app; it returns what the API server says.
-func (s *governed) update(ctx context.Context, app *appsv1.WebApp, edit func(*appsv1.WebApp)) error {
+func (s *governed) update(ctx context.Context, app *msappsv1.WebApp, edit func(*msappsv1.WebApp)) error {
 	if err := s.client.Get(ctx, client.ObjectKeyFromObject(app), app); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *governed) update(ctx context.Context, app *appsv1.WebApp, edit func(*ap
 }
 
 // scale is kubectl scale.
-func (s *governed) scale(ctx context.Context, app *appsv1.WebApp, replicas int32) error {
+func (s *governed) scale(ctx context.Context, app *msappsv1.WebApp, replicas int32) error {
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
 	return s.client.SubResource("scale").Patch(ctx, app, patch, client.WithSubResourceBody(&autoscalingv1.Scale{}))
 }
@@ -166,32 +166,32 @@ func TestAdmission(t *testing.T) {
 
 func (s *governed) testRefused(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*appsv1.WebAppSpec)
+		change func(*msappsv1.WebAppSpec)
 		says   string
 	}{
 		"11 replicas": {
-			func(spec *appsv1.WebAppSpec) { spec.Replicas = ptr.To[int32](11) },
+			func(spec *msappsv1.WebAppSpec) { spec.Replicas = ptr.To[int32](11) },
 			"spec.replicas: 11 is given, accepted is at most 10 (policy default, rule *.maxReplicas)",
 		},
 		"no limits": {
-			func(spec *appsv1.WebAppSpec) { spec.Resources = corev1.ResourceRequirements{} },
+			func(spec *msappsv1.WebAppSpec) { spec.Resources = corev1.ResourceRequirements{} },
 			"spec.resources.limits[cpu]: nothing is given, accepted is a limit (policy default, rule production.requireResourceLimits); spec.resources.limits[memory]: nothing",
 		},
 		"an init container without limits": {
-			func(spec *appsv1.WebAppSpec) {
-				spec.InitContainers = []appsv1.Container{{Name: "setup", Image: "docker.io/mainstay/demo-web:1.0"}}
+			func(spec *msappsv1.WebAppSpec) {
+				spec.InitContainers = []msappsv1.Container{{Name: "setup", Image: "docker.io/mainstay/demo-web:1.0"}}
 			},
 			"spec.initContainers[0].resources.limits[cpu]",
 		},
 		"an invalid spec": {
-			func(spec *appsv1.WebAppSpec) {
+			func(spec *msappsv1.WebAppSpec) {
 				spec.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 			},
 			`spec.volumeMounts[0].name: Not found: "data"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			app := s.app("production", func(a *appsv1.WebApp) { test.change(&a.Spec) })
+			app := s.app("production", func(a *msappsv1.WebApp) { test.change(&a.Spec) })
 			err := s.client.Create(t.Context(), app)
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want %s", err, test.says)
@@ -202,8 +202,8 @@ func (s *governed) testRefused(t *testing.T) {
 
 func (s *governed) testAutoscaler(t *testing.T) {
 	g := gomega.NewWithT(t)
-	app := s.app("production", func(a *appsv1.WebApp) {
-		a.Name, a.Spec.Replicas, a.Spec.Autoscaling = "scaled", nil, &appsv1.Autoscaling{Min: 2, Max: 11}
+	app := s.app("production", func(a *msappsv1.WebApp) {
+		a.Name, a.Spec.Replicas, a.Spec.Autoscaling = "scaled", nil, &msappsv1.Autoscaling{Min: 2, Max: 11}
 	})
 	g.Expect(s.client.Create(t.Context(), app)).To(gomega.MatchError(gomega.ContainSubstring("spec.autoscaling.max: 11 is given, accepted is at most 10")))
 	app.Spec.Autoscaling.Max = 10
@@ -214,11 +214,11 @@ func (s *governed) testAutoscaler(t *testing.T) {
 
 func (s *governed) testScale(t *testing.T) {
 	g := gomega.NewWithT(t)
-	app := s.app("production", func(a *appsv1.WebApp) { a.Name = "steps" })
+	app := s.app("production", func(a *msappsv1.WebApp) { a.Name = "steps" })
 	s.create(t, app)
 	g.Expect(s.scale(t.Context(), app, 10)).To(gomega.Succeed())
 	g.Expect(s.scale(t.Context(), app, 11)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: 11 is given, accepted is at most 10")))
-	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](12) })).To(gomega.MatchError(gomega.ContainSubstring("12 is given")))
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](12) })).To(gomega.MatchError(gomega.ContainSubstring("12 is given")))
 	// The subresource status is no way around.
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":12},"status":{"phase":"Running"}}`))
 	g.Expect(s.client.Status().Patch(t.Context(), app.DeepCopy(), patch)).To(gomega.Succeed())
@@ -228,15 +228,15 @@ func (s *governed) testScale(t *testing.T) {
 
 func (s *governed) testRegistries(t *testing.T) {
 	g := gomega.NewWithT(t)
-	policy := &policyv1.PlatformPolicy{
+	policy := &mspolicyv1.PlatformPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "registries"},
-		Spec:       policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{{Environment: "*", AllowedRegistries: []string{"reg.io", "docker.io/mainstay"}}}},
+		Spec:       mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*", AllowedRegistries: []string{"reg.io", "docker.io/mainstay"}}}},
 	}
 	s.create(t, policy)
 	defer func() { g.Expect(s.client.Delete(t.Context(), policy)).To(gomega.Succeed()) }()
 	digest := "@sha256:" + strings.Repeat("ab", 32)
-	try := func(image string, change ...func(*appsv1.WebApp)) error {
-		app := s.app("elsewhere", append(change, func(a *appsv1.WebApp) { a.Spec.Image = image })...)
+	try := func(image string, change ...func(*msappsv1.WebApp)) error {
+		app := s.app("elsewhere", append(change, func(a *msappsv1.WebApp) { a.Spec.Image = image })...)
 		return s.client.Create(t.Context(), app, client.DryRunAll)
 	}
 	g.Eventually(func() error { return try("nginx") }).Should(gomega.MatchError(gomega.ContainSubstring(
@@ -247,21 +247,21 @@ func (s *governed) testRegistries(t *testing.T) {
 	for _, image := range []string{"reg.io/shop", "reg.io/team/shop:1.2" + digest, "mainstay/demo-web:1.0", "docker.io/mainstay/demo-web" + digest} {
 		g.Expect(try(image)).To(gomega.Succeed(), image)
 	}
-	g.Expect(try("reg.io/shop:1", func(a *appsv1.WebApp) {
-		a.Spec.InitContainers = []appsv1.Container{{Name: "setup", Image: "evil.io/setup:1"}}
+	g.Expect(try("reg.io/shop:1", func(a *msappsv1.WebApp) {
+		a.Spec.InitContainers = []msappsv1.Container{{Name: "setup", Image: "evil.io/setup:1"}}
 	})).To(gomega.MatchError(gomega.ContainSubstring("spec.initContainers[0].image: evil.io/setup:1")))
-	g.Expect(try("reg.io/shop:1", func(a *appsv1.WebApp) {
-		a.Spec.Sidecars = []appsv1.Container{{Name: "proxy", Image: "evil.io/proxy:1"}}
+	g.Expect(try("reg.io/shop:1", func(a *msappsv1.WebApp) {
+		a.Spec.Sidecars = []msappsv1.Container{{Name: "proxy", Image: "evil.io/proxy:1"}}
 	})).To(gomega.MatchError(gomega.ContainSubstring("spec.sidecars[0].image: evil.io/proxy:1")))
-	g.Expect(try("reg.io/shop:1", func(a *appsv1.WebApp) {
-		a.Spec.Volumes = []appsv1.Volume{{Name: "model", Image: &corev1.ImageVolumeSource{Reference: "evil.io/model:1"}}}
+	g.Expect(try("reg.io/shop:1", func(a *msappsv1.WebApp) {
+		a.Spec.Volumes = []msappsv1.Volume{{Name: "model", Image: &corev1.ImageVolumeSource{Reference: "evil.io/model:1"}}}
 	})).To(gomega.MatchError(gomega.ContainSubstring("spec.volumes[0].image.reference: evil.io/model:1")))
 }
 
 func (s *governed) testReplaced(t *testing.T) {
 	g := gomega.NewWithT(t)
 	s.warnings()
-	root := func(a *appsv1.WebApp) {
+	root := func(a *msappsv1.WebApp) {
 		a.Name = "root"
 		a.Labels = map[string]string{"version": "v7"}
 		a.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0), Privileged: new(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
@@ -270,7 +270,7 @@ func (s *governed) testReplaced(t *testing.T) {
 	app := s.app("shop-prod", root)
 	s.create(t, app)
 	g.Expect(app.Labels).To(gomega.Equal(map[string]string{"managed-by": "mainstay", "version": "v7"}), "the user's own label stays")
-	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityRestricted))
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityRestricted))
 	g.Expect(app.Spec.SecurityContext).To(gomega.Equal(&corev1.SecurityContext{
 		RunAsUser: ptr.To[int64](1000), RunAsNonRoot: new(true), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities: &corev1.Capabilities{},
@@ -281,65 +281,65 @@ func (s *governed) testReplaced(t *testing.T) {
 	g.Expect(warnings).To(gomega.ContainSubstring("spec.securityContext.runAsUser"))
 
 	// A tenant can't set it back.
-	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) {
-		a.Spec.SecurityProfile = appsv1.SecurityDefault
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) {
+		a.Spec.SecurityProfile = msappsv1.SecurityDefault
 		a.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](2000)}
 	})).To(gomega.Succeed())
-	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityRestricted))
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityRestricted))
 	g.Expect(app.Spec.SecurityContext.RunAsUser).To(gomega.HaveValue(gomega.BeNumerically("==", 1000)))
 	g.Expect(s.warnings()).To(gomega.ContainElement("spec.securityContext.runAsUser: 2000 is replaced by 1000, which a PlatformPolicy enforces"))
 
-	elsewhere := s.app("elsewhere", root, func(a *appsv1.WebApp) { a.Spec.Resources = corev1.ResourceRequirements{} })
+	elsewhere := s.app("elsewhere", root, func(a *msappsv1.WebApp) { a.Spec.Resources = corev1.ResourceRequirements{} })
 	s.create(t, elsewhere)
-	g.Expect(elsewhere.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityDefault))
+	g.Expect(elsewhere.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityDefault))
 	g.Expect(elsewhere.Spec.SecurityContext.RunAsUser).To(gomega.HaveValue(gomega.BeNumerically("==", 0)))
 	g.Expect(elsewhere.Labels).To(gomega.HaveKeyWithValue("managed-by", "mainstay"))
 }
 
 func (s *governed) testStricter(t *testing.T) {
 	g := gomega.NewWithT(t)
-	app := s.app("elsewhere", func(a *appsv1.WebApp) { a.Name, a.Spec.Replicas = "strict", ptr.To[int32](8) })
+	app := s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name, a.Spec.Replicas = "strict", ptr.To[int32](8) })
 	s.create(t, app)
-	policy := &policyv1.PlatformPolicy{
+	policy := &mspolicyv1.PlatformPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "strict"},
-		Spec: policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{{
-			Environment: "*", MaxReplicas: ptr.To[int32](5), Enforced: policyv1.Enforced{SecurityProfile: "Restricted"},
+		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{
+			Environment: "*", MaxReplicas: ptr.To[int32](5), Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted"},
 		}}},
 	}
 	s.create(t, policy)
 	defer func() { g.Expect(s.client.Delete(t.Context(), policy)).To(gomega.Succeed()) }()
 	g.Eventually(func() error { return s.scale(t.Context(), app, 9) }).Should(gomega.MatchError(gomega.ContainSubstring("9 is given, accepted is at most 5 (policy strict")))
-	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Labels["team"] = "shop" })).To(gomega.Succeed())
-	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityDefault), "a label restarts nothing")
-	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.RestartedAt = new(metav1.Now()) })).To(gomega.Succeed(), "no worse than before")
-	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(appsv1.SecurityRestricted), "a change of the spec brings it in line")
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Labels["team"] = "shop" })).To(gomega.Succeed())
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityDefault), "a label restarts nothing")
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.RestartedAt = new(metav1.Now()) })).To(gomega.Succeed(), "no worse than before")
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityRestricted), "a change of the spec brings it in line")
 	g.Expect(s.scale(t.Context(), app, 7)).To(gomega.Succeed(), "a step in the right direction")
 }
 
 func (s *governed) testOlderVersion(t *testing.T) {
 	g := gomega.NewWithT(t)
 	s.warnings()
-	small := &appsv1beta1.WebApp{
+	small := &msappsv1beta1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "small"},
-		Spec:       appsv1beta1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](11), Host: "shop.example.com"},
+		Spec:       msappsv1beta1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](11), Host: "shop.example.com"},
 	}
 	g.Eventually(func() error { return s.client.Create(t.Context(), small) }).Should(gomega.MatchError(gomega.ContainSubstring("spec.replicas: 11 is given, accepted is at most 10")))
 	small.Spec.Replicas = ptr.To[int32](2)
 	s.create(t, small)
 	g.Expect(s.warnings()).To(gomega.ContainElement(gomega.ContainSubstring("use apps.mainstay.dev/v1")))
 	g.Expect(small.Labels).To(gomega.HaveKeyWithValue("managed-by", "mainstay"))
-	var full appsv1.WebApp
+	var full msappsv1.WebApp
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(small), &full)).To(gomega.Succeed())
 	g.Expect(full.Spec.Ingress.Host).To(gomega.Equal("shop.example.com"))
 
 	// Its schema does not know autoscaling: scaling through it must not get around that.
-	g.Expect(s.update(t.Context(), &full, func(a *appsv1.WebApp) {
-		a.Spec.Replicas, a.Spec.Autoscaling = nil, &appsv1.Autoscaling{Max: 3, CPU: new(int32(80))}
+	g.Expect(s.update(t.Context(), &full, func(a *msappsv1.WebApp) {
+		a.Spec.Replicas, a.Spec.Autoscaling = nil, &msappsv1.Autoscaling{Max: 3, CPU: new(int32(80))}
 	})).To(
 		gomega.MatchError(gomega.ContainSubstring("spec.resources.requests[cpu]: Required value")))
-	g.Expect(s.update(t.Context(), &full, func(a *appsv1.WebApp) {
+	g.Expect(s.update(t.Context(), &full, func(a *msappsv1.WebApp) {
 		a.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
-		a.Spec.Replicas, a.Spec.Autoscaling = nil, &appsv1.Autoscaling{Max: 3}
+		a.Spec.Replicas, a.Spec.Autoscaling = nil, &msappsv1.Autoscaling{Max: 3}
 	})).To(gomega.Succeed())
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`))
 	g.Eventually(func() error {
@@ -352,16 +352,16 @@ func (s *governed) testOlderVersion(t *testing.T) {
 
 func (s *governed) testPolicies(t *testing.T) {
 	g := gomega.NewWithT(t)
-	policy := &policyv1.PlatformPolicy{
+	policy := &mspolicyv1.PlatformPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "bad"},
-		Spec:       policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{{Environment: "*", AllowedRegistries: []string{"nginx"}}}},
+		Spec:       mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*", AllowedRegistries: []string{"nginx"}}}},
 	}
 	g.Expect(s.client.Create(t.Context(), policy)).To(gomega.MatchError(gomega.ContainSubstring(`spec.rules[0].allowedRegistries[0]: Invalid value: "nginx"`)))
 }
 
 func (s *governed) testUngoverned(t *testing.T) {
 	g := gomega.NewWithT(t)
-	many := func(a *appsv1.WebApp) { a.Name, a.Spec.Replicas = "many", ptr.To[int32](11) }
+	many := func(a *msappsv1.WebApp) { a.Name, a.Spec.Replicas = "many", ptr.To[int32](11) }
 	for _, namespace := range []string{metav1.NamespaceSystem, system} {
 		app := s.app(namespace, many)
 		s.create(t, app)
@@ -374,7 +374,7 @@ func (s *governed) testUngoverned(t *testing.T) {
 func (s *governed) testConfigurations(t *testing.T) {
 	g := gomega.NewWithT(t)
 	refused := func() error {
-		return s.client.Create(t.Context(), s.app("elsewhere", func(a *appsv1.WebApp) { a.Name, a.Spec.Replicas = "again", ptr.To[int32](11) }), client.DryRunAll)
+		return s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name, a.Spec.Replicas = "again", ptr.To[int32](11) }), client.DryRunAll)
 	}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name}}
 	g.Expect(s.client.Delete(t.Context(), validating)).To(gomega.Succeed())
@@ -440,21 +440,21 @@ func (s *governed) testSilence(t *testing.T) {
 
 func (s *governed) testNobodyAnswers(t *testing.T) {
 	g := gomega.NewWithT(t)
-	app := s.app("elsewhere", func(a *appsv1.WebApp) { a.Name = "alone" })
+	app := s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name = "alone" })
 	s.create(t, app)
 	s.stop()
-	err := s.client.Create(t.Context(), s.app("elsewhere", func(a *appsv1.WebApp) { a.Name = "late" }))
+	err := s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name = "late" }))
 	g.Expect(apierrors.IsInternalError(err)).To(gomega.BeTrue(), "%v", err)
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(`failed calling webhook "webapps.apps.mainstay.dev"`)))
 	g.Expect(s.scale(t.Context(), app, 3)).To(gomega.MatchError(gomega.ContainSubstring("failed calling webhook")))
 	// What changes neither spec nor labels passes, and so does every deletion.
-	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) {
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) {
 		a.Annotations, a.Finalizers = map[string]string{"example.com/note": "1"}, []string{"example.com/held"}
 	})).To(gomega.Succeed())
 	g.Expect(s.client.Delete(t.Context(), app)).To(gomega.Succeed())
-	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Finalizers, a.Labels = nil, nil })).To(gomega.Succeed(), "what is being deleted is never held up")
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Finalizers, a.Labels = nil, nil })).To(gomega.Succeed(), "what is being deleted is never held up")
 	g.Expect(apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(app), app))).To(gomega.BeTrue())
 
 	s.start(t)
-	s.create(t, s.app("elsewhere", func(a *appsv1.WebApp) { a.Name = "late" }))
+	s.create(t, s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name = "late" }))
 }

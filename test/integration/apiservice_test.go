@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
-	"github.com/mainstay-platform/mainstay/internal/apiservice"
-	"github.com/mainstay-platform/mainstay/internal/certificates"
-	"github.com/mainstay-platform/mainstay/internal/definitions"
-	"github.com/mainstay-platform/mainstay/internal/uninstall"
+	"github.com/mainstay-platform/mainstay/internal/install/apiservice"
+	"github.com/mainstay-platform/mainstay/internal/install/certificates"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
+	"github.com/mainstay-platform/mainstay/internal/install/uninstall"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
@@ -337,7 +337,7 @@ func TestAPIServiceOfTheManager(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	server := ownServer(t)
-	g.Expect(definitions.Install(t.Context(), definitionsOf(t, server.Config))).To(gomega.Succeed())
+	g.Expect(crds.Install(t.Context(), definitionsOf(t, server.Config))).To(gomega.Succeed())
 	s := newServing(t, server.Config)
 	s.serve(t, 1)
 	stop := s.manage(t, servedBy)
@@ -396,8 +396,8 @@ func TestUninstallWithdrawsTheAPIService(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	server := ownServer(t)
-	live, crds := clientOf(t, server.Config), definitionsOf(t, server.Config)
-	g.Expect(definitions.Install(t.Context(), crds)).To(gomega.Succeed())
+	live, definitions := clientOf(t, server.Config), definitionsOf(t, server.Config)
+	g.Expect(crds.Install(t.Context(), definitions)).To(gomega.Succeed())
 	recorded := &testenv.Requests{}
 	counted := rest.CopyConfig(server.Config)
 	counted.Wrap(recorded.Wrap)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -79,26 +79,26 @@ func data(namespace, name string) func(context.Context) (map[string]string, erro
 func hello(text string) map[string]string { return map[string]string{"MESSAGE": text} }
 
 // bringUp does what the Deployment controller would: it brings so many pods of the present template up, out of one.
-func bringUp(t *testing.T, deployment *k8sappsv1.Deployment, available bool) {
+func bringUp(t *testing.T, deployment *appsv1.Deployment, available bool) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
 		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
 			return err
 		}
-		status := k8sappsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
-		progressing := k8sappsv1.DeploymentCondition{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}
+		status := appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+		progressing := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}
 		if !available {
 			status.Replicas, status.UnavailableReplicas = 2, 1
 			progressing.Status, progressing.Reason, progressing.Message = corev1.ConditionFalse, "ProgressDeadlineExceeded", "it has timed out progressing"
 		}
-		status.Conditions = []k8sappsv1.DeploymentCondition{progressing}
+		status.Conditions = []appsv1.DeploymentCondition{progressing}
 		deployment.Status = status
 		return cluster.Client.Status().Update(t.Context(), deployment)
 	}).Should(gomega.Succeed())
 }
 
 // shop is an AppConfig with one Deployment that uses its ConfigMap, rolled out.
-func shop(t *testing.T, space string, change ...func(*configv1.AppConfigSpec)) (*configv1.AppConfig, *k8sappsv1.Deployment) {
+func shop(t *testing.T, space string, change ...func(*configv1.AppConfigSpec)) (*configv1.AppConfig, *appsv1.Deployment) {
 	t.Helper()
 	g := gomega.NewWithT(t)
 	config, deployment := newConfig(space, change...), user(space, "web", "shop-config", nil)

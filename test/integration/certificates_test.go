@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
-	"github.com/mainstay-platform/mainstay/internal/certificates"
+	"github.com/mainstay-platform/mainstay/internal/install/certificates"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -20,11 +20,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // gone fails while the object exists.
-func gone(app *appsv1.WebApp, object client.Object) func(context.Context) error {
+func gone(app *msappsv1.WebApp, object client.Object) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), object)
 		if apierrors.IsNotFound(err) {
@@ -51,15 +51,15 @@ func TestHandEditsAreUndone(t *testing.T) {
 		healed func(client.Object) bool
 	}{
 		"replicas": {
-			&k8sappsv1.Deployment{},
-			func(o client.Object) { o.(*k8sappsv1.Deployment).Spec.Replicas = ptr.To[int32](7) },
-			func(o client.Object) bool { return *o.(*k8sappsv1.Deployment).Spec.Replicas == 2 },
+			&appsv1.Deployment{},
+			func(o client.Object) { o.(*appsv1.Deployment).Spec.Replicas = ptr.To[int32](7) },
+			func(o client.Object) bool { return *o.(*appsv1.Deployment).Spec.Replicas == 2 },
 		},
 		"image": {
-			&k8sappsv1.Deployment{},
-			func(o client.Object) { o.(*k8sappsv1.Deployment).Spec.Template.Spec.Containers[0].Image = "evil" },
+			&appsv1.Deployment{},
+			func(o client.Object) { o.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image = "evil" },
 			func(o client.Object) bool {
-				return o.(*k8sappsv1.Deployment).Spec.Template.Spec.Containers[0].Image == "mainstay/demo-web:1.0"
+				return o.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image == "mainstay/demo-web:1.0"
 			},
 		},
 		"the label that the cache selects by": {
@@ -103,13 +103,13 @@ func TestDeletedChildrenComeBack(t *testing.T) {
 	t.Parallel()
 	space := namespace(t)
 	startManager(t, space)
-	app := newApp(space, func(spec *appsv1.WebAppSpec) {
-		spec.Ingress = &appsv1.Ingress{Host: "shop.example.com"}
-		spec.NetworkPolicy = &appsv1.NetworkPolicy{}
+	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
+		spec.Ingress = &msappsv1.Ingress{Host: "shop.example.com"}
+		spec.NetworkPolicy = &msappsv1.NetworkPolicy{}
 	})
 	create(t, app)
 	for name, object := range map[string]client.Object{
-		"Deployment":          &k8sappsv1.Deployment{},
+		"Deployment":          &appsv1.Deployment{},
 		"Service":             &corev1.Service{},
 		"ServiceAccount":      &corev1.ServiceAccount{},
 		"Ingress":             &networkingv1.Ingress{},
@@ -134,9 +134,9 @@ func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	startManager(t, space)
-	app := newApp(space, func(spec *appsv1.WebAppSpec) {
-		spec.Ingress = &appsv1.Ingress{Host: "shop.example.com"}
-		spec.NetworkPolicy = &appsv1.NetworkPolicy{}
+	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
+		spec.Ingress = &msappsv1.Ingress{Host: "shop.example.com"}
+		spec.NetworkPolicy = &msappsv1.NetworkPolicy{}
 	})
 	create(t, app)
 	g.Eventually(get(app, &networkingv1.Ingress{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
@@ -148,7 +148,7 @@ func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
 	}
 	create(t, foreign)
 
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Ingress = nil })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Ingress = nil })
 	g.Eventually(gone(app, &networkingv1.Ingress{})).WithContext(t.Context()).Should(gomega.Succeed())
 	after, err := get(app, &networkingv1.NetworkPolicy{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -158,11 +158,11 @@ func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
 
 // foreignDeployment is one that someone made by hand, with kubectl's classic fields and a
 // container of another name.
-func foreignDeployment(namespace string) *k8sappsv1.Deployment {
+func foreignDeployment(namespace string) *appsv1.Deployment {
 	labels := map[string]string{"run": "legacy"}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](3),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -183,13 +183,13 @@ func TestAForeignObjectIsAConflictAndStaysUntouched(t *testing.T) {
 	create(t, foreign)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
-	var seen appsv1.WebApp
+	var seen msappsv1.WebApp
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	message := seen.Status.Conditions[0].Message
 	g.Expect(message).To(gomega.ContainSubstring("Deployment " + app.Namespace + "/shop exists"))
 	g.Expect(message).To(gomega.ContainSubstring("mainstay.dev/adopt=WebApp/shop"))
-	g.Expect(seen.Status.Phase).To(gomega.Equal(appsv1.PhaseFailed))
-	after, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	g.Expect(seen.Status.Phase).To(gomega.Equal(msappsv1.PhaseFailed))
+	after, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.ResourceVersion).To(gomega.Equal(foreign.ResourceVersion))
 
@@ -206,7 +206,7 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	startManager(t, space)
-	app := newApp(space, func(spec *appsv1.WebAppSpec) { spec.Replicas = nil })
+	app := newApp(space, func(spec *msappsv1.WebAppSpec) { spec.Replicas = nil })
 	foreign := foreignDeployment(app.Namespace)
 	foreign.Annotations = map[string]string{"mainstay.dev/adopt": "WebApp/shop"}
 	create(t, foreign)
@@ -218,7 +218,7 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 
-	adopted, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	adopted, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(adopted.UID).To(gomega.Equal(foreign.UID))
 	g.Expect(*adopted.Spec.Replicas).To(gomega.BeEquivalentTo(3), "replicas that the spec leaves out are kept")
@@ -243,13 +243,13 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 }
 
 // replicasSeen records every number of replicas that a Deployment ever asks for.
-func replicasSeen(t *testing.T, app *appsv1.WebApp) func() []int32 {
+func replicasSeen(t *testing.T, app *msappsv1.WebApp) func() []int32 {
 	t.Helper()
 	watching, err := client.NewWithWatch(cluster.Config, client.Options{Scheme: cluster.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := watching.Watch(t.Context(), &k8sappsv1.DeploymentList{}, client.InNamespace(app.Namespace))
+	stream, err := watching.Watch(t.Context(), &appsv1.DeploymentList{}, client.InNamespace(app.Namespace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func replicasSeen(t *testing.T, app *appsv1.WebApp) func() []int32 {
 		for {
 			select {
 			case event := <-stream.ResultChan():
-				deployment := event.Object.(*k8sappsv1.Deployment)
+				deployment := event.Object.(*appsv1.Deployment)
 				seen = append(seen, *deployment.Spec.Replicas)
 				if deployment.Annotations["test/end"] != "" {
 					return seen
@@ -276,7 +276,7 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	startManager(t, space)
-	app := newApp(space, func(spec *appsv1.WebAppSpec) {
+	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
 		spec.Replicas = ptr.To[int32](4)
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
 	})
@@ -284,13 +284,13 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 
-	change(t, app, func(app *appsv1.WebApp) {
+	change(t, app, func(app *msappsv1.WebApp) {
 		app.Spec.Replicas = nil
-		app.Spec.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 6}
+		app.Spec.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 6}
 	})
 	g.Eventually(get(app, &autoscalingv2.HorizontalPodAutoscaler{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
 	owners := func() string {
-		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		var owners []string
 		for _, entry := range deployment.ManagedFields {
@@ -303,27 +303,27 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 	g.Eventually(owners).Should(gomega.Equal("[mainstay/handover]"))
 
 	// The autoscaler scales to 5, and nobody takes it back.
-	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5}}`))
 	g.Expect(cluster.Client.SubResource("scale").Patch(t.Context(), deployment, scale, client.FieldOwner("kube-controller-manager"))).To(gomega.Succeed())
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "2"}} })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "2"}} })
 	g.Eventually(func() (int, error) {
-		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 		return len(deployment.Spec.Template.Spec.Containers[0].Env), err
 	}).Should(gomega.Equal(1))
 
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Autoscaling = nil })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Autoscaling = nil })
 	g.Eventually(gone(app, &autoscalingv2.HorizontalPodAutoscaler{})).WithContext(t.Context()).Should(gomega.Succeed())
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Replicas = ptr.To[int32](3) })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Replicas = ptr.To[int32](3) })
 	g.Eventually(func() (int32, error) {
-		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 		return *deployment.Spec.Replicas, err
 	}).Should(gomega.BeEquivalentTo(3))
 
-	deployment, err = get(app, &k8sappsv1.Deployment{})(t.Context())
+	deployment, err = get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	change(t, deployment, func(d *k8sappsv1.Deployment) { d.Annotations["test/end"] = "1" })
+	change(t, deployment, func(d *appsv1.Deployment) { d.Annotations["test/end"] = "1" })
 	g.Expect(unique(seen())).To(gomega.Equal([]int32{4, 5, 3}))
 }
 
@@ -332,22 +332,22 @@ func TestAnAppThatBeginsAutoscaledStartsAtItsMinimum(t *testing.T) {
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	startManager(t, space)
-	app := newApp(space, func(spec *appsv1.WebAppSpec) {
+	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
 		spec.Replicas = nil
-		spec.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 6}
+		spec.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 6}
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
 	})
 	seen := replicasSeen(t, app)
 	create(t, app)
 	g.Eventually(get(app, &autoscalingv2.HorizontalPodAutoscaler{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "2"}} })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "2"}} })
 	g.Eventually(func() (int, error) {
-		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 		return len(deployment.Spec.Template.Spec.Containers[0].Env), err
 	}).Should(gomega.Equal(1))
-	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	change(t, deployment, func(d *k8sappsv1.Deployment) { d.Annotations["test/end"] = "1" })
+	change(t, deployment, func(d *appsv1.Deployment) { d.Annotations["test/end"] = "1" })
 	g.Expect(unique(seen())).To(gomega.Equal([]int32{3}))
 }
 

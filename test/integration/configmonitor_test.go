@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,11 +58,11 @@ func setFlag(t *testing.T, namespace, key, value string) {
 }
 
 // newDeployment is one whose pods have app=web, and use no configuration.
-func newDeployment(namespace, name string) *k8sappsv1.Deployment {
+func newDeployment(namespace, name string) *appsv1.Deployment {
 	labels := map[string]string{"app": "web", "deployment": name}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -74,24 +74,24 @@ func newDeployment(namespace, name string) *k8sappsv1.Deployment {
 }
 
 // rollOut does what the Deployment controller would, once all pods of the present template run.
-func rollOut(t *testing.T, deployment *k8sappsv1.Deployment) {
+func rollOut(t *testing.T, deployment *appsv1.Deployment) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
 		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
 			return err
 		}
 		wanted := *deployment.Spec.Replicas
-		deployment.Status = k8sappsv1.DeploymentStatus{
+		deployment.Status = appsv1.DeploymentStatus{
 			ObservedGeneration: deployment.Generation,
 			Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
-			Conditions: []k8sappsv1.DeploymentCondition{{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}},
+			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}},
 		}
 		return cluster.Client.Status().Update(t.Context(), deployment)
 	}).Should(gomega.Succeed())
 }
 
 // watched are the deployments that a monitor selects.
-type watched []*k8sappsv1.Deployment
+type watched []*appsv1.Deployment
 
 // by creates a monitor, and waits until it is known what the pods of these deployments were started with. That is noted on the deployments,
 // which their controller has to take note of.
@@ -110,9 +110,9 @@ func (w watched) by(t *testing.T, monitor *configv1.ConfigMonitor) {
 }
 
 // restartedFor is what the deployment's pods were started for; empty if Mainstay never restarted them.
-func restartedFor(deployment *k8sappsv1.Deployment) func(context.Context) (string, error) {
+func restartedFor(deployment *appsv1.Deployment) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		var seen k8sappsv1.Deployment
+		var seen appsv1.Deployment
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(deployment), &seen)
 		return seen.Spec.Template.Annotations[configv1.AnnotationRestartedFor], err
 	}
@@ -287,7 +287,7 @@ func TestConfigMonitorRestartsOnce(t *testing.T) {
 	web, other := newDeployment(in, "web"), newDeployment(in, "other")
 	other.Spec.Template.Labels["app"] = "other"
 	other.Spec.Selector.MatchLabels["app"] = "other"
-	for _, deployment := range []*k8sappsv1.Deployment{web, other} {
+	for _, deployment := range []*appsv1.Deployment{web, other} {
 		create(t, deployment)
 		rollOut(t, deployment)
 	}
@@ -312,7 +312,7 @@ func TestConfigMonitorRestartsOnce(t *testing.T) {
 	g.Expect(restartedFor(other)(t.Context())).To(gomega.BeEmpty(), "it is not selected")
 
 	before := manager.Settle(t)
-	change(t, web, func(d *k8sappsv1.Deployment) { d.Labels = map[string]string{"example.com/note": "1"} })
+	change(t, web, func(d *appsv1.Deployment) { d.Labels = map[string]string{"example.com/note": "1"} })
 	manager.Settle(t)
 	g.Expect(manager.Requests.Since(before, in)).To(gomega.BeEmpty(), "nothing that matters has changed")
 	manager.Stop()
@@ -391,9 +391,9 @@ func TestConfigMonitorsTogether(t *testing.T) {
 }
 
 // generationOf is how often a deployment's spec or annotations have changed.
-func generationOf(t *testing.T, deployment *k8sappsv1.Deployment) int64 {
+func generationOf(t *testing.T, deployment *appsv1.Deployment) int64 {
 	t.Helper()
-	var seen k8sappsv1.Deployment
+	var seen appsv1.Deployment
 	if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), &seen); err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +401,7 @@ func generationOf(t *testing.T, deployment *k8sappsv1.Deployment) int64 {
 }
 
 // templateChanges is how often it was patched since: stamp and restart are one write.
-func templateChanges(t *testing.T, deployment *k8sappsv1.Deployment, since int64) int64 {
+func templateChanges(t *testing.T, deployment *appsv1.Deployment, since int64) int64 {
 	t.Helper()
 	return generationOf(t, deployment) - since
 }
@@ -424,7 +424,7 @@ func TestConfigMonitorHeldBack(t *testing.T) {
 			in := namespace(t)
 			startManager(t, in)
 			create(t, newFlags(in, map[string]string{"COLOUR": "red"}))
-			deployments := []*k8sappsv1.Deployment{newDeployment(in, "one"), newDeployment(in, "two")}
+			deployments := []*appsv1.Deployment{newDeployment(in, "one"), newDeployment(in, "two")}
 			for _, deployment := range deployments {
 				create(t, deployment)
 				rollOut(t, deployment)
@@ -490,7 +490,7 @@ func TestConfigMonitorBaseline(t *testing.T) {
 	flags := newFlags(in, map[string]string{"COLOUR": "red"})
 	create(t, flags)
 	older, younger := newDeployment(in, "older"), newDeployment(in, "younger")
-	for _, deployment := range []*k8sappsv1.Deployment{older, younger} {
+	for _, deployment := range []*appsv1.Deployment{older, younger} {
 		create(t, deployment)
 		rollOut(t, deployment)
 	}
@@ -507,13 +507,13 @@ func TestConfigMonitorBaseline(t *testing.T) {
 }
 
 // replicaSetOf is what the Deployment controller would make of its template.
-func replicaSetOf(deployment *k8sappsv1.Deployment) *k8sappsv1.ReplicaSet {
-	return &k8sappsv1.ReplicaSet{
+func replicaSetOf(deployment *appsv1.Deployment) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: deployment.Namespace, Name: deployment.Name + "-1", Labels: deployment.Spec.Template.Labels,
 			Annotations:     map[string]string{"deployment.kubernetes.io/revision": "1"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, k8sappsv1.SchemeGroupVersion.WithKind("Deployment"))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
-		Spec: k8sappsv1.ReplicaSetSpec{Selector: deployment.Spec.Selector, Template: deployment.Spec.Template},
+		Spec: appsv1.ReplicaSetSpec{Selector: deployment.Spec.Selector, Template: deployment.Spec.Template},
 	}
 }

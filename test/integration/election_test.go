@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 	"github.com/mainstay-platform/mainstay/test/testenv"
@@ -23,7 +23,7 @@ func TestALeaderThatIsStartedAnewLeadsAtOnce(t *testing.T) {
 	g := gomega.NewWithT(t)
 	server := ownServer(t)
 	direct := clientOf(t, server.Config)
-	g.Expect(definitions.Install(t.Context(), definitionsOf(t, server.Config))).To(gomega.Succeed())
+	g.Expect(crds.Install(t.Context(), definitionsOf(t, server.Config))).To(gomega.Succeed())
 	g.Expect(direct.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})).To(gomega.Succeed())
 	way, err := proxy.New(server.Config, proxy.Plan{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())

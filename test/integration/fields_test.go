@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
@@ -183,7 +183,7 @@ func fieldsOf(of reflect.Type, prefix string) []string {
 }
 
 func TestEveryFieldHasACase(t *testing.T) {
-	all, fields := effects(), fieldsOf(reflect.TypeFor[appsv1.WebAppSpec](), "")
+	all, fields := effects(), fieldsOf(reflect.TypeFor[msappsv1.WebAppSpec](), "")
 	if len(fields) < 80 {
 		t.Errorf("only %d fields were found", len(fields))
 	}
@@ -245,9 +245,9 @@ func checkEffect(t *testing.T, space string, test effect) {
 	strict := []client.CreateOption{client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)}
 	accepted := &unstructured.Unstructured{}
 	g.Expect(json.Unmarshal(given, &accepted.Object)).To(gomega.Succeed())
-	accepted.SetGroupVersionKind(appsv1.GroupVersion.WithKind("WebApp"))
+	accepted.SetGroupVersionKind(msappsv1.GroupVersion.WithKind("WebApp"))
 	g.Expect(cluster.Client.Create(t.Context(), accepted, strict...)).To(gomega.Succeed())
-	var app appsv1.WebApp
+	var app msappsv1.WebApp
 	g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(accepted.Object, &app)).To(gomega.Succeed())
 	after, child := effectOn(&app, test)
 	g.Expect(after).To(gomega.Equal(test.want))
@@ -258,12 +258,12 @@ func checkEffect(t *testing.T, space string, test effect) {
 }
 
 // effectOn is the value that a field has its effect on, and the child that has it; nil if there is none.
-func effectOn(app *appsv1.WebApp, test effect) (string, client.Object) {
+func effectOn(app *msappsv1.WebApp, test effect) (string, client.Object) {
 	webapp.Default(app)
 	desired := webapp.Desired(app, webapp.Observed{HasRouteAPI: true})
 	switch test.kind {
 	case held:
-		return strconv.FormatBool(desired.Hold), nil
+		return strconv.FormatBool(desired.Withhold), nil
 	case invalid:
 		return strconv.FormatBool(len(webapp.Validate(app)) > 0), nil
 	}

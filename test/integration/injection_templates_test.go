@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,9 +55,9 @@ func TestInjectedTemplatesAreValid(t *testing.T) {
 // stored is what a Deployment's template would be stored as.
 func stored(t *testing.T, template corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
 	t.Helper()
-	deployment := &k8sappsv1.Deployment{
+	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "injection-is-valid"},
-		Spec:       k8sappsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 	}
 	err := cluster.Client.Create(t.Context(), deployment, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 	return &deployment.Spec.Template, err

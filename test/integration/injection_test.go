@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
@@ -29,11 +29,11 @@ func javaAgent(namespace, pattern string) *instrv1.Instrumentation {
 }
 
 // bareDeployment is one of a program that knows of no agents.
-func bareDeployment(namespace, name string, env ...corev1.EnvVar) *k8sappsv1.Deployment {
+func bareDeployment(namespace, name string, env ...corev1.EnvVar) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](0),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -71,7 +71,7 @@ func instrumentationLives(t *testing.T, s *governed, namespace string) {
 	agent := javaAgent(namespace, "web-*")
 	s.create(t, agent)
 	read := func() corev1.PodTemplateSpec {
-		var found k8sappsv1.Deployment
+		var found appsv1.Deployment
 		g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(earlier), &found)).To(gomega.Succeed())
 		return found.Spec.Template
 	}
@@ -110,8 +110,8 @@ func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	app := s.app(namespace)
 	s.create(t, app)
 	key := client.ObjectKeyFromObject(app)
-	read := func(g gomega.Gomega) *k8sappsv1.Deployment {
-		var found k8sappsv1.Deployment
+	read := func(g gomega.Gomega) *appsv1.Deployment {
+		var found appsv1.Deployment
 		g.Expect(s.client.Get(t.Context(), key, &found)).To(gomega.Succeed())
 		return &found
 	}
@@ -125,7 +125,7 @@ func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	injected := read(g)
 
 	// A change of the WebApp is composed with what is injected, and nobody undoes the other's work.
-	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"}} })).To(gomega.Succeed())
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"}} })).To(gomega.Succeed())
 	g.Eventually(func(g gomega.Gomega) {
 		env := read(g).Spec.Template.Spec.Containers[0].Env
 		g.Expect(env).To(gomega.ContainElement(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g -javaagent:/mainstay/agent/agent.jar"}))
@@ -134,7 +134,7 @@ func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	g.Expect(injected.Generation).To(gomega.BeNumerically(">", first.Generation))
 	g.Consistently(func(g gomega.Gomega) { g.Expect(read(g).ResourceVersion).To(gomega.Equal(settled)) }, "3s").Should(gomega.Succeed())
 
-	g.Expect(s.update(t.Context(), app, func(a *appsv1.WebApp) { a.Spec.Env = nil })).To(gomega.Succeed())
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.Env = nil })).To(gomega.Succeed())
 	g.Expect(s.client.Delete(t.Context(), agent)).To(gomega.Succeed())
 	g.Eventually(func(g gomega.Gomega) {
 		g.Expect(read(g).Spec.Template).To(gomega.Equal(first.Spec.Template))

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/injection"
@@ -29,7 +29,7 @@ func TestInjectionCosts(t *testing.T) {
 	s.create(t, agent)
 	injected := func(options string) func() (int, error) {
 		return func() (int, error) {
-			var list k8sappsv1.DeploymentList
+			var list appsv1.DeploymentList
 			err := s.client.List(t.Context(), &list, client.InNamespace(space))
 			count := 0
 			for i := range list.Items {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +24,7 @@ import (
 // optionsOf is a Deployment's JAVA_TOOL_OPTIONS.
 func optionsOf(t *testing.T, namespace, name string) func() (string, error) {
 	return func() (string, error) {
-		var found k8sappsv1.Deployment
+		var found appsv1.Deployment
 		err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &found)
 		for _, variable := range found.Spec.Template.Spec.Containers[0].Env {
 			if variable.Name == javaOptions {
@@ -43,7 +43,7 @@ func TestInjectionWithoutWebhooks(t *testing.T) {
 	for name, data := range map[string]map[string]string{"has": {javaOptions: "-Xmx2g"}, "lacks": {"COLOUR": "red"}} {
 		create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name}, Data: data})
 	}
-	made := make([]*k8sappsv1.Deployment, len(forms()))
+	made := make([]*appsv1.Deployment, len(forms()))
 	for i, has := range forms() {
 		made[i] = owned(space, fmt.Sprintf("web-%d", i), has)
 		create(t, made[i])
@@ -80,7 +80,7 @@ func TestInjectionWithoutWebhooks(t *testing.T) {
 		return apierrors.IsNotFound(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(agent), agent))
 	}).Should(gomega.BeTrue())
 	for i, has := range forms() {
-		var found k8sappsv1.Deployment
+		var found appsv1.Deployment
 		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(made[i]), &found)).To(gomega.Succeed())
 		g.Expect(testenv.JSON(t, found.Spec.Template)).To(gomega.Equal(testenv.JSON(t, made[i].Spec.Template)), has.name)
 		g.Expect(found.Annotations).To(gomega.BeEmpty())
@@ -117,7 +117,7 @@ func TestInjectionWithoutWebhooksLosesNoUpdate(t *testing.T) {
 			startManagerWith(t, space, recorded, nil)
 			recorded.Settle(t)
 			change(t, agent, func(a *instrv1.Instrumentation) { a.Spec.Matchers[0].Deployment = "web-*" })
-			var found k8sappsv1.Deployment
+			var found appsv1.Deployment
 			g.Eventually(func() ([]injection.Injection, error) {
 				err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(made), &found)
 				return injection.Injected(found.Spec.Template.Annotations), err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,9 +44,9 @@ func (s *governed) annotateSpace(t *testing.T, name, metadata string) {
 }
 
 // bare creates Deployments, and returns the first one as it is stored.
-func (s *governed) bare(t *testing.T, namespace string, names ...string) *k8sappsv1.Deployment {
+func (s *governed) bare(t *testing.T, namespace string, names ...string) *appsv1.Deployment {
 	t.Helper()
-	var first *k8sappsv1.Deployment
+	var first *appsv1.Deployment
 	for _, name := range names {
 		made := bareDeployment(namespace, name, corev1.EnvVar{Name: javaOptions, Value: "-Xmx1g"})
 		s.create(t, made)
@@ -60,7 +60,7 @@ func (s *governed) bare(t *testing.T, namespace string, names ...string) *k8sapp
 // with are the Deployments of a namespace that have the agents of these Instrumentations, in one string.
 func (s *governed) with(t *testing.T, namespace string) func() (string, error) {
 	return func() (string, error) {
-		var list k8sappsv1.DeploymentList
+		var list appsv1.DeploymentList
 		err := s.client.List(t.Context(), &list, client.InNamespace(namespace))
 		var found []string
 		for i := range list.Items {
@@ -81,7 +81,7 @@ func (s *governed) with(t *testing.T, namespace string) func() (string, error) {
 func (s *governed) finish(t *testing.T, namespace string, names ...string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
-		var list k8sappsv1.DeploymentList
+		var list appsv1.DeploymentList
 		if err := s.client.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
@@ -90,10 +90,10 @@ func (s *governed) finish(t *testing.T, namespace string, names ...string) {
 			if len(names) > 0 && !slices.Contains(names, one.Name) {
 				continue
 			}
-			one.Status = k8sappsv1.DeploymentStatus{
+			one.Status = appsv1.DeploymentStatus{
 				ObservedGeneration: one.Generation,
-				Conditions: []k8sappsv1.DeploymentCondition{{
-					Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable", LastUpdateTime: metav1.Now(),
+				Conditions: []appsv1.DeploymentCondition{{
+					Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable", LastUpdateTime: metav1.Now(),
 				}},
 			}
 			if err := s.client.Status().Update(t.Context(), one); err != nil {
@@ -107,14 +107,14 @@ func (s *governed) finish(t *testing.T, namespace string, names ...string) {
 // tells is the status of an Instrumentation in one string: "True Injected 2/2".
 func (s *governed) tells(t *testing.T, agent interface {
 	client.Object
-	Outcome() *instrv1.InstrumentationStatus
+	GetStatus() *instrv1.InstrumentationStatus
 },
 ) func() (string, error) {
 	return func() (string, error) {
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(agent), agent); err != nil {
 			return "", err
 		}
-		status := agent.Outcome()
+		status := agent.GetStatus()
 		found := meta.FindStatusCondition(status.Conditions, instrv1.ConditionReady)
 		if found == nil || status.ObservedGeneration != agent.GetGeneration() {
 			return "", nil
@@ -151,7 +151,7 @@ func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
 	s.start(t)
 	healed, deleted, forced := s.space(t, "healed"), s.space(t, "deleted"), s.space(t, "forced")
 	agents := map[string]*instrv1.Instrumentation{}
-	var first *k8sappsv1.Deployment
+	var first *appsv1.Deployment
 	for _, space := range []string{healed, deleted, forced} {
 		first = s.bare(t, space, "web-1", "web-2")
 		agents[space] = javaAgent(space, "web-*")
@@ -185,7 +185,7 @@ func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
 	}
 	for _, space := range []string{deleted, forced} {
 		for _, name := range []string{"web-1", "web-2"} {
-			var found k8sappsv1.Deployment
+			var found appsv1.Deployment
 			g.Expect(s.client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: name}, &found)).To(gomega.Succeed())
 			g.Expect(found.Annotations).To(gomega.BeEmpty())
 			found.Spec.Template.Labels = first.Spec.Template.Labels
@@ -193,7 +193,7 @@ func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
 		}
 	}
 	s.removed(t, agents[healed])
-	var found k8sappsv1.Deployment
+	var found appsv1.Deployment
 	g.Expect(s.client.Get(t.Context(), client.ObjectKey{Namespace: healed, Name: "web-1"}, &found)).To(gomega.Succeed())
 	g.Expect(found.Spec.Template.Spec.Containers[0].Env).To(gomega.Equal([]corev1.EnvVar{{Name: javaOptions, Value: "-Xmx1g"}}), "the record was lost, and it is restored all the same")
 }
@@ -261,14 +261,14 @@ func testMatchers(t *testing.T, s *governed, space string) {
 func testKinds(t *testing.T, s *governed, space string) {
 	g := gomega.NewWithT(t)
 	template := s.bare(t, space, "web-1")
-	set := &k8sappsv1.StatefulSet{
+	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "web-1"},
-		Spec:       k8sappsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: template.Spec.Selector, Template: *template.Spec.Template.DeepCopy()},
+		Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: template.Spec.Selector, Template: *template.Spec.Template.DeepCopy()},
 	}
 	s.create(t, set)
-	daemons := &k8sappsv1.DaemonSet{
+	daemons := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "web-1"},
-		Spec:       k8sappsv1.DaemonSetSpec{Selector: template.Spec.Selector, Template: *template.Spec.Template.DeepCopy()},
+		Spec:       appsv1.DaemonSetSpec{Selector: template.Spec.Selector, Template: *template.Spec.Template.DeepCopy()},
 	}
 	s.create(t, daemons)
 	firstSet, firstDaemons := set.Spec.Template.DeepCopy(), daemons.Spec.Template.DeepCopy()
@@ -414,7 +414,7 @@ func testUndo(t *testing.T, s *governed, space string) {
 	g := gomega.NewWithT(t)
 	made := s.bare(t, space, "web-1")
 	agent := javaAgent(space, "web-*")
-	undo := func(to *k8sappsv1.Deployment) {
+	undo := func(to *appsv1.Deployment) {
 		patch := testenv.JSON(t, []map[string]any{
 			{"op": "replace", "path": "/spec/template", "value": to.Spec.Template}, {"op": "add", "path": "/metadata/annotations", "value": to.Annotations},
 		})
@@ -432,7 +432,7 @@ func testUndo(t *testing.T, s *governed, space string) {
 	}
 	g.Eventually(image).Should(gomega.HaveSuffix(":2"))
 	present := made.DeepCopy()
-	for name, to := range map[string]*k8sappsv1.Deployment{"with an older agent": old, "without": bare} {
+	for name, to := range map[string]*appsv1.Deployment{"with an older agent": old, "without": bare} {
 		undo(to)
 		g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, present.Spec.Template)), "to a template "+name)
 	}

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
-	"github.com/mainstay-platform/mainstay/internal/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
 )
 
 // TestInjectionOfWhatIsInvalid: what no webhook was asked about injects nothing, and is in nobody's way; what has become invalid leaves in what it has

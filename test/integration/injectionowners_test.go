@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,14 +71,14 @@ func (s *governed) sources(t *testing.T, namespace string) {
 }
 
 // owned is what an owner keeps in a repository: a program with all that injection has to leave in its place.
-func owned(namespace, name string, has form) *k8sappsv1.Deployment {
+func owned(namespace, name string, has form) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
 	env := slices.Concat([]corev1.EnvVar{{Name: "FIRST", Value: "1"}}, has.env, []corev1.EnvVar{{Name: "LAST", Value: "$(FIRST)"}})
 	mount := []corev1.VolumeMount{{Name: "work", MountPath: "/work"}}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](0),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -119,7 +119,7 @@ func (p *pairs) each(do func(web, bare string, from, to form)) {
 // apply has the owner write all of them: as they are first, or as they become.
 func (p *pairs) apply(t *testing.T, isChanged bool) {
 	t.Helper()
-	var manifests []*k8sappsv1.Deployment
+	var manifests []*appsv1.Deployment
 	p.each(func(web, bare string, from, to form) {
 		if isChanged {
 			from = to
@@ -130,13 +130,13 @@ func (p *pairs) apply(t *testing.T, isChanged bool) {
 }
 
 // all are the Deployments as they are stored, by name.
-func (p *pairs) all(t *testing.T) map[string]*k8sappsv1.Deployment {
+func (p *pairs) all(t *testing.T) map[string]*appsv1.Deployment {
 	t.Helper()
-	var list k8sappsv1.DeploymentList
+	var list appsv1.DeploymentList
 	if err := p.client.List(t.Context(), &list, client.InNamespace(p.namespace)); err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]*k8sappsv1.Deployment{}
+	found := map[string]*appsv1.Deployment{}
 	for i := range list.Items {
 		found[list.Items[i].Name] = &list.Items[i]
 	}
@@ -195,7 +195,7 @@ func (p *pairs) injected(t *testing.T, isChanged bool) {
 }
 
 // checkInjected compares a Deployment with the agent with its twin without.
-func checkInjected(t *testing.T, about string, mine, twin *k8sappsv1.Deployment, has form) {
+func checkInjected(t *testing.T, about string, mine, twin *appsv1.Deployment, has form) {
 	t.Helper()
 	spec, bare := mine.Spec.Template.Spec.DeepCopy(), &twin.Spec.Template.Spec
 	container := &spec.Containers[0]
@@ -241,7 +241,7 @@ func (p *pairs) restored(t *testing.T) {
 	})
 }
 
-func equalTemplates(t *testing.T, about string, mine, twin *k8sappsv1.Deployment) {
+func equalTemplates(t *testing.T, about string, mine, twin *appsv1.Deployment) {
 	t.Helper()
 	if got, want := testenv.JSON(t, mine.Spec.Template), testenv.JSON(t, twin.Spec.Template); got != want {
 		t.Errorf("%s: got\n%s\nwant\n%s", about, got, want)
@@ -250,7 +250,7 @@ func equalTemplates(t *testing.T, about string, mine, twin *k8sappsv1.Deployment
 
 // equalOwners expects that who applies owns what they would without us, and that we own our annotation alone. Of writes other than
 // server-side apply Kubernetes notes only what differs from what is stored: nothing comes of that, and it is not compared.
-func equalOwners(t *testing.T, about string, mine, twin *k8sappsv1.Deployment) {
+func equalOwners(t *testing.T, about string, mine, twin *appsv1.Deployment) {
 	t.Helper()
 	if got, want := testenv.JSON(t, owners(t, about, mine)), testenv.JSON(t, owners(t, about, twin)); got != want {
 		t.Errorf("%s: the fields are owned so:\n%s\nnot so:\n%s", about, got, want)

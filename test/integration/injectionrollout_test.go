@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +35,7 @@ func (s *gated) leap(t *testing.T, agent client.Object, by time.Duration) {
 // names are the Deployments of a namespace whose agent has these options, in one string.
 func (s *gated) names(t *testing.T, space, options string) func() (string, error) {
 	return func() (string, error) {
-		var list k8sappsv1.DeploymentList
+		var list appsv1.DeploymentList
 		err := s.client.List(t.Context(), &list, client.InNamespace(space))
 		var found []string
 		for i := range list.Items {
@@ -53,7 +53,7 @@ func (s *gated) names(t *testing.T, space, options string) func() (string, error
 // crash makes a pod of a Deployment that does not come up.
 func (s *gated) crash(t *testing.T, space, name string) *corev1.Pod {
 	t.Helper()
-	var of k8sappsv1.Deployment
+	var of appsv1.Deployment
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: name}, &of); err != nil {
 		t.Fatal(err)
 	}

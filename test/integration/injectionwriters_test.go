@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -23,7 +23,7 @@ import (
 )
 
 // writer brings Deployments to what their manifests say, as one kind of owner does.
-type writer func(t *testing.T, s *governed, manifests []*k8sappsv1.Deployment)
+type writer func(t *testing.T, s *governed, manifests []*appsv1.Deployment)
 
 // namedWriter is one of the owners.
 type namedWriter struct {
@@ -38,15 +38,15 @@ func writers(t *testing.T, s *governed) []namedWriter {
 	t.Helper()
 	run := kubectl(t, s.config)
 	with := func(arguments ...string) writer {
-		return func(t *testing.T, _ *governed, manifests []*k8sappsv1.Deployment) {
+		return func(t *testing.T, _ *governed, manifests []*appsv1.Deployment) {
 			t.Helper()
 			run(t, listOf(t, manifests), append(arguments, "-f", "-")...)
 		}
 	}
-	replace := func(t *testing.T, s *governed, manifests []*k8sappsv1.Deployment) {
+	replace := func(t *testing.T, s *governed, manifests []*appsv1.Deployment) {
 		t.Helper()
 		verb := "create"
-		if s.client.Get(t.Context(), client.ObjectKeyFromObject(manifests[0]), &k8sappsv1.Deployment{}) == nil {
+		if s.client.Get(t.Context(), client.ObjectKeyFromObject(manifests[0]), &appsv1.Deployment{}) == nil {
 			verb = "replace"
 		}
 		run(t, listOf(t, manifests), verb, "-f", "-")
@@ -87,7 +87,7 @@ func kubectl(t *testing.T, config *rest.Config) func(t *testing.T, input []byte,
 }
 
 // listOf is a file of manifests.
-func listOf(t *testing.T, manifests []*k8sappsv1.Deployment) []byte {
+func listOf(t *testing.T, manifests []*appsv1.Deployment) []byte {
 	t.Helper()
 	items := make([]json.RawMessage, len(manifests))
 	for i := range manifests {
@@ -97,7 +97,7 @@ func listOf(t *testing.T, manifests []*k8sappsv1.Deployment) []byte {
 }
 
 // fileOf is a manifest as somebody writes it: with the value of a variable that is empty, which Go leaves out.
-func fileOf(t *testing.T, manifest *k8sappsv1.Deployment) []byte {
+func fileOf(t *testing.T, manifest *appsv1.Deployment) []byte {
 	t.Helper()
 	name := testenv.JSON(t, map[string]any{"name": javaOptions})
 	return []byte(strings.ReplaceAll(testenv.JSON(t, manifest), name, strings.TrimSuffix(name, "}")+`,"value":""}`))
@@ -106,7 +106,7 @@ func fileOf(t *testing.T, manifest *k8sappsv1.Deployment) []byte {
 // helm writes as Helm does: it changes what differs between the last manifest, this one and what is stored.
 func helm() writer {
 	var last sync.Map
-	return func(t *testing.T, s *governed, manifests []*k8sappsv1.Deployment) {
+	return func(t *testing.T, s *governed, manifests []*appsv1.Deployment) {
 		t.Helper()
 		for _, manifest := range manifests {
 			wanted := fileOf(t, manifest)
@@ -117,7 +117,7 @@ func helm() writer {
 				}
 				continue
 			}
-			var stored k8sappsv1.Deployment
+			var stored appsv1.Deployment
 			if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(manifest), &stored); err != nil {
 				t.Fatal(err)
 			}
@@ -137,10 +137,10 @@ func helm() writer {
 }
 
 // update writes as many controllers do: all that there is, the annotations too.
-func update(t *testing.T, s *governed, manifests []*k8sappsv1.Deployment) {
+func update(t *testing.T, s *governed, manifests []*appsv1.Deployment) {
 	t.Helper()
 	for _, manifest := range manifests {
-		var stored k8sappsv1.Deployment
+		var stored appsv1.Deployment
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(manifest), &stored)
 		switch {
 		case apierrors.IsNotFound(err):

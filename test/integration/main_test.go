@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 	"github.com/mainstay-platform/mainstay/test/testlog"
@@ -88,7 +88,7 @@ func clientOf(t *testing.T, config *rest.Config) client.Client {
 // definitionsOf is a client for definitions.
 func definitionsOf(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
-	made, err := definitions.NewClient(config)
+	made, err := crds.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}

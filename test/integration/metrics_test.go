@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/testenv"
@@ -206,14 +206,14 @@ func TestMetricsTellOfALife(t *testing.T) {
 }
 
 // testNotReadyAgain lets an app be not ready for a while.
-func testNotReadyAgain(t *testing.T, app *appsv1.WebApp) {
+func testNotReadyAgain(t *testing.T, app *msappsv1.WebApp) {
 	g := gomega.NewWithT(t)
-	var stored appsv1.WebApp
+	var stored msappsv1.WebApp
 	if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &stored); err != nil {
 		t.Fatal(err)
 	}
 	first := stored.Status.FirstReadyTime
-	change(t, &stored, func(app *appsv1.WebApp) { app.Spec.Replicas = new(*app.Spec.Replicas + 1) })
+	change(t, &stored, func(app *msappsv1.WebApp) { app.Spec.Replicas = new(*app.Spec.Replicas + 1) })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.HavePrefix("False"))
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.HavePrefix("True"))
@@ -225,7 +225,7 @@ func testNotReadyAgain(t *testing.T, app *appsv1.WebApp) {
 
 // TestMetricsTellOfErrors: what is refused, and by policy.
 func TestMetricsTellOfErrors(t *testing.T) {
-	stagingPolicy(t, policyv1.Rule{MaxReplicas: new(int32(1))})
+	stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: new(int32(1))})
 	_, scraper := startScraped(t)
 	g := gomega.NewWithT(t)
 	g.Eventually(scraper.sum("mainstay_leader")).WithContext(t.Context()).Should(gomega.Equal(1.0))
@@ -242,9 +242,9 @@ func TestMetricsTellOfErrors(t *testing.T) {
 		t.Errorf("%v errors, before %v (%v)", after, before, err)
 	}
 	// Another version of it is another denial, and one that is allowed is none.
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Replicas = new(int32(3)) })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Replicas = new(int32(3)) })
 	g.Eventually(denied).WithContext(t.Context()).Should(gomega.Equal(2.0))
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Replicas = new(int32(1)) })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Replicas = new(int32(1)) })
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.BeEmpty())
 	if got, err := denied(t.Context()); err != nil || got != 2 {
 		t.Errorf("%v denials (%v)", got, err)

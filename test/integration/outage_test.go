@@ -11,21 +11,21 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	"github.com/mainstay-platform/mainstay/internal/definitions"
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 const (
 	// outage is long enough for client-go's reflectors to come to pauses of 0.8 s, 1.6 s, 3.2 s and 6.4 s, each up to doubled. That ours pause for two
-	// seconds at most is tested in internal/steady.
+	// seconds at most is tested in internal/kit/transport/retrytransport.
 	outage = 15 * time.Second
 	// bystanders are WebApps that nothing happens to.
 	bystanders = 30
@@ -38,7 +38,7 @@ func TestAnAPIServerThatWasAway(t *testing.T) {
 	g := gomega.NewWithT(t)
 	server := ownServer(t)
 	direct := clientOf(t, server.Config)
-	g.Expect(definitions.Install(t.Context(), definitionsOf(t, server.Config))).To(gomega.Succeed())
+	g.Expect(crds.Install(t.Context(), definitionsOf(t, server.Config))).To(gomega.Succeed())
 	way, err := proxy.New(server.Config, proxy.Plan{})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(way.Close)
@@ -56,7 +56,7 @@ func TestAnAPIServerThatWasAway(t *testing.T) {
 	app := newApp("shops")
 	g.Expect(direct.Create(t.Context(), app)).To(gomega.Succeed())
 	observed := func(ctx context.Context) (int, error) {
-		var apps appsv1.WebAppList
+		var apps msappsv1.WebAppList
 		err := direct.List(ctx, &apps)
 		count := 0
 		for _, seen := range apps.Items {
@@ -81,7 +81,7 @@ func TestAnAPIServerThatWasAway(t *testing.T) {
 	away.Store(false)
 	returned := time.Now()
 	g.Eventually(func() (string, error) {
-		var deployment k8sappsv1.Deployment
+		var deployment appsv1.Deployment
 		err := direct.Get(t.Context(), client.ObjectKeyFromObject(app), &deployment)
 		return deployment.Spec.Template.Spec.Containers[0].Image, err
 	}).Should(gomega.Equal("mainstay/demo-web:2.0"))
@@ -116,7 +116,7 @@ func expectOnlyOne(g *gomega.WithT, exchanges []proxy.Exchange) {
 type away struct{ atomic.Bool }
 
 func (a *away) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		if a.Load() {
 			// Unlike a connection that is closed, this is not repeated by client-go's own client.
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}

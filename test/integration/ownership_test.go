@@ -7,7 +7,7 @@ import (
 	"github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // testOwnership: as admission brings the record of v1beta1 to v1 in the same write, server-side apply through both
@@ -15,8 +15,8 @@ import (
 func (s *governed) testOwnership(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
 	apply := func(manager, version, spec string) error { return applyAs(t, s.client, manager, version, spec) }
-	seen := func(ctx context.Context) (*appsv1.WebApp, error) {
-		app := &appsv1.WebApp{}
+	seen := func(ctx context.Context) (*msappsv1.WebApp, error) {
+		app := &msappsv1.WebApp{}
 		return app, s.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: "apply"}, app)
 	}
 	g.Expect(apply("team", "v1", "{image: shop:1, env: [{name: A, value: a}, {name: B, value: b}], paused: true, ingress: {host: a.b, path: /x}}")).To(gomega.Succeed())

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,19 +14,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // These tests have no webhooks: everything gets past admission.
 
 // stagingPolicy governs only namespaces of staging, so that other tests are left alone.
-func stagingPolicy(t *testing.T, rule policyv1.Rule) *policyv1.PlatformPolicy {
+func stagingPolicy(t *testing.T, rule mspolicyv1.Rule) *mspolicyv1.PlatformPolicy {
 	t.Helper()
 	rule.Environment = "staging"
-	policy := &policyv1.PlatformPolicy{
+	policy := &mspolicyv1.PlatformPolicy{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-		Spec:       policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{rule}},
+		Spec:       mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{rule}},
 	}
 	create(t, policy)
 	t.Cleanup(func() {
@@ -53,9 +53,9 @@ func label(t *testing.T, namespace, environment string) {
 }
 
 // violation is the reason and message of the app's condition PolicyViolation; empty without one.
-func violation(app *appsv1.WebApp) func(context.Context) (string, error) {
+func violation(app *msappsv1.WebApp) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		var seen appsv1.WebApp
+		var seen msappsv1.WebApp
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
 			return "", err
 		}
@@ -72,9 +72,9 @@ func violation(app *appsv1.WebApp) func(context.Context) (string, error) {
 }
 
 // deployed is the number of replicas and the image of the app's Deployment.
-func deployed(t *testing.T, app *appsv1.WebApp) (int32, string) {
+func deployed(t *testing.T, app *msappsv1.WebApp) (int32, string) {
 	t.Helper()
-	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,23 +84,23 @@ func deployed(t *testing.T, app *appsv1.WebApp) (int32, string) {
 func TestPolicyStopsACreation(t *testing.T) {
 	g := gomega.NewWithT(t)
 	startManager(t, everywhere)
-	policy := stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"docker.io/mainstay"}})
-	app := newApp(staging(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
+	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"docker.io/mainstay"}})
+	app := newApp(staging(t), func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False PolicyViolation"))
 	g.Expect(violation(app)(t.Context())).To(gomega.Equal(
 		"PolicyViolation: spec.replicas: 5 is given, accepted is at most 3 (policy " + policy.Name + ", rule staging.maxReplicas)"))
-	for _, object := range []client.Object{&k8sappsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}} {
+	for _, object := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}} {
 		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
 		g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "nothing is half made: %T", object)
 	}
 
-	change(t, app, func(a *appsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](3) })
+	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](3) })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	g.Expect(violation(app)(t.Context())).To(gomega.BeEmpty())
 
 	// Another namespace, the same policy: not governed.
-	other := newApp(namespace(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
+	other := newApp(namespace(t), func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
 	create(t, other)
 	g.Eventually(ready(other)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	label(t, other.Namespace, "staging")
@@ -110,16 +110,16 @@ func TestPolicyStopsACreation(t *testing.T) {
 func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 	g := gomega.NewWithT(t)
 	manager := startManager(t, everywhere)
-	app := newApp(staging(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
+	app := newApp(staging(t), func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
 	create(t, app)
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 
 	before := manager.Requests.Count()
-	policy := stagingPolicy(t, policyv1.Rule{
+	policy := stagingPolicy(t, mspolicyv1.Rule{
 		MaxReplicas: ptr.To[int32](3), RequireResourceLimits: true, AllowedRegistries: []string{"registry.example.com"},
-		Enforced: policyv1.Enforced{SecurityProfile: "Restricted", SecurityContext: &policyv1.SecurityContext{RunAsUser: ptr.To[int64](1000)}},
-		Defaults: policyv1.Defaults{Labels: map[string]string{"team": "shop"}},
+		Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted", SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: ptr.To[int64](1000)}},
+		Defaults: mspolicyv1.Defaults{Labels: map[string]string{"team": "shop"}},
 	})
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.And(
 		gomega.HavePrefix("Tolerated: "),
@@ -133,17 +133,17 @@ func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 	g.Expect(manager.Requests.Since(before, "PATCH /apis/apps/v1/namespaces/"+app.Namespace+"/deployments")).To(gomega.BeEmpty())
 
 	// Worse in one respect: nothing of it is carried out.
-	change(t, app, func(a *appsv1.WebApp) { a.Spec.Replicas, a.Spec.Port = ptr.To[int32](6), 9090 })
+	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Replicas, a.Spec.Port = ptr.To[int32](6), 9090 })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False PolicyViolation"))
 	count, _ := deployed(t, app)
 	g.Expect(count).To(gomega.BeNumerically("==", 5))
-	change(t, app, func(a *appsv1.WebApp) { a.Spec.Replicas, a.Spec.Image = ptr.To[int32](5), "mainstay/demo-web:2.0" })
+	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Replicas, a.Spec.Image = ptr.To[int32](5), "mainstay/demo-web:2.0" })
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.ContainSubstring("demo-web:2.0 is given"))
 	_, image := deployed(t, app)
 	g.Expect(image).To(gomega.Equal("mainstay/demo-web:1.0"), "another image of the same refused registry is a new violation")
 
 	// Better, though not good: carried out.
-	change(t, app, func(a *appsv1.WebApp) { a.Spec.Replicas, a.Spec.Image = ptr.To[int32](4), "mainstay/demo-web:1.0" })
+	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Replicas, a.Spec.Image = ptr.To[int32](4), "mainstay/demo-web:1.0" })
 	g.Eventually(func() int32 { count, _ := deployed(t, app); return count }).Should(gomega.BeNumerically("==", 4))
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
@@ -156,26 +156,26 @@ func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 func TestPolicyWithAnAutoscaler(t *testing.T) {
 	g := gomega.NewWithT(t)
 	startManager(t, everywhere)
-	stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](3)})
-	app := newApp(staging(t), func(s *appsv1.WebAppSpec) {
-		s.Replicas, s.Autoscaling = nil, &appsv1.Autoscaling{Max: 4}
+	stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](3)})
+	app := newApp(staging(t), func(s *msappsv1.WebAppSpec) {
+		s.Replicas, s.Autoscaling = nil, &msappsv1.Autoscaling{Max: 4}
 		s.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 	})
 	create(t, app)
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.ContainSubstring("spec.autoscaling.max: 4 is given, accepted is at most 3"))
-	change(t, app, func(a *appsv1.WebApp) { a.Spec.Autoscaling.Max = 3 })
+	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Autoscaling.Max = 3 })
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.BeEmpty())
 }
 
 func TestPolicyTellsWhatItGoverns(t *testing.T) {
 	g := gomega.NewWithT(t)
 	startManager(t, everywhere)
-	good, bad := newApp(staging(t)), newApp(staging(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
+	good, bad := newApp(staging(t)), newApp(staging(t), func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
 	create(t, good)
 	create(t, bad)
-	policy := stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](3)})
-	seen := func(ctx context.Context) (policyv1.PlatformPolicyStatus, error) {
-		var stored policyv1.PlatformPolicy
+	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](3)})
+	seen := func(ctx context.Context) (mspolicyv1.PlatformPolicyStatus, error) {
+		var stored mspolicyv1.PlatformPolicy
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(policy), &stored)
 		return stored.Status, err
 	}
@@ -184,7 +184,7 @@ func TestPolicyTellsWhatItGoverns(t *testing.T) {
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(status.Environments).To(gomega.Equal("staging"))
 		// Namespaces of other tests stay, for there is no garbage collector.
-		g.Expect(status.Violating).To(gomega.ContainElement(policyv1.Violator{
+		g.Expect(status.Violating).To(gomega.ContainElement(mspolicyv1.Violator{
 			Kind: "WebApp", Namespace: bad.Namespace, Name: "shop",
 			Message: "spec.replicas: 5 is given, accepted is at most 3 (policy " + policy.Name + ", rule staging.maxReplicas)",
 		}))
@@ -192,15 +192,15 @@ func TestPolicyTellsWhatItGoverns(t *testing.T) {
 		g.Expect(status.Namespaces).To(gomega.BeNumerically(">=", 2))
 		g.Expect(status.Objects).To(gomega.BeNumerically(">=", 2))
 		g.Expect(int(status.Violations)).To(gomega.BeNumerically(">=", len(status.Violating)))
-		g.Expect(status.Conditions).To(gomega.ConsistOf(gomega.HaveField("Reason", policyv1.ReasonInForce)))
+		g.Expect(status.Conditions).To(gomega.ConsistOf(gomega.HaveField("Reason", mspolicyv1.ReasonInForce)))
 	}).WithContext(t.Context()).Should(gomega.Succeed())
-	change(t, bad, func(a *appsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](1) })
-	g.Eventually(func(ctx context.Context) ([]policyv1.Violator, error) {
+	change(t, bad, func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](1) })
+	g.Eventually(func(ctx context.Context) ([]mspolicyv1.Violator, error) {
 		status, err := seen(ctx)
 		return status.Violating, err
 	}).WithContext(t.Context()).ShouldNot(gomega.ContainElement(gomega.HaveField("Namespace", bad.Namespace)))
 
-	change(t, policy, func(p *policyv1.PlatformPolicy) { p.Spec.Rules[0].AllowedRegistries = []string{"nginx"} })
+	change(t, policy, func(p *mspolicyv1.PlatformPolicy) { p.Spec.Rules[0].AllowedRegistries = []string{"nginx"} })
 	g.Eventually(func(ctx context.Context) ([]metav1.Condition, error) {
 		status, err := seen(ctx)
 		return status.Conditions, err

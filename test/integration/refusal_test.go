@@ -6,7 +6,7 @@ import (
 
 	"github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // denyDeployments lets a policy refuse, from now on, every Deployment of a namespace that runs
@@ -61,9 +61,9 @@ func TestAPolicyThatRefusesIsNoFaultOfTheSpec(t *testing.T) {
 	create(t, app)
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:denied" })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:denied" })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
-	var seen appsv1.WebApp
+	var seen msappsv1.WebApp
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	for _, condition := range seen.Status.Conditions {
 		g.Expect(condition.Type).NotTo(gomega.Equal("Stalled"), "the policy may be lifted")
@@ -84,11 +84,11 @@ func TestARefusedDeploymentLeavesNothingHalfMade(t *testing.T) {
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	startManager(t, space)
-	app := newApp(space, func(spec *appsv1.WebAppSpec) { spec.Image = "mainstay/demo-web:denied" })
+	app := newApp(space, func(spec *msappsv1.WebAppSpec) { spec.Image = "mainstay/demo-web:denied" })
 	denyDeployments(t, app.Namespace)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
-	for _, object := range []client.Object{&corev1.ServiceAccount{}, &corev1.Service{}, &k8sappsv1.Deployment{}} {
+	for _, object := range []client.Object{&corev1.ServiceAccount{}, &corev1.Service{}, &appsv1.Deployment{}} {
 		g.Expect(gone(app, object)(t.Context())).To(gomega.Succeed())
 	}
 }
@@ -101,21 +101,21 @@ func TestASpecThatTheAPIRefusesTakesNothingFromOthers(t *testing.T) {
 	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	change(t, deployment, func(d *k8sappsv1.Deployment) { d.Labels["example.com/owner"] = "team-a" })
+	change(t, deployment, func(d *appsv1.Deployment) { d.Labels["example.com/owner"] = "team-a" })
 
-	change(t, app, func(app *appsv1.WebApp) {
+	change(t, app, func(app *msappsv1.WebApp) {
 		twice := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
 			TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}, HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(1)},
 		}}
 		app.Spec.Probes.Readiness = twice
 	})
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec"))
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Probes.Readiness = nil })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Probes.Readiness = nil })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.HavePrefix("False Deploying"))
 	g.Consistently(func() (map[string]string, error) {
-		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 		return deployment.Labels, err
 	}, "500ms").Should(gomega.HaveKeyWithValue("example.com/owner", "team-a"))
 }
@@ -125,10 +125,10 @@ func TestAForeignDeploymentIsNotScaledNorAForeignServicePublished(t *testing.T) 
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	manager := startManager(t, space)
-	app := newApp(space, func(spec *appsv1.WebAppSpec) {
-		spec.Replicas, spec.Autoscaling = nil, &appsv1.Autoscaling{Min: 5, Max: 9}
+	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
+		spec.Replicas, spec.Autoscaling = nil, &msappsv1.Autoscaling{Min: 5, Max: 9}
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
-		spec.Ingress = &appsv1.Ingress{Host: "shop.example.com"}
+		spec.Ingress = &msappsv1.Ingress{Host: "shop.example.com"}
 	})
 	create(t, foreignDeployment(app.Namespace))
 	create(t, &corev1.Service{
@@ -156,7 +156,7 @@ func TestAServiceAccountIsAdoptedByConsent(t *testing.T) {
 	create(t, account)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Conflict"))
-	g.Expect(gone(app, &k8sappsv1.Deployment{})(t.Context())).To(gomega.Succeed(), "pods would run with a foreign identity")
+	g.Expect(gone(app, &appsv1.Deployment{})(t.Context())).To(gomega.Succeed(), "pods would run with a foreign identity")
 	change(t, account, func(a *corev1.ServiceAccount) {
 		a.Annotations = map[string]string{"mainstay.dev/adopt": "WebApp/shop", "example.com/note": "kept?"}
 	})

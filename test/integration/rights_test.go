@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
@@ -39,8 +39,8 @@ func asked(manager *testenv.Manager, resource string) bool {
 // TestKindsOff: what is off is not even read; and what is on does not miss it.
 func TestKindsOff(t *testing.T) {
 	g := gomega.NewWithT(t)
-	policy := stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](1)})
-	app := newApp(staging(t), func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](2) })
+	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](1)})
+	app := newApp(staging(t), func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](2) })
 	create(t, app)
 
 	manager := startManagerWith(t, everywhere, nil, kindsOnly("platformpolicy"))
@@ -53,10 +53,10 @@ func TestKindsOff(t *testing.T) {
 	for resource, wanted := range map[string]bool{"platformpolicies": true, "namespaces": true, "webapps": false, "deployments": false, "pods": false} {
 		g.Expect(asked(manager, resource)).To(gomega.Equal(wanted), resource)
 	}
-	seen, err := get(app, &appsv1.WebApp{})(t.Context())
+	seen, err := get(app, &msappsv1.WebApp{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(seen.ResourceVersion).To(gomega.Equal(app.ResourceVersion), "its object stays as it was")
-	_, err = get(app, &k8sappsv1.Deployment{})(t.Context())
+	_, err = get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 
 	version := policy.ResourceVersion
@@ -74,10 +74,10 @@ func TestKindsOff(t *testing.T) {
 // TestWatchNamespaces: what is in other namespaces is neither read nor changed, nor counted by policies.
 func TestWatchNamespaces(t *testing.T) {
 	g := gomega.NewWithT(t)
-	policy := stagingPolicy(t, policyv1.Rule{MaxReplicas: ptr.To[int32](1)})
-	two := func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](2) }
+	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](1)})
+	two := func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](2) }
 	inside, good, outside := newApp(staging(t), two), newApp(namespace(t), two), newApp(staging(t), two)
-	for _, app := range []*appsv1.WebApp{inside, good, outside} {
+	for _, app := range []*msappsv1.WebApp{inside, good, outside} {
 		create(t, app)
 	}
 	manager := startManagerWith(t, everywhere, nil, func(settings *setup.Settings) {
@@ -96,7 +96,7 @@ func TestWatchNamespaces(t *testing.T) {
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "a namespace may come later")
 	manager.Stop()
-	seen, err := get(outside, &appsv1.WebApp{})(t.Context())
+	seen, err := get(outside, &msappsv1.WebApp{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(seen.ResourceVersion).To(gomega.Equal(outside.ResourceVersion))
 	for _, path := range manager.Requests.Watched() {

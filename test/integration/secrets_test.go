@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
-	"github.com/mainstay-platform/mainstay/internal/hashkey"
+	"github.com/mainstay-platform/mainstay/internal/install/hashkey"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/test/testenv"
@@ -24,11 +24,11 @@ func database(namespace, password string) *corev1.Secret {
 }
 
 // reloading is a Deployment that asks to be restarted when a source changes.
-func reloading(namespace, sources string) *k8sappsv1.Deployment {
+func reloading(namespace, sources string) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", Annotations: map[string]string{configv1.AnnotationReload: sources}},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
@@ -38,14 +38,14 @@ func reloading(namespace, sources string) *k8sappsv1.Deployment {
 }
 
 // seenOf is what a Deployment's pods were started with, of one source.
-func seenOf(deployment *k8sappsv1.Deployment, source string) workload.Seen {
+func seenOf(deployment *appsv1.Deployment, source string) workload.SeenSource {
 	return workload.ParseStamp(deployment.Annotations[configv1.AnnotationObserved]).Sources[source]
 }
 
 // now is a Deployment as it is.
-func now(t *testing.T, deployment *k8sappsv1.Deployment) *k8sappsv1.Deployment {
+func now(t *testing.T, deployment *appsv1.Deployment) *appsv1.Deployment {
 	t.Helper()
-	seen := &k8sappsv1.Deployment{}
+	seen := &appsv1.Deployment{}
 	if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), seen); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestSecretNamespaces(t *testing.T) {
 		create(t, object)
 	}
 	manager := startManagerWith(t, everywhere, nil, within)
-	first := func() workload.Seen { return seenOf(now(t, served), "Secret/database") }
+	first := func() workload.SeenSource { return seenOf(now(t, served), "Secret/database") }
 	g.Eventually(func() string { return first().All }).ShouldNot(gomega.BeEmpty())
 	g.Expect(cluster.Client.Update(t.Context(), database(opted, "hunter3"))).To(gomega.Succeed())
 	g.Eventually(func() int64 { return first().Restarts }).Should(gomega.BeEquivalentTo(1))
@@ -123,7 +123,7 @@ func TestASecretRoleIsMissing(t *testing.T) {
 	recorded := &testenv.Requests{}
 	recorded.Forbid("/namespaces/" + denied + "/secrets")
 	manager := startManagerWith(t, everywhere, recorded, within)
-	seen := func(deployment *k8sappsv1.Deployment, source string) func() string {
+	seen := func(deployment *appsv1.Deployment, source string) func() string {
 		return func() string { return seenOf(now(t, deployment), source).All }
 	}
 	g.Eventually(seen(served, "Secret/database")).ShouldNot(gomega.BeEmpty())

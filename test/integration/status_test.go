@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -27,13 +27,13 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // kstatus is what Helm, Flux and Argo CD would conclude from the app.
-func kstatus(app *appsv1.WebApp) func(context.Context) (status.Status, error) {
+func kstatus(app *msappsv1.WebApp) func(context.Context) (status.Status, error) {
 	return func(ctx context.Context) (status.Status, error) {
-		var seen appsv1.WebApp
+		var seen msappsv1.WebApp
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
 			return "", err
 		}
@@ -47,10 +47,10 @@ func kstatus(app *appsv1.WebApp) func(context.Context) (status.Status, error) {
 }
 
 // setDeployment edits the status of the app's Deployment, as its controller would.
-func setDeployment(t *testing.T, app *appsv1.WebApp, edit func(*k8sappsv1.Deployment)) {
+func setDeployment(t *testing.T, app *msappsv1.WebApp, edit func(*appsv1.Deployment)) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
-		var deployment k8sappsv1.Deployment
+		var deployment appsv1.Deployment
 		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &deployment); err != nil {
 			return err
 		}
@@ -73,21 +73,21 @@ func TestStatusFollowsTheRollout(t *testing.T) {
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 	g.Eventually(kstatus(app)).WithContext(t.Context()).Should(gomega.Equal(status.CurrentStatus))
-	var seen appsv1.WebApp
+	var seen msappsv1.WebApp
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
-	g.Expect(seen.Status.Phase).To(gomega.Equal(appsv1.PhaseRunning))
+	g.Expect(seen.Status.Phase).To(gomega.Equal(msappsv1.PhaseRunning))
 	g.Expect(seen.Status.ReplicaSummary).To(gomega.Equal("2/2"))
 	g.Expect(seen.Status.URL).To(gomega.Equal("http://shop." + app.Namespace + ".svc:8080"))
 	g.Expect(seen.Status.Selector).To(gomega.Equal("app=shop,app.kubernetes.io/component=webapp"))
 
 	// From the moment of the change on, Ready=True may not be told for the new generation.
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:2.0" })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:2.0" })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 
-	setDeployment(t, app, func(d *k8sappsv1.Deployment) {
+	setDeployment(t, app, func(d *appsv1.Deployment) {
 		d.Status.UpdatedReplicas = 1
-		d.Status.Conditions = []k8sappsv1.DeploymentCondition{
-			{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
+		d.Status.Conditions = []appsv1.DeploymentCondition{
+			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
 		}
 	})
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False RolloutFailed"))
@@ -112,9 +112,9 @@ func TestPodTroubleReachesStatus(t *testing.T) {
 	app := newApp(space)
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	setDeployment(t, app, func(*k8sappsv1.Deployment) {})
+	setDeployment(t, app, func(*appsv1.Deployment) {})
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop-1", Labels: deployment.Spec.Template.Labels},
 		Spec:       corev1.PodSpec{ServiceAccountName: "shop", Containers: []corev1.Container{{Name: "webapp", Image: "nowhere/none:1"}}},
@@ -126,11 +126,11 @@ func TestPodTroubleReachesStatus(t *testing.T) {
 	}}
 	g.Expect(cluster.Client.Status().Update(t.Context(), pod)).To(gomega.Succeed())
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False ImagePullFailed"))
-	var seen appsv1.WebApp
+	var seen msappsv1.WebApp
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	g.Expect(seen.Status.Conditions[0].Type).To(gomega.Equal("Degraded"))
 	g.Expect(seen.Status.Conditions[0].Message).To(gomega.Equal("1 of 1 pods: image nowhere/none:1 of container webapp can't be pulled: not found"))
-	g.Expect(seen.Status.Phase).To(gomega.Equal(appsv1.PhaseFailed))
+	g.Expect(seen.Status.Phase).To(gomega.Equal(msappsv1.PhaseFailed))
 }
 
 func TestAMissingServiceAccountIsWaitedFor(t *testing.T) {
@@ -138,12 +138,12 @@ func TestAMissingServiceAccountIsWaitedFor(t *testing.T) {
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	startManager(t, space)
-	app := newApp(space, func(spec *appsv1.WebAppSpec) { spec.ServiceAccountName = "robot" })
+	app := newApp(space, func(spec *msappsv1.WebAppSpec) { spec.ServiceAccountName = "robot" })
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False ServiceAccountNotFound"))
-	g.Expect(gone(app, &k8sappsv1.Deployment{})(t.Context())).To(gomega.Succeed())
+	g.Expect(gone(app, &appsv1.Deployment{})(t.Context())).To(gomega.Succeed())
 	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "robot"}})
-	g.Eventually(get(app, &k8sappsv1.Deployment{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
+	g.Eventually(get(app, &appsv1.Deployment{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
 }
 
 func TestQuotaRefusalIsToldInTheAPIsWords(t *testing.T) {
@@ -159,7 +159,7 @@ func TestQuotaRefusalIsToldInTheAPIsWords(t *testing.T) {
 	g.Expect(cluster.Client.Status().Update(t.Context(), quota)).To(gomega.Succeed())
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Refused"))
-	var seen appsv1.WebApp
+	var seen msappsv1.WebApp
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	g.Expect(seen.Status.Conditions[0].Message).To(gomega.ContainSubstring("exceeded quota: none"))
 }
@@ -173,17 +173,17 @@ func TestPausedChangesNothingAndSaysWhatWaits(t *testing.T) {
 	create(t, app)
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Paused = true })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Paused = true })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
-	before, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	before, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	before = before.DeepCopy()
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:2.0" })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:2.0" })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False PausedByUser"))
-	after, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	after, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.Generation).To(gomega.Equal(before.Generation))
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.Paused = false })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Paused = false })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 }
 
@@ -192,8 +192,8 @@ func TestAnInvalidSpecWritesNothingAndIsNotTriedAgain(t *testing.T) {
 	g := gomega.NewWithT(t)
 	space := namespace(t)
 	manager := startManager(t, space)
-	app := newApp(space, func(spec *appsv1.WebAppSpec) {
-		spec.SecurityProfile = appsv1.SecurityRestricted
+	app := newApp(space, func(spec *msappsv1.WebAppSpec) {
+		spec.SecurityProfile = msappsv1.SecurityRestricted
 		spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
 	})
 	create(t, app)
@@ -204,7 +204,7 @@ func TestAnInvalidSpecWritesNothingAndIsNotTriedAgain(t *testing.T) {
 			t.Errorf("wrote: %s", call)
 		}
 	}
-	change(t, app, func(app *appsv1.WebApp) { app.Spec.SecurityContext = nil })
+	change(t, app, func(app *msappsv1.WebApp) { app.Spec.SecurityContext = nil })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 }
 
@@ -218,10 +218,10 @@ func TestScaleSubresourceAndFieldSelector(t *testing.T) {
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":4}}`))
 	g.Expect(cluster.Client.SubResource("scale").Patch(t.Context(), app.DeepCopy(), scale)).To(gomega.Succeed())
 	g.Eventually(func() (int32, error) {
-		deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+		deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 		return ptr.Deref(deployment.Spec.Replicas, 0), client.IgnoreNotFound(err)
 	}).Should(gomega.BeEquivalentTo(4))
-	var apps appsv1.WebAppList
+	var apps msappsv1.WebAppList
 	g.Expect(cluster.Client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": app.Spec.Image})).To(gomega.Succeed())
 	g.Expect(apps.Items).To(gomega.HaveLen(1))
 	g.Expect(cluster.Client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": "other"})).To(gomega.Succeed())
@@ -249,8 +249,8 @@ func gatewayCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
 	g := gomega.NewWithT(t)
 	manager := startManager(t, everywhere)
-	app := newApp(namespace(t), func(spec *appsv1.WebAppSpec) {
-		spec.Route = &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}, Hostnames: []appsv1.Hostname{"shop.example.com"}}
+	app := newApp(namespace(t), func(spec *msappsv1.WebAppSpec) {
+		spec.Route = &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}}, Hostnames: []msappsv1.Hostname{"shop.example.com"}}
 	})
 	create(t, app)
 	makeAvailable(t, app)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +19,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	"github.com/mainstay-platform/mainstay/internal/definitions"
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
-	"github.com/mainstay-platform/mainstay/internal/uninstall"
-	"github.com/mainstay-platform/mainstay/internal/webhooks"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
+	"github.com/mainstay-platform/mainstay/internal/install/uninstall"
+	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
 // TestUninstall: what only an installation could take back is taken back, twice without a word, and what is another's
@@ -32,10 +32,10 @@ func TestUninstall(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	server := ownServer(t)
-	live, crds := clientOf(t, server.Config), definitionsOf(t, server.Config)
-	g.Expect(definitions.Install(t.Context(), crds)).To(gomega.Succeed())
+	live, definitions := clientOf(t, server.Config), definitionsOf(t, server.Config)
+	g.Expect(crds.Install(t.Context(), definitions)).To(gomega.Succeed())
 	nowhere := apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: system, Name: "gone"}}
-	g.Expect(definitions.Convert(t.Context(), crds, nowhere)).To(gomega.Succeed())
+	g.Expect(crds.Convert(t.Context(), definitions, nowhere)).To(gomega.Succeed())
 	for _, name := range []string{system, "shop", "other"} {
 		g.Expect(live.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(gomega.Succeed())
 	}
@@ -44,7 +44,7 @@ func TestUninstall(t *testing.T) {
 	owner := metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name, OwnerReferences: []metav1.OwnerReference{owner}}}
 	g.Expect(live.Create(t.Context(), configuration)).To(gomega.Succeed())
-	held := []*appsv1.WebApp{newApp("shop"), newApp("other")}
+	held := []*msappsv1.WebApp{newApp("shop"), newApp("other")}
 	for _, app := range held {
 		app.Finalizers = []string{"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}
 		g.Expect(live.Create(t.Context(), app)).To(gomega.Succeed())
@@ -61,7 +61,7 @@ func TestUninstall(t *testing.T) {
 	g.Expect(uninstall.Run(t.Context(), other)).To(gomega.MatchError(webhooks.AnotherError{ClusterRole: "mainstay-manager"}))
 	g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration)).To(gomega.Succeed())
 	var definition apiextensionsv1.CustomResourceDefinition
-	g.Expect(crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
+	g.Expect(definitions.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
 	g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.WebhookConverter))
 
 	for range 2 {
@@ -69,7 +69,7 @@ func TestUninstall(t *testing.T) {
 		g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(gomega.Succeed())
 		g.Expect(*deployment.Spec.Replicas).To(gomega.BeZero())
 		g.Expect(client.IgnoreNotFound(live.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration))).To(gomega.Succeed())
-		g.Expect(crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
+		g.Expect(definitions.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
 		g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
 		for at, left := range [][]string{{"example.com/notmainstay.dev", "example.com/keep"}, {"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}} {
 			g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(held[at]), held[at])).To(gomega.Succeed())
@@ -87,7 +87,7 @@ func TestUninstall(t *testing.T) {
 	// Two steps take all of it, as no manager takes the finalizer off.
 	options.WatchNamespaces, options.DeleteDefinitions, options.Patience = nil, true, 10*time.Second
 	g.Expect(uninstall.Run(t.Context(), options)).To(gomega.Succeed())
-	g.Expect(definitions.Kinds(t.Context(), crds)).To(gomega.BeEmpty())
+	g.Expect(crds.Kinds(t.Context(), definitions)).To(gomega.BeEmpty())
 }
 
 // firstFails lets the first call of each method to each address fail.
@@ -95,7 +95,7 @@ func firstFails(config *rest.Config) *rest.Config {
 	flaky := rest.CopyConfig(config)
 	var failed sync.Map
 	flaky.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+		return transport.Func(func(request *http.Request) (*http.Response, error) {
 			if _, again := failed.LoadOrStore(request.Method+" "+request.URL.Path, true); !again {
 				return nil, errors.New("no answer")
 			}
@@ -112,7 +112,7 @@ func collectGarbage(t *testing.T, live client.Client) {
 	var working sync.WaitGroup
 	working.Go(func() {
 		for ctx.Err() == nil {
-			var apps appsv1.WebAppList
+			var apps msappsv1.WebAppList
 			_ = live.List(ctx, &apps)
 			for i := range apps.Items {
 				app := &apps.Items[i]
@@ -139,8 +139,8 @@ func TestUninstallIsBounded(t *testing.T) {
 	w.installOld(t)
 	app := small("shop", "shop.example.com")
 	g.Eventually(func() error { return w.apps.Create(t.Context(), app) }).Should(gomega.Succeed())
-	g.Expect(definitions.Install(t.Context(), w.crds)).To(gomega.Succeed())
-	g.Expect(definitions.Convert(t.Context(), w.crds, w.webhook)).To(gomega.Succeed())
+	g.Expect(crds.Install(t.Context(), w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Convert(t.Context(), w.crds, w.webhook)).To(gomega.Succeed())
 	managers := managersOf("default")
 	g.Expect(w.apps.Create(t.Context(), managers)).To(gomega.Succeed())
 	managers.Status.Replicas, managers.Status.ReadyReplicas = 1, 1
@@ -159,16 +159,16 @@ func TestUninstallIsBounded(t *testing.T) {
 	g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
 	g.Expect(definition.Status.StoredVersions).To(gomega.ContainElement("v1beta1"), "the next installation knows that it has to migrate")
 	g.Eventually(func() error {
-		return w.apps.Delete(t.Context(), &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}})
+		return w.apps.Delete(t.Context(), &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}})
 	}).Should(gomega.Succeed())
 }
 
 // managersOf is the Deployment of an installation.
-func managersOf(namespace string) *k8sappsv1.Deployment {
+func managersOf(namespace string) *appsv1.Deployment {
 	labels := map[string]string{"app": "manager"}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mainstay-manager"},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},

@@ -28,11 +28,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 	"sigs.k8s.io/yaml"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
-	"github.com/mainstay-platform/mainstay/internal/definitions"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
@@ -61,7 +61,7 @@ func newWorld(t *testing.T) *world {
 	w.apps = clientOf(t, config)
 	counted := rest.CopyConfig(config)
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+		return transport.Func(func(request *http.Request) (*http.Response, error) {
 			if proxy.Parse(request).IsWrite() {
 				w.writes.Add(1)
 			}
@@ -77,12 +77,12 @@ func newWorld(t *testing.T) *world {
 func (w *world) startWebhook(t *testing.T) {
 	t.Helper()
 	registry := conversion.NewRegistry()
-	converter, err := conversion.NewHubSpokeConverter(&appsv1.WebApp{},
-		conversion.NewSpokeConverter(&appsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1))(w.apps.Scheme())
+	converter, err := conversion.NewHubSpokeConverter(&msappsv1.WebApp{},
+		conversion.NewSpokeConverter(&msappsv1beta1.WebApp{}, webapp.FromV1, webapp.ToV1))(w.apps.Scheme())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := registry.RegisterConverter(appsv1.GroupVersion.WithKind("WebApp").GroupKind(), converter); err != nil {
+	if err := registry.RegisterConverter(msappsv1.GroupVersion.WithKind("WebApp").GroupKind(), converter); err != nil {
 		t.Fatal(err)
 	}
 	handler := conversion.NewWebhookHandler(w.apps.Scheme(), registry)
@@ -147,17 +147,17 @@ func (w *world) installOld(t *testing.T) {
 }
 
 // small is a v1beta1 app of the namespace default.
-func small(name, host string) *appsv1beta1.WebApp {
-	return &appsv1beta1.WebApp{
+func small(name, host string) *msappsv1beta1.WebApp {
+	return &msappsv1beta1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec:       appsv1beta1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2), Host: host},
+		Spec:       msappsv1beta1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2), Host: host},
 	}
 }
 
 // full is the v1 form of an app, once the API server follows the definition.
-func (w *world) full(name string) func(context.Context) (*appsv1.WebApp, error) {
-	return func(ctx context.Context) (*appsv1.WebApp, error) {
-		app := &appsv1.WebApp{}
+func (w *world) full(name string) func(context.Context) (*msappsv1.WebApp, error) {
+	return func(ctx context.Context) (*msappsv1.WebApp, error) {
+		app := &msappsv1.WebApp{}
 		return app, w.apps.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, app)
 	}
 }
@@ -165,7 +165,7 @@ func (w *world) full(name string) func(context.Context) (*appsv1.WebApp, error) 
 // served tells in which versions apps can be listed.
 func (w *world) served(ctx context.Context) []string {
 	var served []string
-	for version, list := range map[string]client.ObjectList{"v1": &appsv1.WebAppList{}, "v1beta1": &appsv1beta1.WebAppList{}} {
+	for version, list := range map[string]client.ObjectList{"v1": &msappsv1.WebAppList{}, "v1beta1": &msappsv1beta1.WebAppList{}} {
 		if err := w.apps.List(ctx, list); err == nil {
 			served = append(served, version)
 		}
@@ -182,7 +182,7 @@ func TestVersionsUpgrade(t *testing.T) {
 	invalid.Spec.Image = "No Image In v1"
 	poison := small("poison", "")
 	poison.Annotations = map[string]string{"mainstay.dev/v1-spec": "{"}
-	for _, app := range []*appsv1beta1.WebApp{small("shop", "shop.example.com"), small("plain", ""), invalid, poison} {
+	for _, app := range []*msappsv1beta1.WebApp{small("shop", "shop.example.com"), small("plain", ""), invalid, poison} {
 		g.Eventually(func() error { return w.apps.Create(ctx, app.DeepCopy()) }).Should(gomega.Succeed())
 	}
 	// More than a page of the migration.
@@ -191,21 +191,21 @@ func TestVersionsUpgrade(t *testing.T) {
 	}
 	g.Expect(w.stored(t, "shop")).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1beta1"))
 
-	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1"}), "only v1 is served without the webhook")
-	g.Expect(definitions.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
-	err := definitions.Withdraw(ctx, w.crds)
+	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
+	err := crds.Withdraw(ctx, w.crds)
 	g.Expect(err).To(gomega.Succeed(), "there is nothing to withdraw yet")
 
-	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1", "v1beta1"}))
 	g.Eventually(w.full("shop")).WithContext(ctx).Should(gomega.HaveField("Spec.Ingress", gomega.HaveField("Host", "shop.example.com")))
 	g.Eventually(w.full("plain")).WithContext(ctx).Should(gomega.HaveField("Spec.Ingress", gomega.BeNil()))
-	err = definitions.Withdraw(ctx, w.crds)
+	err = crds.Withdraw(ctx, w.crds)
 	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring(webappsCRD), gomega.ContainSubstring("stored in v1beta1"))))
 
 	g.Expect(w.stored(t, "shop")).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1beta1"), "reading alone stores nothing")
-	g.Expect(definitions.Migrate(ctx, w.crds, []string{webappsCRD})).To(gomega.Succeed())
+	g.Expect(crds.Migrate(ctx, w.crds, []string{webappsCRD})).To(gomega.Succeed())
 	for _, name := range []string{"invalid", "plain", "shop", "x-0", "x-99", "x-499"} {
 		g.Expect(w.stored(t, name)).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1"))
 	}
@@ -213,18 +213,18 @@ func TestVersionsUpgrade(t *testing.T) {
 	g.Expect(w.full("shop")(ctx)).To(gomega.And(gomega.HaveField("Generation", int64(1)), gomega.HaveField("ManagedFields", gomega.HaveLen(1))),
 		"the migration changed more than the form")
 	g.Expect(w.definition(t).Status.StoredVersions).To(gomega.Equal([]string{"v1"}))
-	g.Expect(definitions.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.BeEmpty())
+	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.BeEmpty())
 
 	before := w.writes.Load()
-	g.Expect(definitions.Migrate(ctx, w.crds, []string{webappsCRD})).To(gomega.Succeed())
-	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Expect(crds.Migrate(ctx, w.crds, []string{webappsCRD})).To(gomega.Succeed())
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
 
-	g.Expect(definitions.Withdraw(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Withdraw(ctx, w.crds)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1"}))
 	g.Expect(w.definition(t).Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
 	before = w.writes.Load()
-	g.Expect(definitions.Withdraw(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Withdraw(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
 	g.Expect(w.full("shop")(ctx)).To(gomega.HaveField("Spec.Ingress.Host", "shop.example.com"))
 }
@@ -232,9 +232,9 @@ func TestVersionsUpgrade(t *testing.T) {
 // TestVersionsInstallKeepsTheConversion: an upgrade does not take away what a former release serves.
 func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
-	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.MatchError(gomega.ContainSubstring("is not installed")))
-	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
-	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.MatchError(gomega.ContainSubstring("is not installed")))
+	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	// As if an earlier release had written it.
 	mark := func(release string) {
 		t.Helper()
@@ -243,7 +243,7 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 		g.Expect(w.crds.Update(ctx, live)).To(gomega.Succeed())
 	}
 	mark("0.0.0-alpha")
-	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
 	live := w.definition(t)
 	g.Expect(live.Annotations["mainstay.dev/applied"]).NotTo(gomega.Equal("other"), "Install did nothing")
 	g.Expect(live.Spec.Conversion.Webhook.ClientConfig.URL).To(gomega.Equal(w.webhook.URL))
@@ -254,14 +254,14 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	mark("999.0.0")
 	before := w.writes.Load()
 	other := apiextensionsv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/convert"), CABundle: w.webhook.CABundle}
-	for _, err := range []error{definitions.Install(ctx, w.crds), definitions.Convert(ctx, w.crds, other), definitions.Withdraw(ctx, w.crds)} {
+	for _, err := range []error{crds.Install(ctx, w.crds), crds.Convert(ctx, w.crds, other), crds.Withdraw(ctx, w.crds)} {
 		g.Expect(err).To(gomega.Succeed())
 	}
 	g.Expect(w.writes.Load()).To(gomega.Equal(before + 1))
 	live = w.definition(t)
 	g.Expect(live.Annotations).To(gomega.And(gomega.HaveKeyWithValue("mainstay.dev/release", "999.0.0"), gomega.HaveKeyWithValue("mainstay.dev/applied", "other")))
 	g.Expect(live.Spec.Conversion.Webhook.ClientConfig.URL).To(gomega.Equal(other.URL))
-	g.Expect(definitions.Convert(ctx, w.crds, other)).To(gomega.Succeed())
+	g.Expect(crds.Convert(ctx, w.crds, other)).To(gomega.Succeed())
 	g.Expect(w.writes.Load()).To(gomega.Equal(before+1), "the second pass writes nothing")
 }
 
@@ -269,14 +269,14 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 // served; its text and marks stay.
 func TestVersionsReleaseAfterARollback(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
-	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
-	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	later := w.definition(t)
 	later.Annotations["mainstay.dev/applied"], later.Annotations["mainstay.dev/release"] = "other", "999.0.0"
 	later.Spec.Names.ShortNames = []string{"later"}
 	g.Expect(w.crds.Update(ctx, later)).To(gomega.Succeed())
 
-	g.Expect(definitions.Release(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Release(ctx, w.crds)).To(gomega.Succeed())
 	live := w.definition(t)
 	g.Expect(live.Spec.Conversion).To(gomega.Equal(&apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}))
 	for _, version := range live.Spec.Versions {
@@ -285,7 +285,7 @@ func TestVersionsReleaseAfterARollback(t *testing.T) {
 	g.Expect(live.Spec.Names.ShortNames).To(gomega.Equal([]string{"later"}))
 	g.Expect(live.Annotations).To(gomega.And(gomega.HaveKeyWithValue("mainstay.dev/release", "999.0.0"), gomega.HaveKeyWithValue("mainstay.dev/applied", "other")))
 	before := w.writes.Load()
-	g.Expect(definitions.Release(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Release(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
 }
 
@@ -296,24 +296,24 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		g.Eventually(func() error { return w.apps.Create(ctx, small(name, "")) }).Should(gomega.Succeed())
 	}
-	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
-	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1", "v1beta1"}))
 	migrate := func(intercept func(*http.Request) error) error {
 		config := rest.CopyConfig(w.config)
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+			return transport.Func(func(request *http.Request) (*http.Response, error) {
 				if err := intercept(request); err != nil {
 					return nil, err
 				}
 				return next.RoundTrip(request)
 			})
 		})
-		c, err := definitions.NewClient(config)
+		c, err := crds.NewClient(config)
 		if err != nil {
 			return err
 		}
-		return definitions.Migrate(ctx, c, []string{webappsCRD})
+		return crds.Migrate(ctx, c, []string{webappsCRD})
 	}
 	isRewrite := func(request *http.Request, name string) bool {
 		return request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/webapps/"+name+"/status")
@@ -325,7 +325,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 		}
 		return nil
 	})).To(gomega.MatchError(gomega.ContainSubstring("rewriting default/b")))
-	g.Expect(definitions.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
+	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
 
 	// Somebody changes the definition in the middle.
 	g.Expect(migrate(func(request *http.Request) error {
@@ -336,14 +336,14 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 		live.Spec.Names.ShortNames = append(live.Spec.Names.ShortNames, "wapp")
 		return w.crds.Update(ctx, live)
 	})).To(gomega.MatchError(gomega.ContainSubstring("was changed in the meantime")))
-	g.Expect(definitions.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
+	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
 
 	// An object that goes in the middle is no error.
 	g.Expect(migrate(func(request *http.Request) error {
 		if !isRewrite(request, "c") {
 			return nil
 		}
-		return w.apps.Delete(ctx, &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}})
+		return w.apps.Delete(ctx, &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}})
 	})).To(gomega.Succeed())
 	g.Expect(w.definition(t).Status.StoredVersions).To(gomega.Equal([]string{"v1"}))
 }
@@ -351,8 +351,8 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 // TestVersionsSideBySide has clients of both versions work on the same objects.
 func TestVersionsSideBySide(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
-	g.Expect(definitions.Install(ctx, w.crds)).To(gomega.Succeed())
-	g.Expect(definitions.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
+	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1", "v1beta1"}))
 	t.Run("update", w.testUpdate)
 	t.Run("apply", w.testApply)
@@ -364,16 +364,16 @@ func TestVersionsSideBySide(t *testing.T) {
 // testUpdate: a v1beta1 client that reads, changes and writes loses nothing that it does not know.
 func (w *world) testUpdate(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
-	app := newApp("default", func(s *appsv1.WebAppSpec) {
+	app := newApp("default", func(s *msappsv1.WebAppSpec) {
 		s.Env = []corev1.EnvVar{{Name: "A", Value: "b"}}
-		s.Ingress = &appsv1.Ingress{Host: "a.example.com", Path: "/x", TLSSecretName: "tls"}
+		s.Ingress = &msappsv1.Ingress{Host: "a.example.com", Path: "/x", TLSSecretName: "tls"}
 	})
 	app.Name = "update"
 	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
 	key := client.ObjectKeyFromObject(app)
-	var old appsv1beta1.WebApp
+	var old msappsv1beta1.WebApp
 	g.Expect(w.apps.Get(ctx, key, &old)).To(gomega.Succeed())
-	g.Expect(old.Spec).To(gomega.Equal(appsv1beta1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](2), Port: 8080, Host: "a.example.com"}))
+	g.Expect(old.Spec).To(gomega.Equal(msappsv1beta1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](2), Port: 8080, Host: "a.example.com"}))
 	old.Spec.Image, old.Spec.Host = "shop:2", "b.example.com"
 	g.Expect(w.apps.Update(ctx, &old)).To(gomega.Succeed())
 	want := app.Spec.DeepCopy()
@@ -402,7 +402,7 @@ func applyAs(t *testing.T, c client.Client, manager, version, spec string) error
 func (w *world) testApply(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
 	apply := func(manager, version, spec string) error { return applyAs(t, w.apps, manager, version, spec) }
-	spec := func() appsv1.WebAppSpec {
+	spec := func() msappsv1.WebAppSpec {
 		t.Helper()
 		app, err := w.full("apply")(ctx)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -468,13 +468,13 @@ func (w *world) testBadStash(t *testing.T) {
 // testSubresources: scale and status work through v1beta1.
 func (w *world) testSubresources(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
-	app := newApp("default", func(s *appsv1.WebAppSpec) { s.Paused = true })
+	app := newApp("default", func(s *msappsv1.WebAppSpec) { s.Paused = true })
 	app.Name = "scale"
 	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
 	g.Expect(w.apps.SubResource("scale").Patch(ctx, small("scale", ""), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":5}}`)))).To(gomega.Succeed())
 	g.Expect(w.apps.Status().Patch(ctx, small("scale", ""), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Running"}}`)))).To(gomega.Succeed())
 	g.Expect(w.full("scale")(ctx)).To(gomega.And(gomega.HaveField("Spec.Replicas", gomega.HaveValue(gomega.Equal(int32(5)))),
-		gomega.HaveField("Spec.Paused", true), gomega.HaveField("Status.Phase", appsv1.PhaseRunning)))
+		gomega.HaveField("Spec.Paused", true), gomega.HaveField("Status.Phase", msappsv1.PhaseRunning)))
 }
 
 // testDeprecated: a client of v1beta1 is warned, one of v1 is not.
@@ -485,8 +485,8 @@ func (w *world) testDeprecated(t *testing.T) {
 	config.WarningHandler = rest.NewWarningWriter(&told, rest.WarningWriterOptions{})
 	c, err := client.New(config, client.Options{Scheme: w.apps.Scheme()})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(c.List(ctx, &appsv1.WebAppList{})).To(gomega.Succeed())
+	g.Expect(c.List(ctx, &msappsv1.WebAppList{})).To(gomega.Succeed())
 	g.Expect(told.String()).To(gomega.BeEmpty())
-	g.Expect(c.List(ctx, &appsv1beta1.WebAppList{})).To(gomega.Succeed())
+	g.Expect(c.List(ctx, &msappsv1beta1.WebAppList{})).To(gomega.Succeed())
 	g.Expect(told.String()).To(gomega.ContainSubstring("use apps.mainstay.dev/v1"))
 }

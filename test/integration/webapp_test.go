@@ -5,20 +5,20 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
 // newApp is a WebApp of the least spec, named shop.
-func newApp(namespace string, change ...func(*appsv1.WebAppSpec)) *appsv1.WebApp {
-	app := &appsv1.WebApp{
+func newApp(namespace string, change ...func(*msappsv1.WebAppSpec)) *msappsv1.WebApp {
+	app := &msappsv1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
-		Spec:       appsv1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](2)},
+		Spec:       msappsv1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](2)},
 	}
 	for _, apply := range change {
 		apply(&app.Spec)
@@ -46,7 +46,7 @@ func change[T client.Object](t *testing.T, object T, edit func(T)) {
 }
 
 // get is an object of app's name and kind of into; a function for Eventually.
-func get[T client.Object](app *appsv1.WebApp, into T) func(context.Context) (T, error) {
+func get[T client.Object](app *msappsv1.WebApp, into T) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), into)
 		return into, err
@@ -54,7 +54,7 @@ func get[T client.Object](app *appsv1.WebApp, into T) func(context.Context) (T, 
 }
 
 // makeAvailable does what the Deployment controller would, once all pods run.
-func makeAvailable(t *testing.T, app *appsv1.WebApp) {
+func makeAvailable(t *testing.T, app *msappsv1.WebApp) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
 		return testenv.MakeAvailable(t.Context(), cluster.Client, client.ObjectKeyFromObject(app))
@@ -62,9 +62,9 @@ func makeAvailable(t *testing.T, app *appsv1.WebApp) {
 }
 
 // ready is status and reason of the app's condition Ready, with what generation it describes.
-func ready(app *appsv1.WebApp) func(context.Context) (string, error) {
+func ready(app *msappsv1.WebApp) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		var seen appsv1.WebApp
+		var seen msappsv1.WebApp
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), &seen); err != nil {
 			return "", err
 		}
@@ -72,7 +72,7 @@ func ready(app *appsv1.WebApp) func(context.Context) (string, error) {
 			return "stale", nil
 		}
 		for _, condition := range seen.Status.Conditions {
-			if condition.Type == appsv1.ConditionReady {
+			if condition.Type == msappsv1.ConditionReady {
 				return string(condition.Status) + " " + condition.Reason, nil
 			}
 		}
@@ -94,9 +94,9 @@ func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
 	before := manager.Settle(t)
 	// A foreign label on a child wakes the reconciler, and changes nothing that is ours. (An
 	// annotation would do more: the API server counts it as a new generation of a Deployment.)
-	deployment, err := get(app, &k8sappsv1.Deployment{})(t.Context())
+	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	change(t, deployment, func(d *k8sappsv1.Deployment) { d.Labels["example.com/note"] = "1" })
+	change(t, deployment, func(d *appsv1.Deployment) { d.Labels["example.com/note"] = "1" })
 	// A second app goes through the same queue after it: when it is done, so is the first.
 	other := newApp(app.Namespace)
 	other.Name = "other"

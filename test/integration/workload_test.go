@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,11 +43,11 @@ func setData(t *testing.T, namespace, name string, pairs ...string) *corev1.Conf
 }
 
 // user is a Deployment whose pods take all keys of a ConfigMap as variables.
-func user(namespace, name, configMap string, annotations map[string]string) *k8sappsv1.Deployment {
+func user(namespace, name, configMap string, annotations map[string]string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podUsing(configMap)},
 		},
@@ -71,11 +71,11 @@ func startedFor(object client.Object) func(context.Context) (string, error) {
 		}
 		var template corev1.PodTemplateSpec
 		switch object := object.(type) {
-		case *k8sappsv1.Deployment:
+		case *appsv1.Deployment:
 			template = object.Spec.Template
-		case *k8sappsv1.StatefulSet:
+		case *appsv1.StatefulSet:
 			template = object.Spec.Template
-		case *k8sappsv1.DaemonSet:
+		case *appsv1.DaemonSet:
 			template = object.Spec.Template
 		}
 		token, _, _ := strings.Cut(template.Annotations[configv1.AnnotationRestartedFor], "#")
@@ -118,9 +118,9 @@ func TestReload(t *testing.T) {
 	manager := startManagerWith(t, ns, nil, testenv.WithClock(leaping))
 	setData(t, ns, "flags", "a", "1")
 	web := user(ns, "web", "flags", auto())
-	set := &k8sappsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "store", Annotations: map[string]string{configv1.AnnotationReload: "flags, secret/none"}}}
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "store", Annotations: map[string]string{configv1.AnnotationReload: "flags, secret/none"}}}
 	set.Spec.Selector, set.Spec.Template = web.Spec.Selector, *user(ns, "web", "other", nil).Spec.Template.DeepCopy()
-	daemon := &k8sappsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"}}
+	daemon := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"}}
 	daemon.Spec.Selector, daemon.Spec.Template = web.Spec.Selector, *web.Spec.Template.DeepCopy()
 	daemon.Spec.Template.Annotations = auto()
 	bystander := user(ns, "bystander", "flags", nil)
@@ -168,7 +168,7 @@ func TestReload(t *testing.T) {
 	g.Expect(patchesOf(manager, 0, ns)).To(gomega.HaveLen(3))
 
 	// Who asks no more leaves no trace but the pods that run.
-	change(t, web, func(d *k8sappsv1.Deployment) { delete(d.Annotations, configv1.AnnotationReload) })
+	change(t, web, func(d *appsv1.Deployment) { delete(d.Annotations, configv1.AnnotationReload) })
 	g.Eventually(func() (string, error) {
 		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(web), web)
 		return web.Annotations[configv1.AnnotationObserved], err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,7 +69,7 @@ func (b *bench) fanOut(ctx context.Context, p *plane, n int, limit float64) erro
 	if err := p.client.Create(ctx, settingsOf(namespace, settings, "0")); err != nil {
 		return err
 	}
-	stamped := p.until(ctx, &k8sappsv1.DeploymentList{}, n, stampedIn(namespace))
+	stamped := p.until(ctx, &appsv1.DeploymentList{}, n, stampedIn(namespace))
 	err := each(ctx, n, clients, func(ctx context.Context, i int) error {
 		return p.client.Create(ctx, scaledToZero(namespace, fmt.Sprintf("app-%d", i), settings, "auto"))
 	})
@@ -88,7 +88,7 @@ func (b *bench) fanOut(ctx context.Context, p *plane, n int, limit float64) erro
 			return err
 		}
 		value := fmt.Sprint(round + 1)
-		patched := p.until(ctx, &k8sappsv1.DeploymentList{}, n, restartedIn(namespace, tokenOf(settings, value)))
+		patched := p.until(ctx, &appsv1.DeploymentList{}, n, restartedIn(namespace, tokenOf(settings, value)))
 		start := time.Now()
 		if err := p.client.Update(ctx, settingsOf(namespace, settings, value)); err != nil {
 			return err
@@ -149,7 +149,7 @@ func (b *bench) timeSingles(ctx context.Context, p *plane, namespace, reload str
 	if reload == barely {
 		ready = func(object client.Object) bool { return object.GetNamespace() == namespace }
 	}
-	stamped := p.until(ctx, &k8sappsv1.DeploymentList{}, singles, ready)
+	stamped := p.until(ctx, &appsv1.DeploymentList{}, singles, ready)
 	err := each(ctx, singles, clients, func(ctx context.Context, i int) error {
 		name := fmt.Sprintf("app-%d", i)
 		return errors.Join(p.client.Create(ctx, settingsOf(namespace, name, "0")), p.client.Create(ctx, scaledToZero(namespace, name, name, reload)))
@@ -161,7 +161,7 @@ func (b *bench) timeSingles(ctx context.Context, p *plane, namespace, reload str
 	if err != nil {
 		return nil, err
 	}
-	stream, err := watching.Watch(ctx, &k8sappsv1.DeploymentList{}, client.InNamespace(namespace))
+	stream, err := watching.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace(namespace))
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (b *bench) timeSingles(ctx context.Context, p *plane, namespace, reload str
 			return nil, err
 		}
 		for event := range stream.ResultChan() {
-			if deployment, ok := event.Object.(*k8sappsv1.Deployment); ok && deployment.Name == name && deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor] != "" {
+			if deployment, ok := event.Object.(*appsv1.Deployment); ok && deployment.Name == name && deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor] != "" {
 				break
 			}
 		}
@@ -203,7 +203,7 @@ func patchBarely(ctx context.Context, p *plane, namespace string) error {
 			body := fmt.Sprintf(`{"metadata":{"annotations":{%q:"x"}},"spec":{"template":{"metadata":{"annotations":{%q:"%s"}}}}}`,
 				configv1.AnnotationObserved, configv1.AnnotationRestartedFor, changed.Data["value"])
 			// One that fails is missed by who waits for it.
-			_ = watching.Patch(ctx, &k8sappsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: changed.Name}}, client.RawPatch(types.MergePatchType, []byte(body)))
+			_ = watching.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: changed.Name}}, client.RawPatch(types.MergePatchType, []byte(body)))
 		}
 	}()
 	return nil
@@ -214,11 +214,11 @@ func settingsOf(namespace, name, value string) *corev1.ConfigMap {
 }
 
 // scaledToZero is a Deployment whose pods would use a ConfigMap.
-func scaledToZero(namespace, name, configMap, reload string) *k8sappsv1.Deployment {
+func scaledToZero(namespace, name, configMap, reload string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{configv1.AnnotationReload: strings.TrimPrefix(reload, barely)}},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(0)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -241,7 +241,7 @@ func stampedIn(namespace string) func(client.Object) bool {
 // restartedIn finds Deployments of a namespace that were restarted for a content.
 func restartedIn(namespace, token string) func(client.Object) bool {
 	return func(object client.Object) bool {
-		deployment, ok := object.(*k8sappsv1.Deployment)
+		deployment, ok := object.(*appsv1.Deployment)
 		if !ok || object.GetNamespace() != namespace {
 			return false
 		}

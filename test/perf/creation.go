@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
@@ -68,8 +68,8 @@ func (b *bench) simulated(ctx context.Context) error {
 			return 0, err
 		}
 		start := time.Now()
-		available := p.until(ctx, &k8sappsv1.DeploymentList{}, b.apps, func(object client.Object) bool {
-			return object.(*k8sappsv1.Deployment).Status.AvailableReplicas > 0
+		available := p.until(ctx, &appsv1.DeploymentList{}, b.apps, func(object client.Object) bool {
+			return object.(*appsv1.Deployment).Status.AvailableReplicas > 0
 		})
 		if _, err := b.writeFloor(ctx, p, copies); err != nil {
 			return 0, err
@@ -87,8 +87,8 @@ func (b *bench) simulated(ctx context.Context) error {
 	if err := p.simulate(ctx, b.simulator, b.nodes()); err != nil {
 		return err
 	}
-	ready := p.until(ctx, &appsv1.WebAppList{}, b.apps, func(object client.Object) bool {
-		return meta.IsStatusConditionTrue(object.(*appsv1.WebApp).Status.Conditions, appsv1.ConditionReady)
+	ready := p.until(ctx, &msappsv1.WebAppList{}, b.apps, func(object client.Object) bool {
+		return meta.IsStatusConditionTrue(object.(*msappsv1.WebApp).Status.Conditions, msappsv1.ConditionReady)
 	})
 	var took time.Duration
 	made, err := b.managedCreation(ctx, p, func(ctx context.Context, running *child) error {
@@ -214,7 +214,7 @@ func (b *bench) writeFloor(ctx context.Context, p *plane, copies *replay) (time.
 	if err := makeNamespace(ctx, p.client, "floor"); err != nil {
 		return 0, err
 	}
-	created := make(chan *appsv1.WebApp, b.apps)
+	created := make(chan *msappsv1.WebApp, b.apps)
 	creation := make(chan error, 1)
 	go func() {
 		defer close(created)

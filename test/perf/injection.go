@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -117,7 +117,7 @@ func fillInjectable(ctx context.Context, p *plane) error {
 }
 
 // injectable is one of the Deployments; every second one is matched.
-func injectable(i int) *k8sappsv1.Deployment {
+func injectable(i int) *appsv1.Deployment {
 	name := fmt.Sprintf("other-%d", i)
 	if i%2 == 0 {
 		name = fmt.Sprintf("matched-%d", i)
@@ -141,7 +141,7 @@ func (b *bench) inject(ctx context.Context, p *plane, name, has string, do func(
 	if err != nil {
 		return err
 	}
-	done := p.until(ctx, &k8sappsv1.DeploymentList{}, matched, hasAgent(has))
+	done := p.until(ctx, &appsv1.DeploymentList{}, matched, hasAgent(has))
 	start := time.Now()
 	if err := do(); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (b *bench) inject(ctx context.Context, p *plane, name, has string, do func(
 // hasAgent finds matched Deployments by what their variable ends with; nothing: by what their owner wrote.
 func hasAgent(suffix string) func(client.Object) bool {
 	return func(object client.Object) bool {
-		deployment, ok := object.(*k8sappsv1.Deployment)
+		deployment, ok := object.(*appsv1.Deployment)
 		if !ok || !strings.HasPrefix(deployment.Name, "matched-") {
 			return false
 		}
@@ -201,15 +201,15 @@ func patchAsMany(ctx context.Context, p *plane) (time.Duration, error) {
 
 // settleDeployments writes into each Deployment's status what their controller would.
 func settleDeployments(ctx context.Context, p *plane) error {
-	var all k8sappsv1.DeploymentList
+	var all appsv1.DeploymentList
 	if err := p.client.List(ctx, &all, client.InNamespace(injectedNamespace)); err != nil {
 		return err
 	}
 	return each(ctx, len(all.Items), clients, func(ctx context.Context, i int) error {
 		one := &all.Items[i]
 		one.Status.ObservedGeneration = one.Generation
-		one.Status.Conditions = []k8sappsv1.DeploymentCondition{{
-			Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable", LastUpdateTime: metav1.Now(),
+		one.Status.Conditions = []appsv1.DeploymentCondition{{
+			Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable", LastUpdateTime: metav1.Now(),
 		}}
 		return p.client.Status().Update(ctx, one)
 	})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/setup"
@@ -35,11 +35,11 @@ var listed = map[string]struct {
 	list     client.ObjectList
 	selector string
 }{
-	"webapps":                  {&appsv1.WebAppList{}, ""},
+	"webapps":                  {&msappsv1.WebAppList{}, ""},
 	"platformpolicies":         {platformPolicies(), ""},
-	"deployments":              {&k8sappsv1.DeploymentList{}, ""},
-	"statefulsets":             {&k8sappsv1.StatefulSetList{}, ""},
-	"daemonsets":               {&k8sappsv1.DaemonSetList{}, ""},
+	"deployments":              {&appsv1.DeploymentList{}, ""},
+	"statefulsets":             {&appsv1.StatefulSetList{}, ""},
+	"daemonsets":               {&appsv1.DaemonSetList{}, ""},
 	"configmaps":               {&corev1.ConfigMapList{}, ""},
 	"appconfigs":               {&configv1.AppConfigList{}, ""},
 	"configmonitors":           {&configv1.ConfigMonitorList{}, ""},

@@ -18,17 +18,17 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // sampleName is the WebApp whose writes are recorded. It is found again in nothing but its own name.
 const sampleName = "recorded-sample"
 
 // newWebApp is a small one: what most users would write.
-func newWebApp(namespace, name string) *appsv1.WebApp {
-	return &appsv1.WebApp{
+func newWebApp(namespace, name string) *msappsv1.WebApp {
+	return &msappsv1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       appsv1.WebAppSpec{Image: "docker.io/mainstay/demo-web:1.0", Replicas: new(int32(1)), Port: 8080},
+		Spec:       msappsv1.WebAppSpec{Image: "docker.io/mainstay/demo-web:1.0", Replicas: new(int32(1)), Port: 8080},
 	}
 }
 
@@ -64,14 +64,14 @@ type replay struct {
 	// first are the writes of a creation, but events: one for each child, and one of the status.
 	first []write
 	// from is the sample.
-	from *appsv1.WebApp
+	from *msappsv1.WebApp
 }
 
 // resourceVersion is the precondition of a status patch: it can't be the same for another object.
 var resourceVersion = regexp.MustCompile(`"resourceVersion":"[0-9]+",?`)
 
 // newReplay reads what was recorded.
-func newReplay(config *rest.Config, recorded string, from *appsv1.WebApp) (*replay, error) {
+func newReplay(config *rest.Config, recorded string, from *msappsv1.WebApp) (*replay, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func newReplay(config *rest.Config, recorded string, from *appsv1.WebApp) (*repl
 }
 
 // write makes all writes for one WebApp, one after the other.
-func (r *replay) write(ctx context.Context, app *appsv1.WebApp) error {
+func (r *replay) write(ctx context.Context, app *msappsv1.WebApp) error {
 	rename := strings.NewReplacer(r.from.Name, app.Name, string(r.from.UID), string(app.UID), "/namespaces/"+r.from.Namespace+"/", "/namespaces/"+app.Namespace+"/",
 		`"namespace":"`+r.from.Namespace+`"`, `"namespace":"`+app.Namespace+`"`)
 	for _, recorded := range r.first {

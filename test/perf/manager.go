@@ -26,7 +26,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
@@ -173,7 +173,7 @@ type write struct {
 }
 
 func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		if r.poison != "" && strings.HasSuffix(request.URL.Path, "/"+r.poison) {
 			panic("poisoned")
 		}

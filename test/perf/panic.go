@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 const (
@@ -99,7 +99,7 @@ func (b *bench) edit(ctx context.Context, p *plane, round int) ([]time.Duration,
 	if err != nil {
 		return nil, err
 	}
-	stream, err := watching.Watch(ctx, &k8sappsv1.DeploymentList{}, client.InNamespace(appNamespace))
+	stream, err := watching.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace(appNamespace))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (b *bench) edit(ctx context.Context, p *plane, round int) ([]time.Duration,
 			if !open {
 				return nil, errors.New("the watch of Deployments ended")
 			}
-			deployment, ok := event.Object.(*k8sappsv1.Deployment)
+			deployment, ok := event.Object.(*appsv1.Deployment)
 			follows = ok && deployment.Name == name && deployment.Spec.Template.Spec.Containers[0].Image == image
 		}
 		took = append(took, time.Since(start))
@@ -139,7 +139,7 @@ func disturb(ctx context.Context, to client.Client, name string) error {
 }
 
 func setImage(ctx context.Context, to client.Client, name, image string) error {
-	app := &appsv1.WebApp{}
+	app := &msappsv1.WebApp{}
 	app.Namespace, app.Name = appNamespace, name
 	return to.Patch(ctx, app, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"image":%q}}`, image)))
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/mainstay-platform/mainstay/internal/definitions"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
@@ -93,11 +93,11 @@ func (p *plane) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	direct, err := definitions.NewClient(p.config)
+	direct, err := crds.NewClient(p.config)
 	if err != nil {
 		return err
 	}
-	if err := definitions.Install(ctx, direct); err != nil {
+	if err := crds.Install(ctx, direct); err != nil {
 		return err
 	}
 	if p.client, err = client.New(p.config, client.Options{Scheme: scheme}); err != nil {

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,11 +66,11 @@ func servedPod(i int) types.NamespacedName {
 }
 
 // makeSet makes a Deployment and what its controller would.
-func makeSet(ctx context.Context, to client.Client, i int) (*k8sappsv1.ReplicaSet, error) {
+func makeSet(ctx context.Context, to client.Client, i int) (*appsv1.ReplicaSet, error) {
 	labels := servedLabels(i)
-	deployment := &k8sappsv1.Deployment{
+	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: servedNamespace(i), Name: fmt.Sprintf("checkout-%03d", i), Labels: labels},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(servedReplicas)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: servedSpec(i, "")},
 		},
@@ -78,12 +78,12 @@ func makeSet(ctx context.Context, to client.Client, i int) (*k8sappsv1.ReplicaSe
 	if err := to.Create(ctx, deployment, client.FieldOwner("helm")); err != nil {
 		return nil, err
 	}
-	set := &k8sappsv1.ReplicaSet{
+	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: deployment.Namespace, Name: servedSet(i), Labels: hashed(i, labels),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, k8sappsv1.SchemeGroupVersion.WithKind("Deployment"))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
-		Spec: k8sappsv1.ReplicaSetSpec{
+		Spec: appsv1.ReplicaSetSpec{
 			Replicas: deployment.Spec.Replicas, Selector: &metav1.LabelSelector{MatchLabels: hashed(i, labels)},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: hashed(i, labels)}, Spec: deployment.Spec.Template.Spec},
 		},
@@ -101,18 +101,18 @@ func servedLabels(set int) map[string]string {
 // hashed are the labels of what a Deployment's controller makes.
 func hashed(set int, labels map[string]string) map[string]string {
 	all := maps.Clone(labels)
-	all[k8sappsv1.DefaultDeploymentUniqueLabelKey] = fmt.Sprintf("%010x", 0x6bf5d0c7a*(set+1)&0xffffffffff)
+	all[appsv1.DefaultDeploymentUniqueLabelKey] = fmt.Sprintf("%010x", 0x6bf5d0c7a*(set+1)&0xffffffffff)
 	return all
 }
 
 // makePod makes the Pod of a number, and says what its kubelet would.
-func makePod(ctx context.Context, to client.Client, set *k8sappsv1.ReplicaSet, i int) error {
+func makePod(ctx context.Context, to client.Client, set *appsv1.ReplicaSet, i int) error {
 	name := servedPod(i)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: name.Namespace, Name: name.Name, GenerateName: set.Name + "-", Labels: set.Spec.Template.Labels,
 			Annotations:     map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": "9090"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, k8sappsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
 		},
 		Spec: servedSpec(i/servedReplicas, servedNode(i)),
 	}

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,7 +101,7 @@ func (b *bench) fillSources(ctx context.Context, p *plane, running *child) (empt
 	}
 	b.say("made them in %s", time.Since(start).Round(time.Second))
 	// Those that are used come last: who has seen them has seen all.
-	seen := p.until(ctx, &k8sappsv1.DeploymentList{}, users, func(object client.Object) bool {
+	seen := p.until(ctx, &appsv1.DeploymentList{}, users, func(object client.Object) bool {
 		return len(workload.ParseStamp(object.GetAnnotations()[configv1.AnnotationObserved]).Sources) == 2
 	})
 	err = each(ctx, users, clients, func(ctx context.Context, i int) error {
@@ -127,8 +127,8 @@ func (b *bench) startWithSources(ctx context.Context, p *plane, options childOpt
 	}
 	defer b.endChild(running)
 	// What has been restarted for a change was compared with all of the namespace's Secrets and ConfigMaps known.
-	restarted := p.until(ctx, &k8sappsv1.DeploymentList{}, users, func(object client.Object) bool {
-		deployment, ok := object.(*k8sappsv1.Deployment)
+	restarted := p.until(ctx, &appsv1.DeploymentList{}, users, func(object client.Object) bool {
+		deployment, ok := object.(*appsv1.Deployment)
 		return ok && deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor] != ""
 	})
 	first := max(manySecrets, manyConfigMaps) - users
@@ -178,7 +178,7 @@ func randomBytes(seed int) []byte {
 }
 
 // userOf is a Deployment that uses the Secret and the ConfigMap of its name.
-func userOf(name metav1.ObjectMeta) *k8sappsv1.Deployment {
+func userOf(name metav1.ObjectMeta) *appsv1.Deployment {
 	deployment := scaledToZero(name.Namespace, name.Name, name.Name, "auto")
 	pod := &deployment.Spec.Template.Spec
 	pod.Volumes = []corev1.Volume{{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name.Name}}}}

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // platformPolicies is a list of them: beside Kubernetes' own group of that name one file can't name ours.
-func platformPolicies() client.ObjectList { return &policyv1.PlatformPolicyList{} }
+func platformPolicies() client.ObjectList { return &mspolicyv1.PlatformPolicyList{} }
 
 // until watches objects of a kind and answers when so many of them have been found good. It begins at once.
 func (p *plane) until(ctx context.Context, list client.ObjectList, n int, good func(client.Object) bool) <-chan error {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
@@ -304,15 +304,15 @@ func TestOwner(t *testing.T) {
 	}
 	labels := map[string]string{"app": "shop"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "demo"}}}}
-	app := metav1.OwnerReference{APIVersion: appsv1.GroupVersion.String(), Kind: "WebApp", Name: "shop", UID: "a-webapp", Controller: new(true)}
-	deployment := &k8sappsv1.Deployment{ObjectMeta: owned("shop", app), Spec: k8sappsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template}}
+	app := metav1.OwnerReference{APIVersion: msappsv1.GroupVersion.String(), Kind: "WebApp", Name: "shop", UID: "a-webapp", Controller: new(true)}
+	deployment := &appsv1.Deployment{ObjectMeta: owned("shop", app), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template}}
 	g.Expect(cluster.client.Create(t.Context(), deployment)).To(gomega.Succeed())
 	controlled := func(kind, name string, uid types.UID) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: uid, Controller: new(true)}
 	}
-	replicas := &k8sappsv1.ReplicaSet{
+	replicas := &appsv1.ReplicaSet{
 		ObjectMeta: owned("shop-1", controlled("Deployment", "shop", deployment.UID)),
-		Spec:       k8sappsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}
 	g.Expect(cluster.client.Create(t.Context(), replicas)).To(gomega.Succeed())
 	for name, one := range map[string]struct {

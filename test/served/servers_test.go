@@ -28,7 +28,7 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/aggregatedtest"
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
@@ -281,7 +281,7 @@ func (s *ownServer) directly() *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: s.Bundle, CertFile: cluster.frontCert, KeyFile: cluster.frontKey},
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+		return transport.Func(func(request *http.Request) (*http.Response, error) {
 			request = request.Clone(request.Context())
 			request.Header.Set("X-Remote-User", "admin")
 			request.Header.Set("X-Remote-Group", "system:masters")

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
 // Namespaced are the resources that live in namespaces, as "group/resource"; the core group is empty.
@@ -50,7 +50,7 @@ func FindNamespaced(config *rest.Config) (Namespaced, error) {
 // several tests do not do each other's work.
 func (n Namespaced) Confine(namespace string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
-		return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+		return transport.Func(func(request *http.Request) (*http.Response, error) {
 			if path, changed := n.Within(request.URL.Path, namespace); request.Method == http.MethodGet && changed {
 				request = request.Clone(request.Context())
 				request.URL.Path = path

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -13,11 +13,11 @@ import (
 )
 
 // Deployment has one replica, whose pod has the label app with the Deployment's name, and uses no configuration.
-func Deployment(namespace, name string) *k8sappsv1.Deployment {
+func Deployment(namespace, name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -30,17 +30,17 @@ func Deployment(namespace, name string) *k8sappsv1.Deployment {
 
 // MakeAvailable does what the Deployment controller does once all pods of the present template are available.
 func MakeAvailable(ctx context.Context, c client.Client, key client.ObjectKey) error {
-	var deployment k8sappsv1.Deployment
+	var deployment appsv1.Deployment
 	if err := c.Get(ctx, key, &deployment); err != nil {
 		return err
 	}
 	wanted := *deployment.Spec.Replicas
-	deployment.Status = k8sappsv1.DeploymentStatus{
+	deployment.Status = appsv1.DeploymentStatus{
 		ObservedGeneration: deployment.Generation,
 		Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
-		Conditions: []k8sappsv1.DeploymentCondition{
-			{Type: k8sappsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
-			{Type: k8sappsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
+		Conditions: []appsv1.DeploymentCondition{
+			{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
+			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
 		},
 	}
 	return c.Status().Update(ctx, &deployment)

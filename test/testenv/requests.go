@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
@@ -96,7 +96,7 @@ func (r *Requests) Watched() []string {
 
 // Wrap is a transport wrapper for rest.Config.Wrap.
 func (r *Requests) Wrap(next http.RoundTripper) http.RoundTripper {
-	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		if r.Before != nil {
 			r.Before(request)
 		}

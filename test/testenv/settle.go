@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
@@ -111,7 +111,7 @@ func (v *versions) latest(about collection) uint64 {
 
 // noteWrites is a transport wrapper that notes the versions of what is written.
 func noteWrites(next http.RoundTripper) http.RoundTripper {
-	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		parsed := proxy.Parse(request)
 		if !parsed.IsWrite() || parsed.Verb == "delete" || parsed.Verb == "deletecollection" {
 			return next.RoundTrip(request)

@@ -3,7 +3,7 @@ package v1beta1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // WebApp is a web application: one container image that answers HTTP on a port. Everything
@@ -33,7 +33,7 @@ type WebApp struct {
 	Spec WebAppSpec `json:"spec"`
 	// Status is the application as it is; the same as in v1.
 	// +optional
-	Status appsv1.WebAppStatus `json:"status,omitzero"`
+	Status msappsv1.WebAppStatus `json:"status,omitzero"`
 }
 
 // WebAppList is a list of WebApps.

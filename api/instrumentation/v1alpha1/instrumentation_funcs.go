@@ -17,10 +17,10 @@ func (i *Instrumentation) GetFirstReadyTime() *metav1.Time { return i.Status.Fir
 func (i *Instrumentation) SetFirstReadyTime(first *metav1.Time) { i.Status.FirstReadyTime = first }
 
 // What returns what is injected, and where.
-func (i *Instrumentation) What() *InstrumentationSpec { return &i.Spec }
+func (i *Instrumentation) GetSpec() *InstrumentationSpec { return &i.Spec }
 
 // Outcome returns the status.
-func (i *Instrumentation) Outcome() *InstrumentationStatus { return &i.Status }
+func (i *Instrumentation) GetStatus() *InstrumentationStatus { return &i.Status }
 
 // GetConditions returns the conditions as they are stored.
 func (i *ClusterInstrumentation) GetConditions() []metav1.Condition { return i.Status.Conditions }
@@ -39,7 +39,7 @@ func (i *ClusterInstrumentation) SetFirstReadyTime(first *metav1.Time) {
 }
 
 // What returns what is injected, and where.
-func (i *ClusterInstrumentation) What() *InstrumentationSpec { return &i.Spec.InstrumentationSpec }
+func (i *ClusterInstrumentation) GetSpec() *InstrumentationSpec { return &i.Spec.InstrumentationSpec }
 
 // Outcome returns the status.
-func (i *ClusterInstrumentation) Outcome() *InstrumentationStatus { return &i.Status }
+func (i *ClusterInstrumentation) GetStatus() *InstrumentationStatus { return &i.Status }

@@ -162,7 +162,7 @@ func initializing(s *subject) string {
 		if isThrough {
 			continue
 		}
-		if trouble := s.trouble(one, !isSideCar(one.Container)); trouble != "" {
+		if trouble := s.problem(one, !isSideCar(one.Container)); trouble != "" {
 			return wordInit + trouble
 		}
 		doing := "runs"
@@ -192,7 +192,7 @@ func failing(s *subject) string {
 			policy = corev1.RestartPolicy(*one.RestartPolicy)
 		}
 		mayEnd := policy == corev1.RestartPolicyOnFailure || policy == corev1.RestartPolicyNever
-		if trouble := s.trouble(one, mayEnd); trouble != "" {
+		if trouble := s.problem(one, mayEnd); trouble != "" {
 			return trouble
 		}
 	}
@@ -263,7 +263,7 @@ func isSilent(s *subject) bool {
 }
 
 // trouble is what is wrong with a container that waits or has ended; empty if it runs, is about to, or has ended as it may.
-func (s *subject) trouble(one container, mayEnd bool) string {
+func (s *subject) problem(one container, mayEnd bool) string {
 	waiting, terminated := one.status.State.Waiting, one.status.State.Terminated
 	switch {
 	case terminated != nil && terminated.ExitCode == 0 && mayEnd:

@@ -99,8 +99,8 @@ func (g *Generator) agentEnv(agent *instrv1.Agent) []corev1.EnvVar {
 }
 
 // Setting is that of the namespace with Instrumentations. The error is that of one that is invalid.
-func (g *Generator) Setting(objects []injection.Object) (*injection.Setting, error) {
-	setting := &injection.Setting{Keys: Keys, HasImageVolumes: !g.oneIn(5)}
+func (g *Generator) Setting(objects []injection.Object) (*injection.NamespaceContext, error) {
+	setting := &injection.NamespaceContext{Keys: Keys, HasImageVolumes: !g.oneIn(5)}
 	for _, object := range objects {
 		agent := injection.Compile(object)
 		if agent.Invalid != nil {
@@ -113,7 +113,7 @@ func (g *Generator) Setting(objects []injection.Object) (*injection.Setting, err
 }
 
 // Granted are annotations of a workload that grant Instrumentations their revisions.
-func Granted(setting *injection.Setting) map[string]string {
+func Granted(setting *injection.NamespaceContext) map[string]string {
 	annotations := map[string]string{"example.com/owner": "team-a"}
 	for _, agent := range setting.Agents {
 		annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: Began, Attempts: 1}.String()

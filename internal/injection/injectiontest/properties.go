@@ -20,10 +20,10 @@ type check struct {
 	annotations map[string]string
 	labels      map[string]string
 	owners      corev1.PodTemplateSpec
-	old, next   *injection.Setting
+	old, next   *injection.NamespaceContext
 	// injected is what the old setting makes of the owner's.
 	injected corev1.PodTemplateSpec
-	verdicts []injection.Verdict
+	verdicts []injection.AgentStatus
 }
 
 // Check makes a template and Instrumentations, and checks what package injection promises of them. It returns how many Instrumentations were injected.
@@ -37,7 +37,7 @@ func Check(seed uint64) (int, error) {
 	if c.next, err = g.Setting(g.Objects(pick(g, "agent", "other"))); err != nil {
 		return 0, err
 	}
-	c.annotations = Granted(&injection.Setting{Agents: slices.Concat(c.old.Agents, c.next.Agents)})
+	c.annotations = Granted(&injection.NamespaceContext{Agents: slices.Concat(c.old.Agents, c.next.Agents)})
 	c.injected, c.verdicts = c.compose(c.old, &c.owners, nil)
 	injected := 0
 	for _, verdict := range c.verdicts {
@@ -62,7 +62,7 @@ func Check(seed uint64) (int, error) {
 }
 
 // compose leaves what it is given as it is.
-func (c *check) compose(setting *injection.Setting, template, before *corev1.PodTemplateSpec) (corev1.PodTemplateSpec, []injection.Verdict) {
+func (c *check) compose(setting *injection.NamespaceContext, template, before *corev1.PodTemplateSpec) (corev1.PodTemplateSpec, []injection.AgentStatus) {
 	w := injection.Workload{
 		Kind: "Deployment", Namespace: Namespace, Name: c.name, Labels: c.labels, Annotations: c.annotations, Template: template.DeepCopy(),
 	}
@@ -71,7 +71,7 @@ func (c *check) compose(setting *injection.Setting, template, before *corev1.Pod
 }
 
 // nothing injects nothing.
-func nothing() *injection.Setting { return &injection.Setting{Keys: Keys} }
+func nothing() *injection.NamespaceContext { return &injection.NamespaceContext{Keys: Keys} }
 
 func (c *check) twice() error {
 	for name, before := range map[string]*corev1.PodTemplateSpec{"by itself": nil, "over itself": &c.injected, "over the owner's": &c.owners} {
@@ -207,7 +207,7 @@ func (c *check) changed() error {
 }
 
 func (c *check) stripped() error {
-	for _, setting := range []*injection.Setting{c.old, c.next, nothing(), without(injection.KindCluster, c.next), withInvalid(c.next)} {
+	for _, setting := range []*injection.NamespaceContext{c.old, c.next, nothing(), without(injection.KindCluster, c.next), withInvalid(c.next)} {
 		for name, template := range map[string]*corev1.PodTemplateSpec{"owner's": &c.owners, "injected": &c.injected} {
 			small := corev1.PodTemplateSpec{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: injection.Strip(template.DeepCopy())}
 			whole, verdicts := c.compose(setting, template, nil)
@@ -306,7 +306,7 @@ func (c *check) lost() error {
 }
 
 // without is a setting in which one of the kinds is off.
-func without(kind string, setting *injection.Setting) *injection.Setting {
+func without(kind string, setting *injection.NamespaceContext) *injection.NamespaceContext {
 	rest := *setting
 	rest.Off = []string{kind}
 	rest.Agents = slices.DeleteFunc(slices.Clone(rest.Agents), func(agent *injection.Agent) bool { return agent.Kind == kind })
@@ -314,7 +314,7 @@ func without(kind string, setting *injection.Setting) *injection.Setting {
 }
 
 // withInvalid is a setting in which those of an odd name are invalid.
-func withInvalid(setting *injection.Setting) *injection.Setting {
+func withInvalid(setting *injection.NamespaceContext) *injection.NamespaceContext {
 	rest := *setting
 	rest.Agents = slices.Clone(rest.Agents)
 	for i, agent := range rest.Agents {
@@ -334,10 +334,14 @@ func (c *check) held() error {
 	anew, _ := c.compose(c.next, &c.owners, nil)
 	ways := []struct {
 		name string
-		away func(*injection.Setting) *injection.Setting
+		away func(*injection.NamespaceContext) *injection.NamespaceContext
 	}{
-		{"Instrumentations are off", func(setting *injection.Setting) *injection.Setting { return without(injection.KindNamespaced, setting) }},
-		{"ClusterInstrumentations are off", func(setting *injection.Setting) *injection.Setting { return without(injection.KindCluster, setting) }},
+		{"Instrumentations are off", func(setting *injection.NamespaceContext) *injection.NamespaceContext {
+			return without(injection.KindNamespaced, setting)
+		}},
+		{"ClusterInstrumentations are off", func(setting *injection.NamespaceContext) *injection.NamespaceContext {
+			return without(injection.KindCluster, setting)
+		}},
 		{"some are invalid", withInvalid},
 	}
 	way := ways[c.seed%uint64(len(ways))] // one is enough for a template: all take as long as everything else

@@ -34,7 +34,7 @@ func TestProperties(t *testing.T) {
 func TestGeneratedAreValid(t *testing.T) {
 	for seed := range cases.Seeds(t, gate, nightly) {
 		for _, object := range injectiontest.New(seed).Objects("agent") {
-			if problems := injection.Validate(object.What()); len(problems) > 0 {
+			if problems := injection.Validate(object.GetSpec()); len(problems) > 0 {
 				t.Error(problems)
 			}
 		}

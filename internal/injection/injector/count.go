@@ -28,7 +28,7 @@ func (r *Reader) Count(ctx context.Context) (map[metrics.Instrumented]int, error
 		add(injection.KindCluster, none)
 	}
 	for _, object := range objects {
-		add(injection.IdentityOf(object).Kind, object.Outcome())
+		add(injection.IdentityOf(object).Kind, object.GetStatus())
 	}
 	return counts, nil
 }
@@ -36,5 +36,5 @@ func (r *Reader) Count(ctx context.Context) (map[metrics.Instrumented]int, error
 // described is an object with what became of it.
 type described interface {
 	injection.Object
-	Outcome() *instrv1.InstrumentationStatus
+	GetStatus() *instrv1.InstrumentationStatus
 }

@@ -40,7 +40,7 @@ func (r *Reader) bodies(ctx context.Context, observed *Observed) (map[int][]byte
 }
 
 // body is the patch of one workload, which is read whole.
-func (r *Reader) body(ctx context.Context, one *injection.Seen, key string, grant *injection.Grant) ([]byte, error) {
+func (r *Reader) body(ctx context.Context, one *injection.ObservedWorkload, key string, grant *injection.Grant) ([]byte, error) {
 	whole := &unstructured.Unstructured{}
 	whole.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: one.Kind})
 	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: one.Namespace, Name: one.Name}, whole); err != nil {
@@ -65,7 +65,7 @@ func (r *Reader) body(ctx context.Context, one *injection.Seen, key string, gran
 		annotations[key] = grant.String()
 	}
 	object.SetAnnotations(annotations)
-	one.Setting.Compose(workloadOf(object, one.Kind, observe.PodTemplate(object)), (*corev1.PodTemplateSpec)(nil))
+	one.Context.Compose(workloadOf(object, one.Kind, observe.PodTemplate(object)), (*corev1.PodTemplateSpec)(nil))
 	changes, err := jsonpatch.Between(raw, before, object)
 	if err != nil || len(changes) == 0 {
 		return nil, err

@@ -105,12 +105,12 @@ func namespace(given map[string]string) *corev1.Namespace {
 }
 
 // seenOf is a Deployment as the cache has it, composed for some agents.
-func seenOf(name string, agents ...*injection.Agent) injection.Seen {
+func seenOf(name string, agents ...*injection.Agent) injection.ObservedWorkload {
 	object := deployment(name)
 	w := workloadOf(object, "Deployment", &object.Spec.Template)
-	setting := &injection.Setting{Agents: agents}
+	setting := &injection.NamespaceContext{Agents: agents}
 	setting.Compose(w, nil)
-	return injection.Seen{Workload: *w, UID: object.UID, Setting: setting}
+	return injection.ObservedWorkload{Workload: *w, UID: object.UID, Context: setting}
 }
 
 func compiled(t *testing.T, object injection.Object) *injection.Agent {
@@ -125,13 +125,13 @@ func compiled(t *testing.T, object injection.Object) *injection.Agent {
 // What is taken out, and stays, is taken out again after 10 s, 20 s, ...: nothing on the workload tells of the attempts.
 func TestPace(t *testing.T) {
 	reader, agent := readerOf(t), compiled(t, java())
-	writes := func(at time.Time, seen ...injection.Seen) (int, time.Duration) {
+	writes := func(at time.Time, seen ...injection.ObservedWorkload) (int, time.Duration) {
 		observed := &Observed{identity: agent.Identity, seen: seen}
 		for i := range seen {
-			observed.decision.Writes = append(observed.decision.Writes, injection.Write{Index: i})
+			observed.decision.Writes = append(observed.decision.Writes, injection.GrantWrite{Index: i})
 		}
-		reader.pace(observed, at)
-		return len(observed.decision.Writes), observed.decision.Again
+		reader.skipRepeated(observed, at)
+		return len(observed.decision.Writes), observed.decision.RequeueAfter
 	}
 	at := now
 	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
@@ -150,9 +150,9 @@ func TestPace(t *testing.T) {
 	if n, again := writes(at.Add(time.Hour), seenOf("web-1", agent)); n != 1 || again != 10*time.Second {
 		t.Errorf("an hour later it writes %d, and looks again after %s", n, again)
 	}
-	observed := &Observed{identity: agent.Identity, seen: []injection.Seen{seenOf("web-1", agent)}}
-	observed.decision.Writes = []injection.Write{{Grant: &injection.Grant{Revision: agent.Revision, At: at}}}
-	if reader.pace(observed, at); len(observed.decision.Writes) != 1 {
+	observed := &Observed{identity: agent.Identity, seen: []injection.ObservedWorkload{seenOf("web-1", agent)}}
+	observed.decision.Writes = []injection.GrantWrite{{Grant: &injection.Grant{Revision: agent.Revision, At: at}}}
+	if reader.skipRepeated(observed, at); len(observed.decision.Writes) != 1 {
 		t.Error("a grant is kept back: it tells of its attempts itself")
 	}
 }
@@ -166,7 +166,7 @@ func TestIsDone(t *testing.T) {
 	}()
 	composed := func(agents ...*injection.Agent) *appsv1.Deployment {
 		object := deployment("web-1")
-		(&injection.Setting{Agents: agents}).Compose(workloadOf(object, "Deployment", &object.Spec.Template), nil)
+		(&injection.NamespaceContext{Agents: agents}).Compose(workloadOf(object, "Deployment", &object.Spec.Template), nil)
 		return object
 	}
 	for name, test := range map[string]struct {
@@ -180,12 +180,12 @@ func TestIsDone(t *testing.T) {
 		"taken out":                  {nil, composed(), true},
 		"still there":                {nil, composed(agent), false},
 	} {
-		setting := &injection.Setting{}
+		setting := &injection.NamespaceContext{}
 		if test.agent != nil {
 			setting.Agents = append(setting.Agents, test.agent)
 		}
-		observed := &Observed{identity: agent.Identity, agent: test.agent, now: now, seen: []injection.Seen{seenOf("web-1")}}
-		observed.seen[0].Setting = setting
+		observed := &Observed{identity: agent.Identity, agent: test.agent, now: now, seen: []injection.ObservedWorkload{seenOf("web-1")}}
+		observed.seen[0].Context = setting
 		if got := observed.isDone(0)(test.object); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
@@ -230,7 +230,7 @@ func TestIsBehind(t *testing.T) {
 		"a grant is taken off what is not in":            {agent: invalid, before: granted(plain.Revision)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			setting := &injection.Setting{}
+			setting := &injection.NamespaceContext{}
 			if test.agent != nil {
 				setting.Agents = append(setting.Agents, injection.Compile(test.agent))
 			}
@@ -396,11 +396,11 @@ func TestNote(t *testing.T) {
 			}},
 		}
 	}
-	one := &seen{Seen: seenOf("web-1", compiled(t, java()))}
+	one := &seen{ObservedWorkload: seenOf("web-1", compiled(t, java()))}
 	record := one.Template.Annotations[instrv1.AnnotationInjected]
 	other := pod(record, time.Second, corev1.ConditionTrue)
 	other.Labels = nil
-	standing := &injection.Standing{}
+	standing := &injection.WorkloadAssessment{}
 	note(standing, one, labels.SelectorFromSet(labels.Set{"app": "web"}), []corev1.Pod{
 		pod(record, 4*time.Minute, corev1.ConditionTrue), pod(record, 3*time.Minute, corev1.ConditionTrue),
 		pod(record, time.Minute, corev1.ConditionFalse), pod("earlier", time.Minute, corev1.ConditionTrue), other,
@@ -441,8 +441,8 @@ func TestReportOfANoteThatIsNotWritten(t *testing.T) {
 	agent := compiled(t, java())
 	object := java()
 	self := plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}
-	fails, forgives := injection.Decision{Failure: "Deployment/web-1: CrashLoop: it exits"}, injection.Decision{Forgives: true}
-	refused, unmade := plan.Result{Refused: map[plan.Ref]string{self: "frozen"}}, plan.Result{Unmade: map[plan.Ref]string{self: "no answer"}}
+	fails, forgives := injection.Decision{Failure: "Deployment/web-1: CrashLoop: it exits"}, injection.Decision{ClearsFailure: true}
+	refused, unmade := plan.Result{Refused: map[plan.Ref]string{self: "frozen"}}, plan.Result{Unwritten: map[plan.Ref]string{self: "no answer"}}
 	for want, test := range map[string]struct {
 		decision injection.Decision
 		result   plan.Result
@@ -452,7 +452,7 @@ func TestReportOfANoteThatIsNotWritten(t *testing.T) {
 		"can't be taken off it, and so no workload gets the agent: frozen":                       {forgives, refused},
 		"can't be taken off it, and so no workload gets the agent: it is tried again: no answer": {forgives, unmade},
 	} {
-		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.Seen{seenOf("web-1", agent)}, decision: test.decision}
+		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.ObservedWorkload{seenOf("web-1", agent)}, decision: test.decision}
 		into := object.DeepCopy()
 		kind[*instrv1.Instrumentation]{}.Report(into, object, observed, test.result)
 		ready := into.Status.Conditions[slices.IndexFunc(into.Status.Conditions, func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]

@@ -15,17 +15,17 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
 // Object is an Instrumentation or a ClusterInstrumentation.
 type Object interface {
-	loop.Object
+	reconciler.Object
 	injection.Object
-	Outcome() *instrv1.InstrumentationStatus
+	GetStatus() *instrv1.InstrumentationStatus
 }
 
 // Observed is what was read for one Instrumentation, and what follows from it.
@@ -33,7 +33,7 @@ type Observed struct {
 	identity injection.Identity
 	// agent is nil if it is being deleted, or is invalid.
 	agent *injection.Agent
-	seen  []injection.Seen
+	seen  []injection.ObservedWorkload
 	now   time.Time
 	// decision is made here already: without webhooks it says which workloads have to be read whole.
 	decision injection.Decision
@@ -58,7 +58,7 @@ func (k kind[T]) New() T { return k.definition.New() }
 func (k kind[T]) Admit(object T) error {
 	k.definition.Default(object)
 	if problems := k.definition.Validate(object); len(problems) > 0 {
-		return outcome.InvalidSpecError{Err: problems.ToAggregate()}
+		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
 	}
 	return nil
 }
@@ -85,9 +85,9 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	if err := k.reader.settle(ctx, found, agents); err != nil {
 		return observed, err
 	}
-	observed.seen = make([]injection.Seen, len(found))
+	observed.seen = make([]injection.ObservedWorkload, len(found))
 	for i := range found {
-		observed.seen[i] = found[i].Seen
+		observed.seen[i] = found[i].ObservedWorkload
 	}
 	assessment := injection.Assess(observed.identity, observed.agent, observed.seen, observed.now)
 	if err := k.reader.watch(ctx, assessment.Watched(), found); err != nil {
@@ -96,7 +96,7 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	if observed.decision, err = assessment.Decide(); err != nil {
 		return observed, nil //nolint:nilerr // the window is invalid, and Admit has refused it
 	}
-	k.reader.pace(&observed, observed.now)
+	k.reader.skipRepeated(&observed, observed.now)
 	if k.isDirect {
 		observed.bodies, err = k.reader.bodies(ctx, &observed)
 	}
@@ -112,9 +112,9 @@ func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
 	var patches []plan.Patch
 	switch {
 	case observed.decision.Failure != "":
-		return plan.Plan{Patches: []plan.Patch{failed(object, &observed)}}
-	case observed.decision.Forgives:
-		patches = append(patches, forgiven(object, &observed))
+		return plan.Plan{Patches: []plan.Patch{recordFailurePatch(object, &observed)}}
+	case observed.decision.ClearsFailure:
+		patches = append(patches, clearFailurePatch(object, &observed))
 	}
 	for _, write := range observed.decision.Writes {
 		if patch, changes := k.patchOf(&observed, write); changes {
@@ -125,7 +125,7 @@ func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
 }
 
 // patchOf is the patch of one workload; and whether it changes anything.
-func (k kind[T]) patchOf(observed *Observed, write injection.Write) (plan.Patch, bool) {
+func (k kind[T]) patchOf(observed *Observed, write injection.GrantWrite) (plan.Patch, bool) {
 	one := &observed.seen[write.Index]
 	patch := plan.Patch{
 		Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: write.Reason, Message: write.Message,
@@ -155,9 +155,9 @@ func (o *Observed) isDone(index int) func(plan.Object) bool {
 
 // warnings are about workloads that have failed since the status was written.
 func warnings(object Object, observed *Observed) []plan.Warning {
-	facts := injection.Facts{Agent: observed.agent, Seen: observed.seen, Decision: observed.decision}
+	facts := injection.StatusInput{Agent: observed.agent, Seen: observed.seen, Decision: observed.decision}
 	var found []plan.Warning
-	for _, failed := range facts.News(object.Outcome().Workloads) {
+	for _, failed := range facts.News(object.GetStatus().Workloads) {
 		one := &observed.seen[failed.Index]
 		found = append(found, plan.Warning{
 			Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: failed.Status.Reason,
@@ -171,7 +171,7 @@ func warnings(object Object, observed *Observed) []plan.Warning {
 const maxFailure = 1000
 
 // failed notes on an Instrumentation that the canaries of its revision have failed. Only then is anything undone.
-func failed(object client.Object, observed *Observed) plan.Patch {
+func recordFailurePatch(object client.Object, observed *Observed) plan.Patch {
 	text := observed.agent.Revision + " " + observed.decision.Failure
 	text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
 	return patchSelf(object, observed, annotation(object.GetUID(), instrv1.AnnotationFailed, text))
@@ -179,7 +179,7 @@ func failed(object client.Object, observed *Observed) plan.Patch {
 
 // forgiven takes the note of a failure off, before anything is injected for which it does not count: whoever comes after, also after a crash in between,
 // finds it only where it counts. It fails where the Instrumentation has changed meanwhile: there may be canaries again.
-func forgiven(object client.Object, observed *Observed) plan.Patch {
+func clearFailurePatch(object client.Object, observed *Observed) plan.Patch {
 	// Strings and null can be encoded.
 	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "annotations": map[string]any{instrv1.AnnotationFailed: nil},
@@ -214,13 +214,13 @@ func selfRef(object client.Object, observed *Observed) plan.Ref {
 	return plan.Ref{Kind: observed.identity.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-func refOf(one *injection.Seen) plan.Ref {
+func refOf(one *injection.ObservedWorkload) plan.Ref {
 	return plan.Ref{Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
 }
 
 // Report sets the status.
 func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) time.Duration {
-	facts := injection.Facts{
+	facts := injection.StatusInput{
 		Identity: observed.identity, Agent: observed.agent, Generation: into.GetGeneration(), Deleting: object.GetDeletionTimestamp() != nil,
 		Seen: observed.seen, Decision: observed.decision, Refused: map[int]string{}, Unmade: map[int]string{}, Failure: result.Failure,
 	}
@@ -228,7 +228,7 @@ func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) t
 		if refusal, isRefused := result.Refused[refOf(&observed.seen[i])]; isRefused {
 			facts.Refused[i] = refusal
 		}
-		if failure, isUnmade := result.Unmade[refOf(&observed.seen[i])]; isUnmade {
+		if failure, isUnmade := result.Unwritten[refOf(&observed.seen[i])]; isUnmade {
 			facts.Unmade[i] = failure
 		}
 	}
@@ -237,33 +237,33 @@ func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) t
 	}
 	status := facts.Status()
 	first := into.GetFirstReadyTime()
-	*into.Outcome() = status
+	*into.GetStatus() = status
 	into.SetFirstReadyTime(first)
-	return observed.decision.Again
+	return observed.decision.RequeueAfter
 }
 
 // noteFailure says that what is to be noted on the Instrumentation, or taken off it, could not be written; nil if nothing was in the way.
 func noteFailure(object client.Object, observed *Observed, result plan.Result) *plan.Failure {
 	self := selfRef(object, observed)
 	why, isRefused := result.Refused[self]
-	if unmade, isUnmade := result.Unmade[self]; isUnmade {
+	if unmade, isUnmade := result.Unwritten[self]; isUnmade {
 		why = "it is tried again: " + unmade
 	} else if !isRefused {
 		return nil
 	}
 	message := "that its canaries failed can't be noted on it, and so nothing is undone: "
-	if observed.decision.Forgives {
+	if observed.decision.ClearsFailure {
 		message = "the annotation " + instrv1.AnnotationFailed + ", which does not count any more, can't be taken off it, and so no workload gets the agent: "
 	}
 	return &plan.Failure{Reason: api.ReasonRefused, Message: message + why}
 }
 
 // Trouble names the conditions that are bad news when True.
-func (kind[T]) Trouble() []string {
+func (kind[T]) ProblemConditions() []string {
 	return []string{instrv1.ConditionDegraded, instrv1.ConditionStalled, instrv1.ConditionOverruled}
 }
 
 // Released tells that nothing of it is left in any workload. A grant that was all that was left is gone, unless that was refused.
 func (kind[T]) Released(_ T, observed Observed, result plan.Result) bool {
-	return observed.decision.Leaving == 0 && len(result.Refused)+len(result.Unmade) == 0
+	return observed.decision.Leaving == 0 && len(result.Refused)+len(result.Unwritten) == 0
 }

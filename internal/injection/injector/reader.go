@@ -31,7 +31,7 @@ type Reader struct {
 	// Ungoverned are namespaces into which nothing is injected.
 	Ungoverned []string
 	// Source reads which keys a ConfigMap or Secret has; nil where nobody keeps them in the cache.
-	Source func(ctx context.Context, namespace string, ref workload.Ref) (workload.Source, error)
+	Source func(ctx context.Context, namespace string, ref workload.SourceRef) (workload.Source, error)
 	// HasImageVolumes tells that the cluster can mount images.
 	HasImageVolumes bool
 
@@ -115,8 +115,8 @@ func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Age
 }
 
 // setting is what is around the workloads of a namespace, of the agents given.
-func (r *Reader) setting(ctx context.Context, namespace string, agents []*injection.Agent) (*injection.Setting, error) {
-	setting := &injection.Setting{HasImageVolumes: r.HasImageVolumes, Keys: r.keys(ctx, namespace), Off: r.off}
+func (r *Reader) setting(ctx context.Context, namespace string, agents []*injection.Agent) (*injection.NamespaceContext, error) {
+	setting := &injection.NamespaceContext{HasImageVolumes: r.HasImageVolumes, Keys: r.keys(ctx, namespace), Off: r.off}
 	if slices.Contains(r.Ungoverned, namespace) {
 		return setting, nil
 	}
@@ -128,7 +128,7 @@ func (r *Reader) setting(ctx context.Context, namespace string, agents []*inject
 	if err != nil {
 		return nil, fmt.Errorf("reading namespace %s, whose labels and annotations say what is injected: %w", namespace, err)
 	}
-	setting.Declines = injection.Declines(found.Annotations)
+	setting.Declines = injection.OptsOut(found.Annotations)
 	for _, agent := range agents {
 		if agent.Covers(namespace, found.Labels) {
 			setting.Agents = append(setting.Agents, agent)
@@ -143,7 +143,7 @@ func (r *Reader) keys(ctx context.Context, namespace string) injection.KeyLookup
 		return nil
 	}
 	return func(kind, name, key string) injection.Presence {
-		source, err := r.Source(ctx, namespace, workload.Ref{Kind: workload.SourceKind(kind), Name: name})
+		source, err := r.Source(ctx, namespace, workload.SourceRef{Kind: workload.SourceKind(kind), Name: name})
 		if err != nil || source.Standing != workload.Present {
 			return injection.Unknown
 		}
@@ -156,7 +156,7 @@ func (r *Reader) keys(ctx context.Context, namespace string) injection.KeyLookup
 
 // seen is a workload of the cache, with what only the controllers need.
 type seen struct {
-	injection.Seen
+	injection.ObservedWorkload
 	selector *metav1.LabelSelector
 }
 
@@ -169,7 +169,7 @@ func (r *Reader) workloads(ctx context.Context, namespace string) ([]seen, error
 			return
 		}
 		w := workloadOf(object, observe.KindOfWorkload(object), observe.PodTemplate(object))
-		found = append(found, seen{injection.Seen{Workload: *w, UID: object.GetUID(), Rolled: observe.Rolled(object)}, selector})
+		found = append(found, seen{injection.ObservedWorkload{Workload: *w, UID: object.GetUID(), Rolled: observe.Rolled(object)}, selector})
 	}
 	var deployments appsv1.DeploymentList
 	var statefulSets appsv1.StatefulSetList
@@ -204,20 +204,20 @@ func workloadOf(object client.Object, kind string, template *corev1.PodTemplateS
 
 // settle gives each workload the setting of its namespace.
 func (r *Reader) settle(ctx context.Context, found []seen, agents []*injection.Agent) error {
-	settings := map[string]*injection.Setting{}
+	settings := map[string]*injection.NamespaceContext{}
 	for i := range found {
 		one := &found[i]
 		if settings[one.Namespace] == nil {
 			setting, err := r.setting(ctx, one.Namespace, agents)
 			if apierrors.IsNotFound(err) {
-				setting, err = &injection.Setting{}, nil // the namespace has gone, and the workload goes
+				setting, err = &injection.NamespaceContext{}, nil // the namespace has gone, and the workload goes
 			}
 			if err != nil {
 				return err
 			}
 			settings[one.Namespace] = setting
 		}
-		one.Setting = settings[one.Namespace]
+		one.Context = settings[one.Namespace]
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -54,7 +54,7 @@ func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 	recorder := manager.GetEventRecorder("mainstay-" + name)
 	applier := apply.New(cached, children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()})
 	applier.Recorder = recorder
-	reconciler := &loop.Reconciler[T, Observed]{
+	r := &reconciler.Reconciler[T, Observed]{
 		Name:      name,
 		Kind:      kind[T]{reader: options.Reader, clock: options.Clock, definition: definition, isDirect: options.Direct},
 		Client:    cached,
@@ -84,8 +84,8 @@ func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
-	}).Complete(reconciler)
+		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
+	}).Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)
 	}

@@ -19,8 +19,8 @@ import (
 const manyWatched = 3
 
 // watch looks at the pods of workloads that run what is injected now, and notes what is wrong with them, and since when they are ready.
-func (r *Reader) watch(ctx context.Context, standings []*injection.Standing, found []seen) error {
-	within := map[string][]*injection.Standing{}
+func (r *Reader) watch(ctx context.Context, standings []*injection.WorkloadAssessment, found []seen) error {
+	within := map[string][]*injection.WorkloadAssessment{}
 	for _, standing := range standings {
 		namespace := found[standing.Index].Namespace
 		within[namespace] = append(within[namespace], standing)
@@ -63,7 +63,7 @@ func (r *Reader) pods(ctx context.Context, namespace string, selector labels.Sel
 }
 
 // note notes what the pods of a workload tell of what is injected now.
-func note(standing *injection.Standing, one *seen, selector labels.Selector, pods []corev1.Pod) {
+func note(standing *injection.WorkloadAssessment, one *seen, selector labels.Selector, pods []corev1.Pod) {
 	var mine []corev1.Pod
 	for i := range pods {
 		isMine := selector.Matches(labels.Set(pods[i].Labels)) &&
@@ -72,7 +72,7 @@ func note(standing *injection.Standing, one *seen, selector labels.Selector, pod
 			mine = append(mine, pods[i])
 		}
 	}
-	standing.Trouble, standing.ReadySince = workload.FindTrouble(mine, ""), readySince(mine)
+	standing.Problem, standing.ReadySince = workload.FindProblem(mine, ""), readySince(mine)
 }
 
 // readySince is when the last of some pods became ready; zero if none is.
@@ -90,7 +90,7 @@ func readySince(pods []corev1.Pod) time.Time {
 
 // pace leaves out writes that take something out where the same was written a moment ago and had no effect: the webhook is away, perhaps, and nothing
 // is left on the workload that tells of an attempt. It is remembered in memory; who begins anew only asks once more.
-func (r *Reader) pace(observed *Observed, now time.Time) {
+func (r *Reader) skipRepeated(observed *Observed, now time.Time) {
 	decision := &observed.decision
 	kept := decision.Writes[:0]
 	for _, write := range decision.Writes {
@@ -103,16 +103,16 @@ func (r *Reader) pace(observed *Observed, now time.Time) {
 		before, _ := r.takenOut.Get(key)
 		last, _ := before.(injection.Grant)
 		if wait := last.Due(takingOut, now); wait > 0 {
-			decision.Again = sooner(decision.Again, wait)
+			decision.RequeueAfter = sooner(decision.RequeueAfter, wait)
 			continue
 		}
 		if len(kept) >= injection.MaxWrites {
-			decision.Again = sooner(decision.Again, injection.PollMore)
+			decision.RequeueAfter = sooner(decision.RequeueAfter, injection.PollMore)
 			continue
 		}
 		next := last.Next(takingOut, now)
 		r.takenOut.Add(key, next)
-		decision.Again = sooner(decision.Again, next.Due(takingOut, now))
+		decision.RequeueAfter = sooner(decision.RequeueAfter, next.Due(takingOut, now))
 		kept = append(kept, write)
 	}
 	decision.Writes = kept

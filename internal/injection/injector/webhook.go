@@ -100,8 +100,8 @@ func written(request webhook.Request, old client.Object) map[string]string {
 
 // current is the setting of a workload's namespace. Where a controller of another replica, perhaps, has seen what the cache does not have yet, it
 // waits for it a moment: replaced are the annotations that it has written over, nil for none.
-func (r *Reader) current(ctx context.Context, w *injection.Workload, before *corev1.PodTemplateSpec, replaced map[string]string) (*injection.Setting, error) {
-	var setting *injection.Setting
+func (r *Reader) current(ctx context.Context, w *injection.Workload, before *corev1.PodTemplateSpec, replaced map[string]string) (*injection.NamespaceContext, error) {
+	var setting *injection.NamespaceContext
 	read := func(ctx context.Context) (bool, error) {
 		agents, err := r.agents(ctx, w.Namespace)
 		if err != nil {
@@ -120,9 +120,9 @@ func (r *Reader) current(ctx context.Context, w *injection.Workload, before *cor
 }
 
 // isBehind tells that a controller has written a grant, or taken one off, which what is known of the Instrumentations does not explain.
-func isBehind(setting *injection.Setting, w *injection.Workload, before *corev1.PodTemplateSpec, replaced map[string]string) bool {
+func isBehind(setting *injection.NamespaceContext, w *injection.Workload, before *corev1.PodTemplateSpec, replaced map[string]string) bool {
 	composed := *w
-	var verdicts []injection.Verdict
+	var verdicts []injection.AgentStatus
 	for _, key := range injection.GrantKeys(w.Annotations, replaced) {
 		if w.Annotations[key] == replaced[key] {
 			continue
@@ -133,7 +133,7 @@ func isBehind(setting *injection.Setting, w *injection.Workload, before *corev1.
 		}
 		i := slices.IndexFunc(setting.Agents, func(agent *injection.Agent) bool { return injection.GrantKey(agent.ID) == key })
 		isIn := i >= 0 && verdicts[i].State == injection.In
-		isThere := isIn || i >= 0 && verdicts[i].State == injection.Held
+		isThere := isIn || i >= 0 && verdicts[i].State == injection.Retained
 		grant := injection.ParseGrant(w.Annotations[key])
 		if grant.Revision == "" && isThere || grant.Revision != "" && !grant.IsKept() && (!isIn || setting.Agents[i].Revision != grant.Revision) {
 			return true

@@ -18,7 +18,7 @@ import (
 func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
 	choice := observed.Choice
 	if observed.Older != "" || choice.isBarred() {
-		return plan.Plan{Hold: true}
+		return plan.Plan{Withhold: true}
 	}
 	var wanted plan.Plan
 	for _, revision := range keptRevisions(config, observed) {
@@ -41,7 +41,7 @@ func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
 	}
 	current := observed.current(config)
 	wanted.Children = append(wanted.Children, plan.Child{
-		Object: desiredConfigMap(config, choice, content, wanted.Keep), Needs: needs, Retake: current.Exists && current.Holds != current.Hash,
+		Object: desiredConfigMap(config, choice, content, wanted.Keep), Needs: needs, ReclaimData: current.Exists && current.Holds != current.Hash,
 	})
 	return wanted
 }

@@ -94,13 +94,13 @@ func TestDesired(t *testing.T) {
 func planText(t *testing.T, wanted plan.Plan) string {
 	t.Helper()
 	var text strings.Builder
-	fmt.Fprintf(&text, "# hold: %t, keep: %s\n", wanted.Hold, plan.Join(wanted.Keep))
+	fmt.Fprintf(&text, "# hold: %t, keep: %s\n", wanted.Withhold, plan.Join(wanted.Keep))
 	for _, child := range wanted.Children {
 		content, err := yaml.Marshal(child.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&text, "---\n# %s, needs %s, retaken: %t\n%s", reflect.TypeOf(child.Object).Elem().Name(), plan.Join(child.Needs), child.Retake, content)
+		fmt.Fprintf(&text, "---\n# %s, needs %s, retaken: %t\n%s", reflect.TypeOf(child.Object).Elem().Name(), plan.Join(child.Needs), child.ReclaimData, content)
 	}
 	return text.String()
 }

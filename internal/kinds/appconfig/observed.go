@@ -29,7 +29,7 @@ type Observed struct {
 	Siblings []types.UID
 	// Snapshot is what the namespace's workloads run, and Plan what is decided for them.
 	Snapshot workload.Snapshot
-	Plan     workload.Plan
+	Plan     workload.RestartPlan
 	// IsOpen tells whether the maintenance window is, and WindowChanges after how long that changes.
 	IsOpen        bool
 	WindowChanges time.Duration
@@ -98,7 +98,7 @@ func (o Observed) revisions(config *configv1.AppConfig) []Revision {
 	var kept []Revision
 	for at, found := range o.Children {
 		configMap, isConfigMap := found.Object.(*corev1.ConfigMap)
-		if found.Standing != plan.Ours || !isConfigMap || configMap.DeletionTimestamp != nil {
+		if found.Ownership != plan.Ours || !isConfigMap || configMap.DeletionTimestamp != nil {
 			continue
 		}
 		revision := Revision{Number: number(configMap.Labels[configv1.LabelRevision]), Hash: configMap.Annotations[configv1.AnnotationHash], ConfigMap: at.Name}
@@ -126,7 +126,7 @@ type User struct {
 
 // users are the workloads that use the ConfigMap.
 func (o Observed) users(config *configv1.AppConfig) []User {
-	source := workload.Ref{Kind: workload.ConfigMap, Name: ConfigMapName(config)}
+	source := workload.SourceRef{Kind: workload.ConfigMap, Name: ConfigMapName(config)}
 	var all []User
 	for _, verdict := range o.Plan.Verdicts {
 		demand := o.Snapshot.Demands[verdict.Demand]
@@ -154,7 +154,7 @@ func (o Observed) users(config *configv1.AppConfig) []User {
 func (o Observed) notGranted(config *configv1.AppConfig) []string {
 	var names []string
 	for _, secret := range config.Spec.SecretRefs {
-		found := o.Snapshot.Sources[workload.Ref{Kind: workload.Secret, Name: secret.Secret}]
+		found := o.Snapshot.Sources[workload.SourceRef{Kind: workload.Secret, Name: secret.Secret}]
 		if found.Standing == workload.NotGranted && !slices.Contains(names, secret.Secret) {
 			names = append(names, secret.Secret)
 		}

@@ -45,8 +45,8 @@ func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (
 	status.PodSummary = fmt.Sprintf("%d/%d", status.UpdatedPods, status.Pods)
 	status.Workloads = status.Workloads[:min(len(status.Workloads), maxWorkloads)]
 	status.Revisions = revisionStatuses(config, observed, has, users)
-	status.Conditions = judge(config, observed, result, has).conditions(observed.missing(config), observed.notGranted(config), config.Namespace)
-	return status, lookAgain(observed)
+	status.Conditions = summarize(config, observed, result, has).conditions(observed.missing(config), observed.notGranted(config), config.Namespace)
+	return status, requeueAfter(observed)
 }
 
 // after is the ConfigMap as apply left it.
@@ -158,7 +158,7 @@ func revisionStatuses(config *configv1.AppConfig, observed Observed, has stored,
 }
 
 // lookAgain is after how long time alone changes what there is to do or to tell.
-func lookAgain(observed Observed) time.Duration {
+func requeueAfter(observed Observed) time.Duration {
 	again := observed.Plan.Again
 	if waits := observed.WindowChanges; observed.Choice.Pending == configv1.ReasonOutsideWindow && waits > 0 && (again == 0 || waits < again) {
 		again = waits

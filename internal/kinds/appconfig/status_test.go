@@ -15,8 +15,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// summary is a status in one line: the revision, the pods, what waits, and each condition that is not as usual.
-func summary(status configv1.AppConfigStatus) string {
+// statusLine is a status in one line: the revision, the pods, what waits, and each condition that is not as usual.
+func statusLine(status configv1.AppConfigStatus) string {
 	parts := []string{fmt.Sprintf("%d %s", status.Revision, status.PodSummary)}
 	if status.Pending != nil {
 		parts = append(parts, "pending "+status.Pending.Reason)
@@ -39,7 +39,7 @@ func TestStatus(t *testing.T) {
 	of := func(owner types.UID) *world {
 		taken := newWorld().has(1, "a")
 		found := taken.Children[main]
-		found.Standing = plan.Foreign
+		found.Ownership = plan.Foreign
 		found.Object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "other", UID: owner, Controller: new(true)}})
 		taken.Children[main], taken.Siblings = found, []types.UID{"uid-1", "uid-2"}
 		return taken
@@ -84,7 +84,7 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig(test.changes...)
 			status, _ := Status(config, test.world.chosen(config), test.result)
-			equal(t, test.want, summary(status))
+			equal(t, test.want, statusLine(status))
 		})
 	}
 }
@@ -93,7 +93,7 @@ func secret(spec *configv1.AppConfigSpec) {
 	spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "db", Key: "password"}}
 }
 
-var database = workload.Ref{Kind: workload.Secret, Name: "db"}
+var database = workload.SourceRef{Kind: workload.Secret, Name: "db"}
 
 // needsSecret has the AppConfig ask for what secret names; there is no such Secret until holdsKey or ungranted.
 func (w *world) needsSecret() *world {
@@ -143,7 +143,7 @@ func TestLookAgain(t *testing.T) {
 		"the window, if that is first": {pending: configv1.ReasonOutsideWindow, again: time.Hour, window: time.Minute, want: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			equal(t, test.want, lookAgain(Observed{Plan: workload.Plan{Again: test.again}, WindowChanges: test.window, Choice: Choice{Pending: test.pending}}))
+			equal(t, test.want, requeueAfter(Observed{Plan: workload.RestartPlan{Again: test.again}, WindowChanges: test.window, Choice: Choice{Pending: test.pending}}))
 		})
 	}
 }

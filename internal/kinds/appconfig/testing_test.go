@@ -49,8 +49,8 @@ type world struct{ Observed }
 
 func newWorld() *world {
 	return &world{Observed{Children: plan.Children{}, IsOpen: true, Snapshot: workload.Snapshot{
-		Demands: []workload.Demand{{Origin: Origin("shop"), Source: workload.Ref{Kind: workload.ConfigMap, Name: "shop-config"}, Scope: workload.Scope{Users: true}}},
-		Sources: map[workload.Ref]workload.Source{},
+		Demands: []workload.Demand{{Origin: Origin("shop"), Source: workload.SourceRef{Kind: workload.ConfigMap, Name: "shop-config"}, Scope: workload.Scope{Users: true}}},
+		Sources: map[workload.SourceRef]workload.Source{},
 	}}}
 }
 
@@ -64,7 +64,7 @@ func (w *world) keeps(texts ...string) *world {
 
 func (w *world) keep(number int64, text string) {
 	name := "shop-config-" + revisionText(number)
-	w.Children[plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: name}] = plan.Found{Standing: plan.Ours, Object: &corev1.ConfigMap{
+	w.Children[plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: name}] = plan.Found{Ownership: plan.Ours, Object: &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "web", Name: name, Labels: map[string]string{configv1.LabelRevision: revisionText(number)},
 			Annotations: map[string]string{configv1.AnnotationHash: hash(text)},
@@ -85,7 +85,7 @@ func (w *world) has(number int64, text string, marks ...string) *world {
 	for i := 0; i < len(marks); i += 2 {
 		configMap.Annotations[marks[i]] = marks[i+1]
 	}
-	w.Children[plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop-config"}] = plan.Found{Standing: plan.Ours, Object: configMap}
+	w.Children[plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop-config"}] = plan.Found{Ownership: plan.Ours, Object: configMap}
 	return w
 }
 
@@ -99,16 +99,16 @@ func (w *world) edited(text string) *world {
 // runs has a workload with three pods, of which so many are new, run a content that it was restarted for.
 func (w *world) runs(name, text, was string, state workload.State, updated int32) *world {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	seen := workload.Seen{All: hash(text)}
+	seen := workload.SeenSource{All: hash(text)}
 	if was != "" {
 		seen.Was, seen.At = hash(was), &at
 	}
 	w.Snapshot.Targets = append(w.Snapshot.Targets, workload.Target{
 		Ref:    workload.TargetRef{Kind: "Deployment", Name: name},
-		Stamp:  workload.Stamp{Sources: map[string]workload.Seen{"ConfigMap/shop-config": seen}},
+		Stamp:  workload.Stamp{Sources: map[string]workload.SeenSource{"ConfigMap/shop-config": seen}},
 		Rolled: workload.Rolled{Pods: 3, Updated: updated},
 	})
-	verdict := workload.Verdict{Target: len(w.Snapshot.Targets) - 1, State: state}
+	verdict := workload.TargetStatus{Target: len(w.Snapshot.Targets) - 1, State: state}
 	if state != workload.UpToDate {
 		verdict.Message = "it is " + string(state)
 	}

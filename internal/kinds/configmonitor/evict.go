@@ -96,7 +96,7 @@ func DecideEvictions(spec *configv1.ConfigMonitorSpec, source workload.Source, r
 			if reason, message, until := record.holds(spec, &source, now); until > 0 {
 				e.count(sorted)
 				e.wait(sorted.evictable, reason, message)
-				e.look(until)
+				e.requeueIn(until)
 				e.notice(spec, now)
 				return e
 			}
@@ -194,7 +194,7 @@ func (e *Evictions) wait(those []pod, reason, message string) {
 }
 
 // look asks for another look in some time, unless one comes sooner.
-func (e *Evictions) look(in time.Duration) {
+func (e *Evictions) requeueIn(in time.Duration) {
 	if e.Again == 0 || in < e.Again {
 		e.Again = in
 	}
@@ -207,12 +207,12 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 	underWay := e.Record.Began != nil && (len(sorted.terminating) > 0 || busy > 0)
 	if underWay {
 		e.Restarting = slices.Concat(sorted.terminating, sorted.unready)
-		e.look(e.fail(sorted, now))
+		e.requeueIn(e.fail(sorted, now))
 	}
 	going := sorted.evictable
 	if reason, message, until := closed(spec.Window, now); until > 0 && len(going) > 0 {
 		e.wait(going, reason, message)
-		e.look(until)
+		e.requeueIn(until)
 		going = nil
 	}
 	if limit := spec.MaxParallel; limit != nil && len(going) > 0 {
@@ -226,13 +226,13 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 	e.Evict = victims(going)
 	for _, p := range going {
 		e.Restarting = append(e.Restarting, p.name())
-		e.look(pollUnderWay)
+		e.requeueIn(pollUnderWay)
 	}
 	switch {
 	case len(sorted.evictable) == 0 && !underWay && e.Left == 0 && sorted.running > 0:
 		e.Record.Done, e.Record.Pods, e.Record.Same = true, sorted.running, nil
 	case e.Again == 0:
-		e.look(pollLeft)
+		e.requeueIn(pollLeft)
 	}
 }
 
@@ -272,7 +272,7 @@ func (e *Evictions) notice(spec *configv1.ConfigMonitorSpec, now time.Time) {
 	}
 	if end := e.Record.Began.Add(workload.InCloseSuccession(spec.Cooldown.Duration)); end.After(now) {
 		e.Flapping = true
-		e.look(end.Sub(now))
+		e.requeueIn(end.Sub(now))
 	}
 }
 
@@ -286,22 +286,22 @@ func victims(of []pod) []Victim {
 }
 
 // HeldByBudget notes that a PodDisruptionBudget keeps a victim from going.
-func (e *Evictions) HeldByBudget(victim Victim, why string) {
-	e.held(victim, configv1.SkippedDisruptionBudget, why, pollBudget)
+func (e *Evictions) BlockedByBudget(victim Victim, why string) {
+	e.blocked(victim, configv1.SkippedDisruptionBudget, why, pollBudget)
 }
 
 // HeldByFailure notes that a victim could not be evicted. why are the API server's words.
-func (e *Evictions) HeldByFailure(victim Victim, why string) {
-	e.held(victim, configv1.SkippedEvictionFailed, why, pollLeft)
+func (e *Evictions) BlockedByFailure(victim Victim, why string) {
+	e.blocked(victim, configv1.SkippedEvictionFailed, why, pollLeft)
 }
 
 // HeldByOthers notes that nobody has tried to evict a victim, because of what became of others.
-func (e *Evictions) HeldByOthers(victim Victim, why string) {
-	e.held(victim, string(rollout.WaitingForOthers), why, pollBudget)
+func (e *Evictions) BlockedByOthers(victim Victim, why string) {
+	e.blocked(victim, string(rollout.WaitingForOthers), why, pollBudget)
 }
 
 // held notes that a victim does not go now, and why.
-func (e *Evictions) held(victim Victim, reason, why string, again time.Duration) {
+func (e *Evictions) blocked(victim Victim, reason, why string, again time.Duration) {
 	e.Restarting = slices.DeleteFunc(e.Restarting, func(other string) bool { return other == victim.name() })
 	e.Skipped = append(e.Skipped, configv1.Skipped{Name: victim.name(), Reason: reason, Message: why})
 	slices.SortFunc(e.Skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
@@ -309,7 +309,7 @@ func (e *Evictions) held(victim Victim, reason, why string, again time.Duration)
 	if len(e.Restarting) == 0 && e.Again == pollUnderWay {
 		e.Again = 0
 	}
-	e.look(again)
+	e.requeueIn(again)
 }
 
 // Replace names who goes in the place of one that can't; false if nobody waits for it.
@@ -322,14 +322,14 @@ func (e *Evictions) Replace() (Victim, bool) {
 	e.Skipped = slices.DeleteFunc(e.Skipped, func(skipped configv1.Skipped) bool { return skipped.Name == next.name() })
 	e.Waiting--
 	e.Restarting = append(e.Restarting, next.name())
-	e.look(pollUnderWay)
+	e.requeueIn(pollUnderWay)
 	return next, true
 }
 
 // addEvictions sums up what becomes of the pods.
-func addEvictions(observed Observed) sum {
+func addEvictions(observed Observed) totals {
 	e := observed.Evictions
-	s := sum{
+	s := totals{
 		unit: unitPod, matched: e.Matched, upToDate: e.UpToDate, restarts: e.Record.Evicted,
 		restarting: e.Restarting, failed: e.Failed, waiting: e.Waiting, left: e.Left, skipped: e.Skipped,
 		putBack: e.PutBack, flapping: e.Flapping, again: e.Again,

@@ -282,7 +282,7 @@ func TestEvictionsFlap(t *testing.T) {
 func TestHeldByBudget(t *testing.T) {
 	blue := flags("blue", ago(time.Minute))
 	e := configmonitor.DecideEvictions(&monitor(evicting).Spec, blue, configmonitor.Record{}, []corev1.Pod{pod("b", ago(time.Hour)), pod("a", ago(time.Hour), unowned)}, noon)
-	e.HeldByBudget(e.Evict[0], "later")
+	e.BlockedByBudget(e.Evict[0], "later")
 	want := []configv1.Skipped{
 		{Name: "Pod/a", Reason: "Unowned", Message: "nobody would bring it back: spec.allowUnowned lets it be evicted all the same"},
 		{Name: "Pod/b", Reason: "DisruptionBudget", Message: "later"},

@@ -43,7 +43,7 @@ const soonest = time.Second
 func Status(monitor *configv1.ConfigMonitor, observed Observed, result plan.Result) (configv1.ConfigMonitorStatus, time.Duration) {
 	sum := add(monitor, observed)
 	failure := cmp.Or(result.Failure, observed.Failure)
-	judged := judge(monitor, observed, sum, failure)
+	judged := summarize(monitor, observed, sum, failure)
 	status := configv1.ConfigMonitorStatus{
 		ObservedGeneration: monitor.Generation,
 		Source:             workload.SourceOfMonitor(&monitor.Spec).String(),
@@ -80,7 +80,7 @@ const (
 )
 
 // sum is what both strategies come to.
-type sum struct {
+type totals struct {
 	// unit is what is counted.
 	unit              string
 	matched, upToDate int
@@ -100,17 +100,17 @@ type sum struct {
 	again    time.Duration
 }
 
-func add(monitor *configv1.ConfigMonitor, observed Observed) sum {
+func add(monitor *configv1.ConfigMonitor, observed Observed) totals {
 	if observed.Evictions != nil {
 		return addEvictions(observed)
 	}
-	return addVerdicts(monitor, observed)
+	return addTargets(monitor, observed)
 }
 
 // addVerdicts sums up what becomes of the workloads because of the monitor's demand. A workload counts as up to date once that is written
 // down on it: from then on no change is missed, however soon it comes.
-func addVerdicts(monitor *configv1.ConfigMonitor, observed Observed) sum {
-	s := sum{unit: unitWorkload}
+func addTargets(monitor *configv1.ConfigMonitor, observed Observed) totals {
+	s := totals{unit: unitWorkload}
 	origin, source := workload.OriginOf(Kind, monitor.Name), workload.SourceOfMonitor(&monitor.Spec)
 	decided := workload.Decide(observed.Snapshot, observed.Now)
 	s.again = decided.Again
@@ -133,21 +133,21 @@ func addVerdicts(monitor *configv1.ConfigMonitor, observed Observed) sum {
 		s.note(target.Ref.String(), verdict)
 	}
 	if observed.Unasked {
-		s.look(lookUnasked)
+		s.requeueIn(lookUnasked)
 	}
 	slices.SortStableFunc(s.skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
 	return s
 }
 
 // look asks for another look in some time, unless one comes sooner.
-func (s *sum) look(in time.Duration) {
+func (s *totals) requeueIn(in time.Duration) {
 	if s.again == 0 || in < s.again {
 		s.again = in
 	}
 }
 
 // note sorts one workload in.
-func (s *sum) note(name string, verdict workload.Verdict) {
+func (s *totals) note(name string, verdict workload.TargetStatus) {
 	skip := func() {
 		s.skipped = append(s.skipped, configv1.Skipped{Name: name, Reason: verdict.Reason, Message: verdict.Message})
 	}

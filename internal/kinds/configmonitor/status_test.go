@@ -20,7 +20,7 @@ func deployment(name, content string, change ...func(*workload.Target)) workload
 	source := flags(content, noon)
 	made := workload.Target{
 		Ref: workload.TargetRef{Kind: "Deployment", Name: name}, Labels: map[string]string{"app": "web"}, Created: ago(time.Hour),
-		Stamp:  workload.Stamp{Sources: map[string]workload.Seen{"ConfigMap/flags": {All: source.All()}}},
+		Stamp:  workload.Stamp{Sources: map[string]workload.SeenSource{"ConfigMap/flags": {All: source.All()}}},
 		Rolled: workload.Rolled{Complete: true, Pods: 2, Updated: 2, Ready: 2},
 	}
 	for _, apply := range change {
@@ -29,7 +29,7 @@ func deployment(name, content string, change ...func(*workload.Target)) workload
 	return made
 }
 
-func seen(change func(*workload.Seen)) func(*workload.Target) {
+func seen(change func(*workload.SeenSource)) func(*workload.Target) {
 	return func(target *workload.Target) {
 		entry := target.Stamp.Sources["ConfigMap/flags"]
 		change(&entry)
@@ -40,7 +40,7 @@ func seen(change func(*workload.Seen)) func(*workload.Target) {
 func restarted(times int64, last time.Time) func(*workload.Target) {
 	return func(target *workload.Target) {
 		target.Stamp.RestartedAt = &last
-		seen(func(s *workload.Seen) { s.Restarts, s.At = times, &last })(target)
+		seen(func(s *workload.SeenSource) { s.Restarts, s.At = times, &last })(target)
 	}
 }
 
@@ -84,7 +84,7 @@ func (c statusCase) check(t *testing.T) {
 	if c.change != nil {
 		made = monitor(c.change)
 	}
-	snapshot := workload.Snapshot{Targets: c.targets, Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.Ref]workload.Source{}}
+	snapshot := workload.Snapshot{Targets: c.targets, Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{}}
 	if c.source.Standing != workload.Absent {
 		snapshot.Sources[c.source.Ref] = c.source
 	}
@@ -146,7 +146,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestStatusOfTrouble(t *testing.T) {
-	absent, denied := flags("", noon), workload.Source{Ref: workload.Ref{Kind: workload.Secret, Name: "database"}, Standing: workload.NotGranted}
+	absent, denied := flags("", noon), workload.Source{Ref: workload.SourceRef{Kind: workload.Secret, Name: "database"}, Standing: workload.NotGranted}
 	absent.Standing = workload.Absent
 	edited := flags("blue", ago(time.Minute))
 	edited.Declared = "another"
@@ -156,7 +156,7 @@ func TestStatusOfTrouble(t *testing.T) {
 			want: "Ready=False RolloutFailed, Degraded=True RolloutFailed", message: "Deployment/a: its deadline has passed", numbers: "2 1 1",
 		},
 		"it flaps": {
-			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(9, ago(time.Second)), seen(func(s *workload.Seen) { s.Streak = 4 }))},
+			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(9, ago(time.Second)), seen(func(s *workload.SeenSource) { s.Streak = 4 }))},
 			want:    "Ready=False Flapping, Degraded=True Flapping, Flapping=True Flapping",
 			message: "ConfigMap/flags changes again and again, by argocd, kubectl-edit: each workload is restarted at most once per cooldown", numbers: "1 1 9",
 		},
@@ -200,7 +200,7 @@ func TestStatusIsOfItsOwnDemand(t *testing.T) {
 	snapshot := workload.Snapshot{
 		Targets: []workload.Target{deployment("a", "blue"), deployment("b", "red", func(target *workload.Target) { target.Labels = map[string]string{"app": "other"} })},
 		Demands: []workload.Demand{workload.OfMonitor(others), workload.OfMonitor(mine)},
-		Sources: map[workload.Ref]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
+		Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
 	}
 	status, _ := configmonitor.Status(mine, configmonitor.Observed{Now: noon, Source: flags("blue", noon), Snapshot: snapshot}, plan.Result{})
 	if got := conditionsOf(status); got != "Ready=True UpToDate" || status.Matched != 1 {
@@ -211,7 +211,7 @@ func TestStatusIsOfItsOwnDemand(t *testing.T) {
 func TestStatusTimes(t *testing.T) {
 	made, changed := monitor(), ago(time.Minute)
 	snapshot := workload.Snapshot{
-		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.Ref]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", changed)},
+		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", changed)},
 		Targets: []workload.Target{deployment("a", "blue", restarted(1, ago(90*time.Second))), deployment("b", "red", restarted(1, ago(10*time.Second+300*time.Millisecond)))},
 	}
 	status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: flags("blue", changed), Snapshot: snapshot}, plan.Result{})
@@ -230,7 +230,7 @@ func TestStatusTimes(t *testing.T) {
 func TestStatusNamesTwenty(t *testing.T) {
 	made := monitor(func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(1)) })
 	snapshot := workload.Snapshot{
-		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.Ref]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
+		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
 	}
 	for i := range 30 {
 		snapshot.Targets = append(snapshot.Targets, deployment(fmt.Sprintf("d%02d", i), "red"))

@@ -10,13 +10,13 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
-	"github.com/mainstay-platform/mainstay/internal/kit/verdict"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // judgement is the one thing to say about a monitor.
-type judgement struct {
-	verdict.Verdict
+type objectSummary struct {
+	summary.Summary
 	// access tells how to grant what may not be read, and flaps what changes without end; empty if it is not so.
 	access, flaps string
 }
@@ -40,52 +40,52 @@ type judgement struct {
 //	none of these                                    Working   UpToDate
 //
 // What is not there yet may come, so nothing that is missing is Stalled: an object that others wait for would be given up.
-func judge(monitor *configv1.ConfigMonitor, observed Observed, s sum, failure *plan.Failure) judgement {
+func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, failure *plan.Failure) objectSummary {
 	source := workload.SourceOfMonitor(&monitor.Spec)
-	j := judgement{}
+	j := objectSummary{}
 	if s.flapping {
 		j.flaps = flaps(source, observed.Source.Writers, s.unit)
 	}
-	say := func(severity verdict.Severity, reason, format string, values ...any) judgement {
-		j.Verdict = verdict.Of(severity, reason, format, values...)
+	say := func(severity summary.Severity, reason, format string, values ...any) objectSummary {
+		j.Summary = summary.Of(severity, reason, format, values...)
 		return j
 	}
 	switch {
 	case failure != nil:
-		j.Verdict = verdict.OfFailure(*failure)
+		j.Summary = summary.OfFailure(*failure)
 		return j
 	case observed.Source.Standing == workload.NotGranted:
 		j.access = access(monitor.Namespace, source.Name)
-		return say(verdict.Stalled, configv1.ReasonSecretAccessNotGranted, "%s", j.access)
+		return say(summary.Stalled, configv1.ReasonSecretAccessNotGranted, "%s", j.access)
 	case observed.Source.Standing == workload.Absent:
-		return say(verdict.Failed, configv1.ReasonSourceMissing, "there is no %s in this namespace: nothing is restarted until there is, and then only what was started with another content", source)
+		return say(summary.Failed, configv1.ReasonSourceMissing, "there is no %s in this namespace: nothing is restarted until there is, and then only what was started with another content", source)
 	case s.matched == 0:
-		return say(verdict.UnderWay, configv1.ReasonNothingMatched, "%s", s.nothing(monitor.Spec.PodSelector))
+		return say(summary.UnderWay, configv1.ReasonNothingMatched, "%s", s.nothing(monitor.Spec.PodSelector))
 	case len(s.failed) > 0:
-		return say(verdict.Failed, configv1.ReasonRolloutFailed, "%s", conditions.FirstFew(s.failed, "; "))
+		return say(summary.Failed, configv1.ReasonRolloutFailed, "%s", conditions.FirstFew(s.failed, "; "))
 	case s.flapping:
-		return say(verdict.Failed, configv1.ReasonFlapping, "%s", j.flaps)
+		return say(summary.Failed, configv1.ReasonFlapping, "%s", j.flaps)
 	case s.putBack:
-		return say(verdict.UnderWay, configv1.ReasonEditedByHand, "%s is not as its AppConfig made it, and is being put back: nothing is restarted for that", source)
+		return say(summary.UnderWay, configv1.ReasonEditedByHand, "%s is not as its AppConfig made it, and is being put back: nothing is restarted for that", source)
 	case len(s.restarting) > 0:
-		return say(verdict.UnderWay, configv1.ReasonRestarting, "%s; being restarted: %s", s.progress(source), conditions.FirstFew(s.restarting, ", "))
+		return say(summary.UnderWay, configv1.ReasonRestarting, "%s; being restarted: %s", s.progress(source), conditions.FirstFew(s.restarting, ", "))
 	case len(s.blocked) > 0:
-		return say(verdict.UnderWay, configv1.ReasonBlocked, "%s", conditions.FirstFew(s.blocked, "; "))
+		return say(summary.UnderWay, configv1.ReasonBlocked, "%s", conditions.FirstFew(s.blocked, "; "))
 	case s.waiting > 0:
-		return say(verdict.UnderWay, configv1.ReasonWaiting, "%s; waiting: %s", s.progress(source), s.reasons())
+		return say(summary.UnderWay, configv1.ReasonWaiting, "%s; waiting: %s", s.progress(source), s.reasons())
 	case s.left > 0:
-		return say(verdict.UnderWay, configv1.ReasonSkipped, "%s; left alone: %s", s.progress(source), s.reasons())
+		return say(summary.UnderWay, configv1.ReasonSkipped, "%s; left alone: %s", s.progress(source), s.reasons())
 	}
-	return say(verdict.Working, configv1.ReasonUpToDate, "%s", s.progress(source))
+	return say(summary.Working, configv1.ReasonUpToDate, "%s", s.progress(source))
 }
 
 // progress says how many run the present content.
-func (s sum) progress(source workload.Ref) string {
+func (s totals) progress(source workload.SourceRef) string {
 	return fmt.Sprintf("%d of %d %ss run the present content of %s", s.upToDate, s.matched, s.unit, source)
 }
 
 // nothing says that the selector selects nothing.
-func (s sum) nothing(selector map[string]string) string {
+func (s totals) nothing(selector map[string]string) string {
 	whose := "no Deployment, StatefulSet or DaemonSet of this namespace makes pods with"
 	if s.unit == unitPod {
 		whose = "no running pod of this namespace has"
@@ -94,7 +94,7 @@ func (s sum) nothing(selector map[string]string) string {
 }
 
 // reasons says why things are skipped, each reason once, with the first that it concerns.
-func (s sum) reasons() string {
+func (s totals) reasons() string {
 	var parts []string
 	seen := map[string]bool{}
 	for _, skipped := range s.skipped {
@@ -114,7 +114,7 @@ func access(namespace, secret string) string {
 
 // flaps says who changes a source without end. The writers are in the order of their names: they take turns, and the text must
 // not change each time.
-func flaps(source workload.Ref, writers []string, unit string) string {
+func flaps(source workload.SourceRef, writers []string, unit string) string {
 	who := "nobody knows by whom"
 	if len(writers) > 0 {
 		who = "by " + strings.Join(slices.Sorted(slices.Values(writers)), ", ")
@@ -123,7 +123,7 @@ func flaps(source workload.Ref, writers []string, unit string) string {
 }
 
 // conditions are those of the verdict, and what else is so. Progressing is True while something is being restarted, whatever else is the matter.
-func (j judgement) conditions(s sum) []metav1.Condition {
+func (j objectSummary) conditions(s totals) []metav1.Condition {
 	progressing := conditions.False(configv1.ConditionProgressing, configv1.ReasonSettled, "nothing is being restarted")
 	if len(s.restarting) > 0 {
 		progressing = conditions.True(configv1.ConditionProgressing, configv1.ReasonRestarting, "being restarted: "+conditions.FirstFew(s.restarting, ", "))

@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -18,7 +18,7 @@ type Observed struct {
 	// Namespaces that policies govern, by name, with their labels.
 	Namespaces map[string]map[string]string
 	// Policies are all that there are: of what several enforce, one counts.
-	Policies []policyv1.PlatformPolicy
+	Policies []mspolicyv1.PlatformPolicy
 	// Objects of all kinds that policies govern.
 	Objects []policy.Object
 }
@@ -34,16 +34,16 @@ const maxViolating = 20
 //
 // A policy whose spec can't be carried out is checked as far as it can be read: an entry of
 // allowedRegistries that can't be read allows nothing.
-func Status(stored *policyv1.PlatformPolicy, observed Observed, result plan.Result) policyv1.PlatformPolicyStatus {
-	status := policyv1.PlatformPolicyStatus{
+func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Result) mspolicyv1.PlatformPolicyStatus {
+	status := mspolicyv1.PlatformPolicyStatus{
 		ObservedGeneration: stored.Generation,
 		Environments:       environments(stored),
 		Conditions:         []metav1.Condition{ready()},
 	}
 	if failure := result.Failure; failure != nil {
 		status.Conditions = []metav1.Condition{
-			conditions.False(policyv1.ConditionReady, failure.Reason, failure.Message),
-			conditions.True(policyv1.ConditionStalled, failure.Reason, failure.Message),
+			conditions.False(mspolicyv1.ConditionReady, failure.Reason, failure.Message),
+			conditions.True(mspolicyv1.ConditionStalled, failure.Reason, failure.Message),
 		}
 	}
 	governing := map[string]policy.Rules{}
@@ -57,7 +57,7 @@ func Status(stored *policyv1.PlatformPolicy, observed Observed, result plan.Resu
 	isOther := func(violation policy.Violation) bool {
 		return violation.Policy != stored.Name && violation.Policy != ""
 	}
-	var violating []policyv1.Violator
+	var violating []mspolicyv1.Violator
 	for _, object := range observed.Objects {
 		rules, governed := governing[object.Namespace]
 		if !governed {
@@ -65,10 +65,10 @@ func Status(stored *policyv1.PlatformPolicy, observed Observed, result plan.Resu
 		}
 		status.Objects++
 		if violations := slices.DeleteFunc(rules.Check(object.Subject), isOther); len(violations) > 0 {
-			violating = append(violating, policyv1.Violator{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Message: policy.Sentence(violations)})
+			violating = append(violating, mspolicyv1.Violator{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Message: policy.Sentence(violations)})
 		}
 	}
-	slices.SortFunc(violating, func(a, b policyv1.Violator) int {
+	slices.SortFunc(violating, func(a, b mspolicyv1.Violator) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	status.Violations = int32(len(violating)) //nolint:gosec // etcd does not hold that many
@@ -77,7 +77,7 @@ func Status(stored *policyv1.PlatformPolicy, observed Observed, result plan.Resu
 }
 
 // environments are those that the rules name, in their order, for people.
-func environments(stored *policyv1.PlatformPolicy) string {
+func environments(stored *mspolicyv1.PlatformPolicy) string {
 	names := make([]string, len(stored.Spec.Rules))
 	for i, rule := range stored.Spec.Rules {
 		names[i] = rule.Environment
@@ -87,5 +87,5 @@ func environments(stored *policyv1.PlatformPolicy) string {
 
 // ready is the condition of a policy that can be in force.
 func ready() metav1.Condition {
-	return conditions.True(policyv1.ConditionReady, policyv1.ReasonInForce, "every rule is checked")
+	return conditions.True(mspolicyv1.ConditionReady, mspolicyv1.ReasonInForce, "every rule is checked")
 }

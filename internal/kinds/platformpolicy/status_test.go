@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -22,8 +22,8 @@ func object(namespace, kind, name string, replicas int32) policy.Object {
 }
 
 // atMost is a rule for an environment.
-func atMost(count int32, environment string) policyv1.Rule {
-	return policyv1.Rule{Environment: environment, MaxReplicas: &count}
+func atMost(count int32, environment string) mspolicyv1.Rule {
+	return mspolicyv1.Rule{Environment: environment, MaxReplicas: &count}
 }
 
 // cluster has an object or two in each of its namespaces, in no order.
@@ -40,8 +40,8 @@ func cluster() Observed {
 	}
 }
 
-func violator(kind, namespace, name, message string) policyv1.Violator {
-	return policyv1.Violator{Kind: kind, Namespace: namespace, Name: name, Message: message}
+func violator(kind, namespace, name, message string) mspolicyv1.Violator {
+	return mspolicyv1.Violator{Kind: kind, Namespace: namespace, Name: name, Message: message}
 }
 
 // given is a violation of a limit of 2 replicas.
@@ -58,14 +58,14 @@ var inForce = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "InForc
 // policy, though their names have an environment.
 func TestStatus(t *testing.T) {
 	for name, test := range map[string]struct {
-		policy *policyv1.PlatformPolicy
-		want   policyv1.PlatformPolicyStatus
+		policy *mspolicyv1.PlatformPolicy
+		want   mspolicyv1.PlatformPolicyStatus
 	}{
 		"production": {
 			newPolicy(atMost(2, "production")),
-			policyv1.PlatformPolicyStatus{
+			mspolicyv1.PlatformPolicyStatus{
 				ObservedGeneration: 3, Environments: "production", Namespaces: 3, Objects: 6, Violations: 5, Conditions: inForce,
-				Violating: []policyv1.Violator{
+				Violating: []mspolicyv1.Violator{
 					violator("WebApp", "odd-prod", "x", unclear+given(9, "production")),
 					violator("WebApp", "shop", "x", given(4, "production")), violator("Cache", "shop-prod", "z", given(3, "production")),
 					violator("WebApp", "shop-prod", "a", given(3, "production")), violator("WebApp", "shop-prod", "b", given(3, "production")),
@@ -74,9 +74,9 @@ func TestStatus(t *testing.T) {
 		},
 		"all namespaces, and one environment stricter": {
 			newPolicy(atMost(8, "*"), atMost(2, "dev")),
-			policyv1.PlatformPolicyStatus{
+			mspolicyv1.PlatformPolicyStatus{
 				ObservedGeneration: 3, Environments: "*,dev", Namespaces: 5, Objects: 8, Violations: 3, Conditions: inForce,
-				Violating: []policyv1.Violator{
+				Violating: []mspolicyv1.Violator{
 					violator("WebApp", "default", "x", "spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
 					violator("WebApp", "odd-prod", "x", unclear+given(9, "dev")+"; spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
 					violator("WebApp", "shop-dev", "x", given(3, "dev")),
@@ -85,16 +85,16 @@ func TestStatus(t *testing.T) {
 		},
 		"an environment that no namespace has, but for one of which it is not known": {
 			newPolicy(atMost(2, "staging")),
-			policyv1.PlatformPolicyStatus{
+			mspolicyv1.PlatformPolicyStatus{
 				ObservedGeneration: 3, Environments: "staging", Namespaces: 1, Objects: 1, Violations: 1, Conditions: inForce,
-				Violating: []policyv1.Violator{violator("WebApp", "odd-prod", "x", unclear+given(9, "staging"))},
+				Violating: []mspolicyv1.Violator{violator("WebApp", "odd-prod", "x", unclear+given(9, "staging"))},
 			},
 		},
 		"one object that breaks two rules": {
 			newPolicy(atMost(2, "dev"), atMost(2, "development")),
-			policyv1.PlatformPolicyStatus{
+			mspolicyv1.PlatformPolicyStatus{
 				ObservedGeneration: 3, Environments: "dev,development", Namespaces: 2, Objects: 2, Violations: 2, Conditions: inForce,
-				Violating: []policyv1.Violator{
+				Violating: []mspolicyv1.Violator{
 					violator("WebApp", "odd-prod", "x", unclear+given(9, "dev")+"; "+given(9, "development")),
 					violator("WebApp", "shop-dev", "x", given(3, "dev")+"; "+given(3, "development")),
 				},
@@ -115,23 +115,23 @@ func TestStatus(t *testing.T) {
 }
 
 // statusOf is the status of a policy that is alone.
-func statusOf(alone *policyv1.PlatformPolicy, observed Observed, result plan.Result) policyv1.PlatformPolicyStatus {
-	observed.Policies = []policyv1.PlatformPolicy{*alone}
+func statusOf(alone *mspolicyv1.PlatformPolicy, observed Observed, result plan.Result) mspolicyv1.PlatformPolicyStatus {
+	observed.Policies = []mspolicyv1.PlatformPolicy{*alone}
 	return Status(alone, observed, result)
 }
 
 // TestStatusOfAPolicyThatYields: of two that enforce different values, that whose value is not the one
 // that is set is not broken by it.
 func TestStatusOfAPolicyThatYields(t *testing.T) {
-	enforcing := func(name, value string) policyv1.PlatformPolicy {
-		policy := newPolicy(policyv1.Rule{Environment: "*", Enforced: policyv1.Enforced{Labels: map[string]string{"tier": value}}})
+	enforcing := func(name, value string) mspolicyv1.PlatformPolicy {
+		policy := newPolicy(mspolicyv1.Rule{Environment: "*", Enforced: mspolicyv1.Enforced{Labels: map[string]string{"tier": value}}})
 		policy.Name = name
 		return *policy
 	}
 	first, second := enforcing("a", "gold"), enforcing("b", "iron")
 	labelled := policy.Object{Kind: "WebApp", Namespace: "shop", Name: "x", Subject: policy.Subject{Labels: map[string]string{"tier": "gold"}}}
-	observed := Observed{Namespaces: map[string]map[string]string{"shop": nil}, Policies: []policyv1.PlatformPolicy{first, second}, Objects: []policy.Object{labelled}}
-	for _, policy := range []policyv1.PlatformPolicy{first, second} {
+	observed := Observed{Namespaces: map[string]map[string]string{"shop": nil}, Policies: []mspolicyv1.PlatformPolicy{first, second}, Objects: []policy.Object{labelled}}
+	for _, policy := range []mspolicyv1.PlatformPolicy{first, second} {
 		if status := Status(&policy, observed, plan.Result{}); status.Objects != 1 || status.Violations != 0 {
 			t.Errorf("%s: %d of %d: %v", policy.Name, status.Violations, status.Objects, status.Violating)
 		}

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mainstay-platform/mainstay/api"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // Validate checks what the CRD's schema can't. Each error names the field, what was given and what
 // is accepted. An empty list means valid.
-func Validate(written *policyv1.PlatformPolicy) field.ErrorList {
+func Validate(written *mspolicyv1.PlatformPolicy) field.ErrorList {
 	problems := validateEnvironments(written.Spec.Rules, field.NewPath("spec", "rules"))
 	for i, rule := range written.Spec.Rules {
 		at := field.NewPath("spec", "rules").Index(i)
@@ -46,7 +46,7 @@ func Validate(written *policyv1.PlatformPolicy) field.ErrorList {
 }
 
 // validateEnvironments refuses two rules for one environment, by two of its names.
-func validateEnvironments(rules []policyv1.Rule, at *field.Path) field.ErrorList {
+func validateEnvironments(rules []mspolicyv1.Rule, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	first := map[policy.Environment]int{}
 	for i, rule := range rules {
@@ -94,7 +94,7 @@ func validateCapabilities(names []string, at *field.Path) field.ErrorList {
 var defaultable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
 // validateResources refuses a default request above the default limit: no container could have both.
-func validateResources(resources policyv1.Resources, at *field.Path) field.ErrorList {
+func validateResources(resources mspolicyv1.Resources, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	known := func(list corev1.ResourceList, at *field.Path) {
 		for name := range list {

@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // newPolicy has rules.
-func newPolicy(rules ...policyv1.Rule) *policyv1.PlatformPolicy {
-	return &policyv1.PlatformPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 3}, Spec: policyv1.PlatformPolicySpec{Rules: rules},
+func newPolicy(rules ...mspolicyv1.Rule) *mspolicyv1.PlatformPolicy {
+	return &mspolicyv1.PlatformPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 3}, Spec: mspolicyv1.PlatformPolicySpec{Rules: rules},
 	}
 }
 
@@ -28,30 +28,32 @@ func quantities(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-func registries(entries ...string) policyv1.Rule { return policyv1.Rule{AllowedRegistries: entries} }
-
-func required(keys ...string) policyv1.Rule { return policyv1.Rule{RequiredLabels: keys} }
-
-func defaultLabels(labels map[string]string) policyv1.Rule {
-	return policyv1.Rule{Defaults: policyv1.Defaults{Labels: labels}}
+func registries(entries ...string) mspolicyv1.Rule {
+	return mspolicyv1.Rule{AllowedRegistries: entries}
 }
 
-func enforcedLabels(labels map[string]string) policyv1.Rule {
-	return policyv1.Rule{Enforced: policyv1.Enforced{Labels: labels}}
+func required(keys ...string) mspolicyv1.Rule { return mspolicyv1.Rule{RequiredLabels: keys} }
+
+func defaultLabels(labels map[string]string) mspolicyv1.Rule {
+	return mspolicyv1.Rule{Defaults: mspolicyv1.Defaults{Labels: labels}}
 }
 
-func resources(requests, limits corev1.ResourceList) policyv1.Rule {
-	return policyv1.Rule{Defaults: policyv1.Defaults{Resources: policyv1.Resources{Requests: requests, Limits: limits}}}
+func enforcedLabels(labels map[string]string) mspolicyv1.Rule {
+	return mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{Labels: labels}}
 }
 
-func dropping(names ...string) policyv1.Rule {
-	return policyv1.Rule{Enforced: policyv1.Enforced{SecurityContext: &policyv1.SecurityContext{DropCapabilities: names}}}
+func resources(requests, limits corev1.ResourceList) mspolicyv1.Rule {
+	return mspolicyv1.Rule{Defaults: mspolicyv1.Defaults{Resources: mspolicyv1.Resources{Requests: requests, Limits: limits}}}
+}
+
+func dropping(names ...string) mspolicyv1.Rule {
+	return mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityContext: &mspolicyv1.SecurityContext{DropCapabilities: names}}}
 }
 
 // validateCases has, for each rule of validation, what it refuses and the neighbour that it accepts.
 // Each is the second rule of a policy.
 var validateCases = map[string]struct {
-	accepted, refused policyv1.Rule
+	accepted, refused mspolicyv1.Rule
 	want              []string
 }{
 	"a registry without a host": {
@@ -95,11 +97,11 @@ var validateCases = map[string]struct {
 func TestValidate(t *testing.T) {
 	for name, test := range validateCases {
 		t.Run(name, func(t *testing.T) {
-			if problems := Validate(newPolicy(policyv1.Rule{}, test.accepted)); len(problems) > 0 {
+			if problems := Validate(newPolicy(mspolicyv1.Rule{}, test.accepted)); len(problems) > 0 {
 				t.Errorf("the neighbour is refused: %v", problems)
 			}
 			var fields []string // each once, for a field can be wrong in more than one way
-			for _, problem := range Validate(newPolicy(policyv1.Rule{}, test.refused)) {
+			for _, problem := range Validate(newPolicy(mspolicyv1.Rule{}, test.refused)) {
 				fields = append(fields, problem.Field)
 			}
 			for i := range test.want {

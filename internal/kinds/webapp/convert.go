@@ -9,8 +9,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 )
 
 // v1 is the hub and the only version that is stored; v1beta1 is a view of it. The two convert into each
@@ -36,14 +36,14 @@ const maxStash = 256 << 10
 // stash is a v1 spec without what v1beta1 has fields for. Its own fields hide those of the spec of the
 // same JSON name that would be written even if empty; the spec's others are left empty.
 type stash struct {
-	appsv1.WebAppSpec
+	msappsv1.WebAppSpec
 
 	Image   string       `json:"image,omitempty"`
 	Ingress stashIngress `json:"ingress,omitzero"`
 }
 
 type stashIngress struct {
-	appsv1.Ingress
+	msappsv1.Ingress
 
 	Host string `json:"host,omitempty"`
 }
@@ -51,9 +51,9 @@ type stashIngress struct {
 // FromV1 makes the v1beta1 form of an app. It fits controller-runtime's conversion.NewSpokeConverter,
 // leaves from and to's TypeMeta alone, and shares no memory between the two. It fails in
 // practice never: a list of objects could not be read otherwise.
-func FromV1(_ context.Context, from *appsv1.WebApp, to *appsv1beta1.WebApp) error {
+func FromV1(_ context.Context, from *msappsv1.WebApp, to *msappsv1beta1.WebApp) error {
 	rest := stash{WebAppSpec: *from.Spec.DeepCopy()}
-	spec := appsv1beta1.WebAppSpec{Image: rest.WebAppSpec.Image, Replicas: rest.Replicas, Port: rest.Port}
+	spec := msappsv1beta1.WebAppSpec{Image: rest.WebAppSpec.Image, Replicas: rest.Replicas, Port: rest.Port}
 	rest.Replicas, rest.Port = nil, 0
 	if ingress := rest.WebAppSpec.Ingress; ingress != nil {
 		spec.Host, ingress.Host = ingress.Host, ""
@@ -81,7 +81,7 @@ func FromV1(_ context.Context, from *appsv1.WebApp, to *appsv1beta1.WebApp) erro
 // and to's TypeMeta alone, and shares no memory between the two. It never fails, for one object that
 // can't be converted would keep every list of objects from being read: a stash that is none stays
 // where it is, and Validate refuses an object of v1 that bears one.
-func ToV1(_ context.Context, from *appsv1beta1.WebApp, to *appsv1.WebApp) error {
+func ToV1(_ context.Context, from *msappsv1beta1.WebApp, to *msappsv1.WebApp) error {
 	rest, unreadable := decodeStash(from.Annotations[api.AnnotationV1Spec])
 	own := from.Spec.DeepCopy()
 	spec := rest.WebAppSpec

@@ -10,13 +10,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 )
 
 // small is a v1beta1 app with a stash; empty means none.
-func small(spec appsv1beta1.WebAppSpec, stash string) *appsv1beta1.WebApp {
-	app := &appsv1beta1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}, Spec: spec}
+func small(spec msappsv1beta1.WebAppSpec, stash string) *msappsv1beta1.WebApp {
+	app := &msappsv1beta1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}, Spec: spec}
 	if stash != "" {
 		app.Annotations = map[string]string{api.AnnotationV1Spec: stash}
 	}
@@ -26,34 +26,34 @@ func small(spec appsv1beta1.WebAppSpec, stash string) *appsv1beta1.WebApp {
 // TestFromV1 has each v1 spec beside its v1beta1 form.
 func TestFromV1(t *testing.T) {
 	for name, test := range map[string]struct {
-		v1    appsv1.WebAppSpec
-		want  appsv1beta1.WebAppSpec
+		v1    msappsv1.WebAppSpec
+		want  msappsv1beta1.WebAppSpec
 		stash string
 	}{
 		"what v1beta1 has leaves no stash": {
-			appsv1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2), Port: 80, Ingress: &appsv1.Ingress{Host: "a.b"}},
-			appsv1beta1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2), Port: 80, Host: "a.b"},
+			msappsv1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2), Port: 80, Ingress: &msappsv1.Ingress{Host: "a.b"}},
+			msappsv1beta1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](2), Port: 80, Host: "a.b"},
 			"",
 		},
-		"the least": {appsv1.WebAppSpec{Image: "shop:1"}, appsv1beta1.WebAppSpec{Image: "shop:1"}, ""},
+		"the least": {msappsv1.WebAppSpec{Image: "shop:1"}, msappsv1beta1.WebAppSpec{Image: "shop:1"}, ""},
 		"more than v1beta1 has": {
-			appsv1.WebAppSpec{Image: "shop:1", Env: []corev1.EnvVar{{Name: "A", Value: "<b>"}}, Paused: true},
-			appsv1beta1.WebAppSpec{Image: "shop:1"},
+			msappsv1.WebAppSpec{Image: "shop:1", Env: []corev1.EnvVar{{Name: "A", Value: "<b>"}}, Paused: true},
+			msappsv1beta1.WebAppSpec{Image: "shop:1"},
 			`{"env":[{"name":"A","value":"\u003cb\u003e"}],"paused":true}`,
 		},
 		"an ingress with more than a host": {
-			appsv1.WebAppSpec{Image: "shop:1", Ingress: &appsv1.Ingress{Host: "a.b", Path: "/x", TLSSecretName: "tls"}},
-			appsv1beta1.WebAppSpec{Image: "shop:1", Host: "a.b"},
+			msappsv1.WebAppSpec{Image: "shop:1", Ingress: &msappsv1.Ingress{Host: "a.b", Path: "/x", TLSSecretName: "tls"}},
+			msappsv1beta1.WebAppSpec{Image: "shop:1", Host: "a.b"},
 			`{"ingress":{"path":"/x","tlsSecretName":"tls"}}`,
 		},
 		"empty is not left out": {
-			appsv1.WebAppSpec{Image: "shop:1", NetworkPolicy: &appsv1.NetworkPolicy{}},
-			appsv1beta1.WebAppSpec{Image: "shop:1"}, `{"networkPolicy":{}}`,
+			msappsv1.WebAppSpec{Image: "shop:1", NetworkPolicy: &msappsv1.NetworkPolicy{}},
+			msappsv1beta1.WebAppSpec{Image: "shop:1"}, `{"networkPolicy":{}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got appsv1beta1.WebApp
-			app := &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}, Spec: test.v1}
+			var got msappsv1beta1.WebApp
+			app := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}, Spec: test.v1}
 			if err := FromV1(t.Context(), app, &got); err != nil {
 				t.Fatal(err)
 			}
@@ -67,28 +67,28 @@ func TestFromV1(t *testing.T) {
 // TestToV1 has each v1beta1 app beside its v1 spec: what stands in its fields wins over the stash.
 func TestToV1(t *testing.T) {
 	for name, test := range map[string]struct {
-		spec  appsv1beta1.WebAppSpec
+		spec  msappsv1beta1.WebAppSpec
 		stash string
-		want  appsv1.WebAppSpec
+		want  msappsv1.WebAppSpec
 	}{
-		"the least":     {appsv1beta1.WebAppSpec{Image: "shop:1"}, "", appsv1.WebAppSpec{Image: "shop:1"}},
-		"a host":        {appsv1beta1.WebAppSpec{Image: "shop:1", Host: "a.b"}, "", appsv1.WebAppSpec{Image: "shop:1", Ingress: &appsv1.Ingress{Host: "a.b"}}},
-		"empty stashes": {appsv1beta1.WebAppSpec{Image: "shop:1"}, "{}", appsv1.WebAppSpec{Image: "shop:1"}},
+		"the least":     {msappsv1beta1.WebAppSpec{Image: "shop:1"}, "", msappsv1.WebAppSpec{Image: "shop:1"}},
+		"a host":        {msappsv1beta1.WebAppSpec{Image: "shop:1", Host: "a.b"}, "", msappsv1.WebAppSpec{Image: "shop:1", Ingress: &msappsv1.Ingress{Host: "a.b"}}},
+		"empty stashes": {msappsv1beta1.WebAppSpec{Image: "shop:1"}, "{}", msappsv1.WebAppSpec{Image: "shop:1"}},
 		"a host with the rest of its ingress": {
-			appsv1beta1.WebAppSpec{Image: "shop:1", Host: "new.b"}, `{"ingress":{"path":"/x"}}`,
-			appsv1.WebAppSpec{Image: "shop:1", Ingress: &appsv1.Ingress{Host: "new.b", Path: "/x"}},
+			msappsv1beta1.WebAppSpec{Image: "shop:1", Host: "new.b"}, `{"ingress":{"path":"/x"}}`,
+			msappsv1.WebAppSpec{Image: "shop:1", Ingress: &msappsv1.Ingress{Host: "new.b", Path: "/x"}},
 		},
 		"a host that was removed takes its ingress along": {
-			appsv1beta1.WebAppSpec{Image: "shop:1"}, `{"ingress":{"path":"/x"},"paused":true}`,
-			appsv1.WebAppSpec{Image: "shop:1", Paused: true},
+			msappsv1beta1.WebAppSpec{Image: "shop:1"}, `{"ingress":{"path":"/x"},"paused":true}`,
+			msappsv1.WebAppSpec{Image: "shop:1", Paused: true},
 		},
 		"replicas beside a stashed autoscaling, which Validate refuses": {
-			appsv1beta1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](3)}, `{"autoscaling":{"max":5}}`,
-			appsv1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](3), Autoscaling: &appsv1.Autoscaling{Max: 5}},
+			msappsv1beta1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](3)}, `{"autoscaling":{"max":5}}`,
+			msappsv1.WebAppSpec{Image: "shop:1", Replicas: ptr.To[int32](3), Autoscaling: &msappsv1.Autoscaling{Max: 5}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got appsv1.WebApp
+			var got msappsv1.WebApp
 			if err := ToV1(t.Context(), small(test.spec, test.stash), &got); err != nil {
 				t.Fatal(err)
 			}
@@ -123,11 +123,11 @@ var badStashes = map[string]struct{ stash, want string }{
 func TestABadStashIsRefused(t *testing.T) {
 	for name, test := range badStashes {
 		t.Run(name, func(t *testing.T) {
-			var to appsv1.WebApp
-			if err := ToV1(t.Context(), small(appsv1beta1.WebAppSpec{Image: "shop:1"}, test.stash), &to); err != nil {
+			var to msappsv1.WebApp
+			if err := ToV1(t.Context(), small(msappsv1beta1.WebAppSpec{Image: "shop:1"}, test.stash), &to); err != nil {
 				t.Fatalf("one object keeps all from being read: %v", err)
 			}
-			if diff := cmp.Diff(appsv1.WebAppSpec{Image: "shop:1"}, to.Spec); diff != "" {
+			if diff := cmp.Diff(msappsv1.WebAppSpec{Image: "shop:1"}, to.Spec); diff != "" {
 				t.Errorf("something of it was taken: %s", diff)
 			}
 			Default(&to)
@@ -151,7 +151,7 @@ func TestABadStashIsRefused(t *testing.T) {
 func TestAStashOnV1IsNone(t *testing.T) {
 	app := newApp()
 	app.Annotations = map[string]string{api.AnnotationV1Spec: `{"paused":true}`, "team": "a"}
-	var got appsv1beta1.WebApp
+	var got msappsv1beta1.WebApp
 	if err := FromV1(t.Context(), app, &got); err != nil {
 		t.Fatal(err)
 	}
@@ -162,15 +162,15 @@ func TestAStashOnV1IsNone(t *testing.T) {
 
 // TestConversionSharesNoMemory: what is done to one form later does not reach the other.
 func TestConversionSharesNoMemory(t *testing.T) {
-	app := newApp(spec(func(s *appsv1.WebAppSpec) {
+	app := newApp(spec(func(s *msappsv1.WebAppSpec) {
 		s.Replicas = ptr.To[int32](2)
 		s.Env = []corev1.EnvVar{{Name: "A"}}
-		s.Ingress = &appsv1.Ingress{Host: "a.b"}
+		s.Ingress = &msappsv1.Ingress{Host: "a.b"}
 	}))
 	app.Labels = map[string]string{"team": "a"}
 	before := app.DeepCopy()
-	var old appsv1beta1.WebApp
-	var back appsv1.WebApp
+	var old msappsv1beta1.WebApp
+	var back msappsv1.WebApp
 	if err := FromV1(t.Context(), app, &old); err != nil {
 		t.Fatal(err)
 	}
@@ -199,9 +199,9 @@ func FuzzStash(f *testing.F) {
 		f.Add(bad.stash, "")
 	}
 	f.Fuzz(func(t *testing.T, text, host string) {
-		var app, again appsv1.WebApp
-		var old appsv1beta1.WebApp
-		if err := ToV1(t.Context(), small(appsv1beta1.WebAppSpec{Image: "shop:1", Host: host}, text), &app); err != nil {
+		var app, again msappsv1.WebApp
+		var old msappsv1beta1.WebApp
+		if err := ToV1(t.Context(), small(msappsv1beta1.WebAppSpec{Image: "shop:1", Host: host}, text), &app); err != nil {
 			t.Fatal(err)
 		}
 		if _, unreadable := app.Annotations[api.AnnotationV1Spec]; unreadable {

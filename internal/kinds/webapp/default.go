@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // Defaults of the spec that the CRD's schema does not fill in, for they stand in parts of it
@@ -25,16 +25,16 @@ const (
 
 // Default fills in what the user left out. It changes app in place, in memory only, and is
 // idempotent. Replicas stay as they are: see effectiveReplicas.
-func Default(app *appsv1.WebApp) {
+func Default(app *msappsv1.WebApp) {
 	spec := &app.Spec
 	spec.Port = cmp.Or(spec.Port, defaultPort)
 	spec.ServicePort = cmp.Or(spec.ServicePort, spec.Port)
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = ptr.To[int64](defaultGracePeriodSeconds)
 	}
-	spec.SecurityProfile = cmp.Or(spec.SecurityProfile, appsv1.SecurityDefault)
-	spec.TopologySpread = cmp.Or(spec.TopologySpread, appsv1.SpreadPreferred)
-	spec.Strategy.Type = cmp.Or(spec.Strategy.Type, appsv1.StrategyRollingUpdate)
+	spec.SecurityProfile = cmp.Or(spec.SecurityProfile, msappsv1.SecurityDefault)
+	spec.TopologySpread = cmp.Or(spec.TopologySpread, msappsv1.SpreadPreferred)
+	spec.Strategy.Type = cmp.Or(spec.Strategy.Type, msappsv1.StrategyRollingUpdate)
 	spec.Strategy.MinReadySeconds = cmp.Or(spec.Strategy.MinReadySeconds, defaultMinReadySeconds)
 	spec.Strategy.ProgressDeadlineSeconds = cmp.Or(spec.Strategy.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)
 	if ingress := spec.Ingress; ingress != nil {

@@ -6,46 +6,46 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 func TestDefault(t *testing.T) {
-	least := appsv1.WebAppSpec{
+	least := msappsv1.WebAppSpec{
 		Image: "docker.io/mainstay/demo-web:1.0", Port: 8080, ServicePort: 8080, TerminationGracePeriodSeconds: ptr.To[int64](30),
-		SecurityProfile: "Default", TopologySpread: "Preferred", Strategy: appsv1.Strategy{Type: "RollingUpdate", MinReadySeconds: 2, ProgressDeadlineSeconds: 600},
+		SecurityProfile: "Default", TopologySpread: "Preferred", Strategy: msappsv1.Strategy{Type: "RollingUpdate", MinReadySeconds: 2, ProgressDeadlineSeconds: 600},
 	}
-	changed := func(change func(*appsv1.WebAppSpec)) appsv1.WebAppSpec {
+	changed := func(change func(*msappsv1.WebAppSpec)) msappsv1.WebAppSpec {
 		other := *least.DeepCopy()
 		change(&other)
 		return other
 	}
 	for name, test := range map[string]struct {
-		given func(*appsv1.WebAppSpec)
-		want  appsv1.WebAppSpec
+		given func(*msappsv1.WebAppSpec)
+		want  msappsv1.WebAppSpec
 	}{
-		"the least spec is completed, replicas are not": {func(*appsv1.WebAppSpec) {}, least},
+		"the least spec is completed, replicas are not": {func(*msappsv1.WebAppSpec) {}, least},
 		"the Service's port follows the port": {
-			func(s *appsv1.WebAppSpec) { s.Port = 3000 },
-			changed(func(s *appsv1.WebAppSpec) { s.Port, s.ServicePort = 3000, 3000 }),
+			func(s *msappsv1.WebAppSpec) { s.Port = 3000 },
+			changed(func(s *msappsv1.WebAppSpec) { s.Port, s.ServicePort = 3000, 3000 }),
 		},
 		"no grace period is a choice": {
-			func(s *appsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = ptr.To[int64](0) },
-			changed(func(s *appsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = ptr.To[int64](0) }),
+			func(s *msappsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = ptr.To[int64](0) },
+			changed(func(s *msappsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = ptr.To[int64](0) }),
 		},
 		"an Ingress takes all paths": {
-			func(s *appsv1.WebAppSpec) { s.Ingress = &appsv1.Ingress{Host: "a.example.com"} },
-			changed(func(s *appsv1.WebAppSpec) { s.Ingress = &appsv1.Ingress{Host: "a.example.com", Path: "/"} }),
+			func(s *msappsv1.WebAppSpec) { s.Ingress = &msappsv1.Ingress{Host: "a.example.com"} },
+			changed(func(s *msappsv1.WebAppSpec) { s.Ingress = &msappsv1.Ingress{Host: "a.example.com", Path: "/"} }),
 		},
 		"autoscaling goes by CPU, from one pod on": {
-			func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Max: 4} },
-			changed(func(s *appsv1.WebAppSpec) {
-				s.Autoscaling = &appsv1.Autoscaling{Min: 1, Max: 4, CPU: ptr.To[int32](80)}
+			func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Max: 4} },
+			changed(func(s *msappsv1.WebAppSpec) {
+				s.Autoscaling = &msappsv1.Autoscaling{Min: 1, Max: 4, CPU: ptr.To[int32](80)}
 			}),
 		},
 		"autoscaling by memory alone is no autoscaling by CPU": {
-			func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Max: 4, Memory: ptr.To[int32](50)} },
-			changed(func(s *appsv1.WebAppSpec) {
-				s.Autoscaling = &appsv1.Autoscaling{Min: 1, Max: 4, Memory: ptr.To[int32](50)}
+			func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Max: 4, Memory: ptr.To[int32](50)} },
+			changed(func(s *msappsv1.WebAppSpec) {
+				s.Autoscaling = &msappsv1.Autoscaling{Min: 1, Max: 4, Memory: ptr.To[int32](50)}
 			}),
 		},
 	} {

@@ -1,7 +1,7 @@
 package webapp
 
 import (
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 // Desired is what should exist for a defaulted, valid app. What others need comes first.
-func Desired(app *appsv1.WebApp, observed Observed) plan.Plan {
+func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	account, deployment, service := ref(app, "ServiceAccount"), ref(app, "Deployment"), ref(app, "Service")
-	wanted := plan.Plan{Hold: app.Spec.Paused}
+	wanted := plan.Plan{Withhold: app.Spec.Paused}
 	add := func(object plan.Object, needs ...plan.Ref) {
 		wanted.Children = append(wanted.Children, plan.Child{Object: object, Needs: needs})
 	}
@@ -34,7 +34,7 @@ func Desired(app *appsv1.WebApp, observed Observed) plan.Plan {
 		// Its pods could not be made; what runs goes on running.
 		wanted.Keep = append(wanted.Keep, deployment)
 	} else {
-		child := plan.Child{Object: desiredDeployment(app, observed), Yield: [][]string{{"spec", "replicas"}}, Proof: true}
+		child := plan.Child{Object: desiredDeployment(app, observed), Yield: [][]string{{"spec", "replicas"}}, DryRunFirst: true}
 		if app.Spec.ServiceAccountName == "" {
 			child.Needs = []plan.Ref{account}
 		}
@@ -63,7 +63,7 @@ func Desired(app *appsv1.WebApp, observed Observed) plan.Plan {
 // usesOwnAccount tells whether the ServiceAccount that was made for the app is still needed
 // though the spec names one: it is the named one, or pods may still be made with it,
 // because the change to the named one has not been rolled out.
-func usesOwnAccount(app *appsv1.WebApp, observed Observed) bool {
+func usesOwnAccount(app *msappsv1.WebApp, observed Observed) bool {
 	deployment := ours(app, observed)
 	return app.Spec.ServiceAccountName == app.Name ||
 		deployment != nil && (deployment.Spec.Template.Spec.ServiceAccountName == app.Name || !isRolledOut(deployment))
@@ -71,8 +71,8 @@ func usesOwnAccount(app *appsv1.WebApp, observed Observed) bool {
 
 // mustWaitForPods tells whether a Service that consents to be adopted must keep its selector for
 // now: it would go over to pods that are not there yet.
-func mustWaitForPods(app *appsv1.WebApp, observed Observed) bool {
-	if observed.Children[ref(app, "Service")].Standing != plan.Consenting {
+func mustWaitForPods(app *msappsv1.WebApp, observed Observed) bool {
+	if observed.Children[ref(app, "Service")].Ownership != plan.Consenting {
 		return false
 	}
 	deployment := observed.deployment(app)
@@ -81,7 +81,7 @@ func mustWaitForPods(app *appsv1.WebApp, observed Observed) bool {
 
 // childMeta is the metadata of a child: name, labels and annotations. Ours win over the
 // user's, and of the user's the more specific ones.
-func childMeta(app *appsv1.WebApp, further appsv1.Metadata) metav1.ObjectMeta {
+func childMeta(app *msappsv1.WebApp, further msappsv1.Metadata) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Name:   app.Name,
 		Labels: naming.Merged(plain(app.Spec.Labels), plain(further.Labels), part(app).Labels()),
@@ -93,7 +93,7 @@ func childMeta(app *appsv1.WebApp, further appsv1.Metadata) metav1.ObjectMeta {
 }
 
 // plain is labels as Kubernetes' own types have them.
-func plain(labels appsv1.Labels) map[string]string {
+func plain(labels msappsv1.Labels) map[string]string {
 	all := make(map[string]string, len(labels))
 	for key, value := range labels {
 		all[key] = string(value)
@@ -105,24 +105,24 @@ func plain(labels appsv1.Labels) map[string]string {
 // its own, which for an adopted Deployment is not ours, and all else goes by it. It is never
 // empty, for that would select every pod of the namespace: a Deployment that selects by
 // expressions alone can't be adopted, and the API server says so.
-func selector(app *appsv1.WebApp, observed Observed) map[string]string {
+func selector(app *msappsv1.WebApp, observed Observed) map[string]string {
 	if deployment := observed.deployment(app); deployment != nil && deployment.Spec.Selector != nil && len(deployment.Spec.Selector.MatchLabels) > 0 {
 		return deployment.Spec.Selector.MatchLabels
 	}
 	return part(app).Selector()
 }
 
-func desiredServiceAccount(app *appsv1.WebApp) *corev1.ServiceAccount {
+func desiredServiceAccount(app *msappsv1.WebApp) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		ObjectMeta:                   childMeta(app, app.Spec.ServiceAccountMetadata),
 		AutomountServiceAccountToken: new(false),
 	}
 }
 
-func desiredDeployment(app *appsv1.WebApp, observed Observed) *k8sappsv1.Deployment {
-	return &k8sappsv1.Deployment{
-		ObjectMeta: childMeta(app, appsv1.Metadata{}),
-		Spec: k8sappsv1.DeploymentSpec{
+func desiredDeployment(app *msappsv1.WebApp, observed Observed) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: childMeta(app, msappsv1.Metadata{}),
+		Spec: appsv1.DeploymentSpec{
 			Replicas:                effectiveReplicas(app, observed),
 			Selector:                &metav1.LabelSelector{MatchLabels: selector(app, observed)},
 			Template:                podTemplate(app, observed),
@@ -141,7 +141,7 @@ func desiredDeployment(app *appsv1.WebApp, observed Observed) *k8sappsv1.Deploym
 //	-              min..max     yes                nil: the autoscaler's
 //	-              min..max     yes, with 0 pods   min: an autoscaler never leaves 0
 //	-              -            any                nil: the API starts with 1
-func effectiveReplicas(app *appsv1.WebApp, observed Observed) *int32 {
+func effectiveReplicas(app *msappsv1.WebApp, observed Observed) *int32 {
 	if app.Spec.Autoscaling == nil {
 		return app.Spec.Replicas
 	}
@@ -158,20 +158,20 @@ var (
 	defaultMaxUnavailable = intstr.FromInt32(0)
 )
 
-func deploymentStrategy(strategy appsv1.Strategy) k8sappsv1.DeploymentStrategy {
-	if strategy.Type == appsv1.StrategyRecreate {
-		return k8sappsv1.DeploymentStrategy{Type: k8sappsv1.RecreateDeploymentStrategyType}
+func deploymentStrategy(strategy msappsv1.Strategy) appsv1.DeploymentStrategy {
+	if strategy.Type == msappsv1.StrategyRecreate {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	}
-	return k8sappsv1.DeploymentStrategy{
-		Type: k8sappsv1.RollingUpdateDeploymentStrategyType,
-		RollingUpdate: &k8sappsv1.RollingUpdateDeployment{
+	return appsv1.DeploymentStrategy{
+		Type: appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{
 			MaxSurge:       new(ptr.Deref(strategy.MaxSurge, defaultMaxSurge)),
 			MaxUnavailable: new(ptr.Deref(strategy.MaxUnavailable, defaultMaxUnavailable)),
 		},
 	}
 }
 
-func desiredAutoscaler(app *appsv1.WebApp) *autoscalingv2.HorizontalPodAutoscaler {
+func desiredAutoscaler(app *msappsv1.WebApp) *autoscalingv2.HorizontalPodAutoscaler {
 	scaling := app.Spec.Autoscaling
 	var metrics []autoscalingv2.MetricSpec
 	target := func(name corev1.ResourceName, percent *int32) {
@@ -189,7 +189,7 @@ func desiredAutoscaler(app *appsv1.WebApp) *autoscalingv2.HorizontalPodAutoscale
 	target(corev1.ResourceCPU, scaling.CPU)
 	target(corev1.ResourceMemory, scaling.Memory)
 	return &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: childMeta(app, appsv1.Metadata{}),
+		ObjectMeta: childMeta(app, msappsv1.Metadata{}),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: app.Name},
 			MinReplicas:    new(scaling.Min),
@@ -201,7 +201,7 @@ func desiredAutoscaler(app *appsv1.WebApp) *autoscalingv2.HorizontalPodAutoscale
 
 // wantsBudget tells whether there is a PodDisruptionBudget: as asked, else where there can
 // be more than one pod. With a single one a budget would either hinder a drain or mean nothing.
-func wantsBudget(app *appsv1.WebApp, observed Observed) bool {
+func wantsBudget(app *msappsv1.WebApp, observed Observed) bool {
 	if disruption := app.Spec.Disruption; disruption != nil {
 		return !disruption.Disabled
 	}
@@ -216,9 +216,9 @@ func wantsBudget(app *appsv1.WebApp, observed Observed) bool {
 	}
 }
 
-func desiredBudget(app *appsv1.WebApp, observed Observed) *policyv1.PodDisruptionBudget {
+func desiredBudget(app *msappsv1.WebApp, observed Observed) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: childMeta(app, appsv1.Metadata{}),
+		ObjectMeta: childMeta(app, msappsv1.Metadata{}),
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: selector(app, observed)},
 			// A pod that does not work anyway must not keep a node from being drained.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,109 +18,109 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/test/golden"
 )
 
 // situation is one input of Desired.
 type situation struct {
-	app      func(*appsv1.WebApp)
+	app      func(*msappsv1.WebApp)
 	observed Observed
 }
 
 // situations are all that testdata has a file for, by the file's name.
 func situations() map[string]situation {
-	autoscaled := spec(func(s *appsv1.WebAppSpec) {
-		s.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 9, Memory: ptr.To[int32](70)}
+	autoscaled := spec(func(s *msappsv1.WebAppSpec) {
+		s.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 9, Memory: ptr.To[int32](70)}
 		s.Resources.Requests = corev1.ResourceList{"memory": resource.MustParse("64Mi")}
 	})
 	return map[string]situation{
-		"minimal":             {app: func(*appsv1.WebApp) {}},
+		"minimal":             {app: func(*msappsv1.WebApp) {}},
 		"everything":          {app: everything, observed: Observed{HasRouteAPI: true}},
 		"autoscaled-new":      {app: autoscaled},
 		"autoscaled-existing": {app: autoscaled, observed: Observed{Children: found(plan.Ours, rolledOut())}},
-		"restricted":          {app: spec(func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })},
-		"helpers": {app: spec(func(s *appsv1.WebAppSpec) {
-			s.InitContainers = []appsv1.Container{{Name: "migrate", Image: "migrate:1", Command: []string{"/migrate"}}}
-			s.Sidecars = []appsv1.Container{{Name: "proxy", Image: "proxy:2"}}
+		"restricted":          {app: spec(func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })},
+		"helpers": {app: spec(func(s *msappsv1.WebAppSpec) {
+			s.InitContainers = []msappsv1.Container{{Name: "migrate", Image: "migrate:1", Command: []string{"/migrate"}}}
+			s.Sidecars = []msappsv1.Container{{Name: "proxy", Image: "proxy:2"}}
 		})},
 		"adopted": {
-			app: spec(func(s *appsv1.WebAppSpec) { s.NetworkPolicy = &appsv1.NetworkPolicy{} }),
-			observed: Observed{Children: found(plan.Consenting, rolledOut(func(d *k8sappsv1.Deployment) {
+			app: spec(func(s *msappsv1.WebAppSpec) { s.NetworkPolicy = &msappsv1.NetworkPolicy{} }),
+			observed: Observed{Children: found(plan.Consenting, rolledOut(func(d *appsv1.Deployment) {
 				d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": "legacy"}}
 			}))},
 		},
-		"foreign-deployment": {observed: Observed{Children: found(plan.Foreign, rolledOut(func(d *k8sappsv1.Deployment) {
+		"foreign-deployment": {observed: Observed{Children: found(plan.Foreign, rolledOut(func(d *appsv1.Deployment) {
 			d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": "legacy"}}
-		}))}, app: func(*appsv1.WebApp) {}},
-		"recreate": {app: spec(func(s *appsv1.WebAppSpec) { s.Strategy = appsv1.Strategy{Type: "Recreate", MinReadySeconds: 7} })},
-		"no-budget": {app: spec(func(s *appsv1.WebAppSpec) {
+		}))}, app: func(*msappsv1.WebApp) {}},
+		"recreate": {app: spec(func(s *msappsv1.WebAppSpec) { s.Strategy = msappsv1.Strategy{Type: "Recreate", MinReadySeconds: 7} })},
+		"no-budget": {app: spec(func(s *msappsv1.WebAppSpec) {
 			s.Replicas = ptr.To[int32](5)
-			s.Disruption = &appsv1.Disruption{Disabled: true}
+			s.Disruption = &msappsv1.Disruption{Disabled: true}
 		})},
-		"networkpolicy-without-peers": {app: spec(func(s *appsv1.WebAppSpec) { s.NetworkPolicy = &appsv1.NetworkPolicy{} })},
-		"ingress-tls": {app: spec(func(s *appsv1.WebAppSpec) {
-			s.Ingress = &appsv1.Ingress{Host: "shop.example.com", TLSSecretName: "shop-tls", ClassName: new("nginx"), Annotations: appsv1.Annotations{"a.example/b": "c"}}
+		"networkpolicy-without-peers": {app: spec(func(s *msappsv1.WebAppSpec) { s.NetworkPolicy = &msappsv1.NetworkPolicy{} })},
+		"ingress-tls": {app: spec(func(s *msappsv1.WebAppSpec) {
+			s.Ingress = &msappsv1.Ingress{Host: "shop.example.com", TLSSecretName: "shop-tls", ClassName: new("nginx"), Annotations: msappsv1.Annotations{"a.example/b": "c"}}
 		})},
-		"route": {observed: Observed{HasRouteAPI: true}, app: spec(func(s *appsv1.WebAppSpec) {
-			s.Route = &appsv1.Route{
-				ParentRefs: []appsv1.ParentReference{{Name: "public", Namespace: "gateways", SectionName: "https"}, {Name: "internal"}},
-				Hostnames:  []appsv1.Hostname{"shop.example.com"},
+		"route": {observed: Observed{HasRouteAPI: true}, app: spec(func(s *msappsv1.WebAppSpec) {
+			s.Route = &msappsv1.Route{
+				ParentRefs: []msappsv1.ParentReference{{Name: "public", Namespace: "gateways", SectionName: "https"}, {Name: "internal"}},
+				Hostnames:  []msappsv1.Hostname{"shop.example.com"},
 			}
 		})},
-		"route-without-its-api": {app: spec(func(s *appsv1.WebAppSpec) {
-			s.Route = &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}}
+		"route-without-its-api": {app: spec(func(s *msappsv1.WebAppSpec) {
+			s.Route = &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}}}
 		})},
 		"serviceaccount-missing": {
-			app:      spec(func(s *appsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
+			app:      spec(func(s *msappsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
 			observed: Observed{ServiceAccountMissing: true},
 		},
-		"paused": {app: spec(func(s *appsv1.WebAppSpec) { s.Paused = true })},
+		"paused": {app: spec(func(s *msappsv1.WebAppSpec) { s.Paused = true })},
 	}
 }
 
 // everything sets each field that does not exclude another.
-func everything(app *appsv1.WebApp) {
+func everything(app *msappsv1.WebApp) {
 	app.Labels = map[string]string{"app.kubernetes.io/part-of": "storefront"}
 	probe := func(path string) *corev1.Probe {
 		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("http")}}}
 	}
-	app.Spec = appsv1.WebAppSpec{
+	app.Spec = msappsv1.WebAppSpec{
 		Replicas: ptr.To[int32](4), Image: "registry.example.com/shop:2", ImagePullPolicy: "Always",
 		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}, Port: 3000, ServicePort: 80,
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m")}},
 		Env:       []corev1.EnvVar{{Name: "MODE", Value: "fast"}},
 		EnvFrom:   []corev1.EnvFromSource{{Prefix: "DB_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}},
 		Command:   []string{"/shop"}, Args: []string{"--serve"},
-		InitContainers: []appsv1.Container{{Name: "migrate", Image: "migrate:1", Args: []string{"up"}}},
-		Sidecars: []appsv1.Container{{
+		InitContainers: []msappsv1.Container{{Name: "migrate", Image: "migrate:1", Args: []string{"up"}}},
+		Sidecars: []msappsv1.Container{{
 			Name: "proxy", Image: "proxy:2", ImagePullPolicy: "Never", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}, StartupProbe: probe("/started"),
 			VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/work"}},
 		}},
 		TerminationGracePeriodSeconds: ptr.To[int64](8), RestartedAt: new(metav1.NewTime(time.Date(2026, 1, 31, 13, 0, 0, 0, time.FixedZone("CET", 3600)))),
-		Probes:             appsv1.Probes{Readiness: probe("/readyz"), Liveness: probe("/healthz"), Startup: probe("/startup")},
+		Probes:             msappsv1.Probes{Readiness: probe("/readyz"), Liveness: probe("/healthz"), Startup: probe("/startup")},
 		ServiceAccountName: "robot", SecurityProfile: "Default",
 		SecurityContext:    &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true), RunAsUser: ptr.To[int64](33)},
 		PodSecurityContext: &corev1.PodSecurityContext{FSGroup: ptr.To[int64](33)},
-		Ingress:            &appsv1.Ingress{Host: "*.example.com", Path: "/shop"},
-		Route:              &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}, Hostnames: []appsv1.Hostname{"shop.example.com"}},
-		Disruption:         &appsv1.Disruption{MinAvailable: new(intstr.FromString("50%"))},
-		NetworkPolicy:      &appsv1.NetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}}}}},
-		Strategy: appsv1.Strategy{
+		Ingress:            &msappsv1.Ingress{Host: "*.example.com", Path: "/shop"},
+		Route:              &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}}, Hostnames: []msappsv1.Hostname{"shop.example.com"}},
+		Disruption:         &msappsv1.Disruption{MinAvailable: new(intstr.FromString("50%"))},
+		NetworkPolicy:      &msappsv1.NetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}}}}},
+		Strategy: msappsv1.Strategy{
 			Type: "RollingUpdate", MaxSurge: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromString("10%")),
 			MinReadySeconds: 5, ProgressDeadlineSeconds: 120,
 		},
 		TopologySpread: "Required", NodeSelector: map[string]string{"disk": "ssd"},
 		Tolerations:            []corev1.Toleration{{Key: "spot", Operator: "Exists"}},
 		Affinity:               &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
-		Volumes:                []appsv1.Volume{{Name: "scratch", EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		Volumes:                []msappsv1.Volume{{Name: "scratch", EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		VolumeMounts:           []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}},
-		Labels:                 appsv1.Labels{"team": "retail", "tier": "all"},
-		Annotations:            appsv1.Annotations{"example.com/owner": "retail"},
-		PodMetadata:            appsv1.Metadata{Labels: appsv1.Labels{"tier": "pod"}, Annotations: appsv1.Annotations{"example.com/pod": "1"}},
-		ServiceMetadata:        appsv1.Metadata{Labels: appsv1.Labels{"tier": "service"}, Annotations: appsv1.Annotations{"example.com/service": "1"}},
-		ServiceAccountMetadata: appsv1.Metadata{Annotations: appsv1.Annotations{"example.com/role": "1"}},
+		Labels:                 msappsv1.Labels{"team": "retail", "tier": "all"},
+		Annotations:            msappsv1.Annotations{"example.com/owner": "retail"},
+		PodMetadata:            msappsv1.Metadata{Labels: msappsv1.Labels{"tier": "pod"}, Annotations: msappsv1.Annotations{"example.com/pod": "1"}},
+		ServiceMetadata:        msappsv1.Metadata{Labels: msappsv1.Labels{"tier": "service"}, Annotations: msappsv1.Annotations{"example.com/service": "1"}},
+		ServiceAccountMetadata: msappsv1.Metadata{Annotations: msappsv1.Annotations{"example.com/role": "1"}},
 		Paused:                 false,
 		// Autoscaling excludes replicas, and serviceAccountMetadata needs the account that is made:
 		// the files autoscaled-new and minimal have those.
@@ -144,7 +144,7 @@ func TestDesired(t *testing.T) {
 func written(t *testing.T, wanted plan.Plan) string {
 	t.Helper()
 	var text strings.Builder
-	fmt.Fprintf(&text, "# hold: %t, keep: %s\n", wanted.Hold, plan.Join(wanted.Keep))
+	fmt.Fprintf(&text, "# hold: %t, keep: %s\n", wanted.Withhold, plan.Join(wanted.Keep))
 	for _, child := range wanted.Children {
 		content, err := yaml.Marshal(child.Object)
 		if err != nil {
@@ -160,7 +160,7 @@ func TestDesiredIsAFunction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			app := admitted(test.app)
 			before := app.DeepCopy()
-			var deployment, deploymentBefore *k8sappsv1.Deployment
+			var deployment, deploymentBefore *appsv1.Deployment
 			if deployment = test.observed.deployment(app); deployment != nil {
 				deploymentBefore = deployment.DeepCopy()
 			}
@@ -182,16 +182,16 @@ func TestDesiredIsAFunction(t *testing.T) {
 
 func TestEffectiveReplicas(t *testing.T) {
 	existing := Observed{Children: found(plan.Ours, rolledOut())}
-	autoscaled := spec(func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Min: 3, Max: 6} })
+	autoscaled := spec(func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 6} })
 	for name, test := range map[string]struct {
-		app      func(*appsv1.WebApp)
+		app      func(*msappsv1.WebApp)
 		observed Observed
 		want     *int32
 	}{
-		"a number is that number":                       {spec(func(s *appsv1.WebAppSpec) { s.Replicas = ptr.To[int32](7) }), existing, ptr.To[int32](7)},
+		"a number is that number":                       {spec(func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](7) }), existing, ptr.To[int32](7)},
 		"a new autoscaled app begins at its minimum":    {autoscaled, Observed{}, ptr.To[int32](3)},
 		"an autoscaled one that exists is left alone":   {autoscaled, existing, nil},
-		"without either the number is nobody's":         {func(*appsv1.WebApp) {}, Observed{}, nil},
+		"without either the number is nobody's":         {func(*msappsv1.WebApp) {}, Observed{}, nil},
 		"a foreign Deployment's number counts for none": {autoscaled, Observed{Children: found(plan.Foreign, rolledOut())}, ptr.To[int32](3)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,15 +203,15 @@ func TestEffectiveReplicas(t *testing.T) {
 }
 
 func TestWantsBudget(t *testing.T) {
-	replicas := func(n int32) func(*appsv1.WebApp) {
-		return spec(func(s *appsv1.WebAppSpec) { s.Replicas = new(n) })
+	replicas := func(n int32) func(*msappsv1.WebApp) {
+		return spec(func(s *msappsv1.WebAppSpec) { s.Replicas = new(n) })
 	}
-	autoscaled := func(most int32) func(*appsv1.WebApp) {
-		return spec(func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Min: 1, Max: most} })
+	autoscaled := func(most int32) func(*msappsv1.WebApp) {
+		return spec(func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Min: 1, Max: most} })
 	}
-	one := func(d *k8sappsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](1) }
+	one := func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](1) }
 	for name, test := range map[string]struct {
-		app      func(*appsv1.WebApp)
+		app      func(*msappsv1.WebApp)
 		observed Observed
 		want     bool
 	}{
@@ -219,10 +219,10 @@ func TestWantsBudget(t *testing.T) {
 		"two replicas have one":                           {replicas(2), Observed{}, true},
 		"autoscaled to one has none":                      {autoscaled(1), Observed{}, false},
 		"autoscaled to two has one":                       {autoscaled(2), Observed{}, true},
-		"a replica number of others counts as it is: two": {func(*appsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut())}, true},
-		"a replica number of others counts as it is: one": {func(*appsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut(one))}, false},
-		"nothing is known yet":                            {func(*appsv1.WebApp) {}, Observed{}, false},
-		"one replica has one if asked for":                {spec(func(s *appsv1.WebAppSpec) { s.Disruption = &appsv1.Disruption{} }), Observed{}, true},
+		"a replica number of others counts as it is: two": {func(*msappsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut())}, true},
+		"a replica number of others counts as it is: one": {func(*msappsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut(one))}, false},
+		"nothing is known yet":                            {func(*msappsv1.WebApp) {}, Observed{}, false},
+		"one replica has one if asked for":                {spec(func(s *msappsv1.WebAppSpec) { s.Disruption = &msappsv1.Disruption{} }), Observed{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := wantsBudget(admitted(test.app), test.observed); got != test.want {
@@ -247,23 +247,23 @@ func TestStopPause(t *testing.T) {
 }
 
 func TestNeedsTmp(t *testing.T) {
-	readOnly := func(s *appsv1.WebAppSpec) {
+	readOnly := func(s *msappsv1.WebAppSpec) {
 		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true)}
 	}
-	mountAt := func(path string) func(*appsv1.WebAppSpec) {
-		return func(s *appsv1.WebAppSpec) {
+	mountAt := func(path string) func(*msappsv1.WebAppSpec) {
+		return func(s *msappsv1.WebAppSpec) {
 			readOnly(s)
-			s.Volumes = []appsv1.Volume{{Name: "scratch", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+			s.Volumes = []msappsv1.Volume{{Name: "scratch", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 			s.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: path}}
 		}
 	}
 	for name, test := range map[string]struct {
-		change func(*appsv1.WebAppSpec)
+		change func(*msappsv1.WebAppSpec)
 		want   bool
 	}{
-		"a writable root needs none":                        {func(*appsv1.WebAppSpec) {}, false},
+		"a writable root needs none":                        {func(*msappsv1.WebAppSpec) {}, false},
 		"a read-only root needs one":                        {readOnly, true},
-		"the Restricted profile makes the root read-only":   {func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" }, true},
+		"the Restricted profile makes the root read-only":   {func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" }, true},
 		"what the user mounts at /tmp wins":                 {mountAt("/tmp"), false},
 		"what the user mounts at /tmp/ wins as well":        {mountAt("/tmp/"), false},
 		"what the user mounts below /tmp is no replacement": {mountAt("/tmp/cache"), true},
@@ -277,28 +277,28 @@ func TestNeedsTmp(t *testing.T) {
 }
 
 func TestAddress(t *testing.T) {
-	ingress := appsv1.Ingress{Host: "shop.example.com", Path: "/eu"}
-	wildcard := appsv1.Ingress{Host: "*.example.com", Path: "/"}
-	route := appsv1.Route{Hostnames: []appsv1.Hostname{"*.example.com", "www.example.com"}}
+	ingress := msappsv1.Ingress{Host: "shop.example.com", Path: "/eu"}
+	wildcard := msappsv1.Ingress{Host: "*.example.com", Path: "/"}
+	route := msappsv1.Route{Hostnames: []msappsv1.Hostname{"*.example.com", "www.example.com"}}
 	for name, test := range map[string]struct {
-		change  func(*appsv1.WebAppSpec)
+		change  func(*msappsv1.WebAppSpec)
 		want    string
 		missing bool
 	}{
-		"the Service":                   {change: func(s *appsv1.WebAppSpec) { s.ServicePort = 80 }, want: "http://shop.web.svc:80"},
-		"the Ingress":                   {change: func(s *appsv1.WebAppSpec) { s.Ingress = &ingress }, want: "http://shop.example.com/eu"},
-		"a wildcard is no address":      {change: func(s *appsv1.WebAppSpec) { s.Ingress = &wildcard }, want: "http://shop.web.svc:8080"},
-		"a host beside a wildcard is":   {change: func(s *appsv1.WebAppSpec) { s.Route = &route }, want: "http://www.example.com/"},
-		"no route without its API, yet": {change: func(s *appsv1.WebAppSpec) { s.Route = &route }, missing: true, want: "http://shop.web.svc:8080"},
-		"the Ingress with TLS": {change: func(s *appsv1.WebAppSpec) {
+		"the Service":                   {change: func(s *msappsv1.WebAppSpec) { s.ServicePort = 80 }, want: "http://shop.web.svc:80"},
+		"the Ingress":                   {change: func(s *msappsv1.WebAppSpec) { s.Ingress = &ingress }, want: "http://shop.example.com/eu"},
+		"a wildcard is no address":      {change: func(s *msappsv1.WebAppSpec) { s.Ingress = &wildcard }, want: "http://shop.web.svc:8080"},
+		"a host beside a wildcard is":   {change: func(s *msappsv1.WebAppSpec) { s.Route = &route }, want: "http://www.example.com/"},
+		"no route without its API, yet": {change: func(s *msappsv1.WebAppSpec) { s.Route = &route }, missing: true, want: "http://shop.web.svc:8080"},
+		"the Ingress with TLS": {change: func(s *msappsv1.WebAppSpec) {
 			secured := ingress
 			secured.TLSSecretName = "tls"
 			s.Ingress = &secured
 		}, want: "https://shop.example.com/eu"},
-		"the route comes before the Ingress": {change: func(s *appsv1.WebAppSpec) {
-			s.Ingress, s.Route = &ingress, &appsv1.Route{Hostnames: []appsv1.Hostname{"www.example.com"}}
+		"the route comes before the Ingress": {change: func(s *msappsv1.WebAppSpec) {
+			s.Ingress, s.Route = &ingress, &msappsv1.Route{Hostnames: []msappsv1.Hostname{"www.example.com"}}
 		}, want: "http://www.example.com/"},
-		"a route for any host has no address of its own": {change: func(s *appsv1.WebAppSpec) { s.Route = &appsv1.Route{} }, want: "http://shop.web.svc:8080"},
+		"a route for any host has no address of its own": {change: func(s *msappsv1.WebAppSpec) { s.Route = &msappsv1.Route{} }, want: "http://shop.web.svc:8080"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := address(admitted(spec(test.change)), Observed{HasRouteAPI: !test.missing}); got != test.want {
@@ -320,16 +320,16 @@ func wantedKinds(wanted plan.Plan) (applied, kept []string) {
 }
 
 func TestItsOwnServiceAccountStaysWhilePodsMayNeedIt(t *testing.T) {
-	named := func(name string) *appsv1.WebApp {
-		return admitted(spec(func(s *appsv1.WebAppSpec) { s.ServiceAccountName = name }))
+	named := func(name string) *msappsv1.WebApp {
+		return admitted(spec(func(s *msappsv1.WebAppSpec) { s.ServiceAccountName = name }))
 	}
-	uses := func(name string) func(*k8sappsv1.Deployment) {
-		return func(d *k8sappsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = name }
+	uses := func(name string) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = name }
 	}
 	missing := running(uses("shop"))
 	missing.ServiceAccountMissing = true
 	for name, test := range map[string]struct {
-		app      *appsv1.WebApp
+		app      *msappsv1.WebApp
 		observed Observed
 		keeps    bool
 	}{
@@ -349,9 +349,9 @@ func TestItsOwnServiceAccountStaysWhilePodsMayNeedIt(t *testing.T) {
 }
 
 func TestAServiceToAdoptWaitsForPods(t *testing.T) {
-	app := admitted(spec(func(*appsv1.WebAppSpec) {}))
+	app := admitted(spec(func(*msappsv1.WebAppSpec) {}))
 	consenting := func(observed Observed) Observed {
-		observed.Children[plan.Ref{Kind: "Service", Namespace: "web", Name: "shop"}] = plan.Found{Object: &corev1.Service{}, Standing: plan.Consenting}
+		observed.Children[plan.Ref{Kind: "Service", Namespace: "web", Name: "shop"}] = plan.Found{Object: &corev1.Service{}, Ownership: plan.Consenting}
 		return observed
 	}
 	for name, test := range map[string]struct {
@@ -359,7 +359,7 @@ func TestAServiceToAdoptWaitsForPods(t *testing.T) {
 		keeps    bool
 	}{
 		"without a Deployment":   {consenting(Observed{Children: plan.Children{}}), true},
-		"without available pods": {consenting(running(func(d *k8sappsv1.Deployment) { d.Status.AvailableReplicas = 0 })), true},
+		"without available pods": {consenting(running(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 0 })), true},
 		"with pods":              {consenting(running()), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -374,10 +374,10 @@ func TestAServiceToAdoptWaitsForPods(t *testing.T) {
 // TestChildrenThatActOnOthersNeedThem: an autoscaler would scale a foreign Deployment of the
 // app's name, an Ingress publish a foreign Service.
 func TestChildrenThatActOnOthersNeedThem(t *testing.T) {
-	app := admitted(spec(func(s *appsv1.WebAppSpec) {
-		s.Replicas, s.Autoscaling = nil, &appsv1.Autoscaling{Min: 1, Max: 2}
-		s.Ingress = &appsv1.Ingress{Host: "a.example.com"}
-		s.Route = &appsv1.Route{}
+	app := admitted(spec(func(s *msappsv1.WebAppSpec) {
+		s.Replicas, s.Autoscaling = nil, &msappsv1.Autoscaling{Min: 1, Max: 2}
+		s.Ingress = &msappsv1.Ingress{Host: "a.example.com"}
+		s.Route = &msappsv1.Route{}
 	}))
 	needs := map[string]string{}
 	for _, child := range Desired(app, Observed{HasRouteAPI: true}).Children {
@@ -392,7 +392,7 @@ func TestChildrenThatActOnOthersNeedThem(t *testing.T) {
 }
 
 func TestAnAutoscalerNeverStartsFromZero(t *testing.T) {
-	app := admitted(spec(func(s *appsv1.WebAppSpec) { s.Replicas, s.Autoscaling = nil, &appsv1.Autoscaling{Min: 3, Max: 5} }))
+	app := admitted(spec(func(s *msappsv1.WebAppSpec) { s.Replicas, s.Autoscaling = nil, &msappsv1.Autoscaling{Min: 3, Max: 5} }))
 	for name, test := range map[string]struct {
 		live *int32
 		want *int32
@@ -401,7 +401,7 @@ func TestAnAutoscalerNeverStartsFromZero(t *testing.T) {
 		"running":        {new(int32(4)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := effectiveReplicas(app, running(func(d *k8sappsv1.Deployment) { d.Spec.Replicas = test.live }))
+			got := effectiveReplicas(app, running(func(d *appsv1.Deployment) { d.Spec.Replicas = test.live }))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -410,10 +410,10 @@ func TestAnAutoscalerNeverStartsFromZero(t *testing.T) {
 }
 
 func TestAServicePortKeepsItsName(t *testing.T) {
-	app := admitted(spec(func(*appsv1.WebAppSpec) {}))
+	app := admitted(spec(func(*msappsv1.WebAppSpec) {}))
 	for name, test := range map[string]struct {
 		port     corev1.ServicePort
-		standing plan.Standing
+		standing plan.Ownership
 		want     string
 	}{
 		"an adopted one without a name":      {corev1.ServicePort{Port: 8080, Protocol: "TCP"}, plan.Consenting, ""},
@@ -424,7 +424,7 @@ func TestAServicePortKeepsItsName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{test.port}}}
-			observed := Observed{Children: plan.Children{{Kind: "Service", Namespace: "web", Name: "shop"}: {Object: service, Standing: test.standing}}}
+			observed := Observed{Children: plan.Children{{Kind: "Service", Namespace: "web", Name: "shop"}: {Object: service, Ownership: test.standing}}}
 			if got := desiredService(app, observed).Spec.Ports[0].Name; got != test.want {
 				t.Errorf("got %q", got)
 			}

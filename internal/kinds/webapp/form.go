@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // labelVersion is the one recommended label that is left to users.
@@ -22,19 +22,19 @@ const labelVersion = "app.kubernetes.io/version"
 // all that v1's schema says, with a stash of its own making or by setting replicas beside a
 // stashed autoscaling. What Kubernetes itself refuses in a child (ports, names of variables, two
 // sources of one volume) is left to it, and told in the condition Ready.
-func validateForm(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+func validateForm(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	problems := validateContainerNames(spec, path)
 	if spec.Autoscaling != nil && spec.Replicas != nil {
 		problems = append(problems, field.Forbidden(path.Child("replicas"), "replicas and autoscaling exclude each other: leave replicas out, the autoscaler owns it"))
 	}
 	// Under an unknown name the limits of the one that was meant would not hold.
-	problems = append(problems, validateOneOf(spec.SecurityProfile, path.Child("securityProfile"), appsv1.SecurityDefault, appsv1.SecurityRestricted)...)
-	problems = append(problems, validateOneOf(spec.TopologySpread, path.Child("topologySpread"), appsv1.SpreadPreferred, appsv1.SpreadRequired, appsv1.SpreadDisabled)...)
-	problems = append(problems, validateOneOf(spec.Strategy.Type, path.Child("strategy", "type"), appsv1.StrategyRollingUpdate, appsv1.StrategyRecreate)...)
+	problems = append(problems, validateOneOf(spec.SecurityProfile, path.Child("securityProfile"), msappsv1.SecurityDefault, msappsv1.SecurityRestricted)...)
+	problems = append(problems, validateOneOf(spec.TopologySpread, path.Child("topologySpread"), msappsv1.SpreadPreferred, msappsv1.SpreadRequired, msappsv1.SpreadDisabled)...)
+	problems = append(problems, validateOneOf(spec.Strategy.Type, path.Child("strategy", "type"), msappsv1.StrategyRollingUpdate, msappsv1.StrategyRecreate)...)
 	if spec.Ingress != nil {
 		problems = append(problems, validateAnnotations(spec.Ingress.Annotations, path.Child("ingress", "annotations"))...)
 	}
-	problems = append(problems, validateMetadata(appsv1.Metadata{Labels: spec.Labels, Annotations: spec.Annotations}, path)...)
+	problems = append(problems, validateMetadata(msappsv1.Metadata{Labels: spec.Labels, Annotations: spec.Annotations}, path)...)
 	problems = append(problems, validateMetadata(spec.PodMetadata, path.Child("podMetadata"))...)
 	problems = append(problems, validateMetadata(spec.ServiceMetadata, path.Child("serviceMetadata"))...)
 	return append(problems, validateMetadata(spec.ServiceAccountMetadata, path.Child("serviceAccountMetadata"))...)
@@ -42,10 +42,10 @@ func validateForm(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
 
 // validateContainerNames wants a DNS label that is unique within the pod: apply merges containers
 // by their names, so one called as the application's would change that.
-func validateContainerNames(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+func validateContainerNames(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	taken := map[string]bool{}
 	var problems field.ErrorList
-	check := func(containers []appsv1.Container, at *field.Path) {
+	check := func(containers []msappsv1.Container, at *field.Path) {
 		for i, container := range containers {
 			name := at.Index(i).Child("name")
 			for _, problem := range validation.IsDNS1123Label(container.Name) {
@@ -72,18 +72,18 @@ func validateOneOf[T ~string](value T, at *field.Path, allowed ...T) field.Error
 	return field.ErrorList{field.NotSupported(at, value, allowed)}
 }
 
-func validateMetadata(metadata appsv1.Metadata, path *field.Path) field.ErrorList {
+func validateMetadata(metadata msappsv1.Metadata, path *field.Path) field.ErrorList {
 	problems := validateAnnotations(metadata.Annotations, path.Child("annotations"))
 	for _, key := range slices.Sorted(maps.Keys(metadata.Labels)) {
 		foreign := strings.HasPrefix(key, "app.kubernetes.io/") && key != labelVersion
-		if key == api.LabelApp || key == k8sappsv1.DefaultDeploymentUniqueLabelKey || foreign || strings.HasPrefix(key, api.Domain+"/") {
+		if key == api.LabelApp || key == appsv1.DefaultDeploymentUniqueLabelKey || foreign || strings.HasPrefix(key, api.Domain+"/") {
 			problems = append(problems, reserved(path.Child("labels"), key))
 		}
 	}
 	return problems
 }
 
-func validateAnnotations(annotations appsv1.Annotations, path *field.Path) field.ErrorList {
+func validateAnnotations(annotations msappsv1.Annotations, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if strings.HasPrefix(key, api.Domain+"/") || strings.HasPrefix(key, "deployment.kubernetes.io/") {

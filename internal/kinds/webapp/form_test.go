@@ -6,95 +6,95 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-func containers(names ...string) []appsv1.Container {
-	var found []appsv1.Container
+func containers(names ...string) []msappsv1.Container {
+	var found []msappsv1.Container
 	for _, name := range names {
-		found = append(found, appsv1.Container{Name: name, Image: "a"})
+		found = append(found, msappsv1.Container{Name: name, Image: "a"})
 	}
 	return found
 }
 
 // formCases has a spec that each rule refuses and one that it accepts.
 var formCases = map[string]struct {
-	bad, good func(*appsv1.WebAppSpec)
+	bad, good func(*msappsv1.WebAppSpec)
 	field     string
 }{
 	"replicas beside autoscaling": {
-		func(s *appsv1.WebAppSpec) {
-			s.Autoscaling, s.Resources.Requests, s.Replicas = &appsv1.Autoscaling{Max: 2}, cpu, ptr.To[int32](2)
+		func(s *msappsv1.WebAppSpec) {
+			s.Autoscaling, s.Resources.Requests, s.Replicas = &msappsv1.Autoscaling{Max: 2}, cpu, ptr.To[int32](2)
 		},
-		func(s *appsv1.WebAppSpec) { s.Autoscaling, s.Resources.Requests = &appsv1.Autoscaling{Max: 2}, cpu },
+		func(s *msappsv1.WebAppSpec) { s.Autoscaling, s.Resources.Requests = &msappsv1.Autoscaling{Max: 2}, cpu },
 		"spec.replicas",
 	},
 	"an init container called as the application's": {
-		func(s *appsv1.WebAppSpec) { s.InitContainers = containers("webapp") },
-		func(s *appsv1.WebAppSpec) { s.InitContainers = containers("webapp2") }, "spec.initContainers[0].name",
+		func(s *msappsv1.WebAppSpec) { s.InitContainers = containers("webapp") },
+		func(s *msappsv1.WebAppSpec) { s.InitContainers = containers("webapp2") }, "spec.initContainers[0].name",
 	},
 	"a side-car called as the application's": {
-		func(s *appsv1.WebAppSpec) { s.Sidecars = containers("a", "webapp") },
-		func(s *appsv1.WebAppSpec) { s.Sidecars = containers("a", "web-app") }, "spec.sidecars[1].name",
+		func(s *msappsv1.WebAppSpec) { s.Sidecars = containers("a", "webapp") },
+		func(s *msappsv1.WebAppSpec) { s.Sidecars = containers("a", "web-app") }, "spec.sidecars[1].name",
 	},
 	"two containers of one name": {
-		func(s *appsv1.WebAppSpec) { s.InitContainers, s.Sidecars = containers("a"), containers("b", "a") },
-		func(s *appsv1.WebAppSpec) { s.InitContainers, s.Sidecars = containers("a"), containers("b", "c") }, "spec.sidecars[1].name",
+		func(s *msappsv1.WebAppSpec) { s.InitContainers, s.Sidecars = containers("a"), containers("b", "a") },
+		func(s *msappsv1.WebAppSpec) { s.InitContainers, s.Sidecars = containers("a"), containers("b", "c") }, "spec.sidecars[1].name",
 	},
 	"a container's name that is no label": {
-		func(s *appsv1.WebAppSpec) { s.Sidecars = containers("a_b") },
-		func(s *appsv1.WebAppSpec) { s.Sidecars = containers("a-b") }, "spec.sidecars[0].name",
+		func(s *msappsv1.WebAppSpec) { s.Sidecars = containers("a_b") },
+		func(s *msappsv1.WebAppSpec) { s.Sidecars = containers("a-b") }, "spec.sidecars[0].name",
 	},
 	"an unknown profile": {
-		func(s *appsv1.WebAppSpec) { s.SecurityProfile = "restricted" },
-		func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" }, "spec.securityProfile",
+		func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "restricted" },
+		func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" }, "spec.securityProfile",
 	},
 	"an unknown spread": {
-		func(s *appsv1.WebAppSpec) { s.TopologySpread = "None" },
-		func(s *appsv1.WebAppSpec) { s.TopologySpread = "Disabled" }, "spec.topologySpread",
+		func(s *msappsv1.WebAppSpec) { s.TopologySpread = "None" },
+		func(s *msappsv1.WebAppSpec) { s.TopologySpread = "Disabled" }, "spec.topologySpread",
 	},
 	"an unknown strategy": {
-		func(s *appsv1.WebAppSpec) { s.Strategy.Type = "BlueGreen" },
-		func(s *appsv1.WebAppSpec) { s.Strategy.Type = "Recreate" }, "spec.strategy.type",
+		func(s *msappsv1.WebAppSpec) { s.Strategy.Type = "BlueGreen" },
+		func(s *msappsv1.WebAppSpec) { s.Strategy.Type = "Recreate" }, "spec.strategy.type",
 	},
 	"the label of the selector": {
-		func(s *appsv1.WebAppSpec) { s.Labels = appsv1.Labels{"app": "other"} },
-		func(s *appsv1.WebAppSpec) { s.Labels = appsv1.Labels{"apps": "other"} }, "spec.labels[app]",
+		func(s *msappsv1.WebAppSpec) { s.Labels = msappsv1.Labels{"app": "other"} },
+		func(s *msappsv1.WebAppSpec) { s.Labels = msappsv1.Labels{"apps": "other"} }, "spec.labels[app]",
 	},
 	"a recommended label": {
-		func(s *appsv1.WebAppSpec) {
-			s.PodMetadata.Labels = appsv1.Labels{"app.kubernetes.io/managed-by": "me"}
+		func(s *msappsv1.WebAppSpec) {
+			s.PodMetadata.Labels = msappsv1.Labels{"app.kubernetes.io/managed-by": "me"}
 		},
-		func(s *appsv1.WebAppSpec) {
-			s.PodMetadata.Labels = appsv1.Labels{"app.kubernetes.io/version": "1"}
+		func(s *msappsv1.WebAppSpec) {
+			s.PodMetadata.Labels = msappsv1.Labels{"app.kubernetes.io/version": "1"}
 		},
 		"spec.podMetadata.labels[app.kubernetes.io/managed-by]",
 	},
 	"the label of a ReplicaSet": {
-		func(s *appsv1.WebAppSpec) { s.ServiceMetadata.Labels = appsv1.Labels{"pod-template-hash": "1"} },
-		func(s *appsv1.WebAppSpec) { s.ServiceMetadata.Labels = appsv1.Labels{"template-hash": "1"} },
+		func(s *msappsv1.WebAppSpec) { s.ServiceMetadata.Labels = msappsv1.Labels{"pod-template-hash": "1"} },
+		func(s *msappsv1.WebAppSpec) { s.ServiceMetadata.Labels = msappsv1.Labels{"template-hash": "1"} },
 		"spec.serviceMetadata.labels[pod-template-hash]",
 	},
 	"an annotation of ours": {
-		func(s *appsv1.WebAppSpec) { s.Annotations = appsv1.Annotations{"mainstay.dev/adopt": "WebApp/x"} },
-		func(s *appsv1.WebAppSpec) { s.Annotations = appsv1.Annotations{"mainstay.development/a": "b"} },
+		func(s *msappsv1.WebAppSpec) { s.Annotations = msappsv1.Annotations{"mainstay.dev/adopt": "WebApp/x"} },
+		func(s *msappsv1.WebAppSpec) { s.Annotations = msappsv1.Annotations{"mainstay.development/a": "b"} },
 		"spec.annotations[mainstay.dev/adopt]",
 	},
 	"an annotation of Deployments": {
-		func(s *appsv1.WebAppSpec) {
-			s.ServiceAccountMetadata.Annotations = appsv1.Annotations{"deployment.kubernetes.io/revision": "7"}
+		func(s *msappsv1.WebAppSpec) {
+			s.ServiceAccountMetadata.Annotations = msappsv1.Annotations{"deployment.kubernetes.io/revision": "7"}
 		},
-		func(s *appsv1.WebAppSpec) {
-			s.ServiceAccountMetadata.Annotations = appsv1.Annotations{"kubernetes.io/x": "7"}
+		func(s *msappsv1.WebAppSpec) {
+			s.ServiceAccountMetadata.Annotations = msappsv1.Annotations{"kubernetes.io/x": "7"}
 		},
 		"spec.serviceAccountMetadata.annotations[deployment.kubernetes.io/revision]",
 	},
 	"an Ingress's annotation of ours": {
-		func(s *appsv1.WebAppSpec) {
-			s.Ingress = &appsv1.Ingress{Host: "a.b", Annotations: appsv1.Annotations{"mainstay.dev/applied": ""}}
+		func(s *msappsv1.WebAppSpec) {
+			s.Ingress = &msappsv1.Ingress{Host: "a.b", Annotations: msappsv1.Annotations{"mainstay.dev/applied": ""}}
 		},
-		func(s *appsv1.WebAppSpec) {
-			s.Ingress = &appsv1.Ingress{Host: "a.b", Annotations: appsv1.Annotations{"nginx.org/a": ""}}
+		func(s *msappsv1.WebAppSpec) {
+			s.Ingress = &msappsv1.Ingress{Host: "a.b", Annotations: msappsv1.Annotations{"nginx.org/a": ""}}
 		},
 		"spec.ingress.annotations[mainstay.dev/applied]",
 	},

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -16,7 +16,7 @@ import (
 // replaced, as warnings. before is the object before an update, nil at creation: a spec that
 // stays as it was is left alone, or a policy that came later would restart an application
 // because somebody labelled it.
-func Govern(app, before *appsv1.WebApp, rules policy.Rules) []string {
+func Govern(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 	labels, replaced := rules.Labelled(app.Labels)
 	app.Labels = labels
 	if before != nil && equality.Semantic.DeepEqual(before.Spec, app.Spec) {
@@ -24,7 +24,7 @@ func Govern(app, before *appsv1.WebApp, rules policy.Rules) []string {
 	}
 	spec, at := &app.Spec, field.NewPath("spec")
 	if rules.RestrictedEnforced() {
-		spec.SecurityProfile = appsv1.SecurityRestricted
+		spec.SecurityProfile = msappsv1.SecurityRestricted
 	}
 	replaced = append(replaced, rules.TightenPod(spec.PodSecurityContext, at.Child("podSecurityContext"))...)
 	govern := func(resources *corev1.ResourceRequirements, security **corev1.SecurityContext, at *field.Path) {
@@ -42,7 +42,7 @@ func Govern(app, before *appsv1.WebApp, rules policy.Rules) []string {
 }
 
 // Wanted is what policy looks at in a defaulted app.
-func Wanted(app *appsv1.WebApp, observed Observed) policy.Subject {
+func Wanted(app *msappsv1.WebApp, observed Observed) policy.Subject {
 	template, at := podTemplate(app, observed), field.NewPath("spec")
 	return policy.Subject{
 		Labels:       app.Labels,
@@ -56,7 +56,7 @@ func Wanted(app *appsv1.WebApp, observed Observed) policy.Subject {
 
 // wantedReplicas are the replicas that an app may come to have. Where it leaves the number to
 // others, that is what they have chosen.
-func wantedReplicas(app *appsv1.WebApp, observed Observed) []policy.Replicas {
+func wantedReplicas(app *msappsv1.WebApp, observed Observed) []policy.Replicas {
 	at := field.NewPath("spec")
 	if scaling := app.Spec.Autoscaling; scaling != nil {
 		return []policy.Replicas{{Field: at.Child("autoscaling", "max"), Count: max(scaling.Min, scaling.Max)}}
@@ -69,7 +69,7 @@ func wantedReplicas(app *appsv1.WebApp, observed Observed) []policy.Replicas {
 }
 
 // containerPath tells where the user wrote a container of the pod.
-func containerPath(app *appsv1.WebApp) func(name string) *field.Path {
+func containerPath(app *msappsv1.WebApp) func(name string) *field.Path {
 	at := field.NewPath("spec")
 	paths := map[string]*field.Path{ContainerName: at}
 	for i, container := range app.Spec.InitContainers {
@@ -82,7 +82,7 @@ func containerPath(app *appsv1.WebApp) func(name string) *field.Path {
 }
 
 // Running is what policy looks at in what runs for an app; nil where nothing does.
-func Running(app *appsv1.WebApp, observed Observed) *policy.Subject {
+func Running(app *msappsv1.WebApp, observed Observed) *policy.Subject {
 	deployment := ours(app, observed)
 	if deployment == nil {
 		return nil
@@ -95,7 +95,7 @@ func Running(app *appsv1.WebApp, observed Observed) *policy.Subject {
 		Unrestricted: func() []string { return policy.Unrestricted(&template.ObjectMeta, &template.Spec) },
 		ProfileField: at.Child("securityContext"),
 	}
-	if found := observed.Children[ref(app, "HorizontalPodAutoscaler")]; found.Standing == plan.Ours {
+	if found := observed.Children[ref(app, "HorizontalPodAutoscaler")]; found.Ownership == plan.Ours {
 		if autoscaler, ok := found.Object.(*autoscalingv2.HorizontalPodAutoscaler); ok {
 			running.Replicas = append(running.Replicas, policy.Replicas{Field: field.NewPath("spec", "maxReplicas"), Count: autoscaler.Spec.MaxReplicas})
 		}

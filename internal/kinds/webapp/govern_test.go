@@ -5,35 +5,35 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // ruled are the rules of a policy, base, that has one rule.
-func ruled(rule policyv1.Rule) policy.Rules {
+func ruled(rule mspolicyv1.Rule) policy.Rules {
 	rule.Environment = "*"
-	base := policyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Spec: policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{rule}}}
-	return policy.Governing([]policyv1.PlatformPolicy{base}, "web", nil)
+	base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{rule}}}
+	return policy.Governing([]mspolicyv1.PlatformPolicy{base}, "web", nil)
 }
 
 var (
-	profile = policyv1.Rule{Enforced: policyv1.Enforced{SecurityProfile: "Restricted"}}
+	profile = mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted"}}
 	// governing fills in and enforces something of each kind.
-	governing = policyv1.Rule{
-		Defaults: policyv1.Defaults{
-			Labels: map[string]string{"version": "unknown"}, Resources: policyv1.Resources{Requests: cpus("100m"), Limits: cpus("1")},
+	governing = mspolicyv1.Rule{
+		Defaults: mspolicyv1.Defaults{
+			Labels: map[string]string{"version": "unknown"}, Resources: mspolicyv1.Resources{Requests: cpus("100m"), Limits: cpus("1")},
 		},
-		Enforced: policyv1.Enforced{
-			Labels: map[string]string{"tier": "gold"}, SecurityContext: &policyv1.SecurityContext{RunAsUser: new(int64(1000))},
+		Enforced: mspolicyv1.Enforced{
+			Labels: map[string]string{"tier": "gold"}, SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: new(int64(1000))},
 		},
 	}
 )
@@ -46,7 +46,7 @@ func cpus(amount string) corev1.ResourceList {
 // but for a probe's host, which is refused; and the pods meet the standard.
 func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
 	for name, test := range restrictedCases {
-		for which, change := range map[string]func(*appsv1.WebAppSpec){"refused": test.refused, "allowed": test.allowed} {
+		for which, change := range map[string]func(*msappsv1.WebAppSpec){"refused": test.refused, "allowed": test.allowed} {
 			t.Run(name+" "+which, func(t *testing.T) {
 				app := newApp(helpers, spec(change)).DeepCopy() // for the cases are shared
 				replaced := Govern(app, nil, ruled(profile))
@@ -79,13 +79,13 @@ func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
 }
 
 // governed is what governing makes of the least app with helpers.
-func governed(changes ...func(*appsv1.WebApp)) *appsv1.WebApp {
+func governed(changes ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
 	resources := corev1.ResourceRequirements{Requests: cpus("100m"), Limits: cpus("1")}
 	app := newApp(helpers)
 	app.Labels = map[string]string{"version": "unknown", "tier": "gold"}
 	security := func() *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: new(int64(1000))} }
 	app.Spec.Resources, app.Spec.SecurityContext = *resources.DeepCopy(), security()
-	for _, containers := range [][]appsv1.Container{app.Spec.InitContainers, app.Spec.Sidecars} {
+	for _, containers := range [][]msappsv1.Container{app.Spec.InitContainers, app.Spec.Sidecars} {
 		containers[0].Resources, containers[0].SecurityContext = *resources.DeepCopy(), security()
 	}
 	for _, change := range changes {
@@ -97,32 +97,32 @@ func governed(changes ...func(*appsv1.WebApp)) *appsv1.WebApp {
 // governCases have what a user wrote, and what differs in what is stored from what governing makes
 // of the least app.
 var governCases = map[string]struct {
-	given, want func(*appsv1.WebApp)
+	given, want func(*msappsv1.WebApp)
 	replaced    []string
 }{
-	"where the user is silent": {func(*appsv1.WebApp) {}, func(*appsv1.WebApp) {}, nil},
+	"where the user is silent": {func(*msappsv1.WebApp) {}, func(*msappsv1.WebApp) {}, nil},
 	"the user's label stays, the enforced one does not": {
-		func(app *appsv1.WebApp) { app.Labels = map[string]string{"version": "2", "tier": "iron", "a": "b"} },
-		func(app *appsv1.WebApp) { app.Labels = map[string]string{"version": "2", "tier": "gold", "a": "b"} },
+		func(app *msappsv1.WebApp) { app.Labels = map[string]string{"version": "2", "tier": "iron", "a": "b"} },
+		func(app *msappsv1.WebApp) { app.Labels = map[string]string{"version": "2", "tier": "gold", "a": "b"} },
 		[]string{"metadata.labels[tier]: iron is replaced by gold, which a PlatformPolicy enforces"},
 	},
 	"the user's resources stay": {
-		func(app *appsv1.WebApp) {
+		func(app *msappsv1.WebApp) {
 			app.Spec.Resources.Limits, app.Spec.Sidecars[0].Resources.Requests = cpus("50m"), cpus("3")
 		},
-		func(app *appsv1.WebApp) {
+		func(app *msappsv1.WebApp) {
 			app.Spec.Resources = corev1.ResourceRequirements{Requests: cpus("50m"), Limits: cpus("50m")}
 			app.Spec.Sidecars[0].Resources = corev1.ResourceRequirements{Requests: cpus("3"), Limits: cpus("3")}
 		}, nil,
 	},
 	"the enforced user is everybody's": {
-		func(app *appsv1.WebApp) {
+		func(app *msappsv1.WebApp) {
 			app.Spec.PodSecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1))}
 			app.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(2))}
 			app.Spec.InitContainers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(3))}
 			app.Spec.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(4))}
 		},
-		func(app *appsv1.WebApp) {
+		func(app *msappsv1.WebApp) {
 			app.Spec.PodSecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1000))}
 		},
 		[]string{
@@ -192,7 +192,7 @@ func TestGovernOnUpdate(t *testing.T) {
 }
 
 // refusals are the fields and values of what policy refuses in an app.
-func refusals(rule policyv1.Rule, subject policy.Subject) []string {
+func refusals(rule mspolicyv1.Rule, subject policy.Subject) []string {
 	var fields []string
 	for _, violation := range ruled(rule).Check(subject) {
 		fields = append(fields, violation.Field+" "+violation.Value)
@@ -201,9 +201,9 @@ func refusals(rule policyv1.Rule, subject policy.Subject) []string {
 }
 
 // askAll asks for what no container of helpers has.
-var askAll = policyv1.Rule{
+var askAll = mspolicyv1.Rule{
 	AllowedRegistries: []string{"reg.io"}, MaxReplicas: new(int32(1)), RequiredLabels: []string{"team"},
-	Enforced: policyv1.Enforced{SecurityProfile: "Restricted", SecurityContext: &policyv1.SecurityContext{RunAsNonRoot: new(true)}},
+	Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted", SecurityContext: &mspolicyv1.SecurityContext{RunAsNonRoot: new(true)}},
 }
 
 // lapsed and rootful are what the Pod Security Standard says of containers of the default profile.
@@ -217,9 +217,9 @@ func rootful(field, container string) string {
 
 // TestWanted: each thing at the path at which the user wrote it.
 func TestWanted(t *testing.T) {
-	app := admitted(helpers, spec(func(s *appsv1.WebAppSpec) {
+	app := admitted(helpers, spec(func(s *msappsv1.WebAppSpec) {
 		s.Replicas, s.Volumes[8].Image.Reference = new(int32(2)), "files:1"
-		s.InitContainers = append([]appsv1.Container{{Name: "first", Image: "reg.io/first:1", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true)}}}, s.InitContainers...)
+		s.InitContainers = append([]msappsv1.Container{{Name: "first", Image: "reg.io/first:1", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true)}}}, s.InitContainers...)
 	}))
 	want := []string{
 		"spec.replicas 2",
@@ -234,7 +234,7 @@ func TestWanted(t *testing.T) {
 	if diff := cmp.Diff(want, refusals(askAll, Wanted(app, Observed{}))); diff != "" {
 		t.Error(diff)
 	}
-	app = admitted(spec(func(s *appsv1.WebAppSpec) { s.Image, s.SecurityProfile = "reg.io/a:1", "Restricted" }))
+	app = admitted(spec(func(s *msappsv1.WebAppSpec) { s.Image, s.SecurityProfile = "reg.io/a:1", "Restricted" }))
 	app.Labels = map[string]string{"team": "a"}
 	if found := refusals(askAll, Wanted(app, Observed{})); found != nil {
 		t.Errorf("refused: %q", found)
@@ -242,8 +242,8 @@ func TestWanted(t *testing.T) {
 }
 
 // scaled is a Deployment with a number of replicas; 0 leaves it out.
-func scaled(count int32) *k8sappsv1.Deployment {
-	return rolledOut(func(d *k8sappsv1.Deployment) {
+func scaled(count int32) *appsv1.Deployment {
+	return rolledOut(func(d *appsv1.Deployment) {
 		d.Spec.Replicas = &count
 		if count == 0 {
 			d.Spec.Replicas = nil
@@ -252,17 +252,17 @@ func scaled(count int32) *k8sappsv1.Deployment {
 }
 
 func TestWantedReplicas(t *testing.T) {
-	autoscaled := func(least, most int32) func(*appsv1.WebAppSpec) {
-		return func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Min: least, Max: most} }
+	autoscaled := func(least, most int32) func(*msappsv1.WebAppSpec) {
+		return func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Min: least, Max: most} }
 	}
-	silent := func(*appsv1.WebAppSpec) {}
+	silent := func(*msappsv1.WebAppSpec) {}
 	for name, test := range map[string]struct {
-		change   func(*appsv1.WebAppSpec)
+		change   func(*msappsv1.WebAppSpec)
 		children plan.Children
 		field    string
 		count    int32
 	}{
-		"as given":                                 {func(s *appsv1.WebAppSpec) { s.Replicas = new(int32(3)) }, found(plan.Ours, scaled(9)), "spec.replicas", 3},
+		"as given":                                 {func(s *msappsv1.WebAppSpec) { s.Replicas = new(int32(3)) }, found(plan.Ours, scaled(9)), "spec.replicas", 3},
 		"left out, and nothing runs":               {silent, nil, "spec.replicas", 1},
 		"left out: what another has chosen":        {silent, found(plan.Ours, scaled(9)), "spec.replicas", 9},
 		"left out of the Deployment as well":       {silent, found(plan.Ours, scaled(0)), "spec.replicas", 1},
@@ -281,15 +281,15 @@ func TestWantedReplicas(t *testing.T) {
 }
 
 // runningAs is a Deployment with a pod that looks like an app's, in all that policy looks at.
-func runningAs(app *appsv1.WebApp) *k8sappsv1.Deployment {
-	return rolledOut(func(d *k8sappsv1.Deployment) { d.Spec.Template = podTemplate(app, Observed{}) })
+func runningAs(app *msappsv1.WebApp) *appsv1.Deployment {
+	return rolledOut(func(d *appsv1.Deployment) { d.Spec.Template = podTemplate(app, Observed{}) })
 }
 
 func TestRunning(t *testing.T) {
-	app := admitted(helpers, spec(func(s *appsv1.WebAppSpec) { s.Volumes[8].Image.Reference = "files:1" }))
+	app := admitted(helpers, spec(func(s *msappsv1.WebAppSpec) { s.Volumes[8].Image.Reference = "files:1" }))
 	children := found(plan.Ours, runningAs(app))
 	children[plan.Ref{Kind: "HorizontalPodAutoscaler", Namespace: "web", Name: "shop"}] = plan.Found{
-		Standing: plan.Ours, Object: &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 7}},
+		Ownership: plan.Ours, Object: &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 7}},
 	}
 	subject := Running(app, Observed{Children: children})
 	if subject == nil {
@@ -320,11 +320,11 @@ func TestRunning(t *testing.T) {
 func TestNothingOfOursRuns(t *testing.T) {
 	for name, children := range map[string]plan.Children{
 		"no Deployment":       nil,
-		"known to be absent":  {{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Standing: plan.Absent}},
+		"known to be absent":  {{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Ownership: plan.Absent}},
 		"somebody else's":     found(plan.Foreign, scaled(1)),
 		"one that consents":   found(plan.Consenting, scaled(1)),
 		"an earlier owner's":  found(plan.Former, scaled(1)),
-		"one of another name": {{Kind: "Deployment", Namespace: "web", Name: "other"}: {Standing: plan.Ours, Object: scaled(1)}},
+		"one of another name": {{Kind: "Deployment", Namespace: "web", Name: "other"}: {Ownership: plan.Ours, Object: scaled(1)}},
 	} {
 		if subject := Running(admitted(), Observed{Children: children}); subject != nil {
 			t.Errorf("%s: runs %v", name, subject)

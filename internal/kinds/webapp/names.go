@@ -2,7 +2,7 @@ package webapp
 
 import (
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
@@ -24,6 +24,6 @@ const (
 // Every child bears the WebApp's name: each kind occurs once.
 
 // part is the WebApp as part of its application.
-func part(app *appsv1.WebApp) naming.Part {
+func part(app *msappsv1.WebApp) naming.Part {
 	return naming.Part{Name: app.Name, Component: Component, PartOf: app.Labels[api.LabelPartOf]}
 }

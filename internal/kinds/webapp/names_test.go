@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -20,9 +20,9 @@ import (
 // such as Kubernetes takes.
 func TestNamesFit(t *testing.T) {
 	longest := "a" + strings.Repeat("b", 62)
-	app := admitted(everything, func(app *appsv1.WebApp) {
+	app := admitted(everything, func(app *msappsv1.WebApp) {
 		app.Name = longest
-		app.Spec.Replicas, app.Spec.Autoscaling = nil, &appsv1.Autoscaling{Min: 1, Max: 9}
+		app.Spec.Replicas, app.Spec.Autoscaling = nil, &msappsv1.Autoscaling{Min: 1, Max: 9}
 		app.Spec.ServiceAccountName = ""
 		delete(app.Labels, "app.kubernetes.io/part-of")
 	})
@@ -84,8 +84,8 @@ func checkPodNames(t *testing.T, pod corev1.PodSpec) {
 
 // TestLabels pins what users select by, and what a Deployment's selector can never change from.
 func TestLabels(t *testing.T) {
-	app := admitted(spec(func(s *appsv1.WebAppSpec) {
-		s.Labels = appsv1.Labels{"app.kubernetes.io/version": "2", "team": "retail"}
+	app := admitted(spec(func(s *msappsv1.WebAppSpec) {
+		s.Labels = msappsv1.Labels{"app.kubernetes.io/version": "2", "team": "retail"}
 		s.Replicas = ptr.To[int32](2)
 	}))
 	for _, child := range Desired(app, Observed{}).Children {
@@ -107,8 +107,8 @@ func TestLabels(t *testing.T) {
 // TestOursWin: no label or annotation of the user's can replace one of ours, even where the
 // schema's rules did not hold it back.
 func TestOursWin(t *testing.T) {
-	hostile := appsv1.Metadata{Labels: appsv1.Labels{"app": "other", "app.kubernetes.io/managed-by": "other"}}
-	app := admitted(spec(func(s *appsv1.WebAppSpec) {
+	hostile := msappsv1.Metadata{Labels: msappsv1.Labels{"app": "other", "app.kubernetes.io/managed-by": "other"}}
+	app := admitted(spec(func(s *msappsv1.WebAppSpec) {
 		s.Labels, s.PodMetadata, s.ServiceMetadata, s.ServiceAccountMetadata = hostile.Labels, hostile, hostile, hostile
 	}))
 	var objects []plan.Object
@@ -130,10 +130,10 @@ func TestOursWin(t *testing.T) {
 // TestTheSelectorIsNeverEmpty: an empty one selects every pod of the namespace, and a
 // NetworkPolicy of ours would then cut all of them off.
 func TestTheSelectorIsNeverEmpty(t *testing.T) {
-	observed := Observed{Children: found(plan.Consenting, rolledOut(func(d *k8sappsv1.Deployment) {
+	observed := Observed{Children: found(plan.Consenting, rolledOut(func(d *appsv1.Deployment) {
 		d.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: "Exists"}}}
 	}))}
-	app := admitted(spec(func(s *appsv1.WebAppSpec) { s.NetworkPolicy = &appsv1.NetworkPolicy{} }))
+	app := admitted(spec(func(s *msappsv1.WebAppSpec) { s.NetworkPolicy = &msappsv1.NetworkPolicy{} }))
 	if got := desiredNetworkPolicy(app, observed).Spec.PodSelector.MatchLabels; got["app"] != "shop" {
 		t.Errorf("got %v", got)
 	}

@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-func desiredService(app *appsv1.WebApp, observed Observed) *corev1.Service {
+func desiredService(app *msappsv1.WebApp, observed Observed) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: childMeta(app, app.Spec.ServiceMetadata),
 		Spec: corev1.ServiceSpec{
@@ -33,7 +33,7 @@ func desiredService(app *appsv1.WebApp, observed Observed) *corev1.Service {
 // servicePortName is the name of the Service's port. One that is there keeps its name, or its lack of
 // one: kube-proxy matches endpoints by it, so that a new name refuses all connections for a
 // second, until the endpoints have it too. (Seen when a Service of kubectl expose was adopted.)
-func servicePortName(app *appsv1.WebApp, observed Observed) string {
+func servicePortName(app *msappsv1.WebApp, observed Observed) string {
 	object, _ := observed.Children.Get(ref(app, "Service"))
 	if service, ok := object.(*corev1.Service); ok {
 		for _, port := range service.Spec.Ports {
@@ -45,9 +45,9 @@ func servicePortName(app *appsv1.WebApp, observed Observed) string {
 	return portName
 }
 
-func desiredNetworkPolicy(app *appsv1.WebApp, observed Observed) *networkingv1.NetworkPolicy {
+func desiredNetworkPolicy(app *msappsv1.WebApp, observed Observed) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
-		ObjectMeta: childMeta(app, appsv1.Metadata{}),
+		ObjectMeta: childMeta(app, msappsv1.Metadata{}),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: selector(app, observed)},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
@@ -66,10 +66,10 @@ func desiredNetworkPolicy(app *appsv1.WebApp, observed Observed) *networkingv1.N
 	return policy
 }
 
-func desiredIngress(app *appsv1.WebApp) *networkingv1.Ingress {
+func desiredIngress(app *msappsv1.WebApp) *networkingv1.Ingress {
 	given := app.Spec.Ingress
 	ingress := &networkingv1.Ingress{
-		ObjectMeta: childMeta(app, appsv1.Metadata{Annotations: given.Annotations}),
+		ObjectMeta: childMeta(app, msappsv1.Metadata{Annotations: given.Annotations}),
 		Spec: networkingv1.IngressSpec{
 			IngressClassName: given.ClassName,
 			Rules: []networkingv1.IngressRule{{
@@ -93,9 +93,9 @@ func desiredIngress(app *appsv1.WebApp) *networkingv1.Ingress {
 	return ingress
 }
 
-func desiredRoute(app *appsv1.WebApp) *gatewayv1.HTTPRoute {
+func desiredRoute(app *msappsv1.WebApp) *gatewayv1.HTTPRoute {
 	route := &gatewayv1.HTTPRoute{
-		ObjectMeta: childMeta(app, appsv1.Metadata{}),
+		ObjectMeta: childMeta(app, msappsv1.Metadata{}),
 		Spec: gatewayv1.HTTPRouteSpec{
 			Rules: []gatewayv1.HTTPRouteRule{{
 				BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
@@ -125,7 +125,7 @@ func desiredRoute(app *appsv1.WebApp) *gatewayv1.HTTPRoute {
 
 // address is where the application answers: the most public way that it has and that is one
 // address, which a host with a wildcard is not.
-func address(app *appsv1.WebApp, observed Observed) string {
+func address(app *msappsv1.WebApp, observed Observed) string {
 	if route := app.Spec.Route; route != nil && observed.HasRouteAPI {
 		for _, host := range route.Hostnames {
 			if !strings.HasPrefix(string(host), "*") {

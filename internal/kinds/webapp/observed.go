@@ -1,11 +1,11 @@
 package webapp
 
 import (
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -25,20 +25,20 @@ type Observed struct {
 }
 
 // deployment is the WebApp's, or one that consents to become it; nil if there is none.
-func (o Observed) deployment(app *appsv1.WebApp) *k8sappsv1.Deployment {
+func (o Observed) deployment(app *msappsv1.WebApp) *appsv1.Deployment {
 	object, _ := o.Children.Get(ref(app, "Deployment"))
-	deployment, _ := object.(*k8sappsv1.Deployment)
+	deployment, _ := object.(*appsv1.Deployment)
 	return deployment
 }
 
 // route is the WebApp's HTTPRoute; nil if there is none.
-func (o Observed) route(app *appsv1.WebApp) *gatewayv1.HTTPRoute {
+func (o Observed) route(app *msappsv1.WebApp) *gatewayv1.HTTPRoute {
 	object, _ := o.Children.Get(ref(app, "HTTPRoute"))
 	route, _ := object.(*gatewayv1.HTTPRoute)
 	return route
 }
 
 // ref names the child of a kind.
-func ref(app *appsv1.WebApp, kind string) plan.Ref {
+func ref(app *msappsv1.WebApp, kind string) plan.Ref {
 	return plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}
 }

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 )
 
 // OwnAsV1 rewrites, in place, the managed fields that were written through v1beta1 as if they had been
@@ -20,13 +20,13 @@ import (
 // that is no longer there (kubernetes#111937). The webhook that defaults is the place to
 // call it: it sees writes of objects, in v1, before they are stored. (Not those of status and scale, which
 // own no more than that, nor those in namespaces that nobody governs.)
-func OwnAsV1(app *appsv1.WebApp) bool {
-	old := appsv1beta1.GroupVersion.String()
+func OwnAsV1(app *msappsv1.WebApp) bool {
+	old := msappsv1beta1.GroupVersion.String()
 	var entries []metav1.ManagedFieldsEntry
 	changed := false
 	for _, entry := range app.ManagedFields {
 		if fields, ok := readFields(entry); ok && entry.APIVersion == old {
-			entry.APIVersion = appsv1.GroupVersion.String()
+			entry.APIVersion = msappsv1.GroupVersion.String()
 			entry.FieldsV1 = writeFields(asV1(fields), entry.FieldsV1)
 			changed = true
 		}

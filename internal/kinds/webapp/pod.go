@@ -12,13 +12,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
 // podTemplate is what each pod of the app looks like. Every byte of it matters: a change
 // replaces all pods.
-func podTemplate(app *appsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
+func podTemplate(app *msappsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
 	spec := &app.Spec
 	pods := selector(app, observed)
 	template := corev1.PodTemplateSpec{
@@ -55,7 +55,7 @@ func podTemplate(app *appsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
 	return template
 }
 
-func appContainer(spec *appsv1.WebAppSpec) corev1.Container {
+func appContainer(spec *msappsv1.WebAppSpec) corev1.Container {
 	security := containerSecurity(spec.SecurityProfile, spec.SecurityContext)
 	return corev1.Container{
 		Name:            ContainerName,
@@ -105,7 +105,7 @@ func stopPause(gracePeriodSeconds int64) *corev1.Lifecycle {
 
 // initContainers are the user's init containers and then the side-cars: as init containers
 // that are restarted always, which start before the app and end after it (KEP-753).
-func initContainers(spec *appsv1.WebAppSpec) []corev1.Container {
+func initContainers(spec *msappsv1.WebAppSpec) []corev1.Container {
 	var containers []corev1.Container
 	for _, given := range spec.InitContainers {
 		containers = append(containers, helperContainer(spec.SecurityProfile, given))
@@ -118,7 +118,7 @@ func initContainers(spec *appsv1.WebAppSpec) []corev1.Container {
 	return containers
 }
 
-func helperContainer(profile appsv1.SecurityProfile, given appsv1.Container) corev1.Container {
+func helperContainer(profile msappsv1.SecurityProfile, given msappsv1.Container) corev1.Container {
 	security := containerSecurity(profile, given.SecurityContext)
 	return corev1.Container{
 		Name:            given.Name,
@@ -146,16 +146,16 @@ func withTmp(security *corev1.SecurityContext, mounts []corev1.VolumeMount) []co
 }
 
 // needsTmp tells whether a container of the pod is given an empty /tmp.
-func needsTmp(spec *appsv1.WebAppSpec) bool {
+func needsTmp(spec *msappsv1.WebAppSpec) bool {
 	needs := func(security *corev1.SecurityContext, mounts []corev1.VolumeMount) bool {
 		return len(withTmp(containerSecurity(spec.SecurityProfile, security), mounts)) > len(mounts)
 	}
-	helperNeeds := func(given appsv1.Container) bool { return needs(given.SecurityContext, given.VolumeMounts) }
+	helperNeeds := func(given msappsv1.Container) bool { return needs(given.SecurityContext, given.VolumeMounts) }
 	return needs(spec.SecurityContext, spec.VolumeMounts) ||
 		slices.ContainsFunc(spec.InitContainers, helperNeeds) || slices.ContainsFunc(spec.Sidecars, helperNeeds)
 }
 
-func volumes(spec *appsv1.WebAppSpec) []corev1.Volume {
+func volumes(spec *msappsv1.WebAppSpec) []corev1.Volume {
 	var all []corev1.Volume
 	for _, given := range spec.Volumes {
 		all = append(all, corev1.Volume{Name: given.Name, VolumeSource: corev1.VolumeSource{
@@ -178,8 +178,8 @@ func volumes(spec *appsv1.WebAppSpec) []corev1.Volume {
 
 // spreadConstraints spread the pods of one template over zones and nodes. Pods of
 // earlier templates do not count, or a rolling update would pile the new ones up.
-func spreadConstraints(spread appsv1.TopologySpread, pods map[string]string) []corev1.TopologySpreadConstraint {
-	if spread == appsv1.SpreadDisabled {
+func spreadConstraints(spread msappsv1.TopologySpread, pods map[string]string) []corev1.TopologySpreadConstraint {
+	if spread == msappsv1.SpreadDisabled {
 		return nil
 	}
 	over := func(key string, unsatisfiable corev1.UnsatisfiableConstraintAction) corev1.TopologySpreadConstraint {
@@ -192,7 +192,7 @@ func spreadConstraints(spread appsv1.TopologySpread, pods map[string]string) []c
 		}
 	}
 	nodes := corev1.ScheduleAnyway
-	if spread == appsv1.SpreadRequired {
+	if spread == msappsv1.SpreadRequired {
 		nodes = corev1.DoNotSchedule
 	}
 	return []corev1.TopologySpreadConstraint{

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
@@ -25,7 +25,7 @@ func filler(seed uint64) *randfill.Filler {
 		// Raw JSON, which random bytes are not.
 		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawBytes([]byte("{}")) },
 		// The schema asks for a host: without one there is no Ingress.
-		func(i *appsv1.Ingress, c randfill.Continue) { c.FillNoCustom(i); i.Host += "a.b" },
+		func(i *msappsv1.Ingress, c randfill.Continue) { c.FillNoCustom(i); i.Host += "a.b" },
 	)
 }
 
@@ -50,20 +50,20 @@ func throughJSON[T any](t testing.TB, object *T) *T {
 	return arrived
 }
 
-func randomV1(t testing.TB, seed uint64) *appsv1.WebApp {
-	app := &appsv1.WebApp{}
+func randomV1(t testing.TB, seed uint64) *msappsv1.WebApp {
+	app := &msappsv1.WebApp{}
 	filler(seed).Fill(app)
 	return throughJSON(t, app)
 }
 
 // randomV1beta1 has, in half of the cases, a stash as FromV1 writes it.
-func randomV1beta1(t testing.TB, seed uint64) *appsv1beta1.WebApp {
-	app := &appsv1beta1.WebApp{}
+func randomV1beta1(t testing.TB, seed uint64) *msappsv1beta1.WebApp {
+	app := &msappsv1beta1.WebApp{}
 	filler(seed).Fill(app)
 	if seed%2 == 0 {
 		return throughJSON(t, app)
 	}
-	more, old := randomV1(t, seed), &appsv1beta1.WebApp{}
+	more, old := randomV1(t, seed), &msappsv1beta1.WebApp{}
 	if app.Spec.Host == "" {
 		more.Spec.Ingress = nil
 	}
@@ -80,7 +80,7 @@ func randomV1beta1(t testing.TB, seed uint64) *appsv1beta1.WebApp {
 func checkV1(t testing.TB, seed uint64) {
 	t.Helper()
 	app := randomV1(t, seed)
-	old, back := &appsv1beta1.WebApp{TypeMeta: app.TypeMeta}, &appsv1.WebApp{TypeMeta: app.TypeMeta}
+	old, back := &msappsv1beta1.WebApp{TypeMeta: app.TypeMeta}, &msappsv1.WebApp{TypeMeta: app.TypeMeta}
 	if err := FromV1(t.Context(), app, old); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func checkV1(t testing.TB, seed uint64) {
 func checkV1beta1(t testing.TB, seed uint64) {
 	t.Helper()
 	app := randomV1beta1(t, seed)
-	hub, back := &appsv1.WebApp{TypeMeta: app.TypeMeta}, &appsv1beta1.WebApp{TypeMeta: app.TypeMeta}
+	hub, back := &msappsv1.WebApp{TypeMeta: app.TypeMeta}, &msappsv1beta1.WebApp{TypeMeta: app.TypeMeta}
 	if err := ToV1(t.Context(), app, hub); err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +131,9 @@ func BenchmarkRoundTrip(b *testing.B) {
 // BenchmarkConvert converts a page of a list, as the API server asks for it.
 func BenchmarkConvert(b *testing.B) {
 	const page = 500
-	full, small := make([]*appsv1.WebApp, page), make([]*appsv1beta1.WebApp, page)
+	full, small := make([]*msappsv1.WebApp, page), make([]*msappsv1beta1.WebApp, page)
 	for i := range full {
-		full[i], small[i] = randomV1(b, uint64(i)), new(appsv1beta1.WebApp)
+		full[i], small[i] = randomV1(b, uint64(i)), new(msappsv1beta1.WebApp)
 		if err := FromV1(b.Context(), full[i], small[i]); err != nil {
 			b.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func BenchmarkConvert(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			for _, app := range full {
-				if err := FromV1(b.Context(), app, &appsv1beta1.WebApp{}); err != nil {
+				if err := FromV1(b.Context(), app, &msappsv1beta1.WebApp{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -153,7 +153,7 @@ func BenchmarkConvert(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			for _, app := range small {
-				if err := ToV1(b.Context(), app, &appsv1.WebApp{}); err != nil {
+				if err := ToV1(b.Context(), app, &msappsv1.WebApp{}); err != nil {
 					b.Fatal(err)
 				}
 			}

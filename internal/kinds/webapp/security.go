@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
@@ -19,7 +19,7 @@ const restrictedUser = 1000
 // that none of them loosens it.
 //
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
-func containerSecurity(profile appsv1.SecurityProfile, given *corev1.SecurityContext) *corev1.SecurityContext {
+func containerSecurity(profile msappsv1.SecurityProfile, given *corev1.SecurityContext) *corev1.SecurityContext {
 	effective := given.DeepCopy()
 	if effective == nil {
 		effective = &corev1.SecurityContext{}
@@ -28,7 +28,7 @@ func containerSecurity(profile appsv1.SecurityProfile, given *corev1.SecurityCon
 	if !ptr.Deref(effective.Privileged, false) && !adds(effective, "SYS_ADMIN", "CAP_SYS_ADMIN") {
 		setDefault(&effective.AllowPrivilegeEscalation, false)
 	}
-	if profile != appsv1.SecurityRestricted {
+	if profile != msappsv1.SecurityRestricted {
 		return effective
 	}
 	setDefault(&effective.ReadOnlyRootFilesystem, true)
@@ -41,7 +41,7 @@ func containerSecurity(profile appsv1.SecurityProfile, given *corev1.SecurityCon
 }
 
 // podSecurity is the pod's security context, on the same terms.
-func podSecurity(profile appsv1.SecurityProfile, given *corev1.PodSecurityContext) *corev1.PodSecurityContext {
+func podSecurity(profile msappsv1.SecurityProfile, given *corev1.PodSecurityContext) *corev1.PodSecurityContext {
 	effective := given.DeepCopy()
 	if effective == nil {
 		effective = &corev1.PodSecurityContext{}
@@ -49,7 +49,7 @@ func podSecurity(profile appsv1.SecurityProfile, given *corev1.PodSecurityContex
 	if effective.SeccompProfile == nil {
 		effective.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
-	if profile == appsv1.SecurityRestricted {
+	if profile == msappsv1.SecurityRestricted {
 		setDefault(&effective.RunAsNonRoot, true)
 		setDefault(&effective.RunAsUser, restrictedUser)
 	}
@@ -68,7 +68,7 @@ func hasReadOnlyRoot(security *corev1.SecurityContext) bool {
 }
 
 // validateRestricted refuses what the Pod Security Standard "restricted" does not allow.
-func validateRestricted(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+func validateRestricted(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	problems := told(policy.PodContradictions(spec.PodSecurityContext, path.Child("podSecurityContext")))
 	problems = append(problems, restrictedProbe(spec.Probes.Readiness, path.Child("probes", "readiness"))...)
 	problems = append(problems, restrictedProbe(spec.Probes.Liveness, path.Child("probes", "liveness"))...)

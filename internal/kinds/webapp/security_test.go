@@ -9,11 +9,11 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // violations asks Kubernetes' own Pod Security admission what it has against an app's pods.
-func violations(t *testing.T, app *appsv1.WebApp, level api.Level) []string {
+func violations(t *testing.T, app *msappsv1.WebApp, level api.Level) []string {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -36,10 +36,10 @@ func violations(t *testing.T, app *appsv1.WebApp, level api.Level) []string {
 
 // helpers adds an init container, a side-car and volumes, so that what is asked of pods is
 // asked of all their containers.
-func helpers(app *appsv1.WebApp) {
-	app.Spec.InitContainers = []appsv1.Container{{Name: "migrate", Image: "migrate:1"}}
-	app.Spec.Sidecars = []appsv1.Container{{Name: "proxy", Image: "proxy:2"}}
-	app.Spec.Volumes = []appsv1.Volume{
+func helpers(app *msappsv1.WebApp) {
+	app.Spec.InitContainers = []msappsv1.Container{{Name: "migrate", Image: "migrate:1"}}
+	app.Spec.Sidecars = []msappsv1.Container{{Name: "proxy", Image: "proxy:2"}}
+	app.Spec.Volumes = []msappsv1.Volume{
 		{Name: "a", ConfigMap: &corev1.ConfigMapVolumeSource{}}, {Name: "b", Secret: &corev1.SecretVolumeSource{}},
 		{Name: "c", Projected: &corev1.ProjectedVolumeSource{}}, {Name: "d", DownwardAPI: &corev1.DownwardAPIVolumeSource{}},
 		{Name: "e", EmptyDir: &corev1.EmptyDirVolumeSource{}}, {Name: "f", PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}},
@@ -48,7 +48,7 @@ func helpers(app *appsv1.WebApp) {
 }
 
 func TestPodsPassPodSecurityAdmission(t *testing.T) {
-	restricted := spec(func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })
+	restricted := spec(func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })
 	if found := violations(t, admitted(restricted, helpers), api.LevelRestricted); len(found) > 0 {
 		t.Errorf("Restricted does not pass restricted: %q", found)
 	}
@@ -61,15 +61,15 @@ func TestPodsPassPodSecurityAdmission(t *testing.T) {
 }
 
 // inContainer, inPod and adding set a security context.
-func inContainer(context corev1.SecurityContext) func(*appsv1.WebAppSpec) {
-	return func(s *appsv1.WebAppSpec) { s.SecurityContext = &context }
+func inContainer(context corev1.SecurityContext) func(*msappsv1.WebAppSpec) {
+	return func(s *msappsv1.WebAppSpec) { s.SecurityContext = &context }
 }
 
-func inPod(context corev1.PodSecurityContext) func(*appsv1.WebAppSpec) {
-	return func(s *appsv1.WebAppSpec) { s.PodSecurityContext = &context }
+func inPod(context corev1.PodSecurityContext) func(*msappsv1.WebAppSpec) {
+	return func(s *msappsv1.WebAppSpec) { s.PodSecurityContext = &context }
 }
 
-func adding(capability corev1.Capability) func(*appsv1.WebAppSpec) {
+func adding(capability corev1.Capability) func(*msappsv1.WebAppSpec) {
 	return inContainer(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{capability}}})
 }
 
@@ -84,7 +84,7 @@ func tcpSocket(host string) *corev1.Probe {
 // restrictedCases has each setting that the standard forbids, and its neighbour that it allows.
 var restrictedCases = map[string]struct {
 	field            string
-	refused, allowed func(*appsv1.WebAppSpec)
+	refused, allowed func(*msappsv1.WebAppSpec)
 }{
 	"root": {
 		"spec.securityContext.runAsUser",
@@ -162,35 +162,35 @@ var restrictedCases = map[string]struct {
 	},
 	"a readiness probe of another host": {
 		"spec.probes.readiness.httpGet.host",
-		func(s *appsv1.WebAppSpec) { s.Probes.Readiness = httpGet("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Readiness = httpGet("") },
+		func(s *msappsv1.WebAppSpec) { s.Probes.Readiness = httpGet("10.0.0.1") }, func(s *msappsv1.WebAppSpec) { s.Probes.Readiness = httpGet("") },
 	},
 	"a liveness probe of another host": {
 		"spec.probes.liveness.tcpSocket.host",
-		func(s *appsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("") },
+		func(s *msappsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("10.0.0.1") }, func(s *msappsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("") },
 	},
 	"a startup probe of another host": {
 		"spec.probes.startup.tcpSocket.host",
-		func(s *appsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("") },
+		func(s *msappsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("10.0.0.1") }, func(s *msappsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("") },
 	},
 	"an init container's": {
 		"spec.initContainers[0].securityContext.privileged",
-		func(s *appsv1.WebAppSpec) {
+		func(s *msappsv1.WebAppSpec) {
 			s.InitContainers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 		},
-		func(s *appsv1.WebAppSpec) { s.InitContainers[0].SecurityContext = &corev1.SecurityContext{} },
+		func(s *msappsv1.WebAppSpec) { s.InitContainers[0].SecurityContext = &corev1.SecurityContext{} },
 	},
 	"a side-car's": {
 		"spec.sidecars[0].securityContext.runAsUser",
-		func(s *appsv1.WebAppSpec) {
+		func(s *msappsv1.WebAppSpec) {
 			s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
 		},
-		func(s *appsv1.WebAppSpec) {
+		func(s *msappsv1.WebAppSpec) {
 			s.Sidecars[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](9)}
 		},
 	},
 	"a side-car's probe of another host": {
 		"spec.sidecars[0].startupProbe.httpGet.host",
-		func(s *appsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("10.0.0.1") }, func(s *appsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("") },
+		func(s *msappsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("10.0.0.1") }, func(s *msappsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("") },
 	},
 }
 
@@ -201,9 +201,9 @@ func TestRestrictedRefusesWhatPodSecurityAdmissionWould(t *testing.T) {
 	}
 }
 
-func checkRestricted(t *testing.T, field string, refused, allowed func(*appsv1.WebAppSpec)) {
+func checkRestricted(t *testing.T, field string, refused, allowed func(*msappsv1.WebAppSpec)) {
 	t.Helper()
-	restricted := spec(func(s *appsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })
+	restricted := spec(func(s *msappsv1.WebAppSpec) { s.SecurityProfile = "Restricted" })
 	bad := admitted(restricted, helpers, spec(refused))
 	problems := Validate(bad)
 	if len(problems) != 1 || problems[0].Field != field {
@@ -226,7 +226,7 @@ func checkRestricted(t *testing.T, field string, refused, allowed func(*appsv1.W
 }
 
 func TestRestrictedKeepsTheRootReadOnly(t *testing.T) {
-	writable := spec(func(s *appsv1.WebAppSpec) {
+	writable := spec(func(s *msappsv1.WebAppSpec) {
 		s.SecurityProfile = "Restricted"
 		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: new(false)}
 	})

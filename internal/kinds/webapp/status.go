@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
-	"github.com/mainstay-platform/mainstay/internal/kit/verdict"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -23,10 +23,10 @@ const lookAgainCreating = 10 * time.Second
 // Status is what a defaulted app is, as seen by observed and done by result, and after how
 // long to look again without an event (0: not at all). It does not read the status that is there.
 // Conditions come without times and generation: the loop adds them.
-func Status(app *appsv1.WebApp, observed Observed, result plan.Result) (appsv1.WebAppStatus, time.Duration) {
+func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msappsv1.WebAppStatus, time.Duration) {
 	deployment := seen(app, observed, result)
-	judged := judge(app, observed, result)
-	status := appsv1.WebAppStatus{
+	judged := summarize(app, observed, result)
+	status := msappsv1.WebAppStatus{
 		ObservedGeneration: app.Generation,
 		Phase:              judged.phase(deployment),
 		Selector:           metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector(app, observed)}),
@@ -48,8 +48,8 @@ func Status(app *appsv1.WebApp, observed Observed, result plan.Result) (appsv1.W
 }
 
 // ours is the app's Deployment, nil while there is none or it is only about to be adopted.
-func ours(app *appsv1.WebApp, observed Observed) *k8sappsv1.Deployment {
-	if observed.Children[ref(app, "Deployment")].Standing != plan.Ours {
+func ours(app *msappsv1.WebApp, observed Observed) *appsv1.Deployment {
+	if observed.Children[ref(app, "Deployment")].Ownership != plan.Ours {
 		return nil
 	}
 	return observed.deployment(app)
@@ -57,19 +57,19 @@ func ours(app *appsv1.WebApp, observed Observed) *k8sappsv1.Deployment {
 
 // seen is the app's Deployment as the next look will find it: upon one that was just made nobody has acted yet. To say so at
 // once saves a status that would be true for some milliseconds. It is nil as ours is.
-func seen(app *appsv1.WebApp, observed Observed, result plan.Result) *k8sappsv1.Deployment {
+func seen(app *msappsv1.WebApp, observed Observed, result plan.Result) *appsv1.Deployment {
 	if !result.Created("Deployment") {
 		return ours(app, observed)
 	}
-	return &k8sappsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: app.Name, Generation: 1},
-		Spec:       k8sappsv1.DeploymentSpec{Replicas: effectiveReplicas(app, observed)},
+		Spec:       appsv1.DeploymentSpec{Replicas: effectiveReplicas(app, observed)},
 	}
 }
 
 // judgement is the one thing to say about an app.
-type judgement struct {
-	verdict.Verdict
+type objectSummary struct {
+	summary.Summary
 	// rolling tells that a change is being rolled out, whatever else is the matter.
 	rolling bool
 }
@@ -96,76 +96,76 @@ type judgement struct {
 //	the Gateway API is missing                          Waiting   RouteAPIMissing
 //	the HTTPRoute is not accepted                       Waiting   RouteNotAccepted
 //	none of these                                       Working   Available
-func judge(app *appsv1.WebApp, observed Observed, result plan.Result) judgement {
+func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) objectSummary {
 	deployment := seen(app, observed, result)
 	switch {
 	case result.Failure != nil:
-		return judgement{Verdict: verdict.OfFailure(*result.Failure)}
+		return objectSummary{Summary: summary.OfFailure(*result.Failure)}
 	case len(result.Conflicts) > 0:
 		return conflict(app, result.Conflicts)
-	case len(result.Held) > 0:
-		return judgement{Verdict: verdict.Of(verdict.Waiting, appsv1.ReasonPausedByUser, "spec.paused is true and holds back a change of %s", plan.Join(result.Held))}
+	case len(result.Withheld) > 0:
+		return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonPausedByUser, "spec.paused is true and holds back a change of %s", plan.Join(result.Withheld))}
 	case len(result.Terminating) > 0:
-		return judgement{Verdict: verdict.Of(verdict.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be made anew", plan.Join(result.Terminating)), rolling: true}
+		return objectSummary{Summary: summary.Of(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be made anew", plan.Join(result.Terminating)), rolling: true}
 	case observed.ServiceAccountMissing:
-		return judgement{Verdict: verdict.Of(verdict.Failed, appsv1.ReasonServiceAccountNotFound, "spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
+		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound, "spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
 	case deployment == nil || (result.Changed("Deployment") && !result.Created("Deployment")):
-		return judgement{Verdict: verdict.Of(verdict.UnderWay, appsv1.ReasonDeploying, "the Deployment was just written"), rolling: true}
+		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "the Deployment was just written"), rolling: true}
 	}
-	if found := judgeRollout(observed, deployment); found != nil {
+	if found := summarizeRollout(observed, deployment); found != nil {
 		return *found
 	}
 	if len(result.Changes) > 0 {
-		return judgement{Verdict: verdict.Of(verdict.UnderWay, appsv1.ReasonDeploying, "%s %s was just written", result.Changes[0].Ref.Kind, result.Changes[0].Ref.Name), rolling: true}
+		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s %s was just written", result.Changes[0].Ref.Kind, result.Changes[0].Ref.Name), rolling: true}
 	}
-	if found := judgeRoute(app, observed); found != nil {
+	if found := summarizeRoute(app, observed); found != nil {
 		return *found
 	}
-	return judgement{Verdict: verdict.Of(verdict.Working, appsv1.ReasonAvailable, "%d of %d replicas are available and run the current template", deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas, 1))}
+	return objectSummary{Summary: summary.Of(summary.Working, msappsv1.ReasonAvailable, "%d of %d replicas are available and run the current template", deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas, 1))}
 }
 
-func conflict(app *appsv1.WebApp, refs []plan.Ref) judgement {
-	return judgement{Verdict: verdict.Of(verdict.Stalled, api.ReasonConflict,
+func conflict(app *msappsv1.WebApp, refs []plan.Ref) objectSummary {
+	return objectSummary{Summary: summary.Of(summary.Stalled, api.ReasonConflict,
 		"%s exists and was not made by this WebApp: delete it, choose another name, or let it be taken over with: kubectl annotate -n %s %s %s %s=WebApp/%s",
 		plan.Join(refs), app.Namespace, refs[0].Kind, refs[0].Name, api.AnnotationAdopt, app.Name)}
 }
 
 // judgeRollout is what the Deployment and its pods have to say; nil if all is well.
-func judgeRollout(observed Observed, deployment *k8sappsv1.Deployment) *judgement {
+func summarizeRollout(observed Observed, deployment *appsv1.Deployment) *objectSummary {
 	seen, wanted := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
 	current := seen.ObservedGeneration >= deployment.Generation
 	switch {
 	case wanted == 0:
-		return &judgement{Verdict: verdict.Of(verdict.Waiting, appsv1.ReasonScaledToZero, "the Deployment was scaled to 0 replicas: set spec.replicas, or scale the Deployment")}
+		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonScaledToZero, "the Deployment was scaled to 0 replicas: set spec.replicas, or scale the Deployment")}
 	case isRolledOut(deployment):
 		return nil
 	case deployment.Spec.Paused:
-		return &judgement{Verdict: verdict.Of(verdict.Waiting, appsv1.ReasonDeploymentPaused, "the Deployment is paused: kubectl rollout resume deployment %s", deployment.Name)}
+		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonDeploymentPaused, "the Deployment is paused: kubectl rollout resume deployment %s", deployment.Name)}
 	}
-	progressing := condition(deployment, k8sappsv1.DeploymentProgressing)
+	progressing := condition(deployment, appsv1.DeploymentProgressing)
 	rolling := !current || progressing == nil || progressing.Reason != "NewReplicaSetAvailable"
-	trouble := workload.FindTrouble(observed.Pods, observed.MountProblem)
+	trouble := workload.FindProblem(observed.Pods, observed.MountProblem)
 	switch {
 	case current && progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == "ProgressDeadlineExceeded":
 		message := "the new pods did not become available in time; earlier ones go on serving"
 		if trouble != nil {
 			message += ": " + trouble.Message
 		}
-		return &judgement{Verdict: verdict.Of(verdict.Stalled, appsv1.ReasonRolloutFailed, "%s", message)}
-	case current && isTrue(condition(deployment, k8sappsv1.DeploymentReplicaFailure)):
-		return &judgement{Verdict: verdict.Of(verdict.Failed, api.ReasonPodsRefused, "%s", workload.WithoutPodNames(deployment.Name, condition(deployment, k8sappsv1.DeploymentReplicaFailure).Message)), rolling: rolling}
+		return &objectSummary{Summary: summary.Of(summary.Stalled, msappsv1.ReasonRolloutFailed, "%s", message)}
+	case current && isTrue(condition(deployment, appsv1.DeploymentReplicaFailure)):
+		return &objectSummary{Summary: summary.Of(summary.Failed, api.ReasonPodsRefused, "%s", workload.WithoutPodNames(deployment.Name, condition(deployment, appsv1.DeploymentReplicaFailure).Message)), rolling: rolling}
 	case current && trouble != nil:
-		return &judgement{Verdict: verdict.Of(troubleSeverity(trouble.Reason), trouble.Reason, "%s", trouble.Message), rolling: rolling}
+		return &objectSummary{Summary: summary.Of(problemSeverity(trouble.Reason), trouble.Reason, "%s", trouble.Message), rolling: rolling}
 	case rolling:
-		return &judgement{Verdict: verdict.Of(verdict.UnderWay, appsv1.ReasonDeploying, "%d of %d replicas run the current template, %d are available", seen.UpdatedReplicas, wanted, seen.AvailableReplicas), rolling: true}
+		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%d of %d replicas run the current template, %d are available", seen.UpdatedReplicas, wanted, seen.AvailableReplicas), rolling: true}
 	default:
-		return &judgement{Verdict: verdict.Of(verdict.UnderWay, appsv1.ReasonScaling, "%d of %d replicas are available", seen.AvailableReplicas, wanted), rolling: true}
+		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonScaling, "%d of %d replicas are available", seen.AvailableReplicas, wanted), rolling: true}
 	}
 }
 
 // isRolledOut tells whether all pods that a Deployment asks for run its current template and
 // are available, and no other pod is left.
-func isRolledOut(deployment *k8sappsv1.Deployment) bool {
+func isRolledOut(deployment *appsv1.Deployment) bool {
 	seen, wanted := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
 	return seen.ObservedGeneration >= deployment.Generation &&
 		seen.UpdatedReplicas == wanted && seen.Replicas == wanted && seen.AvailableReplicas == wanted
@@ -173,14 +173,14 @@ func isRolledOut(deployment *k8sappsv1.Deployment) bool {
 
 // troubleSeverity tells apart what may pass by itself: a node may be added, a readiness
 // probe succeed again.
-func troubleSeverity(reason string) verdict.Severity {
+func problemSeverity(reason string) summary.Severity {
 	if reason == api.ReasonUnschedulable || reason == api.ReasonPodsNotReady {
-		return verdict.Troubled
+		return summary.Degraded
 	}
-	return verdict.Failed
+	return summary.Failed
 }
 
-func condition(deployment *k8sappsv1.Deployment, kind k8sappsv1.DeploymentConditionType) *k8sappsv1.DeploymentCondition {
+func condition(deployment *appsv1.Deployment, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
 	for i := range deployment.Status.Conditions {
 		if deployment.Status.Conditions[i].Type == kind {
 			return &deployment.Status.Conditions[i]
@@ -189,6 +189,6 @@ func condition(deployment *k8sappsv1.Deployment, kind k8sappsv1.DeploymentCondit
 	return nil
 }
 
-func isTrue(condition *k8sappsv1.DeploymentCondition) bool {
+func isTrue(condition *appsv1.DeploymentCondition) bool {
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }

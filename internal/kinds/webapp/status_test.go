@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -23,7 +23,7 @@ const (
 
 // statusCase is a row of the tables of judge, phase and conditions.
 type statusCase struct {
-	app        func(*appsv1.WebApp)
+	app        func(*msappsv1.WebApp)
 	observed   Observed
 	result     plan.Result
 	phase      string
@@ -33,29 +33,29 @@ type statusCase struct {
 }
 
 // running is what is observed of a Deployment of ours.
-func running(changes ...func(*k8sappsv1.Deployment)) Observed {
+func running(changes ...func(*appsv1.Deployment)) Observed {
 	return Observed{Children: found(plan.Ours, rolledOut(changes...))}
 }
 
 // rolling is a Deployment in the middle of a rollout.
-func rolling(d *k8sappsv1.Deployment) {
+func rolling(d *appsv1.Deployment) {
 	d.Status.UpdatedReplicas, d.Status.Conditions[0].Reason = 1, "ReplicaSetUpdated"
 }
 
-func stuck(d *k8sappsv1.Deployment) {
+func stuck(d *appsv1.Deployment) {
 	d.Status.UpdatedReplicas = 1
 	d.Status.Conditions[0].Status, d.Status.Conditions[0].Reason = "False", "ProgressDeadlineExceeded"
 }
 
-func podsRefused(d *k8sappsv1.Deployment) {
+func podsRefused(d *appsv1.Deployment) {
 	d.Status.Replicas, d.Status.AvailableReplicas = 1, 1
-	d.Status.Conditions = append(d.Status.Conditions, k8sappsv1.DeploymentCondition{Type: "ReplicaFailure", Status: "True", Message: "exceeded quota: compute"})
+	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: "ReplicaFailure", Status: "True", Message: "exceeded quota: compute"})
 }
 
 // oneAway is a Deployment of which one of two pods is not available, and none is ready.
-func oneAway(d *k8sappsv1.Deployment) { d.Status.AvailableReplicas = 1 }
+func oneAway(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }
 
-func noneReady(d *k8sappsv1.Deployment) { d.Status.AvailableReplicas, d.Status.ReadyReplicas = 0, 0 }
+func noneReady(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.ReadyReplicas = 0, 0 }
 
 // with adds one pod.
 func with(observed Observed, pod corev1.Pod) Observed {
@@ -77,8 +77,8 @@ func changed(kind string) plan.Result {
 	return plan.Result{Changes: []plan.Change{{Ref: plan.Ref{Kind: kind, Namespace: "web", Name: "shop"}, Operation: "Updated"}}}
 }
 
-func routed(s *appsv1.WebAppSpec) {
-	s.Route = &appsv1.Route{ParentRefs: []appsv1.ParentReference{{Name: "public"}}}
+func routed(s *msappsv1.WebAppSpec) {
+	s.Route = &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}}}
 }
 
 // withRoute adds an HTTPRoute that its Gateway answers with these conditions.
@@ -86,13 +86,13 @@ func withRoute(observed Observed, conditions ...metav1.Condition) Observed {
 	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 4}}
 	route.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "public"}, Conditions: conditions}}
 	observed.HasRouteAPI = true
-	observed.Children[plan.Ref{Kind: "HTTPRoute", Namespace: "web", Name: "shop"}] = plan.Found{Object: route, Standing: plan.Ours}
+	observed.Children[plan.Ref{Kind: "HTTPRoute", Namespace: "web", Name: "shop"}] = plan.Found{Object: route, Ownership: plan.Ours}
 	return observed
 }
 
 var (
 	aService = []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}
-	paused   = spec(func(s *appsv1.WebAppSpec) { s.Paused = true })
+	paused   = spec(func(s *msappsv1.WebAppSpec) { s.Paused = true })
 )
 
 var statusCases = map[string]statusCase{
@@ -112,15 +112,15 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=Unknown ReconcileFailed", "Progressing=False ReconcileFailed", healthy, active},
 	},
 	"a Deployment that somebody scaled to zero does not work": {
-		observed: running(func(d *k8sappsv1.Deployment) {
+		observed: running(func(d *appsv1.Deployment) {
 			d.Spec.Replicas = new(int32)
-			d.Status = k8sappsv1.DeploymentStatus{ObservedGeneration: d.Generation}
+			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation}
 		}),
 		phase: "Deploying", message: "scaled to 0 replicas",
 		conditions: []string{"Ready=False ScaledToZero", "Progressing=False ScaledToZero", healthy, active},
 	},
 	"a Deployment that somebody paused waits for them": {
-		observed: running(rolling, func(d *k8sappsv1.Deployment) { d.Spec.Paused = true }),
+		observed: running(rolling, func(d *appsv1.Deployment) { d.Spec.Paused = true }),
 		phase:    "Deploying", message: "kubectl rollout resume deployment shop",
 		conditions: []string{"Ready=False DeploymentPaused", "Progressing=False DeploymentPaused", healthy, active},
 	},
@@ -130,7 +130,7 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False Conflict", "Progressing=False Conflict", "Degraded=True Conflict", "Stalled=True Conflict", active},
 	},
 	"paused with a change that waits is not ready": {
-		app: paused, observed: running(), result: plan.Result{Held: aService},
+		app: paused, observed: running(), result: plan.Result{Withheld: aService},
 		phase: "Deploying", message: "holds back a change of Service web/shop",
 		conditions: []string{"Ready=False PausedByUser", "Progressing=False PausedByUser", healthy, "Paused=True PausedByUser"},
 	},
@@ -143,7 +143,7 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False Terminating", "Progressing=True Terminating", healthy, active},
 	},
 	"a missing ServiceAccount fails a new app": {
-		app:      spec(func(s *appsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
+		app:      spec(func(s *msappsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
 		observed: Observed{ServiceAccountMissing: true}, phase: "Failed", message: "there is no ServiceAccount robot",
 		conditions: []string{"Ready=False ServiceAccountNotFound", "Progressing=False ServiceAccountNotFound", "Degraded=True ServiceAccountNotFound", active},
 	},
@@ -197,7 +197,7 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"a Deployment that was not looked at yet is a deployment": {
-		observed: running(func(d *k8sappsv1.Deployment) { d.Generation = 3 }), phase: "Deploying",
+		observed: running(func(d *appsv1.Deployment) { d.Generation = 3 }), phase: "Deploying",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"pods that are added are a scaling": {
@@ -205,7 +205,7 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
 	},
 	"pods above the wanted number are a scaling": {
-		observed: running(func(d *k8sappsv1.Deployment) { d.Status.Replicas = 3 }), phase: "Deploying",
+		observed: running(func(d *appsv1.Deployment) { d.Status.Replicas = 3 }), phase: "Deploying",
 		conditions: []string{"Ready=False Scaling", "Progressing=True Scaling", healthy, active},
 	},
 	"another child that was just written is a deployment": {
@@ -270,12 +270,12 @@ func TestStatus(t *testing.T) {
 // TestStatusPrecedence has all that can be the matter at once, and takes away what is told,
 // one by one: the next row of the table must come up.
 func TestStatusPrecedence(t *testing.T) {
-	app := admitted(spec(func(s *appsv1.WebAppSpec) { routed(s); s.ServiceAccountName = "robot" }))
-	observed := with(running(stuck, podsRefused, func(d *k8sappsv1.Deployment) { d.Status.UpdatedReplicas = 1 }), unpullable())
+	app := admitted(spec(func(s *msappsv1.WebAppSpec) { routed(s); s.ServiceAccountName = "robot" }))
+	observed := with(running(stuck, podsRefused, func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }), unpullable())
 	observed.ServiceAccountMissing = true
 	result := changed("Deployment")
 	result.Failure = &plan.Failure{Reason: "InvalidSpec", Stalled: true}
-	result.Conflicts, result.Held, result.Terminating = aService, aService, aService
+	result.Conflicts, result.Withheld, result.Terminating = aService, aService, aService
 	deployment := observed.deployment(app)
 	steps := []struct {
 		reason string
@@ -285,7 +285,7 @@ func TestStatusPrecedence(t *testing.T) {
 		{"Refused", func() { result.Failure = &plan.Failure{Reason: "ReconcileFailed", Transient: true} }},
 		{"ReconcileFailed", func() { result.Failure = nil }},
 		{"Conflict", func() { result.Conflicts = nil }},
-		{"PausedByUser", func() { result.Held = nil }},
+		{"PausedByUser", func() { result.Withheld = nil }},
 		{"Terminating", func() { result.Terminating = nil }},
 		{"ServiceAccountNotFound", func() { observed.ServiceAccountMissing = false }},
 		{"Deploying", func() { result = changed("Service") }},
@@ -309,12 +309,12 @@ func TestStatusPrecedence(t *testing.T) {
 }
 
 func TestStatusNumbers(t *testing.T) {
-	got, _ := Status(admitted(), running(func(d *k8sappsv1.Deployment) {
+	got, _ := Status(admitted(), running(func(d *appsv1.Deployment) {
 		d.Status.Replicas, d.Status.ReadyReplicas, d.Status.UpdatedReplicas = 4, 3, 1
 		d.Spec.Selector.MatchLabels = map[string]string{"run": "legacy"}
 	}), plan.Result{})
 	got.Conditions, got.Phase = nil, ""
-	want := appsv1.WebAppStatus{
+	want := msappsv1.WebAppStatus{
 		ObservedGeneration: 3, Replicas: 4, ReadyReplicas: 3, UpdatedReplicas: 1, ReplicaSummary: "3/2",
 		Selector: "run=legacy", URL: "http://shop.web.svc:8080",
 	}
@@ -326,7 +326,7 @@ func TestStatusNumbers(t *testing.T) {
 func TestStatusDoesNotReadTheStatusThatIsThere(t *testing.T) {
 	app := admitted()
 	first, _ := Status(app, running(), plan.Result{})
-	app.Status = appsv1.WebAppStatus{Phase: "Failed", Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "Old"}}}
+	app.Status = msappsv1.WebAppStatus{Phase: "Failed", Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "Old"}}}
 	second, _ := Status(app, running(), plan.Result{})
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Error(diff)
@@ -365,21 +365,21 @@ func TestNotAccepted(t *testing.T) {
 	}
 	const silent = "Gateway public has not taken the HTTPRoute"
 	for name, test := range map[string]struct {
-		parent appsv1.ParentReference
+		parent msappsv1.ParentReference
 		seen   []gatewayv1.RouteParentStatus
 		want   string
 	}{
-		"accepted is accepted":                         {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, ""},
-		"the route's own namespace may be filled in":   {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "web", "", yes)}, ""},
-		"nobody has said a thing":                      {appsv1.ParentReference{Name: "public"}, nil, silent},
-		"an answer without Accepted is none":           {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "")}, silent},
-		"another Gateway's yes is not ours":            {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("other", "", "", yes)}, silent},
-		"another namespace's Gateway is another":       {appsv1.ParentReference{Name: "public", Namespace: "a"}, []gatewayv1.RouteParentStatus{parent("public", "b", "", yes)}, silent},
-		"another listener's yes is not ours":           {appsv1.ParentReference{Name: "public", SectionName: "https"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, silent},
-		"the listener's own answer counts":             {appsv1.ParentReference{Name: "public", SectionName: "https"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes), parent("public", "", "https", no)}, "Gateway public: Accepted is False (No): "},
-		"an answer to an earlier route is none":        {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", metav1.Condition{Type: "Accepted", Status: "True", ObservedGeneration: 3})}, "Gateway public: Accepted is True ("},
-		"a backend that is not found counts as well":   {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "ResolvedRefs", Status: "False", Reason: "BackendNotFound", ObservedGeneration: 4})}, "ResolvedRefs is False (BackendNotFound)"},
-		"conditions that we do not know count nothing": {appsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "Odd", Status: "False"})}, ""},
+		"accepted is accepted":                         {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, ""},
+		"the route's own namespace may be filled in":   {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "web", "", yes)}, ""},
+		"nobody has said a thing":                      {msappsv1.ParentReference{Name: "public"}, nil, silent},
+		"an answer without Accepted is none":           {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "")}, silent},
+		"another Gateway's yes is not ours":            {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("other", "", "", yes)}, silent},
+		"another namespace's Gateway is another":       {msappsv1.ParentReference{Name: "public", Namespace: "a"}, []gatewayv1.RouteParentStatus{parent("public", "b", "", yes)}, silent},
+		"another listener's yes is not ours":           {msappsv1.ParentReference{Name: "public", SectionName: "https"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, silent},
+		"the listener's own answer counts":             {msappsv1.ParentReference{Name: "public", SectionName: "https"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes), parent("public", "", "https", no)}, "Gateway public: Accepted is False (No): "},
+		"an answer to an earlier route is none":        {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", metav1.Condition{Type: "Accepted", Status: "True", ObservedGeneration: 3})}, "Gateway public: Accepted is True ("},
+		"a backend that is not found counts as well":   {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "ResolvedRefs", Status: "False", Reason: "BackendNotFound", ObservedGeneration: 4})}, "ResolvedRefs is False (BackendNotFound)"},
+		"conditions that we do not know count nothing": {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "Odd", Status: "False"})}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 4}}

@@ -1,19 +1,19 @@
 package webapp
 
 import (
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 // newApp is the least WebApp, as a user writes it, with changes.
-func newApp(changes ...func(*appsv1.WebApp)) *appsv1.WebApp {
-	app := &appsv1.WebApp{
+func newApp(changes ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
+	app := &msappsv1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1", Generation: 3},
-		Spec:       appsv1.WebAppSpec{Image: "docker.io/mainstay/demo-web:1.0"},
+		Spec:       msappsv1.WebAppSpec{Image: "docker.io/mainstay/demo-web:1.0"},
 	}
 	for _, change := range changes {
 		change(app)
@@ -22,28 +22,28 @@ func newApp(changes ...func(*appsv1.WebApp)) *appsv1.WebApp {
 }
 
 // admitted is newApp after admission.
-func admitted(changes ...func(*appsv1.WebApp)) *appsv1.WebApp {
+func admitted(changes ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
 	app := newApp(changes...)
 	Default(app)
 	return app
 }
 
 // spec is a change of the spec alone.
-func spec(change func(*appsv1.WebAppSpec)) func(*appsv1.WebApp) {
-	return func(app *appsv1.WebApp) { change(&app.Spec) }
+func spec(change func(*msappsv1.WebAppSpec)) func(*msappsv1.WebApp) {
+	return func(app *msappsv1.WebApp) { change(&app.Spec) }
 }
 
 // rolledOut is the Deployment of an app whose two replicas are all available.
-func rolledOut(changes ...func(*k8sappsv1.Deployment)) *k8sappsv1.Deployment {
-	deployment := &k8sappsv1.Deployment{
+func rolledOut(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 2},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](2),
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop", "app.kubernetes.io/component": "webapp"}},
 		},
-		Status: k8sappsv1.DeploymentStatus{
+		Status: appsv1.DeploymentStatus{
 			ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2,
-			Conditions: []k8sappsv1.DeploymentCondition{{Type: "Progressing", Status: "True", Reason: "NewReplicaSetAvailable"}},
+			Conditions: []appsv1.DeploymentCondition{{Type: "Progressing", Status: "True", Reason: "NewReplicaSetAvailable"}},
 		},
 	}
 	for _, change := range changes {
@@ -53,6 +53,6 @@ func rolledOut(changes ...func(*k8sappsv1.Deployment)) *k8sappsv1.Deployment {
 }
 
 // found is the Deployment of app web/shop.
-func found(standing plan.Standing, object plan.Object) plan.Children {
-	return plan.Children{{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Object: object, Standing: standing}}
+func found(standing plan.Ownership, object plan.Object) plan.Children {
+	return plan.Children{{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Object: object, Ownership: standing}}
 }

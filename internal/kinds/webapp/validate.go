@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
 // Validate checks, on a defaulted app, what the CRD's schema can't, and what a client of an older
 // version gets around. Each error names the
 // field, what was given and what is accepted. An empty list means valid.
-func Validate(app *appsv1.WebApp) field.ErrorList {
+func Validate(app *msappsv1.WebApp) field.ErrorList {
 	spec := field.NewPath("spec")
 	problems := validateStash(app)
 	problems = append(problems, validateForm(&app.Spec, spec)...)
@@ -23,7 +23,7 @@ func Validate(app *appsv1.WebApp) field.ErrorList {
 	problems = append(problems, validateAutoscaling(&app.Spec, spec)...)
 	problems = append(problems, validateMounts(&app.Spec, spec)...)
 	problems = append(problems, validateInitContainers(&app.Spec, spec)...)
-	if app.Spec.SecurityProfile == appsv1.SecurityRestricted {
+	if app.Spec.SecurityProfile == msappsv1.SecurityRestricted {
 		problems = append(problems, validateRestricted(&app.Spec, spec)...)
 	}
 	return problems
@@ -31,7 +31,7 @@ func Validate(app *appsv1.WebApp) field.ErrorList {
 
 // validateStash refuses the annotation that carries the rest of a v1 spec in the older form: on this one
 // it stands only if it could not be read.
-func validateStash(app *appsv1.WebApp) field.ErrorList {
+func validateStash(app *msappsv1.WebApp) field.ErrorList {
 	text, given := app.Annotations[api.AnnotationV1Spec]
 	if !given {
 		return nil
@@ -43,7 +43,7 @@ func validateStash(app *appsv1.WebApp) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(api.AnnotationV1Spec), reason+": leave it as it was read, or out")}
 }
 
-func validateImages(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+func validateImages(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	check := func(reference string, at *field.Path) {
 		if _, err := image.Parse(reference); err != nil {
@@ -61,7 +61,7 @@ func validateImages(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
 }
 
 // validateStrategy refuses a rolling update that could not move: neither one more nor one fewer.
-func validateStrategy(strategy appsv1.Strategy, path *field.Path) field.ErrorList {
+func validateStrategy(strategy msappsv1.Strategy, path *field.Path) field.ErrorList {
 	surge, unavailable := strategy.MaxSurge, strategy.MaxUnavailable
 	if surge == nil || !isZero(surge.String()) {
 		return nil
@@ -77,7 +77,7 @@ func isZero(count string) bool { return count == "0" || count == "0%" }
 
 // validateAutoscaling asks for the request that a target in percent refers to: without
 // it the autoscaler never acts.
-func validateAutoscaling(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+func validateAutoscaling(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	if spec.Autoscaling == nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ func validateAutoscaling(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorL
 }
 
 // validateInitContainers refuses probes of what runs to completion, as Kubernetes does.
-func validateInitContainers(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+func validateInitContainers(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for i, container := range spec.InitContainers {
 		if container.StartupProbe != nil {
@@ -108,7 +108,7 @@ func validateInitContainers(spec *appsv1.WebAppSpec, path *field.Path) field.Err
 }
 
 // validateMounts finds mounts of volumes that are not declared.
-func validateMounts(spec *appsv1.WebAppSpec, path *field.Path) field.ErrorList {
+func validateMounts(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	declared := map[string]bool{}
 	for _, volume := range spec.Volumes {
 		declared[volume.Name] = true

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 func count(text string) *intstr.IntOrString { return new(intstr.Parse(text)) }
@@ -18,99 +18,101 @@ var (
 	cpu      = corev1.ResourceList{"cpu": resource.MustParse("10m")}
 	memory   = corev1.ResourceList{"memory": resource.MustParse("10Mi")}
 	mounts   = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
-	declared = []appsv1.Volume{{Name: "data", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+	declared = []msappsv1.Volume{{Name: "data", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 )
 
 // validateCases has one app that is refused and one that is accepted for each rule. The rules of
 // the Restricted profile are in security_test.go.
 var validateCases = map[string]struct {
-	change func(*appsv1.WebAppSpec)
+	change func(*msappsv1.WebAppSpec)
 	field  string // empty: accepted
 	detail string
 }{
-	"the least spec is accepted": {func(*appsv1.WebAppSpec) {}, "", ""},
+	"the least spec is accepted": {func(*msappsv1.WebAppSpec) {}, "", ""},
 	"an image that is none": {
-		func(s *appsv1.WebAppSpec) { s.Image = "shop/Web:1" }, "spec.image", "no image reference",
+		func(s *msappsv1.WebAppSpec) { s.Image = "shop/Web:1" }, "spec.image", "no image reference",
 	},
 	"an init container's image that is none": {
-		func(s *appsv1.WebAppSpec) {
-			s.InitContainers = []appsv1.Container{{Name: "a", Image: "a:1"}, {Name: "b", Image: "a b"}}
+		func(s *msappsv1.WebAppSpec) {
+			s.InitContainers = []msappsv1.Container{{Name: "a", Image: "a:1"}, {Name: "b", Image: "a b"}}
 		},
 		"spec.initContainers[1].image", "no image reference",
 	},
 	"a side-car's image that is none": {
-		func(s *appsv1.WebAppSpec) { s.Sidecars = []appsv1.Container{{Name: "b", Image: "http://a"}} }, "spec.sidecars[0].image", "no image reference",
+		func(s *msappsv1.WebAppSpec) { s.Sidecars = []msappsv1.Container{{Name: "b", Image: "http://a"}} }, "spec.sidecars[0].image", "no image reference",
 	},
-	"images that are some are accepted": {func(s *appsv1.WebAppSpec) {
-		s.InitContainers = []appsv1.Container{{Name: "a", Image: "a:1"}}
-		s.Sidecars = []appsv1.Container{{Name: "b", Image: "localhost:5000/b"}}
+	"images that are some are accepted": {func(s *msappsv1.WebAppSpec) {
+		s.InitContainers = []msappsv1.Container{{Name: "a", Image: "a:1"}}
+		s.Sidecars = []msappsv1.Container{{Name: "b", Image: "localhost:5000/b"}}
 	}, "", ""},
 	"a rollout that can't move": {
-		func(s *appsv1.WebAppSpec) { s.Strategy.MaxSurge = count("0") }, "spec.strategy.maxSurge", "above 0 where maxUnavailable is 0",
+		func(s *msappsv1.WebAppSpec) { s.Strategy.MaxSurge = count("0") }, "spec.strategy.maxSurge", "above 0 where maxUnavailable is 0",
 	},
 	"a rollout that can't move, in percent": {
-		func(s *appsv1.WebAppSpec) { s.Strategy.MaxSurge, s.Strategy.MaxUnavailable = count("0%"), count("0%") },
+		func(s *msappsv1.WebAppSpec) {
+			s.Strategy.MaxSurge, s.Strategy.MaxUnavailable = count("0%"), count("0%")
+		},
 		"spec.strategy.maxSurge", "above 0",
 	},
 	"a rollout that takes pods away first is accepted": {
-		func(s *appsv1.WebAppSpec) { s.Strategy.MaxSurge, s.Strategy.MaxUnavailable = count("0"), count("1") }, "", "",
+		func(s *msappsv1.WebAppSpec) { s.Strategy.MaxSurge, s.Strategy.MaxUnavailable = count("0"), count("1") }, "", "",
 	},
 	"a rollout that adds pods first is accepted": {
-		func(s *appsv1.WebAppSpec) { s.Strategy.MaxSurge, s.Strategy.MaxUnavailable = count("1"), count("0") }, "", "",
+		func(s *msappsv1.WebAppSpec) { s.Strategy.MaxSurge, s.Strategy.MaxUnavailable = count("1"), count("0") }, "", "",
 	},
 	"autoscaling without a CPU request": {
-		func(s *appsv1.WebAppSpec) { s.Autoscaling = &appsv1.Autoscaling{Max: 2} }, "spec.resources.requests[cpu]", "spec.autoscaling.cpu is a percentage",
+		func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Max: 2} }, "spec.resources.requests[cpu]", "spec.autoscaling.cpu is a percentage",
 	},
 	"autoscaling by memory without its request": {
-		func(s *appsv1.WebAppSpec) {
-			s.Autoscaling, s.Resources.Requests = &appsv1.Autoscaling{Max: 2, Memory: ptr.To[int32](50)}, cpu
+		func(s *msappsv1.WebAppSpec) {
+			s.Autoscaling, s.Resources.Requests = &msappsv1.Autoscaling{Max: 2, Memory: ptr.To[int32](50)}, cpu
 		}, "spec.resources.requests[memory]", "spec.autoscaling.memory is a percentage",
 	},
 	"autoscaling with a request is accepted": {
-		func(s *appsv1.WebAppSpec) { s.Autoscaling, s.Resources.Requests = &appsv1.Autoscaling{Max: 2}, cpu }, "", "",
+		func(s *msappsv1.WebAppSpec) { s.Autoscaling, s.Resources.Requests = &msappsv1.Autoscaling{Max: 2}, cpu }, "", "",
 	},
 	"a limit is a request as well": {
-		func(s *appsv1.WebAppSpec) {
-			s.Autoscaling, s.Resources.Limits = &appsv1.Autoscaling{Max: 2, Memory: ptr.To[int32](50)}, memory
+		func(s *msappsv1.WebAppSpec) {
+			s.Autoscaling, s.Resources.Limits = &msappsv1.Autoscaling{Max: 2, Memory: ptr.To[int32](50)}, memory
 		}, "", "",
 	},
 	"a mount of no volume": {
-		func(s *appsv1.WebAppSpec) { s.VolumeMounts = mounts }, "spec.volumeMounts[0].name", `"data"`,
+		func(s *msappsv1.WebAppSpec) { s.VolumeMounts = mounts }, "spec.volumeMounts[0].name", `"data"`,
 	},
 	"an init container's mount of no volume": {
-		func(s *appsv1.WebAppSpec) {
-			s.InitContainers = []appsv1.Container{{Name: "a", Image: "a", VolumeMounts: mounts}}
+		func(s *msappsv1.WebAppSpec) {
+			s.InitContainers = []msappsv1.Container{{Name: "a", Image: "a", VolumeMounts: mounts}}
 		},
 		"spec.initContainers[0].volumeMounts[0].name", `"data"`,
 	},
 	"a side-car's mount of no volume": {
-		func(s *appsv1.WebAppSpec) {
-			s.Sidecars = []appsv1.Container{{Name: "b", Image: "a", VolumeMounts: mounts}}
+		func(s *msappsv1.WebAppSpec) {
+			s.Sidecars = []msappsv1.Container{{Name: "b", Image: "a", VolumeMounts: mounts}}
 		},
 		"spec.sidecars[0].volumeMounts[0].name", `"data"`,
 	},
-	"mounts of a volume are accepted": {func(s *appsv1.WebAppSpec) {
+	"mounts of a volume are accepted": {func(s *msappsv1.WebAppSpec) {
 		s.Volumes, s.VolumeMounts = declared, mounts
-		s.InitContainers = []appsv1.Container{{Name: "a", Image: "a", VolumeMounts: mounts}}
-		s.Sidecars = []appsv1.Container{{Name: "b", Image: "a", VolumeMounts: mounts}}
+		s.InitContainers = []msappsv1.Container{{Name: "a", Image: "a", VolumeMounts: mounts}}
+		s.Sidecars = []msappsv1.Container{{Name: "b", Image: "a", VolumeMounts: mounts}}
 	}, "", ""},
 	"an init container with a probe": {
-		func(s *appsv1.WebAppSpec) {
-			s.InitContainers = []appsv1.Container{{Name: "a", Image: "a", StartupProbe: &corev1.Probe{}}}
+		func(s *msappsv1.WebAppSpec) {
+			s.InitContainers = []msappsv1.Container{{Name: "a", Image: "a", StartupProbe: &corev1.Probe{}}}
 		},
 		"spec.initContainers[0].startupProbe", "runs to completion",
 	},
 	"a side-car with a probe is accepted": {
-		func(s *appsv1.WebAppSpec) {
-			s.Sidecars = []appsv1.Container{{Name: "b", Image: "a", StartupProbe: &corev1.Probe{}}}
+		func(s *msappsv1.WebAppSpec) {
+			s.Sidecars = []msappsv1.Container{{Name: "b", Image: "a", StartupProbe: &corev1.Probe{}}}
 		}, "", "",
 	},
-	"the name tmp under Restricted": {func(s *appsv1.WebAppSpec) {
-		s.SecurityProfile, s.Volumes = "Restricted", []appsv1.Volume{{Name: "tmp", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+	"the name tmp under Restricted": {func(s *msappsv1.WebAppSpec) {
+		s.SecurityProfile, s.Volumes = "Restricted", []msappsv1.Volume{{Name: "tmp", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 	}, "spec.volumes", "the name is taken"},
 	"the name tmp is accepted elsewhere": {
-		func(s *appsv1.WebAppSpec) {
-			s.Volumes = []appsv1.Volume{{Name: "tmp", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+		func(s *msappsv1.WebAppSpec) {
+			s.Volumes = []msappsv1.Volume{{Name: "tmp", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 		}, "", "",
 	},
 }
@@ -133,7 +135,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestValidateTellsAllThatIsWrong(t *testing.T) {
-	problems := Validate(admitted(spec(func(s *appsv1.WebAppSpec) {
+	problems := Validate(admitted(spec(func(s *msappsv1.WebAppSpec) {
 		s.Image = "A/b:c:d"
 		s.Strategy.MaxSurge = count("0")
 		s.VolumeMounts = []corev1.VolumeMount{{Name: "x"}}

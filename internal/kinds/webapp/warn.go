@@ -5,12 +5,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
 // Warn tells what in a defaulted, valid app is legal and unwise.
-func Warn(app *appsv1.WebApp) []string {
+func Warn(app *msappsv1.WebApp) []string {
 	spec, at := &app.Spec, field.NewPath("spec")
 	var warnings []string
 	floating := func(reference string, at *field.Path) {
@@ -25,7 +25,7 @@ func Warn(app *appsv1.WebApp) []string {
 	for i, container := range spec.Sidecars {
 		floating(container.Image, at.Child("sidecars").Index(i).Child("image"))
 	}
-	if spec.Strategy.Type == appsv1.StrategyRecreate && spec.Replicas != nil && *spec.Replicas > 1 {
+	if spec.Strategy.Type == msappsv1.StrategyRecreate && spec.Replicas != nil && *spec.Replicas > 1 {
 		warnings = append(warnings, fmt.Sprintf("%s: Recreate stops all %d replicas at once at each change", at.Child("strategy", "type"), *spec.Replicas))
 	}
 	if spec.TerminationGracePeriodSeconds != nil && *spec.TerminationGracePeriodSeconds == 0 {

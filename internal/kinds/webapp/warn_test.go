@@ -5,43 +5,43 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 func TestWarn(t *testing.T) {
 	const floats = " may become another image at any time: give a tag that stays, or a digest"
 	for name, test := range map[string]struct {
-		unwise, wise func(*appsv1.WebAppSpec)
+		unwise, wise func(*msappsv1.WebAppSpec)
 		want         []string
 	}{
 		"a tag that moves": {
-			func(s *appsv1.WebAppSpec) { s.Image = "nginx:latest" }, func(s *appsv1.WebAppSpec) { s.Image = "nginx:1" },
+			func(s *msappsv1.WebAppSpec) { s.Image = "nginx:latest" }, func(s *msappsv1.WebAppSpec) { s.Image = "nginx:1" },
 			[]string{"spec.image: nginx:latest" + floats},
 		},
 		"no tag, unless there is a digest": {
-			func(s *appsv1.WebAppSpec) { s.Image = "localhost:5000/nginx" },
-			func(s *appsv1.WebAppSpec) {
+			func(s *msappsv1.WebAppSpec) { s.Image = "localhost:5000/nginx" },
+			func(s *msappsv1.WebAppSpec) {
 				s.Image = "nginx:latest@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 			},
 			[]string{"spec.image: localhost:5000/nginx" + floats},
 		},
 		"helpers": {
-			func(s *appsv1.WebAppSpec) {
-				s.InitContainers, s.Sidecars = []appsv1.Container{{Image: "a:1"}, {Image: "a"}}, []appsv1.Container{{Image: "b"}}
+			func(s *msappsv1.WebAppSpec) {
+				s.InitContainers, s.Sidecars = []msappsv1.Container{{Image: "a:1"}, {Image: "a"}}, []msappsv1.Container{{Image: "b"}}
 			},
-			func(s *appsv1.WebAppSpec) {
-				s.InitContainers, s.Sidecars = []appsv1.Container{{Image: "a:1"}}, []appsv1.Container{{Image: "b:1"}}
+			func(s *msappsv1.WebAppSpec) {
+				s.InitContainers, s.Sidecars = []msappsv1.Container{{Image: "a:1"}}, []msappsv1.Container{{Image: "b:1"}}
 			},
 			[]string{"spec.initContainers[1].image: a" + floats, "spec.sidecars[0].image: b" + floats},
 		},
 		"all at once": {
-			func(s *appsv1.WebAppSpec) { s.Strategy.Type, s.Replicas = "Recreate", new(int32(2)) },
-			func(s *appsv1.WebAppSpec) { s.Strategy.Type, s.Replicas = "Recreate", new(int32(1)) },
+			func(s *msappsv1.WebAppSpec) { s.Strategy.Type, s.Replicas = "Recreate", new(int32(2)) },
+			func(s *msappsv1.WebAppSpec) { s.Strategy.Type, s.Replicas = "Recreate", new(int32(1)) },
 			[]string{"spec.strategy.type: Recreate stops all 2 replicas at once at each change"},
 		},
 		"no grace": {
-			func(s *appsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = new(int64(0)) },
-			func(s *appsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = new(int64(1)) },
+			func(s *msappsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = new(int64(0)) },
+			func(s *msappsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = new(int64(1)) },
 			[]string{"spec.terminationGracePeriodSeconds: 0 kills the application without a chance to end its requests"},
 		},
 	} {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // add, replace and remove are operations of a JSON patch.
@@ -103,7 +103,7 @@ func TestMutatingAddsLabelsWhereThereAreNone(t *testing.T) {
 
 // TestMutatingSetsAContextWhereThereIsNone, and nothing beside it.
 func TestMutatingSetsAContextWhereThereIsNone(t *testing.T) {
-	rule := policyv1.Rule{Enforced: policyv1.Enforced{SecurityContext: &policyv1.SecurityContext{RunAsUser: new(int64(1000)), DropCapabilities: []string{"ALL"}}}}
+	rule := mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: new(int64(1000)), DropCapabilities: []string{"ALL"}}}}
 	hook := webApp(asked(t, rule, nil)).Hooks(newScheme(t))[1]
 	response := send(hook, "", object(`{}`, `{"image":"a","podSecurityContext":{"runAsUser":0}}`))
 	want := []map[string]any{

@@ -18,15 +18,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, autoscalingv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{msappsv1.AddToScheme, autoscalingv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -35,22 +35,22 @@ func newScheme(t *testing.T) *runtime.Scheme {
 }
 
 // strict are the rules of a policy, base, for the namespace shop.
-var strict = policyv1.Rule{
+var strict = mspolicyv1.Rule{
 	MaxReplicas: new(int32(10)),
-	Defaults:    policyv1.Defaults{Labels: map[string]string{"version": "unknown"}},
-	Enforced:    policyv1.Enforced{SecurityProfile: "Restricted", Labels: map[string]string{"tier": "gold"}},
+	Defaults:    mspolicyv1.Defaults{Labels: map[string]string{"version": "unknown"}},
+	Enforced:    mspolicyv1.Enforced{SecurityProfile: "Restricted", Labels: map[string]string{"tier": "gold"}},
 }
 
 // asked are rules, and an error instead where there is one. It fails the test for another namespace.
-func asked(t *testing.T, rule policyv1.Rule, err error) policy.Source {
+func asked(t *testing.T, rule mspolicyv1.Rule, err error) policy.Source {
 	t.Helper()
 	return func(_ context.Context, namespace string) (policy.Rules, error) {
 		if namespace != "shop" {
 			t.Errorf("asked for the rules of %q", namespace)
 		}
 		rule.Environment = "*"
-		base := policyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Spec: policyv1.PlatformPolicySpec{Rules: []policyv1.Rule{rule}}}
-		return policy.Governing([]policyv1.PlatformPolicy{base}, namespace, nil), err
+		base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{rule}}}
+		return policy.Governing([]mspolicyv1.PlatformPolicy{base}, namespace, nil), err
 	}
 }
 
@@ -58,32 +58,32 @@ var errUnknown = errors.New("nobody knows")
 
 // webApp is a kind that makes of a WebApp no more than these tests look at: an image that must not
 // be "bad", replicas, labels and a security context.
-func webApp(rules policy.Source) Kind[*appsv1.WebApp] {
+func webApp(rules policy.Source) Kind[*msappsv1.WebApp] {
 	at := field.NewPath("spec")
-	return Kind[*appsv1.WebApp]{
-		Kind:     appsv1.GroupVersion.WithKind("WebApp"),
+	return Kind[*msappsv1.WebApp]{
+		Kind:     msappsv1.GroupVersion.WithKind("WebApp"),
 		Resource: "webapps",
 		Scope:    admissionregistrationv1.NamespacedScope,
-		New:      func() *appsv1.WebApp { return &appsv1.WebApp{} },
-		Default: func(app *appsv1.WebApp) {
+		New:      func() *msappsv1.WebApp { return &msappsv1.WebApp{} },
+		Default: func(app *msappsv1.WebApp) {
 			if app.Spec.Replicas == nil {
 				app.Spec.Replicas = new(int32(1))
 			}
 		},
-		Validate: func(app *appsv1.WebApp) field.ErrorList {
+		Validate: func(app *msappsv1.WebApp) field.ErrorList {
 			if app.Spec.Image == "bad" {
 				return field.ErrorList{field.Invalid(at.Child("image"), app.Spec.Image, "must be good")}
 			}
 			return nil
 		},
-		Warn: func(app *appsv1.WebApp) []string {
+		Warn: func(app *msappsv1.WebApp) []string {
 			if app.Spec.Paused {
 				return []string{"spec.paused: nothing will happen"}
 			}
 			return nil
 		},
-		IsSameSpec: func(a, b *appsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-		Govern: func(app, before *appsv1.WebApp, rules policy.Rules) []string {
+		IsSameSpec: func(a, b *msappsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+		Govern: func(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 			labels, replaced := rules.Labelled(app.Labels)
 			app.Labels = labels
 			if before != nil && equality.Semantic.DeepEqual(app.Spec, before.Spec) {
@@ -92,7 +92,7 @@ func webApp(rules policy.Source) Kind[*appsv1.WebApp] {
 			replaced = append(replaced, rules.TightenPod(app.Spec.PodSecurityContext, at.Child("podSecurityContext"))...)
 			return append(replaced, rules.Tighten(&app.Spec.SecurityContext, at.Child("securityContext"))...)
 		},
-		Subject: func(app *appsv1.WebApp) policy.Subject {
+		Subject: func(app *msappsv1.WebApp) policy.Subject {
 			return policy.Subject{
 				Labels:       app.Labels,
 				Replicas:     []policy.Replicas{{Field: at.Child("replicas"), Count: *app.Spec.Replicas}},

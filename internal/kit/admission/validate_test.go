@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 const (
@@ -127,7 +127,7 @@ func TestKindWithoutPolicies(t *testing.T) {
 
 // TestHooks: what the API server is told.
 func TestHooks(t *testing.T) {
-	hooks := webApp(asked(t, policyv1.Rule{}, nil)).Hooks(newScheme(t))
+	hooks := webApp(asked(t, mspolicyv1.Rule{}, nil)).Hooks(newScheme(t))
 	rules := []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
 		Rule: admissionregistrationv1.Rule{

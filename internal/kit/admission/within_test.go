@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
 // TestValidateWithin: what is around an object is looked at after the object itself, and not for a spec that stays.
@@ -29,7 +29,7 @@ func TestValidateWithin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			isAsked := false
 			kind := webApp(nil)
-			kind.ValidateWithin = func(_ context.Context, app *appsv1.WebApp) (field.ErrorList, error) {
+			kind.ValidateWithin = func(_ context.Context, app *msappsv1.WebApp) (field.ErrorList, error) {
 				isAsked = true
 				switch app.Spec.Image {
 				case "unknown":

@@ -22,9 +22,9 @@ import (
 //
 // It changes nothing but managedFields, and only of the object as it was seen. A crash
 // after it leaves the object consenting: it is simply done again.
-func (a *Applier) takeOver(ctx context.Context, object plan.Object, wanted *unstructured.Unstructured, manager string) error {
+func (a *Applier) takeOverFields(ctx context.Context, object plan.Object, wanted *unstructured.Unstructured, manager string) error {
 	apiVersion := wanted.GetAPIVersion()
-	entries, err := takenOver(object, manager, apiVersion)
+	entries, err := takenOverEntries(object, manager, apiVersion)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (a *Applier) takeOver(ctx context.Context, object plan.Object, wanted *unst
 // united into one of manager. Entries of subresources (status, scale) stay. Labels and
 // annotations, among them the consent itself, are taken over also where nobody owns them: the
 // API server does not track an object that was created with nothing but a name.
-func takenOver(object metav1.Object, manager, apiVersion string) ([]metav1.ManagedFieldsEntry, error) {
+func takenOverEntries(object metav1.Object, manager, apiVersion string) ([]metav1.ManagedFieldsEntry, error) {
 	union := fieldpath.NewSet()
 	for key := range object.GetLabels() {
 		union.Insert(fieldpath.MakePathOrDie("metadata", "labels", key))

@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -56,10 +56,10 @@ func New(c client.Client, reader children.Reader) *Applier {
 // not need it, but then prunes nothing; it returns the first refusal. Any other error stops it. The result tells
 // what was done.
 func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result, error) {
-	if wanted.Hold {
+	if wanted.Withhold {
 		return a.compare(owner, manager, wanted, found)
 	}
-	p := pass{Applier: a, owner: owner, manager: manager, found: found}
+	p := run{Applier: a, owner: owner, manager: manager, found: found}
 	kept := map[plan.Ref]bool{}
 	for _, ref := range wanted.Keep {
 		kept[ref] = true
@@ -73,18 +73,18 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 		kept[rendered.ref] = true
 		all[i] = task{Child: child, rendered: rendered}
 	}
-	if err := p.prove(ctx, all); err != nil {
+	if err := p.dryRunAll(ctx, all); err != nil {
 		return p.result, err
 	}
-	err := p.bring(ctx, all, kept)
+	err := p.applyAll(ctx, all, kept)
 	if err == nil {
 		err = p.patchAll(ctx, wanted.Patches)
 	}
 	if err == nil {
-		p.warn(wanted.Warnings)
+		p.recordWarnings(wanted.Warnings)
 	}
 	// A refusal is told in status, for which a cache that lags is no ground; any other error ends the pass as it is.
-	if lags := p.await(ctx); err == nil || (lags != nil && outcome.Of(err) == outcome.Blocked) {
+	if lags := p.await(ctx); err == nil || (lags != nil && errclass.Of(err) == errclass.Blocked) {
 		err = lags
 	}
 	return p.result, err
@@ -92,7 +92,7 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 
 // bring applies the children, and deletes those that are wanted no more. A child that was refused and does not exist keeps back those
 // that need it; one that exists, and was refused a change, does not.
-func (p *pass) bring(ctx context.Context, all []task, kept map[plan.Ref]bool) error {
+func (p *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool) error {
 	var refused error
 	missing := map[plan.Ref]bool{}
 	for _, task := range all {
@@ -104,11 +104,11 @@ func (p *pass) bring(ctx context.Context, all []task, kept map[plan.Ref]bool) er
 			continue
 		}
 		err = fmt.Errorf("applying %s: %w", task.ref, err)
-		if outcome.Of(err) != outcome.Blocked {
+		if errclass.Of(err) != errclass.Blocked {
 			return err
 		}
 		refused = cmp.Or(refused, err)
-		missing[task.ref] = p.found[task.ref].Standing != plan.Ours
+		missing[task.ref] = p.found[task.ref].Ownership != plan.Ours
 	}
 	if refused != nil {
 		return refused
@@ -128,29 +128,29 @@ func (a *Applier) compare(owner plan.Object, manager string, wanted plan.Plan, f
 		existing, known := found[rendered.ref]
 		delete(unwanted, rendered.ref)
 		same := false
-		if known && existing.Standing == plan.Ours {
+		if known && existing.Ownership == plan.Ours {
 			if same, err = a.render.same(rendered, existing.Object, manager); err != nil {
 				return result, err
 			}
 		}
 		if !same {
-			result.Held = append(result.Held, rendered.ref)
+			result.Withheld = append(result.Withheld, rendered.ref)
 		}
 	}
 	for _, ref := range wanted.Keep {
 		delete(unwanted, ref)
 	}
 	for ref, existing := range unwanted {
-		if existing.Standing == plan.Ours {
-			result.Held = append(result.Held, ref)
+		if existing.Ownership == plan.Ours {
+			result.Withheld = append(result.Withheld, ref)
 		}
 	}
-	slices.SortFunc(result.Held, func(x, y plan.Ref) int { return cmp.Compare(x.String(), y.String()) })
+	slices.SortFunc(result.Withheld, func(x, y plan.Ref) int { return cmp.Compare(x.String(), y.String()) })
 	return result, nil
 }
 
 // pass is one run over the children of one owner.
-type pass struct {
+type run struct {
 	*Applier
 	owner   plan.Object
 	manager string
@@ -168,7 +168,7 @@ type awaited struct {
 
 // await waits until the cache has all that was written. Together at the end, for while one write is answered the cache
 // hears of those before.
-func (p *pass) await(ctx context.Context) error {
+func (p *run) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, children.AwaitLimit)
 	defer cancel()
 	for _, written := range p.written {
@@ -187,16 +187,16 @@ type task struct {
 
 // prove asks the API server whether it would take those children that ask for it and do not
 // exist yet, while nothing is written.
-func (p *pass) prove(ctx context.Context, all []task) error {
+func (p *run) dryRunAll(ctx context.Context, all []task) error {
 	for _, task := range all {
-		if !task.Proof {
+		if !task.DryRunFirst {
 			continue
 		}
 		existing, err := p.find(ctx, task)
 		if err != nil {
 			return fmt.Errorf("applying %s: %w", task.ref, err)
 		}
-		if existing.Standing != plan.Absent {
+		if existing.Ownership != plan.Absent {
 			continue
 		}
 		if err := p.write(ctx, p.manager, task.object.DeepCopy(), client.DryRunAll); err != nil {
@@ -208,10 +208,10 @@ func (p *pass) prove(ctx context.Context, all []task) error {
 
 // find is what stands under a child's name. What the cache does not know, or knows only in
 // part because it is not ours, is asked for.
-func (p *pass) find(ctx context.Context, task task) (plan.Found, error) {
+func (p *run) find(ctx context.Context, task task) (plan.Found, error) {
 	existing, known := p.found[task.ref]
-	if !known || existing.Standing == plan.Consenting {
-		if err := p.Children.LookLive(ctx, p.owner, emptyLike(task.Object), p.found); err != nil {
+	if !known || existing.Ownership == plan.Consenting {
+		if err := p.Children.FindLive(ctx, p.owner, emptyLike(task.Object), p.found); err != nil {
 			return plan.Found{}, err
 		}
 		existing = p.found[task.ref]
@@ -220,32 +220,32 @@ func (p *pass) find(ctx context.Context, task task) (plan.Found, error) {
 }
 
 // apply brings one child about and records what that took.
-func (p *pass) apply(ctx context.Context, task task) error {
+func (p *run) apply(ctx context.Context, task task) error {
 	existing, err := p.find(ctx, task)
 	if err != nil {
 		return err
 	}
 	switch {
-	case existing.Standing == plan.Absent:
+	case existing.Ownership == plan.Absent:
 		if err := p.write(ctx, p.manager, task.object); err != nil {
 			return err
 		}
 		p.record(plan.Created, task)
 		return nil
-	case existing.Standing == plan.Foreign:
+	case existing.Ownership == plan.Foreign:
 		p.result.Conflicts = append(p.result.Conflicts, task.ref)
 		return nil
-	case existing.Standing == plan.Former, existing.Object.GetDeletionTimestamp() != nil:
+	case existing.Ownership == plan.Former, existing.Object.GetDeletionTimestamp() != nil:
 		p.result.Terminating = append(p.result.Terminating, task.ref)
 		return nil
-	case existing.Standing == plan.Consenting:
-		if err := p.takeOver(ctx, existing.Object, task.object, p.manager); err != nil {
+	case existing.Ownership == plan.Consenting:
+		if err := p.takeOverFields(ctx, existing.Object, task.object, p.manager); err != nil {
 			return err
 		}
 		return p.overwrite(ctx, task, existing)
 	}
-	if task.Retake {
-		if err := p.retake(ctx, task); err != nil {
+	if task.ReclaimData {
+		if err := p.reclaimData(ctx, task); err != nil {
 			return err
 		}
 		return p.overwrite(ctx, task, existing)
@@ -259,8 +259,8 @@ func (p *pass) apply(ctx context.Context, task task) error {
 
 // overwrite applies over an object that is ours or consented, and over no other: the UID
 // makes the API server refuse if it has gone, or another has taken its place, meanwhile.
-func (p *pass) overwrite(ctx context.Context, task task, existing plan.Found) error {
-	if err := p.handOver(ctx, task, existing); err != nil {
+func (p *run) overwrite(ctx context.Context, task task, existing plan.Found) error {
+	if err := p.handOverFields(ctx, task, existing); err != nil {
 		return err
 	}
 	task.object.SetUID(existing.Object.GetUID())
@@ -269,7 +269,7 @@ func (p *pass) overwrite(ctx context.Context, task task, existing plan.Found) er
 	if isOtherObject(err) {
 		return apierrors.NewConflict(schema.GroupResource{Resource: task.ref.Kind}, task.ref.Name, err)
 	}
-	if apierrors.IsInvalid(err) && existing.Standing == plan.Ours {
+	if apierrors.IsInvalid(err) && existing.Ownership == plan.Ours {
 		task.object = desired
 		err = p.reclaim(ctx, task, err)
 	}
@@ -277,7 +277,7 @@ func (p *pass) overwrite(ctx context.Context, task task, existing plan.Found) er
 		return err
 	}
 	operation := plan.Updated
-	if existing.Standing == plan.Consenting {
+	if existing.Ownership == plan.Consenting {
 		operation = plan.Adopted
 	}
 	if operation == plan.Adopted || task.object.GetResourceVersion() != existing.Object.GetResourceVersion() {
@@ -301,7 +301,7 @@ const proofName = "mainstay-dry-run"
 // reclaim deals with a child of ours that the API server refused as invalid. What others added may
 // contradict what we want (a second port of the same name, say): if the child alone would
 // be taken, theirs is taken over and goes in the same write that brings ours.
-func (p *pass) reclaim(ctx context.Context, task task, refused error) error {
+func (p *run) reclaim(ctx context.Context, task task, refused error) error {
 	alone := task.object.DeepCopy()
 	alone.SetName(proofName)
 	alone.SetUID("")
@@ -309,20 +309,20 @@ func (p *pass) reclaim(ctx context.Context, task task, refused error) error {
 		return refused
 	}
 	live := plan.Children{}
-	if err := p.Children.LookLive(ctx, p.owner, emptyLike(task.Object), live); err != nil {
+	if err := p.Children.FindLive(ctx, p.owner, emptyLike(task.Object), live); err != nil {
 		return err
 	}
-	if live[task.ref].Standing != plan.Ours {
+	if live[task.ref].Ownership != plan.Ours {
 		return refused
 	}
-	if err := p.takeOver(ctx, live[task.ref].Object, task.object, p.manager); err != nil {
+	if err := p.takeOverFields(ctx, live[task.ref].Object, task.object, p.manager); err != nil {
 		return err
 	}
 	return p.write(ctx, p.manager, task.object, client.ForceOwnership)
 }
 
 // record notes a write.
-func (p *pass) record(operation plan.Operation, written task) {
+func (p *run) record(operation plan.Operation, written task) {
 	p.result.Changes = append(p.result.Changes, plan.Change{Ref: written.ref, Operation: operation})
 	object := emptyLike(written.Object)
 	object.SetNamespace(written.ref.Namespace)
@@ -332,7 +332,7 @@ func (p *pass) record(operation plan.Operation, written task) {
 // handOver keeps the live values of yielded fields that we are about to leave out: a
 // second manager takes them first, for the API server resets a field that loses its last
 // owner. Without force it fails, and is tried again, if a newer value is already there.
-func (p *pass) handOver(ctx context.Context, task task, existing plan.Found) error {
+func (p *run) handOverFields(ctx context.Context, task task, existing plan.Found) error {
 	for _, path := range task.Yield {
 		if _, given, _ := unstructured.NestedFieldNoCopy(task.object.Object, path...); given {
 			continue
@@ -365,9 +365,9 @@ func (p *pass) handOver(ctx context.Context, task task, existing plan.Found) err
 
 // prune deletes what is ours and was neither applied nor kept. The preconditions make
 // sure that exactly the object that was seen is deleted, and only as it was seen.
-func (p *pass) prune(ctx context.Context, kept map[plan.Ref]bool) error {
+func (p *run) prune(ctx context.Context, kept map[plan.Ref]bool) error {
 	for ref, existing := range p.found {
-		if kept[ref] || existing.Standing != plan.Ours || existing.Object.GetDeletionTimestamp() != nil {
+		if kept[ref] || existing.Ownership != plan.Ours || existing.Object.GetDeletionTimestamp() != nil {
 			continue
 		}
 		uid, version := existing.Object.GetUID(), existing.Object.GetResourceVersion()

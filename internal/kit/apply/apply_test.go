@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 // TestRefusedChildren: what could not be made keeps back what needs it, and nothing else.
 func TestRefusedChildren(t *testing.T) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -61,11 +61,11 @@ func TestRefusedChildren(t *testing.T) {
 				},
 			}).Build()
 			reader := children.Reader{Cached: c, Live: c, Scheme: scheme}
-			found, err := reader.Look(t.Context(), owner(), named("kept"), named("main"), named("other"))
+			found, err := reader.Find(t.Context(), owner(), named("kept"), named("main"), named("other"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := New(c, reader).Apply(t.Context(), owner(), "mainstay/test", wanted, found); outcome.Of(err) != outcome.Blocked {
+			if _, err := New(c, reader).Apply(t.Context(), owner(), "mainstay/test", wanted, found); errclass.Of(err) != errclass.Blocked {
 				t.Errorf("the refusal is not returned: %v", err)
 			}
 			if diff := cmp.Diff(test.want, tried); diff != "" {

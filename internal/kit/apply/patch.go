@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
@@ -30,7 +30,7 @@ const (
 // patchAll carries out the patches of a plan. One that fails keeps no other from being made: refusals are noted in the result. All other errors are
 // returned together, in the order of the plan, where no patch was made; where some were they are noted, for it is those objects that something is
 // wrong with; and so they are where the API server answered.
-func (p *pass) patchAll(ctx context.Context, patches []plan.Patch) error {
+func (p *run) patchAll(ctx context.Context, patches []plan.Patch) error {
 	made, failures := make([]bool, len(patches)), make([]error, len(patches))
 	var group errgroup.Group
 	group.SetLimit(patchesAtOnce)
@@ -47,23 +47,23 @@ func (p *pass) patchAll(ctx context.Context, patches []plan.Patch) error {
 		if made[i] {
 			p.result.Patched = append(p.result.Patched, patches[i].Ref)
 		}
-		switch outcome.Of(failures[i]) {
-		case outcome.None, outcome.Gone:
-		case outcome.Blocked:
+		switch errclass.Of(failures[i]) {
+		case errclass.None, errclass.Gone:
+		case errclass.Blocked:
 			if p.result.Refused == nil {
 				p.result.Refused = map[plan.Ref]string{}
 			}
-			p.result.Refused[patches[i].Ref] = outcome.Sentence(failures[i])
+			p.result.Refused[patches[i].Ref] = errclass.Sentence(failures[i])
 		default:
 			transient = append(transient, fmt.Errorf("patching %s: %w", patches[i].Ref, failures[i]))
-			unmade[patches[i].Ref] = outcome.Sentence(failures[i])
+			unmade[patches[i].Ref] = errclass.Sentence(failures[i])
 		}
 	}
 	err := errors.Join(transient...)
-	if err == nil || outcome.IsShutdown(err) || len(p.result.Patched) == 0 && slices.ContainsFunc(transient, isNoAnswer) {
+	if err == nil || errclass.IsShutdown(err) || len(p.result.Patched) == 0 && slices.ContainsFunc(transient, isNoAnswer) {
 		return err
 	}
-	p.result.Unmade = unmade
+	p.result.Unwritten = unmade
 	return nil
 }
 
@@ -76,7 +76,7 @@ func isNoAnswer(err error) bool {
 
 // patch makes one patch, and waits until the cache shows it. It reports whether it was made, also where the cache then lags. An
 // object that has gone, or has another in its place, needs none, and the watch tells.
-func (p *pass) patch(ctx context.Context, patch *plan.Patch) (made bool, err error) {
+func (p *run) patch(ctx context.Context, patch *plan.Patch) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patchLimit)
 	defer cancel()
 	kind := schema.FromAPIVersionAndKind(patch.APIVersion, patch.Ref.Kind)
@@ -109,7 +109,7 @@ func (p *pass) patch(ctx context.Context, patch *plan.Patch) (made bool, err err
 }
 
 // warn tells the warnings of a plan.
-func (p *pass) warn(warnings []plan.Warning) {
+func (p *run) recordWarnings(warnings []plan.Warning) {
 	if p.Recorder == nil {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,7 +40,7 @@ func patchWith(t *testing.T, answers map[string]error, wanted plan.Plan) (result
 	builder := fake.NewClientBuilder().WithScheme(scheme)
 	names := []string{"a", "b", "c", "d"}
 	for _, name := range names {
-		builder = builder.WithObjects(&k8sappsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID("uid-" + name)}})
+		builder = builder.WithObjects(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID("uid-" + name)}})
 	}
 	c := builder.WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, under client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -55,7 +55,7 @@ func patchWith(t *testing.T, answers map[string]error, wanted plan.Plan) (result
 	applier.Recorder = recorder
 	result, err = applier.Apply(t.Context(), owner(), "mainstay/test", wanted, nil)
 	for _, name := range names {
-		var stored k8sappsv1.Deployment
+		var stored appsv1.Deployment
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: name}, &stored); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestPatches(t *testing.T) {
 		"the plan holds": {hold: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result, written, told, err := patchWith(t, test.answers, plan.Plan{Patches: patches, Hold: test.hold})
+			result, written, told, err := patchWith(t, test.answers, plan.Plan{Patches: patches, Withhold: test.hold})
 			if diff := cmp.Diff(test.written, written); diff != "" {
 				t.Error(diff)
 			}
@@ -124,7 +124,7 @@ func TestPatches(t *testing.T) {
 			if diff := cmp.Diff(test.refused, result.Refused); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(test.unmade, result.Unmade); diff != "" {
+			if diff := cmp.Diff(test.unmade, result.Unwritten); diff != "" {
 				t.Error(diff)
 			}
 			if got := fmt.Sprint(err); (err != nil || len(test.fails) > 0) && got != strings.Join(test.fails, "\n") {
@@ -166,7 +166,7 @@ func TestPatchesOfAnUnknownKind(t *testing.T) {
 func TestPatchesAfterChildren(t *testing.T) {
 	scheme := testRenderer(t).scheme
 	var tried []string
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&k8sappsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a", UID: "uid-a"}}).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a", UID: "uid-a"}}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 				tried = append(tried, "child")
@@ -178,7 +178,7 @@ func TestPatchesAfterChildren(t *testing.T) {
 			},
 		}).Build()
 	wanted := plan.Plan{Children: []plan.Child{{Object: deployment()}}, Patches: []plan.Patch{note("a", "")}}
-	found := plan.Children{{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Standing: plan.Absent}}
+	found := plan.Children{{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Ownership: plan.Absent}}
 	if _, err := New(c, children.Reader{Cached: c, Live: c, Scheme: scheme}).Apply(t.Context(), owner(), "mainstay/test", wanted, found); err == nil {
 		t.Error("the refusal is not returned")
 	}

@@ -129,7 +129,7 @@ func ownedFields(object plan.Object, manager string) (*fieldpath.Set, error) {
 // ownsPath reports whether the field at path is one that we are about to let go: manager
 // owns it or, in an object that is being adopted, some earlier manager does.
 func ownsPath(existing plan.Found, manager string, path []string) (bool, error) {
-	if existing.Standing == plan.Consenting {
+	if existing.Ownership == plan.Consenting {
 		return true, nil
 	}
 	owned, err := ownedFields(existing.Object, manager)

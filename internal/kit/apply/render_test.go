@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,14 +15,14 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 func testRenderer(t testing.TB) renderer {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1.AddToScheme, gatewayv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme, gatewayv1.Install} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -30,16 +30,16 @@ func testRenderer(t testing.TB) renderer {
 	return newRenderer(scheme)
 }
 
-func owner() *appsv1.WebApp {
-	return &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1"}}
+func owner() *msappsv1.WebApp {
+	return &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1"}}
 }
 
 // deployment is about what a WebApp makes.
-func deployment(changes ...func(*k8sappsv1.Deployment)) *k8sappsv1.Deployment {
+func deployment(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	labels := map[string]string{"app": "shop", "app.kubernetes.io/component": "webapp"}
-	one := &k8sappsv1.Deployment{
+	one := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: labels},
-		Spec: k8sappsv1.DeploymentSpec{
+		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](2),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -77,7 +77,7 @@ func mustRender(t testing.TB, r renderer, child plan.Object) rendered {
 }
 
 // applied is a Deployment as the API server keeps it after our apply.
-func applied(t testing.TB, r renderer, wanted rendered) *k8sappsv1.Deployment {
+func applied(t testing.TB, r renderer, wanted rendered) *appsv1.Deployment {
 	t.Helper()
 	typed, err := r.builtin.ObjectToTyped(wanted.object)
 	if err != nil {
@@ -91,7 +91,7 @@ func applied(t testing.TB, r renderer, wanted rendered) *k8sappsv1.Deployment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live := &k8sappsv1.Deployment{}
+	live := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.object.DeepCopy().Object, live); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestRender(t *testing.T) {
 }
 
 func TestRenderLeavesTheChildAlone(t *testing.T) {
-	child := deployment(func(d *k8sappsv1.Deployment) { d.Annotations = map[string]string{"a": "1"} })
+	child := deployment(func(d *appsv1.Deployment) { d.Annotations = map[string]string{"a": "1"} })
 	before := child.DeepCopy()
 	mustRender(t, testRenderer(t), child)
 	if diff := cmp.Diff(before, child); diff != "" {
@@ -145,13 +145,13 @@ func TestHash(t *testing.T) {
 			t.Fatalf("the same object has the hashes %s and %s", first, again)
 		}
 	}
-	for name, change := range map[string]func(*k8sappsv1.Deployment){
-		"a value":          func(d *k8sappsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "shop:2" },
-		"a value taken":    func(d *k8sappsv1.Deployment) { d.Spec.Replicas = nil },
-		"an order":         func(d *k8sappsv1.Deployment) { e := d.Spec.Template.Spec.Containers[0].Env; e[0], e[1] = e[1], e[0] },
-		"an annotation":    func(d *k8sappsv1.Deployment) { d.Annotations = map[string]string{"a": "1"} },
-		"its name":         func(d *k8sappsv1.Deployment) { d.Name = "other" },
-		"an empty mapping": func(d *k8sappsv1.Deployment) { d.Spec.Template.Spec.Affinity = &corev1.Affinity{} },
+	for name, change := range map[string]func(*appsv1.Deployment){
+		"a value":          func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "shop:2" },
+		"a value taken":    func(d *appsv1.Deployment) { d.Spec.Replicas = nil },
+		"an order":         func(d *appsv1.Deployment) { e := d.Spec.Template.Spec.Containers[0].Env; e[0], e[1] = e[1], e[0] },
+		"an annotation":    func(d *appsv1.Deployment) { d.Annotations = map[string]string{"a": "1"} },
+		"its name":         func(d *appsv1.Deployment) { d.Name = "other" },
+		"an empty mapping": func(d *appsv1.Deployment) { d.Spec.Template.Spec.Affinity = &corev1.Affinity{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if mustRender(t, r, deployment(change)).hash == first {
@@ -160,7 +160,7 @@ func TestHash(t *testing.T) {
 		})
 	}
 	t.Run("but not the status", func(t *testing.T) {
-		if mustRender(t, r, deployment(func(d *k8sappsv1.Deployment) { d.Status.Replicas = 7 })).hash != first {
+		if mustRender(t, r, deployment(func(d *appsv1.Deployment) { d.Status.Replicas = 7 })).hash != first {
 			t.Error("the hash is another")
 		}
 	})
@@ -176,8 +176,8 @@ func TestHash(t *testing.T) {
 func TestSame(t *testing.T) {
 	r := testRenderer(t)
 	wanted := mustRender(t, r, deployment())
-	editFields := func(edit func(string) string) func(*k8sappsv1.Deployment) {
-		return func(d *k8sappsv1.Deployment) {
+	editFields := func(edit func(string) string) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) {
 			raw := d.ManagedFields[0].FieldsV1.GetRawString()
 			edited := edit(raw)
 			if edited == raw {
@@ -187,22 +187,22 @@ func TestSame(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		change func(*k8sappsv1.Deployment)
+		change func(*appsv1.Deployment)
 		want   bool
 	}{
-		"as it was applied":               {func(*k8sappsv1.Deployment) {}, true},
-		"what others added is theirs":     {func(d *k8sappsv1.Deployment) { d.Labels["x"] = "1"; d.Spec.MinReadySeconds = 9 }, true},
-		"the server's values are as well": {func(d *k8sappsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](10) }, true},
-		"another hash":                    {func(d *k8sappsv1.Deployment) { d.Annotations["mainstay.dev/applied"] = "x" }, false},
-		"no hash":                         {func(d *k8sappsv1.Deployment) { delete(d.Annotations, "mainstay.dev/applied") }, false},
+		"as it was applied":               {func(*appsv1.Deployment) {}, true},
+		"what others added is theirs":     {func(d *appsv1.Deployment) { d.Labels["x"] = "1"; d.Spec.MinReadySeconds = 9 }, true},
+		"the server's values are as well": {func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](10) }, true},
+		"another hash":                    {func(d *appsv1.Deployment) { d.Annotations["mainstay.dev/applied"] = "x" }, false},
+		"no hash":                         {func(d *appsv1.Deployment) { delete(d.Annotations, "mainstay.dev/applied") }, false},
 		"a field that changed its owner":  {editFields(func(s string) string { return strings.Replace(s, `"f:replicas":{},`, "", 1) }), false},
 		"a field too many": {editFields(func(s string) string {
 			return strings.Replace(s, `"f:replicas":{}`, `"f:paused":{},"f:replicas":{}`, 1)
 		}), false},
-		"no field of ours":          {func(d *k8sappsv1.Deployment) { d.ManagedFields = nil }, false},
-		"fields of another manager": {func(d *k8sappsv1.Deployment) { d.ManagedFields[0].Manager = "kubectl" }, false},
-		"fields of an update":       {func(d *k8sappsv1.Deployment) { d.ManagedFields[0].Operation = "Update" }, false},
-		"fields of a subresource":   {func(d *k8sappsv1.Deployment) { d.ManagedFields[0].Subresource = "scale" }, false},
+		"no field of ours":          {func(d *appsv1.Deployment) { d.ManagedFields = nil }, false},
+		"fields of another manager": {func(d *appsv1.Deployment) { d.ManagedFields[0].Manager = "kubectl" }, false},
+		"fields of an update":       {func(d *appsv1.Deployment) { d.ManagedFields[0].Operation = "Update" }, false},
+		"fields of a subresource":   {func(d *appsv1.Deployment) { d.ManagedFields[0].Subresource = "scale" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := applied(t, r, wanted)
@@ -286,7 +286,7 @@ func TestTakenOver(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := takenOver(&metav1.ObjectMeta{ManagedFields: test.given}, ours, "apps/v1")
+			got, err := takenOverEntries(&metav1.ObjectMeta{ManagedFields: test.given}, ours, "apps/v1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,13 +295,13 @@ func TestTakenOver(t *testing.T) {
 			}
 		})
 	}
-	if _, err := takenOver(&metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{entry("x", "Update", "apps/v1", "", `{`)}}, ours, "apps/v1"); err == nil {
+	if _, err := takenOverEntries(&metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{entry("x", "Update", "apps/v1", "", `{`)}}, ours, "apps/v1"); err == nil {
 		t.Error("fields that can't be read are an error")
 	}
 }
 
 func TestOwnedFields(t *testing.T) {
-	object := deployment(func(d *k8sappsv1.Deployment) {
+	object := deployment(func(d *appsv1.Deployment) {
 		d.ManagedFields = []metav1.ManagedFieldsEntry{
 			entry("mainstay/webapp", "Apply", "apps/v1", "", `{"f:spec":{"f:replicas":{}}}`),
 			entry("mainstay/webapp", "Update", "apps/v1", "status", `{"f:status":{}}`),
@@ -316,7 +316,7 @@ func TestOwnedFields(t *testing.T) {
 		t.Errorf("got %s", owned)
 	}
 	for name, test := range map[string]struct {
-		standing plan.Standing
+		standing plan.Ownership
 		path     []string
 		want     bool
 	}{
@@ -325,7 +325,7 @@ func TestOwnedFields(t *testing.T) {
 		"whatever there is in what we are to adopt": {plan.Consenting, []string{"spec", "paused"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ownsPath(plan.Found{Object: object, Standing: test.standing}, "mainstay/webapp", test.path)
+			got, err := ownsPath(plan.Found{Object: object, Ownership: test.standing}, "mainstay/webapp", test.path)
 			if err != nil || got != test.want {
 				t.Errorf("got %t, %v", got, err)
 			}

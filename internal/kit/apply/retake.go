@@ -16,16 +16,16 @@ import (
 // retake makes our manager the only owner of a ConfigMap's data, without changing a value: the apply that follows removes what
 // we do not want. It reads the ConfigMap anew, for the cache may have less of it, and changes nothing but managed fields, of
 // the object as it was read. It leaves alone what is no longer ours.
-func (p *pass) retake(ctx context.Context, task task) error {
+func (p *run) reclaimData(ctx context.Context, task task) error {
 	live := plan.Children{}
-	if err := p.Children.LookLive(ctx, p.owner, emptyLike(task.Object), live); err != nil {
+	if err := p.Children.FindLive(ctx, p.owner, emptyLike(task.Object), live); err != nil {
 		return err
 	}
 	configMap, isConfigMap := live[task.ref].Object.(*corev1.ConfigMap)
-	if !isConfigMap || live[task.ref].Standing != plan.Ours {
+	if !isConfigMap || live[task.ref].Ownership != plan.Ours {
 		return nil
 	}
-	entries, err := retaken(configMap, p.manager)
+	entries, err := reclaimedEntries(configMap, p.manager)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (p *pass) retake(ctx context.Context, task task) error {
 }
 
 // retaken are the managed fields of a ConfigMap with all its data owned by manager alone.
-func retaken(configMap *corev1.ConfigMap, manager string) ([]metav1.ManagedFieldsEntry, error) {
+func reclaimedEntries(configMap *corev1.ConfigMap, manager string) ([]metav1.ManagedFieldsEntry, error) {
 	data, binaryData := map[string]any{".": struct{}{}}, map[string]any{".": struct{}{}}
 	for key := range configMap.Data {
 		data["f:"+key] = struct{}{}

@@ -43,7 +43,7 @@ func TestRetaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: test.entries}, Data: test.data, BinaryData: test.binary}
-			entries, err := retaken(configMap, ours)
+			entries, err := reclaimedEntries(configMap, ours)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestRetaken(t *testing.T) {
 			}
 		})
 	}
-	if _, err := retaken(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{entry("x", "Update", "{")}}}, ours); err == nil {
+	if _, err := reclaimedEntries(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{entry("x", "Update", "{")}}}, ours); err == nil {
 		t.Error("what can't be read is passed over")
 	}
 }

@@ -28,10 +28,10 @@ type Reader struct {
 
 // Look finds, in the cache, which of the named objects exist. Each argument is an empty
 // object with a name, of the owner's namespace; it is filled in. It makes no API call.
-func (r Reader) Look(ctx context.Context, owner plan.Object, named ...plan.Object) (plan.Children, error) {
+func (r Reader) Find(ctx context.Context, owner plan.Object, named ...plan.Object) (plan.Children, error) {
 	found := plan.Children{}
 	for _, object := range named {
-		if err := r.look(ctx, r.Cached, owner, object, found); err != nil {
+		if err := r.find(ctx, r.Cached, owner, object, found); err != nil {
 			return nil, err
 		}
 	}
@@ -41,8 +41,8 @@ func (r Reader) Look(ctx context.Context, owner plan.Object, named ...plan.Objec
 // LookLive asks the API server for one object that the cache does not know: it may not
 // carry our labels, or be newer than the cache. What it finds is added to found, also that
 // there is none.
-func (r Reader) LookLive(ctx context.Context, owner, named plan.Object, found plan.Children) error {
-	if err := r.look(ctx, r.Live, owner, named, found); err != nil {
+func (r Reader) FindLive(ctx context.Context, owner, named plan.Object, found plan.Children) error {
+	if err := r.find(ctx, r.Live, owner, named, found); err != nil {
 		return err
 	}
 	ref, err := RefOf(named, r.Scheme)
@@ -50,12 +50,12 @@ func (r Reader) LookLive(ctx context.Context, owner, named plan.Object, found pl
 		return err
 	}
 	if _, exists := found[ref]; !exists {
-		found[ref] = plan.Found{Standing: plan.Absent}
+		found[ref] = plan.Found{Ownership: plan.Absent}
 	}
 	return nil
 }
 
-func (r Reader) look(ctx context.Context, from client.Reader, owner, object plan.Object, found plan.Children) error {
+func (r Reader) find(ctx context.Context, from client.Reader, owner, object plan.Object, found plan.Children) error {
 	object.SetNamespace(owner.GetNamespace())
 	ref, err := RefOf(object, r.Scheme)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r Reader) look(ctx context.Context, from client.Reader, owner, object plan
 	if err != nil {
 		return fmt.Errorf("finding the kind of an owner: %w", err)
 	}
-	found[ref] = plan.Found{Object: object, Standing: standing(owner, ownerKind, object)}
+	found[ref] = plan.Found{Object: object, Ownership: ownershipOf(owner, ownerKind, object)}
 	return nil
 }
 
@@ -85,7 +85,7 @@ func (r Reader) look(ctx context.Context, from client.Reader, owner, object plan
 //	another                   -                     Foreign
 //	none                      yes                   Consenting
 //	none                      no                    Foreign
-func standing(owner plan.Object, ownerKind schema.GroupVersionKind, object plan.Object) plan.Standing {
+func ownershipOf(owner plan.Object, ownerKind schema.GroupVersionKind, object plan.Object) plan.Ownership {
 	controller := metav1.GetControllerOf(object)
 	switch {
 	case controller == nil:

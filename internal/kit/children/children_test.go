@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
 func TestStanding(t *testing.T) {
-	owner := &appsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-2"}}
+	owner := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-2"}}
 	kind := schema.GroupVersionKind{Group: "apps.mainstay.dev", Version: "v1", Kind: "WebApp"}
 	controlledBy := func(apiVersion, kind, name, uid string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}
@@ -23,7 +23,7 @@ func TestStanding(t *testing.T) {
 	for name, test := range map[string]struct {
 		owners      []metav1.OwnerReference
 		annotations map[string]string
-		want        plan.Standing
+		want        plan.Ownership
 	}{
 		"nobody's object is foreign":                       {nil, nil, plan.Foreign},
 		"with consent it may be taken":                     {nil, consent("WebApp/shop"), plan.Consenting},
@@ -42,7 +42,7 @@ func TestStanding(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", OwnerReferences: test.owners, Annotations: test.annotations}}
-			if got := standing(owner, kind, object); got != test.want {
+			if got := ownershipOf(owner, kind, object); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
 // Calls counts what is sent to the API server.
 func Calls(next http.RoundTripper) http.RoundTripper {
-	return roundtrip.Func(func(request *http.Request) (*http.Response, error) {
+	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		verb, resource := describe(request)
 		response, err := next.RoundTrip(request)
 		calls.WithLabelValues(verb, resource, code(response, err)).Inc()

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
-	"github.com/mainstay-platform/mainstay/internal/kit/roundtrip"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
 // TestDeclared: a metric that nobody explains, or whose name says another type, helps nobody.
@@ -56,7 +56,7 @@ func TestDeclared(t *testing.T) {
 // TestResultsAreClasses: the loop makes one of the other.
 func TestResultsAreClasses(t *testing.T) {
 	got := []Result{Transient, Blocked, Terminal}
-	if want := []Result{Result(outcome.Transient), Result(outcome.Blocked), Result(outcome.Terminal)}; !slices.Equal(got, want) {
+	if want := []Result{Result(errclass.Transient), Result(errclass.Blocked), Result(errclass.Terminal)}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -79,7 +79,7 @@ func TestReconciled(t *testing.T) {
 // TestRoster: only so many namespaces have series of their own, and what is gone makes room.
 func TestRoster(t *testing.T) {
 	series := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "x"}, []string{"kind", "namespace"})
-	r := &roster{most: 2, vectors: []*prometheus.MetricVec{series.MetricVec}}
+	r := &namespaceLabels{most: 2, vectors: []*prometheus.MetricVec{series.MetricVec}}
 	count := func(names ...string) []string {
 		var labels []string
 		for _, name := range names {
@@ -104,7 +104,7 @@ func TestRoster(t *testing.T) {
 
 // TestRosterRecordsWhole: no sweep comes between the name of a series and the series, which would leave it for ever.
 func TestRosterRecordsWhole(t *testing.T) {
-	r := &roster{most: 2}
+	r := &namespaceLabels{most: 2}
 	recorded := false
 	r.with("a", func(string) {
 		recorded = true
@@ -164,7 +164,7 @@ func TestDescribe(t *testing.T) {
 
 func TestCalls(t *testing.T) {
 	status, failure := 200, error(nil)
-	counting := Calls(roundtrip.Func(func(*http.Request) (*http.Response, error) {
+	counting := Calls(transport.Func(func(*http.Request) (*http.Response, error) {
 		if failure != nil {
 			return nil, failure
 		}
@@ -191,8 +191,8 @@ func TestCalls(t *testing.T) {
 }
 
 // app has conditions, as Type=Status.
-func app(uid types.UID, conditions ...string) *appsv1.WebApp {
-	made := &appsv1.WebApp{}
+func app(uid types.UID, conditions ...string) *msappsv1.WebApp {
+	made := &msappsv1.WebApp{}
 	made.UID = uid
 	for _, condition := range conditions {
 		name, status, _ := strings.Cut(condition, "=")
@@ -205,7 +205,7 @@ func app(uid types.UID, conditions ...string) *appsv1.WebApp {
 func TestPhaseOf(t *testing.T) {
 	gone := app("", "Ready=True")
 	gone.DeletionTimestamp = &metav1.Time{}
-	for want, object := range map[string]*appsv1.WebApp{
+	for want, object := range map[string]*msappsv1.WebApp{
 		"Deleting":    gone,
 		"Pending":     app("", "Paused=True", "Stalled=True"),
 		"Ready":       app("", "Ready=True", "Degraded=True"),

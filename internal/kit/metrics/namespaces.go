@@ -18,10 +18,10 @@ const (
 )
 
 // namespaces are those that series have.
-var namespaces = &roster{most: mostNamespaces, vectors: []*prometheus.MetricVec{reconciles.MetricVec, readyDuration.MetricVec, denials.MetricVec, restarts.MetricVec, configRollout.MetricVec}}
+var namespaces = &namespaceLabels{most: mostNamespaces, vectors: []*prometheus.MetricVec{reconciles.MetricVec, readyDuration.MetricVec, denials.MetricVec, restarts.MetricVec, configRollout.MetricVec}}
 
-// roster bounds the values of the label namespace.
-type roster struct {
+// namespaceLabels bounds the values of the label namespace.
+type namespaceLabels struct {
 	most    int
 	vectors []*prometheus.MetricVec
 
@@ -31,7 +31,7 @@ type roster struct {
 
 // with records with the value for a namespace. It holds the lock for as long: a sweep in between would forget the
 // namespace first, and the series made after it would stay for ever.
-func (r *roster) with(namespace string, record func(label string)) {
+func (r *namespaceLabels) with(namespace string, record func(label string)) {
 	if namespace == "" {
 		record("")
 		return
@@ -42,7 +42,7 @@ func (r *roster) with(namespace string, record func(label string)) {
 }
 
 // label is the value for a namespace. The caller holds the lock.
-func (r *roster) label(namespace string) string {
+func (r *namespaceLabels) label(namespace string) string {
 	if _, known := r.known[namespace]; known {
 		return namespace
 	}
@@ -57,7 +57,7 @@ func (r *roster) label(namespace string) string {
 }
 
 // sweep deletes the series of namespaces that are gone. One that a late reconcile brings back goes with the next.
-func (r *roster) sweep(isGone func(namespace string) bool) {
+func (r *namespaceLabels) sweep(isGone func(namespace string) bool) {
 	r.mutex.Lock()
 	known := slices.Collect(maps.Keys(r.known))
 	r.mutex.Unlock()

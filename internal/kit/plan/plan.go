@@ -45,7 +45,7 @@ type Plan struct {
 	Warnings []Warning
 	// Hold leaves everything as it is: nothing is applied, pruned or patched; the result's
 	// Held tells which children would have been.
-	Hold bool
+	Withhold bool
 }
 
 // Child is one object that should exist, with exactly the fields that we want to own.
@@ -62,10 +62,10 @@ type Child struct {
 	// Proof makes apply ask the API server, before anything of a plan is written, whether it
 	// would take this child. It is asked only while the child does not exist, so
 	// that a spec that can't be carried out leaves nothing half made.
-	Proof bool
+	DryRunFirst bool
 	// Retake takes the data of a ConfigMap from everybody else who has written into it, so that what they added goes with
 	// this write, too: server-side apply alone removes nothing of others. It costs a read and a write more.
-	Retake bool
+	ReclaimData bool
 }
 
 // Patch is a write on an object that somebody else owns. It is made whatever the object looks like by then: the body has to make
@@ -96,12 +96,12 @@ type Warning struct {
 }
 
 // Standing tells whose an object of a child's name is.
-type Standing int
+type Ownership int
 
 // Standings of an object towards an owner.
 const (
 	// Foreign: not ours. It is never touched.
-	Foreign Standing = iota
+	Foreign Ownership = iota
 	// Ours: its controller is this very owner, by UID.
 	Ours
 	// Consenting: not ours, free of another controller, and its owner wrote consent on it.
@@ -114,8 +114,8 @@ const (
 
 // Found is what is known of one child's name. Object is nil if it is Absent.
 type Found struct {
-	Object   Object
-	Standing Standing
+	Object    Object
+	Ownership Ownership
 }
 
 // Children are the objects found under the names of an owner's possible children.
@@ -125,7 +125,7 @@ type Children map[Ref]Found
 // Get returns the object under a name if it is the owner's or consents to become so.
 func (c Children) Get(ref Ref) (Object, bool) {
 	found, ok := c[ref]
-	if !ok || (found.Standing != Ours && found.Standing != Consenting) {
+	if !ok || (found.Ownership != Ours && found.Ownership != Consenting) {
 		return nil, false
 	}
 	return found.Object, true
@@ -173,13 +173,13 @@ type Result struct {
 	Terminating []Ref
 	// Held are children that differ from what they should be and were left so, because the
 	// plan said to hold.
-	Held []Ref
+	Withheld []Ref
 	// Patched are the objects of others that were written.
 	Patched []Ref
 	// Refused says, of each object of others that the API server did not let us write, why.
 	Refused map[Ref]string
 	// Unmade says, of each object of others that was not written although others were, why: it is tried again.
-	Unmade map[Ref]string
+	Unwritten map[Ref]string
 	// Failure stopped the work, or kept it from starting; nil when all was applied.
 	Failure *Failure
 }

@@ -19,7 +19,7 @@ func TestRef(t *testing.T) {
 func TestGet(t *testing.T) {
 	ref := Ref{Kind: "Service", Namespace: "web", Name: "shop"}
 	for name, test := range map[string]struct {
-		standing Standing
+		standing Ownership
 		want     bool
 	}{
 		"ours":       {Ours, true},
@@ -28,7 +28,7 @@ func TestGet(t *testing.T) {
 		"former":     {Former, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object, ok := Children{ref: {Object: &corev1.Service{}, Standing: test.standing}}.Get(ref)
+			object, ok := Children{ref: {Object: &corev1.Service{}, Ownership: test.standing}}.Get(ref)
 			if ok != test.want || (object != nil) != test.want {
 				t.Errorf("got %v, %t", object, ok)
 			}
@@ -37,7 +37,7 @@ func TestGet(t *testing.T) {
 	if _, ok := (Children)(nil).Get(ref); ok {
 		t.Error("nothing has something")
 	}
-	if (Found{}).Standing != Foreign {
+	if (Found{}).Ownership != Foreign {
 		t.Error("an object of which nothing is known must be taken for foreign")
 	}
 }

@@ -18,7 +18,7 @@ const (
 	// Pending units have not begun.
 	Pending State = iota
 	// Going units have begun and are not there yet.
-	Going
+	Progressing
 	// Done units run the change.
 	Done
 	// Failed units did not get there in time.
@@ -54,18 +54,18 @@ const (
 )
 
 // Hold is why one unit may not begin.
-type Hold struct {
+type Blocker struct {
 	Reason Reason
 	// Message says it to people, and names what is waited for.
 	Message string
 }
 
 // Answer says which units may begin now.
-type Answer struct {
+type Selection struct {
 	// Go are the indexes of the units that may begin, in the order of the policy.
 	Go []int
 	// Held has, by index, all other units that are Pending.
-	Held map[int]Hold
+	Held map[int]Blocker
 	// Again is after how long the answer changes by time alone; 0 means that it does not.
 	Again time.Duration
 }
@@ -79,28 +79,28 @@ type Answer struct {
 //   - as many as leave no more than maxParallel of them Going.
 //
 // The error is that of a window that Validate refuses.
-func Next(units []Unit, policy rolloutv1.Policy, now time.Time) (Answer, error) {
+func Next(units []Unit, policy rolloutv1.Policy, now time.Time) (Selection, error) {
 	open, untilChange, err := Open(policy.Window, now)
 	if err != nil {
-		return Answer{}, fmt.Errorf("reading the window: %w", err)
+		return Selection{}, fmt.Errorf("reading the window: %w", err)
 	}
-	deciding := decision{units: units, policy: policy, now: now, isOpen: open, opens: untilChange, ranks: ranks(units, policy.Order)}
+	deciding := selector{units: units, policy: policy, now: now, isOpen: open, opens: untilChange, ranks: ranks(units, policy.Order)}
 	deciding.sorted = sorted(units, deciding.ranks)
-	deciding.going = count(units, Going)
+	deciding.going = count(units, Progressing)
 	deciding.failed = deciding.list(func(index int) bool { return units[index].State == Failed })
-	answer := Answer{Held: map[int]Hold{}}
+	answer := Selection{Held: map[int]Blocker{}}
 	for at, index := range deciding.sorted {
 		if units[index].State != Pending {
 			continue
 		}
-		if hold := deciding.hold(at); hold != nil {
+		if hold := deciding.blocker(at); hold != nil {
 			answer.Held[index] = *hold
 			continue
 		}
 		answer.Go = append(answer.Go, index)
 		deciding.going++
 	}
-	answer.Again = deciding.again(answer.Held)
+	answer.Again = deciding.requeueAfter(answer.Held)
 	return answer, nil
 }
 
@@ -129,7 +129,7 @@ func Timeout(policy rolloutv1.Policy) time.Duration {
 }
 
 // decision is what Next rests on.
-type decision struct {
+type selector struct {
 	units  []Unit
 	policy rolloutv1.Policy
 	now    time.Time
@@ -147,47 +147,47 @@ type decision struct {
 }
 
 // hold is why the unit at a place of the order may not begin; nil if it may.
-func (d *decision) hold(at int) *Hold {
+func (d *selector) blocker(at int) *Blocker {
 	if d.failed != "" {
-		return &Hold{RolloutFailed, "the rollout has failed: " + d.failed}
+		return &Blocker{RolloutFailed, "the rollout has failed: " + d.failed}
 	}
 	if !d.isOpen {
-		return &Hold{OutsideWindow, fmt.Sprintf("waits for the maintenance window, which opens %s", d.now.Add(d.opens).UTC().Format("2006-01-02 15:04 MST"))}
+		return &Blocker{OutsideWindow, fmt.Sprintf("waits for the maintenance window, which opens %s", d.now.Add(d.opens).UTC().Format("2006-01-02 15:04 MST"))}
 	}
 	mine := d.ranks[d.sorted[at]]
 	before := d.list(func(index int) bool { return d.units[index].State != Done && d.ranks[index] < mine })
 	if before != "" {
-		return &Hold{WaitingForOrder, "waits for what goes before it: " + before}
+		return &Blocker{WaitingForOrder, "waits for what goes before it: " + before}
 	}
-	if hold := d.holdForCanary(at); hold != nil {
+	if hold := d.canaryBlocker(at); hold != nil {
 		return hold
 	}
 	if limit := d.policy.MaxParallel; limit != nil && d.going >= int(*limit) {
-		return &Hold{WaitingForOthers, fmt.Sprintf("waits its turn: %d of %d that may roll out at one time do", d.going, *limit)}
+		return &Blocker{WaitingForOthers, fmt.Sprintf("waits its turn: %d of %d that may roll out at one time do", d.going, *limit)}
 	}
 	return nil
 }
 
 // holdForCanary is why the unit at a place of the order must wait for the canaries; nil if it need not.
-func (d *decision) holdForCanary(at int) *Hold {
+func (d *selector) canaryBlocker(at int) *Blocker {
 	if at < d.canaries() {
 		return nil
 	}
 	first := d.sorted[:d.canaries()]
 	if trying := d.list(func(index int) bool { return d.units[index].State != Done && slices.Contains(first, index) }); trying != "" {
-		return &Hold{WaitingForCanary, "waits for those that try the change first: " + trying}
+		return &Blocker{WaitingForCanary, "waits for those that try the change first: " + trying}
 	}
 	if d.soaking() > 0 {
-		return &Hold{WaitingForCanary, fmt.Sprintf("waits until those that try the change first have run it for %s", d.policy.Canary.Soak.Duration)}
+		return &Blocker{WaitingForCanary, fmt.Sprintf("waits until those that try the change first have run it for %s", d.policy.Canary.Soak.Duration)}
 	}
 	return nil
 }
 
 // canaries is how many units of the order try the change first.
-func (d *decision) canaries() int { return Canaries(d.policy, len(d.sorted)) }
+func (d *selector) canaries() int { return Canaries(d.policy, len(d.sorted)) }
 
 // soaking is for how long canaries that are all Done must go on; 0 or less if they need not.
-func (d *decision) soaking() time.Duration {
+func (d *selector) soaking() time.Duration {
 	if d.policy.Canary == nil || d.policy.Canary.Soak == nil {
 		return 0
 	}
@@ -202,7 +202,7 @@ func (d *decision) soaking() time.Duration {
 
 // again is after how long one of the holds changes by time alone: when the window opens or closes, or the canaries have
 // gone on for long enough.
-func (d *decision) again(held map[int]Hold) time.Duration {
+func (d *selector) requeueAfter(held map[int]Blocker) time.Duration {
 	var soonest time.Duration
 	sooner := func(than time.Duration) {
 		if than > 0 && (soonest == 0 || than < soonest) {
@@ -226,7 +226,7 @@ func (d *decision) again(held map[int]Hold) time.Duration {
 const maxListed = 3
 
 // list names the units that are so, in order; empty if none is.
-func (d *decision) list(isSo func(index int) bool) string {
+func (d *selector) list(isSo func(index int) bool) string {
 	var names []string
 	more := 0
 	for _, index := range d.sorted {

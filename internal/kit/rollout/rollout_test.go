@@ -25,7 +25,7 @@ func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Durati
 
 func TestNext(t *testing.T) {
 	night := &rolloutv1.Window{Start: "22:00", End: "04:00"}
-	const pending, going, done, failed = rollout.Pending, rollout.Going, rollout.Done, rollout.Failed
+	const pending, going, done, failed = rollout.Pending, rollout.Progressing, rollout.Done, rollout.Failed
 	tests := map[string]struct {
 		units  []rollout.Unit
 		policy rolloutv1.Policy
@@ -80,7 +80,7 @@ func TestNext(t *testing.T) {
 }
 
 // told is an answer in one line: who goes, and who is held and why.
-func told(units []rollout.Unit, answer rollout.Answer) string {
+func told(units []rollout.Unit, answer rollout.Selection) string {
 	var names []string
 	for _, index := range answer.Go {
 		names = append(names, units[index].Name)
@@ -128,7 +128,7 @@ func TestNextKeepsItsPromises(t *testing.T) {
 			}
 			checkAnswer(t, units, policy, answer)
 			for _, index := range answer.Go {
-				units[index].State, units[index].Since = rollout.Going, now
+				units[index].State, units[index].Since = rollout.Progressing, now
 			}
 			if !advance(random, units, now) {
 				if len(answer.Held) == 0 {
@@ -147,7 +147,7 @@ func TestNextKeepsItsPromises(t *testing.T) {
 func advance(random *rand.Rand, units []rollout.Unit, now time.Time) bool {
 	was := false
 	for i := range units {
-		if units[i].State == rollout.Going && (!was || random.IntN(2) == 0) {
+		if units[i].State == rollout.Progressing && (!was || random.IntN(2) == 0) {
 			units[i].State, units[i].Since, was = rollout.Done, now, true
 		}
 	}
@@ -189,12 +189,12 @@ func somePolicy(random *rand.Rand) rolloutv1.Policy {
 	return policy
 }
 
-func checkAnswer(t *testing.T, units []rollout.Unit, policy rolloutv1.Policy, answer rollout.Answer) {
+func checkAnswer(t *testing.T, units []rollout.Unit, policy rolloutv1.Policy, answer rollout.Selection) {
 	t.Helper()
 	underWay, pending := 0, 0
 	for _, u := range units {
 		switch u.State {
-		case rollout.Going:
+		case rollout.Progressing:
 			underWay++
 		case rollout.Pending:
 			pending++

@@ -15,9 +15,9 @@ import (
 
 // Counting are, of the AppConfigs of a namespace, those that count. It reads ConfigMaps only where the age does not tell, and
 // from the cache.
-func (r Reader) Counting(ctx context.Context, namespace string, configs []configv1.AppConfig) ([]*configv1.AppConfig, error) {
+func (r Reader) EffectiveAppConfigs(ctx context.Context, namespace string, configs []configv1.AppConfig) ([]*configv1.AppConfig, error) {
 	var failed error
-	counting := workload.Counting(configs, func(name string) types.UID {
+	counting := workload.EffectiveAppConfigs(configs, func(name string) types.UID {
 		var found corev1.ConfigMap
 		err := r.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &found, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {

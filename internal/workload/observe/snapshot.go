@@ -41,13 +41,13 @@ type Reader struct {
 // Snapshot is what the cache knows of a namespace. It makes no API call. What it returns shares memory with the cache: nobody may
 // change it.
 func (r Reader) Snapshot(ctx context.Context, namespace string) (workload.Snapshot, error) {
-	s := &snapshot{Reader: r, namespace: namespace, read: map[workload.Ref]*read{}}
+	s := &snapshot{Reader: r, namespace: namespace, read: map[workload.SourceRef]*read{}}
 	for _, step := range []func(context.Context) error{s.observeTargets, s.observeAppConfigs, s.observeMonitors, s.observeAnnotated, s.askTargets} {
 		if err := step(ctx); err != nil {
 			return workload.Snapshot{}, err
 		}
 	}
-	s.Sources = map[workload.Ref]workload.Source{}
+	s.Sources = map[workload.SourceRef]workload.Source{}
 	for _, demand := range s.Demands {
 		found, err := s.source(ctx, demand.Source)
 		if err != nil {
@@ -65,7 +65,7 @@ type snapshot struct {
 	Reader
 	workload.Snapshot
 	namespace string
-	read      map[workload.Ref]*read
+	read      map[workload.SourceRef]*read
 }
 
 // read is a source as the cache has it.
@@ -136,7 +136,7 @@ func (s *snapshot) observeAppConfigs(ctx context.Context) error {
 	if err := s.list(ctx, &configs); err != nil {
 		return err
 	}
-	counting, err := s.Counting(ctx, s.namespace, configs.Items)
+	counting, err := s.EffectiveAppConfigs(ctx, s.namespace, configs.Items)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *snapshot) observeAnnotated(ctx context.Context) error {
 	slices.SortFunc(configMaps.Items, func(a, b corev1.ConfigMap) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range configMaps.Items {
 		one := &configMaps.Items[i]
-		s.askSource(ctx, workload.Ref{Kind: workload.ConfigMap, Name: one.Name}, one.Annotations, &corev1.ConfigMap{ObjectMeta: identity(one)})
+		s.askSource(ctx, workload.SourceRef{Kind: workload.ConfigMap, Name: one.Name}, one.Annotations, &corev1.ConfigMap{ObjectMeta: identity(one)})
 	}
 	if !s.Secrets.Granted(s.namespace) {
 		return nil
@@ -189,12 +189,12 @@ func (s *snapshot) observeAnnotated(ctx context.Context) error {
 	slices.SortFunc(secrets.Items, func(a, b corev1.Secret) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range secrets.Items {
 		one := &secrets.Items[i]
-		s.askSource(ctx, workload.Ref{Kind: workload.Secret, Name: one.Name}, one.Annotations, &corev1.Secret{ObjectMeta: identity(one)})
+		s.askSource(ctx, workload.SourceRef{Kind: workload.Secret, Name: one.Name}, one.Annotations, &corev1.Secret{ObjectMeta: identity(one)})
 	}
 	return nil
 }
 
-func (s *snapshot) askSource(ctx context.Context, ref workload.Ref, annotations map[string]string, about client.Object) {
+func (s *snapshot) askSource(ctx context.Context, ref workload.SourceRef, annotations map[string]string, about client.Object) {
 	demand, asked, err := workload.OfSource(ref, annotations)
 	if err != nil {
 		s.tell(ctx, about, err)
@@ -216,7 +216,7 @@ func (s *snapshot) askTargets(ctx context.Context) error {
 		if !s.Stakater || !hasStakater(target.Annotations) || target.Declines() {
 			continue
 		}
-		marks := map[workload.Ref]map[string]string{}
+		marks := map[workload.SourceRef]map[string]string{}
 		for ref := range target.Uses {
 			found, err := s.source(ctx, ref)
 			if err != nil {
@@ -240,7 +240,7 @@ func hasStakater(annotations map[string]string) bool {
 }
 
 // source reads a source, once.
-func (s *snapshot) source(ctx context.Context, ref workload.Ref) (*read, error) {
+func (s *snapshot) source(ctx context.Context, ref workload.SourceRef) (*read, error) {
 	if known, done := s.read[ref]; done {
 		return known, nil
 	}
@@ -252,7 +252,7 @@ func (s *snapshot) source(ctx context.Context, ref workload.Ref) (*read, error) 
 	return found, nil
 }
 
-func (s *snapshot) readSource(ctx context.Context, ref workload.Ref) (*read, error) {
+func (s *snapshot) readSource(ctx context.Context, ref workload.SourceRef) (*read, error) {
 	found := &read{source: workload.Source{Ref: ref}}
 	var object client.Object
 	var hashes func() map[string]string

@@ -146,7 +146,7 @@ func snapshotOf(t *testing.T, r Reader) workload.Snapshot {
 
 func TestTargets(t *testing.T) {
 	started := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	stamp := workload.Stamp{Sources: map[string]workload.Seen{"ConfigMap/flags": {All: "x"}}, RestartedAt: &started}
+	stamp := workload.Stamp{Sources: map[string]workload.SeenSource{"ConfigMap/flags": {All: "x"}}, RestartedAt: &started}
 	web := deployment("web", configv1.AnnotationObserved, stamp.String(), configv1.AnnotationReload, "false")
 	web.Spec.Template.Annotations[configv1.AnnotationReload] = "auto"
 	web.Status = appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 1}
@@ -239,14 +239,14 @@ func TestSources(t *testing.T) {
 		source.Created, source.Changed = source.Created.UTC(), source.Changed.UTC()
 		got.Sources[ref] = source
 	}
-	ref := func(name string) workload.Ref { return workload.Ref{Kind: workload.ConfigMap, Name: name} }
-	database := workload.Ref{Kind: workload.Secret, Name: "database"}
-	present := func(of workload.Ref, message string) workload.Source {
+	ref := func(name string) workload.SourceRef { return workload.SourceRef{Kind: workload.ConfigMap, Name: name} }
+	database := workload.SourceRef{Kind: workload.Secret, Name: "database"}
+	present := func(of workload.SourceRef, message string) workload.Source {
 		return workload.Source{
 			Ref: of, Standing: workload.Present, Keys: map[string]string{"MESSAGE": workload.HashKey([]byte(message))}, Created: at(1).Time, Changed: at(1).Time,
 		}
 	}
-	want := map[workload.Ref]workload.Source{
+	want := map[workload.SourceRef]workload.Source{
 		ref("flags"): present(ref("flags"), "hello"), ref("forged"): present(ref("forged"), "x"), ref("shop-config"): present(ref("shop-config"), "hello"),
 		database: {
 			Ref: database, Standing: workload.Present, Keys: map[string]string{"password": hasher.For("shop", "database").HashKey([]byte("hunter2"))}, KeyID: hasher.ID(),
@@ -293,7 +293,7 @@ func TestDeclared(t *testing.T) {
 			test.change(object)
 			r := reader(t, object)
 			r.AppConfigs = !test.isOff
-			got, err := r.Source(t.Context(), "shop", workload.Ref{Kind: workload.ConfigMap, Name: "shop-config"})
+			got, err := r.Source(t.Context(), "shop", workload.SourceRef{Kind: workload.ConfigMap, Name: "shop-config"})
 			if err != nil || got.Declared != test.want {
 				t.Errorf("got %q, %v; want %q", got.Declared, err, test.want)
 			}
@@ -305,7 +305,7 @@ func TestDeclared(t *testing.T) {
 func TestBinary(t *testing.T) {
 	object := configMap("flags", "hello")
 	object.BinaryData = map[string][]byte{"logo": {0xff}}
-	got, err := reader(t, object).Source(t.Context(), "shop", workload.Ref{Kind: workload.ConfigMap, Name: "flags"})
+	got, err := reader(t, object).Source(t.Context(), "shop", workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"})
 	if err != nil || len(got.Keys) != len(object.Data)+1 || got.Key("logo") != workload.HashKey([]byte{0xff}) || !slices.Equal(got.Binary, []string{"logo"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -341,7 +341,7 @@ func TestPutBack(t *testing.T) {
 			}
 			r := reader(t, object)
 			r.AppConfigs = !test.isOff
-			got, err := r.Source(t.Context(), "shop", workload.Ref{Kind: workload.ConfigMap, Name: "shop-config"})
+			got, err := r.Source(t.Context(), "shop", workload.SourceRef{Kind: workload.ConfigMap, Name: "shop-config"})
 			if err != nil || got.PutBack != test.want {
 				t.Errorf("got %t, %v", got.PutBack, err)
 			}

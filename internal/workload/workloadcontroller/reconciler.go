@@ -27,9 +27,9 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -71,24 +71,24 @@ type reconciler struct {
 // by then, without the queue's backoff; it counts as failed all the same.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	start := r.clock.Now()
-	done := r.bring(ctx, request.Name)
+	done := r.reconcile(ctx, request.Name)
 	metrics.Reconciled(metrics.Pass{Kind: "Workload", Namespace: request.Name, Result: done.result(), Took: r.clock.Since(start)})
-	if outcome.IsShutdown(done.err) || outcome.Of(done.err) == outcome.Gone {
+	if errclass.IsShutdown(done.err) || errclass.Of(done.err) == errclass.Gone {
 		return ctrl.Result{}, nil
 	}
 	switch {
 	case done.err == nil:
-		return ctrl.Result{RequeueAfter: done.again()}, nil
+		return ctrl.Result{RequeueAfter: done.requeueAfter()}, nil
 	case done.due == 0:
 		return ctrl.Result{}, done.err
 	default:
 		log.FromContext(ctx).Error(done.err, "Not all could be done, and is tried again")
-		return ctrl.Result{RequeueAfter: min(retrySoon, done.again())}, nil
+		return ctrl.Result{RequeueAfter: min(retrySoon, done.requeueAfter())}, nil
 	}
 }
 
 // pass is what became of one look at a namespace.
-type pass struct {
+type result struct {
 	// writes is how many there were to make.
 	writes int
 	// refused tells that the API server did not let one of them be made.
@@ -100,11 +100,11 @@ type pass struct {
 }
 
 // again is after how long to look again without an event; 0 means not at all.
-func (p pass) again() time.Duration {
+func (p result) requeueAfter() time.Duration {
 	if !p.refused {
 		return p.due
 	}
-	poll := outcome.SlowPoll()
+	poll := errclass.SlowPoll()
 	if p.due == 0 {
 		return poll
 	}
@@ -112,13 +112,13 @@ func (p pass) again() time.Duration {
 }
 
 // result is how the pass counts.
-func (p pass) result() metrics.Result {
-	switch class := outcome.Of(p.err); {
-	case outcome.IsShutdown(p.err), class == outcome.Gone:
+func (p result) result() metrics.Result {
+	switch class := errclass.Of(p.err); {
+	case errclass.IsShutdown(p.err), class == errclass.Gone:
 		return metrics.Stopped
 	case apierrors.IsConflict(p.err):
 		return metrics.Conflict
-	case class != outcome.None:
+	case class != errclass.None:
 		return metrics.Result(class)
 	case p.refused:
 		return metrics.Blocked
@@ -130,10 +130,10 @@ func (p pass) result() metrics.Result {
 }
 
 // bring observes, decides and writes.
-func (r *reconciler) bring(ctx context.Context, namespace string) pass {
+func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 	snapshot, err := r.reader.Snapshot(ctx, namespace)
 	if err != nil {
-		return pass{err: err}
+		return result{err: err}
 	}
 	plan := workload.Decide(snapshot, r.clock.Now())
 	var unknown []error
@@ -149,13 +149,13 @@ func (r *reconciler) bring(ctx context.Context, namespace string) pass {
 		plan = workload.Decide(snapshot, r.clock.Now())
 	}
 	r.rolling.observe(namespace, snapshot, plan, r.clock.Now())
-	refused, err := r.carryOut(ctx, namespace, snapshot, plan)
-	return pass{writes: len(plan.Patches), refused: refused, due: plan.Again, err: errors.Join(append(unknown, err)...)}
+	refused, err := r.applyPlan(ctx, namespace, snapshot, plan)
+	return result{writes: len(plan.Patches), refused: refused, due: plan.Again, err: errors.Join(append(unknown, err)...)}
 }
 
 // carryOut makes the writes of a plan. One that fails keeps no other from being made. What is refused is
 // told as an event, and tried again slowly; other errors are returned.
-func (r *reconciler) carryOut(ctx context.Context, namespace string, snapshot workload.Snapshot, plan workload.Plan) (refused bool, err error) {
+func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot workload.Snapshot, plan workload.RestartPlan) (refused bool, err error) {
 	failures := make([]error, len(plan.Patches))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -172,11 +172,11 @@ func (r *reconciler) carryOut(ctx context.Context, namespace string, snapshot wo
 			continue
 		}
 		target := &snapshot.Targets[plan.Patches[i].Target]
-		switch outcome.Of(failure) {
-		case outcome.Gone:
-		case outcome.Blocked:
+		switch errclass.Of(failure) {
+		case errclass.Gone:
+		case errclass.Blocked:
 			refused = true
-			r.recorder.Eventf(metadataOf(namespace, target), nil, corev1.EventTypeWarning, reasonRefused, "Restart", "%s", outcome.Sentence(failure))
+			r.recorder.Eventf(metadataOf(namespace, target), nil, corev1.EventTypeWarning, reasonRefused, "Restart", "%s", errclass.Sentence(failure))
 		default:
 			transient = append(transient, fmt.Errorf("patching %s %s: %w", target.Ref, namespace, failure))
 		}
@@ -185,7 +185,7 @@ func (r *reconciler) carryOut(ctx context.Context, namespace string, snapshot wo
 }
 
 // patch writes to one workload, and waits until the cache shows it: the next look must not take what was before for the present.
-func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *workload.Snapshot, patch workload.Patch) error {
+func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *workload.Snapshot, patch workload.TargetPatch) error {
 	ctx, cancel := context.WithTimeout(ctx, patchLimit)
 	defer cancel()
 	target := &snapshot.Targets[patch.Target]
@@ -202,13 +202,13 @@ func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *work
 		return err
 	}
 	if patch.RestartedFor != "" {
-		r.tell(ctx, namespace, snapshot, patch)
+		r.recordRestart(ctx, namespace, snapshot, patch)
 	}
 	return children.Await(ctx, r.client, observe.EmptyWorkload(target.Ref.Kind, namespace, target.Ref.Name), written.GetResourceVersion())
 }
 
 // tell says that a workload restarts, and why.
-func (r *reconciler) tell(ctx context.Context, namespace string, snapshot *workload.Snapshot, patch workload.Patch) {
+func (r *reconciler) recordRestart(ctx context.Context, namespace string, snapshot *workload.Snapshot, patch workload.TargetPatch) {
 	target := &snapshot.Targets[patch.Target]
 	var because []string
 	since := r.clock.Now()
@@ -226,7 +226,7 @@ func (r *reconciler) tell(ctx context.Context, namespace string, snapshot *workl
 }
 
 // mergePatch is one write for the stamp and the restart. It fails where the workload is not the one that was looked at.
-func mergePatch(uid types.UID, patch workload.Patch) map[string]any {
+func mergePatch(uid types.UID, patch workload.TargetPatch) map[string]any {
 	annotation := func(key string, value any) map[string]any {
 		return map[string]any{"annotations": map[string]any{key: value}}
 	}

@@ -16,26 +16,26 @@ import (
 func TestPass(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("replicasets"), "", errors.New("no right"))
 	for name, test := range map[string]struct {
-		pass            pass
+		pass            result
 		want            metrics.Result
 		atLeast, atMost time.Duration
 	}{
 		"nothing to do":               {want: metrics.Unchanged},
-		"written":                     {pass: pass{writes: 1}, want: metrics.Changed},
-		"something is due":            {pass: pass{due: time.Hour}, want: metrics.Unchanged, atLeast: time.Hour, atMost: time.Hour},
-		"refused":                     {pass: pass{writes: 2, refused: true}, want: metrics.Blocked, atLeast: time.Minute, atMost: 72 * time.Second},
-		"refused, something due soon": {pass: pass{writes: 1, refused: true, due: time.Second}, want: metrics.Blocked, atLeast: time.Second, atMost: time.Second},
-		"refused, something due late": {pass: pass{writes: 1, refused: true, due: time.Hour}, want: metrics.Blocked, atLeast: time.Minute, atMost: 72 * time.Second},
-		"no network":                  {pass: pass{writes: 1, err: errors.New("no route"), due: time.Second}, want: metrics.Transient, atLeast: time.Second, atMost: time.Second},
-		"it may not be read":          {pass: pass{err: forbidden}, want: metrics.Blocked},
-		"somebody wrote in between":   {pass: pass{err: apierrors.NewConflict(corev1.Resource("pods"), "web", nil)}, want: metrics.Conflict},
-		"this process ends":           {pass: pass{err: context.Canceled}, want: metrics.Stopped},
+		"written":                     {pass: result{writes: 1}, want: metrics.Changed},
+		"something is due":            {pass: result{due: time.Hour}, want: metrics.Unchanged, atLeast: time.Hour, atMost: time.Hour},
+		"refused":                     {pass: result{writes: 2, refused: true}, want: metrics.Blocked, atLeast: time.Minute, atMost: 72 * time.Second},
+		"refused, something due soon": {pass: result{writes: 1, refused: true, due: time.Second}, want: metrics.Blocked, atLeast: time.Second, atMost: time.Second},
+		"refused, something due late": {pass: result{writes: 1, refused: true, due: time.Hour}, want: metrics.Blocked, atLeast: time.Minute, atMost: 72 * time.Second},
+		"no network":                  {pass: result{writes: 1, err: errors.New("no route"), due: time.Second}, want: metrics.Transient, atLeast: time.Second, atMost: time.Second},
+		"it may not be read":          {pass: result{err: forbidden}, want: metrics.Blocked},
+		"somebody wrote in between":   {pass: result{err: apierrors.NewConflict(corev1.Resource("pods"), "web", nil)}, want: metrics.Conflict},
+		"this process ends":           {pass: result{err: context.Canceled}, want: metrics.Stopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.pass.result(); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
-			if got := test.pass.again(); got < test.atLeast || got > test.atMost {
+			if got := test.pass.requeueAfter(); got < test.atLeast || got > test.atMost {
 				t.Errorf("after %s, want %s to %s", got, test.atLeast, test.atMost)
 			}
 		})

@@ -33,7 +33,7 @@ func (r *rolling) restarted(namespace string, target workload.TargetRef, changed
 }
 
 // observe records those that have come up since, and forgets those that are no more.
-func (r *rolling) observe(namespace string, snapshot workload.Snapshot, plan workload.Plan, now time.Time) {
+func (r *rolling) observe(namespace string, snapshot workload.Snapshot, plan workload.RestartPlan, now time.Time) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	of := r.since[namespace]

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -39,7 +39,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	}
 	recorder := manager.GetEventRecorder("mainstay-" + controllerName)
 	options.Reader.Problem = func(_ context.Context, about client.Object, err error) {
-		recorder.Eventf(about, nil, corev1.EventTypeWarning, reasonAnnotation, "Read", "%s", outcome.Sentence(err))
+		recorder.Eventf(about, nil, corev1.EventTypeWarning, reasonAnnotation, "Read", "%s", errclass.Sentence(err))
 	}
 	made := &reconciler{client: manager.GetClient(), reader: options.Reader, clock: options.Clock, rolling: newRolling(), recorder: recorder}
 	namespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
@@ -62,7 +62,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
+		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
 	}).Complete(made)
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)

@@ -39,7 +39,7 @@ const (
 	vainFailures = 3
 	vainWrites   = 24
 	// firstRetry is the longest first wait of a manager that tries again, and each further one is twice as long
-	// (see internal/kit/outcome); mostRetry bounds how much of that is waited for.
+	// (see internal/kit/errclass); mostRetry bounds how much of that is waited for.
 	firstRetry = 1200 * time.Millisecond
 	mostRetry  = 20 * time.Second
 )

@@ -77,7 +77,7 @@ func (k kind) observeSiblings(ctx context.Context, config *configv1.AppConfig) (
 			all = append(all, siblings.Items[i].UID)
 		}
 	}
-	counting, err := k.workloads.Counting(ctx, config.Namespace, siblings.Items)
+	counting, err := k.workloads.EffectiveAppConfigs(ctx, config.Namespace, siblings.Items)
 	if err != nil {
 		return "", nil, err
 	}
@@ -104,7 +104,7 @@ func (k kind) observeConfigMaps(ctx context.Context, config *configv1.AppConfig)
 			possible = append(possible, named(name))
 		}
 	}
-	return k.children.Look(ctx, config, possible...)
+	return k.children.Find(ctx, config, possible...)
 }
 
 func named(name string) *corev1.ConfigMap {

@@ -11,9 +11,9 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -27,7 +27,7 @@ type kind struct {
 	renderings   *renderings
 }
 
-var _ loop.Kind[*configv1.AppConfig, appconfig.Observed] = kind{}
+var _ reconciler.Kind[*configv1.AppConfig, appconfig.Observed] = kind{}
 
 // New is an empty AppConfig.
 func (kind) New() *configv1.AppConfig { return &configv1.AppConfig{} }
@@ -37,7 +37,7 @@ func (kind) New() *configv1.AppConfig { return &configv1.AppConfig{} }
 func (kind) Admit(config *configv1.AppConfig) error {
 	appconfig.Default(config)
 	if problems := appconfig.Validate(config); len(problems) > 0 {
-		return outcome.InvalidSpecError{Err: problems.ToAggregate()}
+		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
 	}
 	return nil
 }
@@ -58,6 +58,6 @@ func (kind) Report(into, config *configv1.AppConfig, observed appconfig.Observed
 }
 
 // Trouble names the conditions that are bad news when True.
-func (kind) Trouble() []string {
+func (kind) ProblemConditions() []string {
 	return []string{configv1.ConditionDegraded, configv1.ConditionStalled, configv1.ConditionSecretAccessNotGranted}
 }

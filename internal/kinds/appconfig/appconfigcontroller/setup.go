@@ -21,8 +21,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -79,7 +79,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		}
 	}
 	reader := children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()}
-	reconciler := &loop.Reconciler[*configv1.AppConfig, appconfig.Observed]{
+	r := &reconciler.Reconciler[*configv1.AppConfig, appconfig.Observed]{
 		Name: appconfig.Controller,
 		Kind: kind{
 			cached: cached, live: live, namespaces: within, children: reader, workloads: options.Workloads, clock: options.Clock,
@@ -108,8 +108,8 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
-	}).Complete(reconciler)
+		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
+	}).Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)
 	}

@@ -21,8 +21,8 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -30,7 +30,7 @@ import (
 // evicting evicts pods before it hands a ConfigMonitor to the loop, which reports. The loop's own effects are children that
 // should exist; an eviction is a deed that leaves nothing behind, and what there is to report depends on how it went. So it stands
 // before the loop, in the same pass: the loop finds what was done in the context.
-type evicting struct {
+type evictor struct {
 	report reconcile.Reconciler
 	client client.Client
 	live   client.Reader
@@ -53,7 +53,7 @@ func evicted(ctx context.Context) result {
 }
 
 // Reconcile evicts what is due, and reports.
-func (e *evicting) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (e *evictor) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var monitor configv1.ConfigMonitor
 	if err := e.client.Get(ctx, request.NamespacedName, &monitor); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -69,7 +69,7 @@ func (e *evicting) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 }
 
 // evict does what is due for one monitor. The record is written before the first pod goes.
-func (e *evicting) evict(ctx context.Context, monitor *configv1.ConfigMonitor) (configmonitor.Evictions, error) {
+func (e *evictor) evict(ctx context.Context, monitor *configv1.ConfigMonitor) (configmonitor.Evictions, error) {
 	source, err := e.reader.Source(ctx, monitor.Namespace, workload.SourceOfMonitor(&monitor.Spec))
 	if err != nil {
 		return configmonitor.Evictions{}, err
@@ -87,7 +87,7 @@ func (e *evicting) evict(ctx context.Context, monitor *configv1.ConfigMonitor) (
 		return evictions, err
 	}
 	gone, err := e.evictPods(ctx, monitor.Namespace, &evictions)
-	if gone > 0 && outcome.Of(err) == outcome.Transient {
+	if gone > 0 && errclass.Of(err) == errclass.Transient {
 		// The status has it. To wait for as long as for what can't be done at all would hold up those whose turn is next.
 		log.FromContext(ctx).Error(err, "Some pods could not be evicted; they are tried again")
 		err = nil
@@ -106,7 +106,7 @@ const pageSize = 500
 // of the time.
 //
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
-func (e *evicting) listPods(ctx context.Context, monitor *configv1.ConfigMonitor) ([]corev1.Pod, error) {
+func (e *evictor) listPods(ctx context.Context, monitor *configv1.ConfigMonitor) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
 	page := &corev1.PodList{}
 	for {
@@ -127,7 +127,7 @@ func (e *evicting) listPods(ctx context.Context, monitor *configv1.ConfigMonitor
 // the monitor has changed since it was read.
 //
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors,verbs=patch
-func (e *evicting) writeRecord(ctx context.Context, monitor *configv1.ConfigMonitor, record configmonitor.Record) error {
+func (e *evictor) writeRecord(ctx context.Context, monitor *configv1.ConfigMonitor, record configmonitor.Record) error {
 	if monitor.Annotations[configv1.AnnotationEvicted] == record.String() {
 		return nil
 	}
@@ -163,13 +163,13 @@ const maxFailed = 10
 // evictPods asks for the evictions, and returns how many there were. What a PodDisruptionBudget does not allow is noted, and so is what fails:
 // another pod goes in its place, and the errors are returned at the end. An answer that does not come ends it: to wait as long for
 // each would keep others waiting.
-func (e *evicting) evictPods(ctx context.Context, namespace string, evictions *configmonitor.Evictions) (int, error) {
+func (e *evictor) evictPods(ctx context.Context, namespace string, evictions *configmonitor.Evictions) (int, error) {
 	gone := 0
 	var failed failures
 	queue := slices.Clone(evictions.Evict)
 	hold := func(format string, values ...any) {
 		for _, later := range queue {
-			evictions.HeldByOthers(later, fmt.Sprintf(format, values...))
+			evictions.BlockedByOthers(later, fmt.Sprintf(format, values...))
 		}
 	}
 	for len(queue) > 0 {
@@ -182,14 +182,14 @@ func (e *evicting) evictPods(ctx context.Context, namespace string, evictions *c
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			// It has gone by itself, or another has its name now.
 		case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-			evictions.HeldByBudget(victim, heldByBudget)
+			evictions.BlockedByBudget(victim, heldByBudget)
 		case isOverdue(ctx, err):
-			evictions.HeldByBudget(victim, fmt.Sprintf(overdue, evictionLimit))
+			evictions.BlockedByBudget(victim, fmt.Sprintf(overdue, evictionLimit))
 			hold(waitsForIt, victim.Name)
 			return gone, failed.err()
 		default:
 			failed = append(failed, fmt.Errorf("evicting Pod %s: %w", victim.Name, err))
-			evictions.HeldByFailure(victim, outcome.Sentence(err))
+			evictions.BlockedByFailure(victim, errclass.Sentence(err))
 			if len(failed) == maxFailed || ctx.Err() != nil {
 				hold(waitsForMany, len(failed), victim.Name)
 				return gone, failed.err()
@@ -220,7 +220,7 @@ func (f failures) err() error {
 func (f failures) Error() string {
 	var told []string
 	for _, one := range f[:min(len(f), maxTold)] {
-		told = append(told, outcome.Sentence(one))
+		told = append(told, errclass.Sentence(one))
 	}
 	text := strings.Join(told, "; ")
 	if more := len(f) - len(told); more > 0 {
@@ -240,7 +240,7 @@ func isOverdue(ctx context.Context, err error) bool {
 // evictPod evicts one pod, and no other that has its name by now.
 //
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
-func (e *evicting) evictPod(ctx context.Context, namespace string, victim configmonitor.Victim) error {
+func (e *evictor) evictPod(ctx context.Context, namespace string, victim configmonitor.Victim) error {
 	ctx, cancel := context.WithTimeout(ctx, evictionLimit)
 	defer cancel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: victim.Name}}

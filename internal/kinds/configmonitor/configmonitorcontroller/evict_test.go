@@ -21,7 +21,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -48,7 +48,7 @@ func decided(names []string, atOnce int32) configmonitor.Evictions {
 	for _, name := range names {
 		all = append(all, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}})
 	}
-	source := workload.Source{Ref: workload.Ref{Kind: workload.ConfigMap, Name: "flags"}, Standing: workload.Present, Changed: noon.Add(-time.Minute)}
+	source := workload.Source{Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, Standing: workload.Present, Changed: noon.Add(-time.Minute)}
 	return configmonitor.DecideEvictions(&monitor.Spec, source, configmonitor.Record{}, all, noon)
 }
 
@@ -70,21 +70,21 @@ func TestEvictPods(t *testing.T) {
 		asked   string
 		skipped string
 		again   time.Duration
-		class   outcome.Class
+		class   errclass.Class
 	}{
-		"all go":                  {nil, 4, "a b c d", "", 2 * time.Second, outcome.None},
-		"one has two budgets":     {map[string]error{"a": twoBudget}, 4, "a b c d", "a EvictionFailed", 2 * time.Second, outcome.Transient},
-		"one is refused":          {map[string]error{"b": refused}, 4, "a b c d", "b EvictionFailed", 2 * time.Second, outcome.Blocked},
-		"another in its place":    {map[string]error{"a": twoBudget}, 1, "a b", "a EvictionFailed, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, outcome.Transient},
-		"none in a budget's":      {map[string]error{"a": budget}, 1, "a", "a DisruptionBudget, b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 10 * time.Second, outcome.None},
-		"all are refused":         {map[string]error{"a": refused, "b": refused, "c": refused, "d": refused}, 1, "a b c d", "a EvictionFailed, b EvictionFailed, c EvictionFailed, d EvictionFailed", time.Minute, outcome.Blocked},
-		"an answer does not come": {map[string]error{"b": context.DeadlineExceeded}, 4, "a b", "b DisruptionBudget, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, outcome.None},
-		"one has gone":            {map[string]error{"a": apierrors.NewNotFound(pods, "a")}, 1, "a", "b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, outcome.None},
+		"all go":                  {nil, 4, "a b c d", "", 2 * time.Second, errclass.None},
+		"one has two budgets":     {map[string]error{"a": twoBudget}, 4, "a b c d", "a EvictionFailed", 2 * time.Second, errclass.Transient},
+		"one is refused":          {map[string]error{"b": refused}, 4, "a b c d", "b EvictionFailed", 2 * time.Second, errclass.Blocked},
+		"another in its place":    {map[string]error{"a": twoBudget}, 1, "a b", "a EvictionFailed, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, errclass.Transient},
+		"none in a budget's":      {map[string]error{"a": budget}, 1, "a", "a DisruptionBudget, b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 10 * time.Second, errclass.None},
+		"all are refused":         {map[string]error{"a": refused, "b": refused, "c": refused, "d": refused}, 1, "a b c d", "a EvictionFailed, b EvictionFailed, c EvictionFailed, d EvictionFailed", time.Minute, errclass.Blocked},
+		"an answer does not come": {map[string]error{"b": context.DeadlineExceeded}, 4, "a b", "b DisruptionBudget, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, errclass.None},
+		"one has gone":            {map[string]error{"a": apierrors.NewNotFound(pods, "a")}, 1, "a", "b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, errclass.None},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked, skipped []string
 			evictions := decided([]string{"a", "b", "c", "d"}, test.atOnce)
-			_, err := (&evicting{client: answering(test.answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
+			_, err := (&evictor{client: answering(test.answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
 			for _, one := range evictions.Skipped {
 				skipped = append(skipped, strings.TrimPrefix(one.Name, "Pod/")+" "+one.Reason)
 			}
@@ -94,7 +94,7 @@ func TestEvictPods(t *testing.T) {
 			if diff := cmp.Diff(test.skipped, strings.Join(skipped, ", ")); diff != "" {
 				t.Error(diff)
 			}
-			if outcome.Of(err) != test.class || evictions.Again != test.again || evictions.Waiting != len(skipped) {
+			if errclass.Of(err) != test.class || evictions.Again != test.again || evictions.Waiting != len(skipped) {
 				t.Errorf("got %v; looked at again after %s; %d wait", err, evictions.Again, evictions.Waiting)
 			}
 		})
@@ -110,7 +110,7 @@ func TestEvictPodsFailing(t *testing.T) {
 		answers[names[i]] = refused
 	}
 	evictions := decided(names, 30)
-	gone, err := (&evicting{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
+	gone, err := (&evictor{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
 	if gone != 0 || len(asked) != maxFailed || len(evictions.Skipped) != 30 {
 		t.Errorf("%d are gone, %d were asked for, %d are skipped", gone, len(asked), len(evictions.Skipped))
 	}

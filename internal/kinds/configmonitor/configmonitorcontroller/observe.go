@@ -7,7 +7,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -25,10 +25,10 @@ func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (con
 	observed.Source = source
 	if monitor.Spec.Strategy == configv1.StrategyEvict {
 		done := evicted(ctx)
-		if outcome.Of(done.err) == outcome.Transient {
+		if errclass.Of(done.err) == errclass.Transient {
 			return observed, done.err
 		}
-		observed.Evictions, observed.Failure = &done.evictions, outcome.Failure(done.err)
+		observed.Evictions, observed.Failure = &done.evictions, errclass.Failure(done.err)
 		return observed, nil
 	}
 	if observed.Snapshot, err = k.reader.Snapshot(ctx, monitor.Namespace); err != nil {

@@ -9,9 +9,9 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
@@ -21,7 +21,7 @@ type kind struct {
 	clock  clock.PassiveClock
 }
 
-var _ loop.Kind[*configv1.ConfigMonitor, configmonitor.Observed] = kind{}
+var _ reconciler.Kind[*configv1.ConfigMonitor, configmonitor.Observed] = kind{}
 
 // New is an empty ConfigMonitor.
 func (kind) New() *configv1.ConfigMonitor { return &configv1.ConfigMonitor{} }
@@ -30,7 +30,7 @@ func (kind) New() *configv1.ConfigMonitor { return &configv1.ConfigMonitor{} }
 func (kind) Admit(monitor *configv1.ConfigMonitor) error {
 	configmonitor.Default(monitor)
 	if problems := configmonitor.Validate(monitor); len(problems) > 0 {
-		return outcome.InvalidSpecError{Err: problems.ToAggregate()}
+		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func (kind) Report(into, monitor *configv1.ConfigMonitor, observed configmonitor
 }
 
 // Trouble names the conditions that are bad news when True.
-func (kind) Trouble() []string {
+func (kind) ProblemConditions() []string {
 	return []string{
 		configv1.ConditionDegraded, configv1.ConditionStalled,
 		configv1.ConditionFlapping, configv1.ConditionSecretAccessNotGranted,

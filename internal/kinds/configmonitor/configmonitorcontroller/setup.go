@@ -21,8 +21,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -59,7 +59,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		return fmt.Errorf("adding the index %s: %w", sourceIndex, err)
 	}
 	cached, live := manager.GetClient(), manager.GetAPIReader()
-	reporter := &loop.Reconciler[*configv1.ConfigMonitor, configmonitor.Observed]{
+	reporter := &reconciler.Reconciler[*configv1.ConfigMonitor, configmonitor.Observed]{
 		Name:     configmonitor.Controller,
 		Kind:     kind{reader: options.Reader, clock: options.Clock},
 		Client:   cached,
@@ -67,7 +67,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Recorder: manager.GetEventRecorder("mainstay-" + configmonitor.Controller),
 		Clock:    options.Clock,
 	}
-	reconciler := &evicting{report: reporter, client: cached, live: live, reader: options.Reader, clock: options.Clock}
+	r := &evictor{report: reporter, client: cached, live: live, reader: options.Reader, clock: options.Clock}
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(configmonitor.Controller).
@@ -81,8 +81,8 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	}
 	return under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
-	}).Complete(reconciler)
+		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
+	}).Complete(r)
 }
 
 // watchedBy is the value of sourceIndex.
@@ -94,7 +94,7 @@ func watchedBy(object client.Object) []string {
 func watchers(cached client.Reader, kind workload.SourceKind) handler.MapFunc {
 	return func(ctx context.Context, source client.Object) []reconcile.Request {
 		return find(ctx, cached, func(*configv1.ConfigMonitor) bool { return true }, client.InNamespace(source.GetNamespace()),
-			client.MatchingFields{sourceIndex: workload.Ref{Kind: kind, Name: source.GetName()}.String()})
+			client.MatchingFields{sourceIndex: workload.SourceRef{Kind: kind, Name: source.GetName()}.String()})
 	}
 }
 

@@ -5,20 +5,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 )
 
 // Hooks are the webhooks of PlatformPolicies.
 func Hooks(scheme *runtime.Scheme) []admission.Hook {
-	return admission.Kind[*policyv1.PlatformPolicy]{
-		Kind:       policyv1.GroupVersion.WithKind("PlatformPolicy"),
+	return admission.Kind[*mspolicyv1.PlatformPolicy]{
+		Kind:       mspolicyv1.GroupVersion.WithKind("PlatformPolicy"),
 		Resource:   "platformpolicies",
 		Scope:      admissionregistrationv1.ClusterScope,
-		New:        func() *policyv1.PlatformPolicy { return &policyv1.PlatformPolicy{} },
-		Default:    func(*policyv1.PlatformPolicy) {},
+		New:        func() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} },
+		Default:    func(*mspolicyv1.PlatformPolicy) {},
 		Validate:   platformpolicy.Validate,
-		IsSameSpec: func(a, b *policyv1.PlatformPolicy) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+		IsSameSpec: func(a, b *mspolicyv1.PlatformPolicy) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	}.Hooks(scheme)
 }

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
@@ -25,15 +25,15 @@ type kind struct {
 	options Options
 }
 
-var _ loop.Kind[*policyv1.PlatformPolicy, platformpolicy.Observed] = kind{}
+var _ reconciler.Kind[*mspolicyv1.PlatformPolicy, platformpolicy.Observed] = kind{}
 
 // New is an empty PlatformPolicy.
-func (kind) New() *policyv1.PlatformPolicy { return &policyv1.PlatformPolicy{} }
+func (kind) New() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} }
 
 // Admit validates; there is nothing to fill in.
-func (kind) Admit(policy *policyv1.PlatformPolicy) error {
+func (kind) Admit(policy *mspolicyv1.PlatformPolicy) error {
 	if problems := platformpolicy.Validate(policy); len(problems) > 0 {
-		return outcome.InvalidSpecError{Err: problems.ToAggregate()}
+		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func (kind) Admit(policy *policyv1.PlatformPolicy) error {
 //
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
-func (k kind) Observe(ctx context.Context, _ *policyv1.PlatformPolicy) (platformpolicy.Observed, error) {
+func (k kind) Observe(ctx context.Context, _ *mspolicyv1.PlatformPolicy) (platformpolicy.Observed, error) {
 	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}}
 	namespaces := &metav1.PartialObjectMetadataList{}
 	namespaces.SetGroupVersionKind(watch.Namespace().GroupVersionKind())
@@ -55,7 +55,7 @@ func (k kind) Observe(ctx context.Context, _ *policyv1.PlatformPolicy) (platform
 			observed.Namespaces[namespace.Name] = namespace.Labels
 		}
 	}
-	var all policyv1.PlatformPolicyList
+	var all mspolicyv1.PlatformPolicyList
 	if err := k.cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return observed, fmt.Errorf("listing PlatformPolicies: %w", err)
 	}
@@ -74,13 +74,15 @@ func (k kind) Observe(ctx context.Context, _ *policyv1.PlatformPolicy) (platform
 func (kind) Children(platformpolicy.Observed) plan.Children { return nil }
 
 // Desired is nothing.
-func (kind) Desired(*policyv1.PlatformPolicy, platformpolicy.Observed) plan.Plan { return plan.Plan{} }
+func (kind) Desired(*mspolicyv1.PlatformPolicy, platformpolicy.Observed) plan.Plan {
+	return plan.Plan{}
+}
 
 // Report sets the status.
-func (kind) Report(into, policy *policyv1.PlatformPolicy, observed platformpolicy.Observed, result plan.Result) time.Duration {
+func (kind) Report(into, policy *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, result plan.Result) time.Duration {
 	into.Status = platformpolicy.Status(policy, observed, result)
 	return 0
 }
 
 // Trouble names the conditions that are bad news when True.
-func (kind) Trouble() []string { return []string{policyv1.ConditionStalled} }
+func (kind) ProblemConditions() []string { return []string{mspolicyv1.ConditionStalled} }

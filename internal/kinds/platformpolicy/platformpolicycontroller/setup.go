@@ -12,12 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	policyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -52,7 +52,7 @@ const gather = 3 * time.Second
 func Setup(manager ctrl.Manager, options Options) error {
 	cached := manager.GetClient()
 	reader := children.Reader{Cached: cached, Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}
-	reconciler := &loop.Reconciler[*policyv1.PlatformPolicy, platformpolicy.Observed]{
+	r := &reconciler.Reconciler[*mspolicyv1.PlatformPolicy, platformpolicy.Observed]{
 		Name:     platformpolicy.Controller,
 		Kind:     kind{cached: cached, options: options},
 		Client:   cached,
@@ -63,19 +63,19 @@ func Setup(manager ctrl.Manager, options Options) error {
 	everything := watch.Later(allPolicies(cached), gather)
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(platformpolicy.Controller).
-		For(&policyv1.PlatformPolicy{}, builder.WithPredicates(watch.SpecChanged())).
-		Watches(&policyv1.PlatformPolicy{}, everything, builder.WithPredicates(watch.SpecChanged())).
+		For(&mspolicyv1.PlatformPolicy{}, builder.WithPredicates(watch.SpecChanged())).
+		Watches(&mspolicyv1.PlatformPolicy{}, everything, builder.WithPredicates(watch.SpecChanged())).
 		Watches(watch.Namespace(), everything, builder.WithPredicates(watch.LabelsChanged()))
 	for _, governed := range options.Governed {
 		under = under.Watches(governed.Object, everything, builder.WithPredicates(watch.SpecChanged()))
 	}
-	return under.WithOptions(controller.Options{RateLimiter: outcome.RateLimiter[reconcile.Request]()}).Complete(reconciler)
+	return under.WithOptions(controller.Options{RateLimiter: errclass.RateLimiter[reconcile.Request]()}).Complete(r)
 }
 
 // allPolicies are all policies: what one counts concerns each.
 func allPolicies(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
-		var all policyv1.PlatformPolicyList
+		var all mspolicyv1.PlatformPolicyList
 		if err := cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing PlatformPolicies")
 			return nil

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
-	appsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -21,23 +21,23 @@ import (
 
 // Hooks are the webhooks of WebApps and of their subresource scale. rules is nil where there are no policies.
 func Hooks(scheme *runtime.Scheme, cached client.Reader, rules policy.Source) []admission.Hook {
-	hooks := admission.Kind[*appsv1.WebApp]{
-		Kind:       appsv1.GroupVersion.WithKind("WebApp"),
+	hooks := admission.Kind[*msappsv1.WebApp]{
+		Kind:       msappsv1.GroupVersion.WithKind("WebApp"),
 		Resource:   resource,
 		Scope:      admissionregistrationv1.NamespacedScope,
-		New:        func() *appsv1.WebApp { return &appsv1.WebApp{} },
+		New:        func() *msappsv1.WebApp { return &msappsv1.WebApp{} },
 		Default:    webapp.Default,
 		Validate:   webapp.Validate,
 		Warn:       webapp.Warn,
-		IsSameSpec: func(a, b *appsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+		IsSameSpec: func(a, b *msappsv1.WebApp) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 		Govern:     govern,
-		Subject:    func(app *appsv1.WebApp) policy.Subject { return webapp.Wanted(app, webapp.Observed{}) },
+		Subject:    func(app *msappsv1.WebApp) policy.Subject { return webapp.Wanted(app, webapp.Observed{}) },
 		Rules:      rules,
 	}.Hooks(scheme)
 	scale := admission.Scale{
 		Kind:     "WebApp",
-		Resource: schema.GroupResource{Group: appsv1.GroupVersion.Group, Resource: resource},
-		Versions: []string{appsv1.GroupVersion.Version, appsv1beta1.GroupVersion.Version},
+		Resource: schema.GroupResource{Group: msappsv1.GroupVersion.Group, Resource: resource},
+		Versions: []string{msappsv1.GroupVersion.Version, msappsv1beta1.GroupVersion.Version},
 		Field:    field.NewPath("spec", "replicas"),
 		Refuse:   whyNotScaled(cached),
 		Rules:    rules,
@@ -51,7 +51,7 @@ const resource = "webapps"
 // webhook is asked; that of v1beta1 does not know. What a cache that lags misses, the reconciler refuses.
 func whyNotScaled(cached client.Reader) func(context.Context, types.NamespacedName) (string, error) {
 	return func(ctx context.Context, key types.NamespacedName) (string, error) {
-		var app appsv1.WebApp
+		var app msappsv1.WebApp
 		if err := cached.Get(ctx, key, &app); client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("reading WebApp %s: %w", key, err)
 		}
@@ -63,14 +63,14 @@ func whyNotScaled(cached client.Reader) func(context.Context, types.NamespacedNa
 }
 
 // govern also has what was written through an older version owned as if through v1.
-func govern(app, before *appsv1.WebApp, rules policy.Rules) []string {
+func govern(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 	webapp.OwnAsV1(app)
 	return webapp.Govern(app, before, rules)
 }
 
 // Objects are all WebApps in the cache, as policy looks at them.
 func Objects(ctx context.Context, cached client.Reader) ([]policy.Object, error) {
-	var apps appsv1.WebAppList
+	var apps msappsv1.WebAppList
 	if err := cached.List(ctx, &apps); err != nil {
 		return nil, fmt.Errorf("listing WebApps: %w", err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
@@ -33,9 +33,9 @@ import (
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch
-func (k kind) Observe(ctx context.Context, app *appsv1.WebApp) (webapp.Observed, error) {
+func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observed, error) {
 	observed := webapp.Observed{HasRouteAPI: k.routes.Available()}
-	found, err := k.children.Look(ctx, app, possibleChildren(app.Name, observed.HasRouteAPI)...)
+	found, err := k.children.Find(ctx, app, possibleChildren(app.Name, observed.HasRouteAPI)...)
 	if err != nil {
 		return observed, err
 	}
@@ -43,13 +43,13 @@ func (k kind) Observe(ctx context.Context, app *appsv1.WebApp) (webapp.Observed,
 	// They may be there to be adopted: then a Deployment's selector decides about everything
 	// else, and a Service may have to wait.
 	for kind, object := range map[string]plan.Object{
-		"Deployment": &k8sappsv1.Deployment{ObjectMeta: named(app.Name)},
+		"Deployment": &appsv1.Deployment{ObjectMeta: named(app.Name)},
 		"Service":    &corev1.Service{ObjectMeta: named(app.Name)},
 	} {
 		if known, there := found[plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}]; there && watch.IsWhole(known.Object) {
 			continue
 		}
-		if err := k.children.LookLive(ctx, app, object, found); err != nil {
+		if err := k.children.FindLive(ctx, app, object, found); err != nil {
 			return observed, err
 		}
 	}
@@ -69,7 +69,7 @@ func possibleChildren(name string, hasRoutes bool) []plan.Object {
 	possible := []plan.Object{
 		&corev1.ServiceAccount{ObjectMeta: named(name)},
 		&networkingv1.NetworkPolicy{ObjectMeta: named(name)},
-		&k8sappsv1.Deployment{ObjectMeta: named(name)},
+		&appsv1.Deployment{ObjectMeta: named(name)},
 		&corev1.Service{ObjectMeta: named(name)},
 		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: named(name)},
 		&policyv1.PodDisruptionBudget{ObjectMeta: named(name)},
@@ -83,7 +83,7 @@ func possibleChildren(name string, hasRoutes bool) []plan.Object {
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-func (k kind) isServiceAccountMissing(ctx context.Context, app *appsv1.WebApp) (bool, error) {
+func (k kind) isServiceAccountMissing(ctx context.Context, app *msappsv1.WebApp) (bool, error) {
 	if app.Spec.ServiceAccountName == "" {
 		return false, nil
 	}
@@ -99,7 +99,7 @@ func (k kind) isServiceAccountMissing(ctx context.Context, app *appsv1.WebApp) (
 }
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
-func (k kind) observePods(ctx context.Context, app *appsv1.WebApp) ([]corev1.Pod, error) {
+func (k kind) observePods(ctx context.Context, app *msappsv1.WebApp) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	err := k.cached.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingFields{podOwnerIndex: app.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {

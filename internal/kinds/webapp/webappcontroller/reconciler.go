@@ -7,13 +7,13 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/optional"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 )
 
 // kind brings WebApp to the loop.
@@ -21,20 +21,20 @@ type kind struct {
 	cached   client.Reader
 	live     client.Reader
 	children children.Reader
-	routes   *optional.API
+	routes   *optionalapi.API
 	clock    clock.PassiveClock
 }
 
-var _ loop.Kind[*appsv1.WebApp, webapp.Observed] = kind{}
+var _ reconciler.Kind[*msappsv1.WebApp, webapp.Observed] = kind{}
 
 // New is an empty WebApp.
-func (kind) New() *appsv1.WebApp { return &appsv1.WebApp{} }
+func (kind) New() *msappsv1.WebApp { return &msappsv1.WebApp{} }
 
 // Admit fills in defaults and validates.
-func (kind) Admit(app *appsv1.WebApp) error {
+func (kind) Admit(app *msappsv1.WebApp) error {
 	webapp.Default(app)
 	if problems := webapp.Validate(app); len(problems) > 0 {
-		return outcome.InvalidSpecError{Err: problems.ToAggregate()}
+		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
 	}
 	return nil
 }
@@ -43,18 +43,18 @@ func (kind) Admit(app *appsv1.WebApp) error {
 func (kind) Children(observed webapp.Observed) plan.Children { return observed.Children }
 
 // Desired is what should exist.
-func (kind) Desired(app *appsv1.WebApp, observed webapp.Observed) plan.Plan {
+func (kind) Desired(app *msappsv1.WebApp, observed webapp.Observed) plan.Plan {
 	return webapp.Desired(app, observed)
 }
 
 // Report sets the status.
-func (kind) Report(into, app *appsv1.WebApp, observed webapp.Observed, result plan.Result) time.Duration {
+func (kind) Report(into, app *msappsv1.WebApp, observed webapp.Observed, result plan.Result) time.Duration {
 	status, lookAgain := webapp.Status(app, observed, result)
 	into.Status = status
 	return lookAgain
 }
 
 // Trouble names the conditions that are bad news when True.
-func (kind) Trouble() []string {
-	return []string{appsv1.ConditionDegraded, appsv1.ConditionStalled}
+func (kind) ProblemConditions() []string {
+	return []string{msappsv1.ConditionDegraded, msappsv1.ConditionStalled}
 }

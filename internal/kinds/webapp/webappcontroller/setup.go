@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	k8sappsv1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -26,16 +26,16 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
-	appsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
-	"github.com/mainstay-platform/mainstay/internal/kit/loop"
-	"github.com/mainstay-platform/mainstay/internal/kit/optional"
-	"github.com/mainstay-platform/mainstay/internal/kit/outcome"
-	"github.com/mainstay-platform/mainstay/internal/kit/policies"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 )
 
 // Field indexes of the cache.
@@ -58,8 +58,8 @@ const HTTPRouteCRD = "httproutes.gateway.networking.k8s.io"
 // (watch.Default: whole objects that bear our label).
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		&appsv1.WebApp{}:  {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
-		&corev1.Service{}: watch.OursOnly(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
+		&msappsv1.WebApp{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
+		&corev1.Service{}:  watch.OursOnly(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
 		// All ServiceAccounts: users name their own ones.
 		&corev1.ServiceAccount{}:        {Label: labels.Everything(), Transform: watch.Stripped(stripServiceAccount)},
 		&networkingv1.Ingress{}:         watch.OursOnly(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
@@ -118,19 +118,19 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, manager.GetFieldIndexer()); err != nil {
 		return err
 	}
-	prefetched := append(owned(), optional.Definition())
+	prefetched := append(owned(), optionalapi.Definition())
 	if options.Rules != nil {
 		prefetched = append(prefetched, watch.Namespace())
 	}
 	if err := watch.Prefetch(ctx, manager.GetCache(), prefetched...); err != nil {
 		return err
 	}
-	routes, err := optional.Find(httpRouteKind, HTTPRouteCRD, manager.GetRESTMapper(), manager.GetCache())
+	routes, err := optionalapi.Find(httpRouteKind, HTTPRouteCRD, manager.GetRESTMapper(), manager.GetCache())
 	if err != nil {
 		return err
 	}
 	reader := children.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}
-	reconciler := &loop.Reconciler[*appsv1.WebApp, webapp.Observed]{
+	r := &reconciler.Reconciler[*msappsv1.WebApp, webapp.Observed]{
 		Name:     webapp.Controller,
 		Kind:     kind{cached: manager.GetClient(), live: manager.GetAPIReader(), children: reader, routes: routes, clock: options.Clock},
 		Client:   manager.GetClient(),
@@ -139,11 +139,11 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Clock:    options.Clock,
 	}
 	if options.Rules != nil {
-		reconciler.Policy = &loop.Policy[*appsv1.WebApp, webapp.Observed]{
+		r.Policy = &reconciler.Policy[*msappsv1.WebApp, webapp.Observed]{
 			Rules: options.Rules, Wanted: webapp.Wanted, Running: webapp.Running,
 		}
 	}
-	built, err := build(manager, reconciler, options, routes.Available())
+	built, err := build(manager, r, options, routes.Available())
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)
 	}
@@ -154,51 +154,51 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 // owned are the kinds of children that every cluster has.
 func owned() []client.Object {
 	return []client.Object{
-		&k8sappsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
+		&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
 		&autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{},
 	}
 }
 
-func build(manager ctrl.Manager, reconciler reconcile.Reconciler, options Options, hasRoutes bool) (controller.Controller, error) {
+func build(manager ctrl.Manager, r reconcile.Reconciler, options Options, hasRoutes bool) (controller.Controller, error) {
 	changed := builder.WithPredicates(watch.ContentChanged())
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(webapp.Controller).
-		For(&appsv1.WebApp{}, builder.WithPredicates(watch.SpecChanged())).
+		For(&msappsv1.WebApp{}, builder.WithPredicates(watch.SpecChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOfPod), changed).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(usersOfServiceAccount(manager.GetClient())), changed)
 	for _, child := range owned() {
 		under = under.Owns(child, changed)
 	}
 	if options.Rules != nil {
-		under = policies.Watch(under, manager.GetClient(), &appsv1.WebAppList{})
+		under = policyreader.Watch(under, manager.GetClient(), &msappsv1.WebAppList{})
 	}
 	if hasRoutes {
 		under = under.Owns(&gatewayv1.HTTPRoute{}, changed)
 	}
 	return under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,
-		RateLimiter:             outcome.RateLimiter[reconcile.Request](),
-	}).Build(reconciler)
+		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
+	}).Build(r)
 }
 
 // watchRoutes begins to watch HTTPRoutes and brings back the WebApps that wait for them.
 func watchRoutes(manager ctrl.Manager, running controller.Controller) error {
-	owner := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](manager.GetScheme(), manager.GetRESTMapper(), &appsv1.WebApp{}, handler.OnlyControllerOwner())
+	owner := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](manager.GetScheme(), manager.GetRESTMapper(), &msappsv1.WebApp{}, handler.OnlyControllerOwner())
 	if err := running.Watch(source.Kind(manager.GetCache(), &gatewayv1.HTTPRoute{}, owner)); err != nil {
 		return err
 	}
-	waiting := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, app *appsv1.WebApp) []reconcile.Request {
+	waiting := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, app *msappsv1.WebApp) []reconcile.Request {
 		if app.Spec.Route == nil {
 			return nil
 		}
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(app)}}
 	})
 	// What exists arrives as created; later changes come by the controller's own watch.
-	existing := predicate.TypedFuncs[*appsv1.WebApp]{
-		UpdateFunc: func(event.TypedUpdateEvent[*appsv1.WebApp]) bool { return false },
-		DeleteFunc: func(event.TypedDeleteEvent[*appsv1.WebApp]) bool { return false },
+	existing := predicate.TypedFuncs[*msappsv1.WebApp]{
+		UpdateFunc: func(event.TypedUpdateEvent[*msappsv1.WebApp]) bool { return false },
+		DeleteFunc: func(event.TypedDeleteEvent[*msappsv1.WebApp]) bool { return false },
 	}
-	return running.Watch(source.Kind(manager.GetCache(), &appsv1.WebApp{}, waiting, existing))
+	return running.Watch(source.Kind(manager.GetCache(), &msappsv1.WebApp{}, waiting, existing))
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -207,11 +207,11 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		name   string
 		values client.IndexerFunc
 	}{
-		{&appsv1.WebApp{}, ImageIndex, func(object client.Object) []string {
-			return []string{object.(*appsv1.WebApp).Spec.Image}
+		{&msappsv1.WebApp{}, ImageIndex, func(object client.Object) []string {
+			return []string{object.(*msappsv1.WebApp).Spec.Image}
 		}},
-		{&appsv1.WebApp{}, serviceAccountIndex, func(object client.Object) []string {
-			if name := object.(*appsv1.WebApp).Spec.ServiceAccountName; name != "" {
+		{&msappsv1.WebApp{}, serviceAccountIndex, func(object client.Object) []string {
+			if name := object.(*msappsv1.WebApp).Spec.ServiceAccountName; name != "" {
 				return []string{name}
 			}
 			return nil
@@ -243,7 +243,7 @@ func ownerOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 // usersOfServiceAccount are the WebApps that ask for a ServiceAccount.
 func usersOfServiceAccount(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, account client.Object) []reconcile.Request {
-		var apps appsv1.WebAppList
+		var apps msappsv1.WebAppList
 		err := reader.List(ctx, &apps, client.InNamespace(account.GetNamespace()), client.MatchingFields{serviceAccountIndex: account.GetName()})
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing the WebApps of a ServiceAccount", "ServiceAccount", client.ObjectKeyFromObject(account))

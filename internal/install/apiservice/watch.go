@@ -1,0 +1,203 @@
+package apiservice
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/install/certificates"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+)
+
+// NewCache is a cache of the one APIService, of the endpoints of one Service and of the metadata of its namespace. It outlasts an
+// API server that is away.
+//
+// The right to watch the namespace stands in the chart's templates/rbac.yaml, for it goes by name.
+//
+// +kubebuilder:rbac:part=apiservice,groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.farm.mainstay.dev,verbs=list;watch
+// +kubebuilder:rbac:part=apiservice,groups=discovery.k8s.io,namespace=mainstay-system,resources=endpointslices,verbs=list;watch
+func NewCache(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, service client.ObjectKey) (cache.Cache, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(retrytransport.Transport(ctrl.Log.WithName("apiservice"), clock.RealClock{}))
+	slices := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service.Name})
+	made, err := cache.New(config, cache.Options{
+		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&apiregistrationv1.APIService{}: {Field: fields.OneTermEqualSelector("metadata.name", Name)},
+			&discoveryv1.EndpointSlice{}:    {Namespaces: map[string]cache.Config{service.Namespace: {LabelSelector: slices}}},
+			watch.Namespace():               {Field: fields.OneTermEqualSelector("metadata.name", service.Namespace)},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache of the APIService: %w", err)
+	}
+	return made, nil
+}
+
+// watched tells what has been read at least once.
+type watched struct{ apiService, namespace, endpoints toolscache.InformerSynced }
+
+// isSynced tells whether there is enough to decide. Of endpoints decide asks itself.
+func (w watched) isSynced() bool { return w.apiService() && w.namespace() }
+
+// watch wakes the Publisher when something changes of what its decisions rest on, and when it has been read for the first time.
+func (p *Publisher) watch(ctx context.Context, running *sync.WaitGroup) error {
+	for _, one := range []struct {
+		object client.Object
+		synced *toolscache.InformerSynced
+	}{
+		{&apiregistrationv1.APIService{}, &p.watched.apiService}, {watch.Namespace(), &p.watched.namespace}, {&discoveryv1.EndpointSlice{}, &p.watched.endpoints},
+	} {
+		informer, err := p.options.Cache.GetInformer(ctx, one.object, cache.BlockUntilSynced(false))
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the process ends
+		}
+		if err != nil {
+			return fmt.Errorf("watching the APIService: %w", err)
+		}
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { p.poke() }, UpdateFunc: func(any, any) { p.poke() }, DeleteFunc: func(any) { p.poke() },
+		})
+		if err != nil {
+			return fmt.Errorf("watching the APIService: %w", err)
+		}
+		*one.synced = registration.HasSynced
+		running.Go(func() {
+			// Of an empty list no handler hears.
+			toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
+			p.poke()
+		})
+	}
+	return nil
+}
+
+func (p *Publisher) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// observe reads what a decision rests on, from the cache. It returns an error beside what is known if the owner can't be read, for
+// to withdraw does not need it.
+func (p *Publisher) observe(ctx context.Context) (*observed, error) {
+	o := &observed{now: p.options.Clock.Now(), known: p.watched.endpoints()}
+	var live apiregistrationv1.APIService
+	switch err := p.options.Cache.Get(ctx, client.ObjectKey{Name: Name}, &live); {
+	case err == nil:
+		o.apiService, o.isOurs = &live, p.options.Whose(&live)
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("reading APIService %s: %w", Name, err)
+	}
+	namespace := watch.Namespace()
+	switch err := p.options.Cache.Get(ctx, client.ObjectKey{Name: p.options.Namespace}, namespace); {
+	case err == nil:
+		o.leaving = !namespace.DeletionTimestamp.IsZero()
+	case client.IgnoreNotFound(err) == nil:
+		o.leaving = true
+	default:
+		return nil, fmt.Errorf("reading Namespace %s: %w", p.options.Namespace, err)
+	}
+	if o.known {
+		var err error
+		if o.ready, err = p.countReady(ctx); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case o.ready == 0:
+		p.present = time.Time{}
+	case p.present.IsZero():
+		p.present = o.now
+	}
+	o.present = p.present
+	p.absence = p.absence.next(*o)
+	o.missing = p.absence.since
+	bundle := p.bundle(o)
+	if bundle == nil {
+		return o, nil
+	}
+	if !p.ownerRead {
+		if err := p.readOwner(ctx); err != nil {
+			return o, err
+		}
+	}
+	o.wanted = desired(p.options.Namespace, p.options.Service, bundle, p.owner)
+	return o, nil
+}
+
+// bundle is what the API server must trust; nil until that is known.
+func (p *Publisher) bundle(o *observed) []byte {
+	bundle := p.options.Certificates.Bundle()
+	if bundle == nil || !p.options.External || !o.isOurs {
+		return bundle
+	}
+	return certificates.Unite(o.now, bundle, o.apiService.Spec.CABundle)
+}
+
+func (p *Publisher) readOwner(ctx context.Context) error {
+	owner, err := p.options.Owner(ctx)
+	if err != nil {
+		return err
+	}
+	p.owner, p.ownerRead = owner, true
+	return nil
+}
+
+// countReady is the number of endpoints that are ready: each once, though it may have an address of each family.
+func (p *Publisher) countReady(ctx context.Context) (int, error) {
+	var found discoveryv1.EndpointSliceList
+	if err := p.options.Cache.List(ctx, &found, client.InNamespace(p.options.Namespace)); err != nil {
+		return 0, fmt.Errorf("listing the endpoints of Service %s/%s: %w", p.options.Namespace, p.options.Service, err)
+	}
+	return countReady(found.Items), nil
+}
+
+func countReady(slices []discoveryv1.EndpointSlice) int {
+	ready := map[string]bool{}
+	for _, slice := range slices {
+		for _, endpoint := range slice.Endpoints {
+			// Who says nothing of it is ready, by the API's definition.
+			if !ptr.Deref(endpoint.Conditions.Ready, true) || len(endpoint.Addresses) == 0 {
+				continue
+			}
+			name := endpoint.Addresses[0]
+			if endpoint.TargetRef != nil {
+				name = endpoint.TargetRef.Kind + "/" + endpoint.TargetRef.Name
+			}
+			ready[name] = true
+		}
+	}
+	return len(ready)
+}
+
+// service is the Service that is told of what is done. The right to read it stands in the chart's templates/rbac.yaml, for it
+// goes by name.
+//
+// +kubebuilder:rbac:part=apiservice,groups=events.k8s.io,namespace=mainstay-system,resources=events,verbs=create;patch
+func (p *Publisher) service(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+	service := &metav1.PartialObjectMetadata{}
+	service.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
+	if err := p.options.Client.Get(ctx, client.ObjectKey{Namespace: p.options.Namespace, Name: p.options.Service}, service); err != nil {
+		return nil, fmt.Errorf("reading Service %s/%s: %w", p.options.Namespace, p.options.Service, err)
+	}
+	return service, nil
+}

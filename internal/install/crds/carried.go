@@ -1,0 +1,169 @@
+package crds
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/charts"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/version"
+)
+
+// definition is one that this release carries.
+type definition struct {
+	name string
+	// text is as it stands in the chart: without conversion, only the storage version served.
+	text map[string]any
+	// versions are all that it has, in its order.
+	versions []string
+	// marks are the annotations by which a live definition is known to be this one. They tell
+	// the text only: with or without conversion it is the same definition.
+	marks map[string]string
+}
+
+// carried returns the definitions of this release, which are read once: callers must not change them. A tenth of a second goes into it, which
+// each start of a manager spent several times.
+var carried = sync.OnceValues(func() ([]definition, error) {
+	documents, err := charts.CRDs()
+	if err != nil {
+		return nil, err
+	}
+	var found []definition
+	for _, document := range documents {
+		d, err := parse(document, version.Version)
+		if err != nil {
+			return nil, fmt.Errorf("reading an embedded definition: %w", err)
+		}
+		found = append(found, d)
+	}
+	return found, nil
+})
+
+// parse reads a definition of a release.
+func parse(document []byte, release string) (definition, error) {
+	var typed apiextensionsv1.CustomResourceDefinition
+	var text map[string]any
+	if err := yaml.Unmarshal(document, &typed); err != nil {
+		return definition{}, err
+	}
+	if err := yaml.Unmarshal(document, &text); err != nil {
+		return definition{}, err
+	}
+	sum := sha256.Sum256(document)
+	d := definition{
+		name:  typed.Name,
+		text:  text,
+		marks: map[string]string{api.AnnotationApplied: hex.EncodeToString(sum[:16]), api.AnnotationRelease: release},
+	}
+	for _, v := range typed.Spec.Versions {
+		d.versions = append(d.versions, v.Name)
+	}
+	return d, nil
+}
+
+// isOf tells whether a live definition with these annotations has the text of d.
+func (d definition) isOf(annotations map[string]string) bool {
+	return annotations[api.AnnotationApplied] == d.marks[api.AnnotationApplied]
+}
+
+// isOlderThan tells whether a live definition with these annotations is of a later release, and of other text.
+func (d definition) isOlderThan(annotations map[string]string) bool {
+	return !d.isOf(annotations) && version.IsLater(annotations[api.AnnotationRelease], d.marks[api.AnnotationRelease])
+}
+
+// composed is d with a conversion and with these versions served beside those that its text
+// serves; nil and none leave the text as it is. It is always whole, for spec.versions is one
+// value to server-side apply: who writes a part of it would take the rest away.
+func (d definition) composed(conversion *apiextensionsv1.CustomResourceConversion, served []string) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(d.text)}
+	object.SetAnnotations(naming.Merged(object.GetAnnotations(), d.marks))
+	isServed := map[string]bool{}
+	for _, name := range served {
+		isServed[name] = true
+	}
+	versions, _, err := unstructured.NestedSlice(object.Object, "spec", "versions")
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range versions {
+		if v, ok := v.(map[string]any); ok {
+			name, _ := v["name"].(string)
+			v["served"] = isServed[name] || v["served"] == true
+		}
+	}
+	if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
+		return nil, err
+	}
+	if conversion == nil {
+		return object, nil
+	}
+	stanza, err := runtime.DefaultUnstructuredConverter.ToUnstructured(conversion)
+	if err != nil {
+		return nil, err
+	}
+	return object, unstructured.SetNestedMap(object.Object, stanza, "spec", "conversion")
+}
+
+// read is the live definition, nil where there is none.
+//
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get
+func (d definition) read(ctx context.Context, c client.Client) (*apiextensionsv1.CustomResourceDefinition, error) {
+	live := &apiextensionsv1.CustomResourceDefinition{}
+	err := c.Get(ctx, client.ObjectKey{Name: d.name}, live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", d.name, err)
+	}
+	return live, nil
+}
+
+// apply writes d as composed makes it.
+func (d definition) apply(ctx context.Context, c client.Client, conversion *apiextensionsv1.CustomResourceConversion, served []string) error {
+	object, err := d.composed(conversion, served)
+	if err != nil {
+		return fmt.Errorf("composing CustomResourceDefinition %s: %w", d.name, err)
+	}
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying CustomResourceDefinition %s: %w", d.name, err)
+	}
+	return nil
+}
+
+// servedIn are the versions that a live definition serves.
+func servedIn(live *apiextensionsv1.CustomResourceDefinition) []string {
+	var served []string
+	for _, v := range live.Spec.Versions {
+		if v.Served {
+			served = append(served, v.Name)
+		}
+	}
+	return served
+}
+
+// storedIn tells in which version a live definition stores objects, and in which others some may still be stored.
+func storedIn(live *apiextensionsv1.CustomResourceDefinition) (storage string, others []string) {
+	for _, v := range live.Spec.Versions {
+		if v.Storage {
+			storage = v.Name
+		}
+	}
+	for _, v := range live.Status.StoredVersions {
+		if v != storage {
+			others = append(others, v)
+		}
+	}
+	return storage, others
+}

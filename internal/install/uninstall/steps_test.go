@@ -1,0 +1,153 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/mainstay-platform/mainstay/api"
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/install/crds"
+)
+
+// installed has the definitions of this release, with objects that are stored in another version, and a manager that
+// is ready, as options of an uninstallation. Calls go through funcs.
+func installed(t *testing.T, funcs interceptor.Funcs) Options {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, appsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := crds.Names()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := []client.Object{&appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "manager"}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1},
+	}}
+	for _, name := range names {
+		objects = append(objects, &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: "example.com", Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: name},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true}},
+			},
+			Status: apiextensionsv1.CustomResourceDefinitionStatus{StoredVersions: []string{"v1beta1", "v1"}},
+		})
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
+	return Options{Client: c, Definitions: c, Namespace: "system", Deployment: "manager", Patience: time.Hour}
+}
+
+// TestAwaitMigration: it ends when there is nobody who migrates, long before its patience does.
+func TestAwaitMigration(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespaces []string
+		// readyFor is how often the Deployment is seen ready.
+		readyFor, wantReads int
+	}{
+		"some namespaces":          {[]string{"shop"}, 1000, 0},
+		"managers that become few": {nil, 2, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				reads := 0
+				options := installed(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+					err := c.Get(ctx, key, into, o...)
+					if deployment, is := into.(*appsv1.Deployment); is {
+						if reads++; reads > test.readyFor {
+							deployment.Status.ReadyReplicas = 0
+						}
+					}
+					return err
+				}})
+				options.WatchNamespaces = test.namespaces
+				if err := options.awaitMigration(ctx); err == nil {
+					t.Error("nothing is said of what is left")
+				}
+				if ctx.Err() != nil || reads != test.wantReads {
+					t.Errorf("it read the Deployment %d times, and then: %v", reads, ctx.Err())
+				}
+			})
+		})
+	}
+}
+
+// TestEachKind: what fails for one kind takes no time from the others.
+func TestEachKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var listed []string
+		options := installed(t, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
+			listed = append(listed, into.GetObjectKind().GroupVersionKind().Kind)
+			if len(listed) == 1 {
+				return errors.New("no answer")
+			}
+			return nil
+		}})
+		if err := options.releaseFinalizers(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kinds := slices.Compact(slices.Sorted(slices.Values(listed)))
+		if len(kinds) < 2 || len(listed) != 2*len(kinds) {
+			t.Fatalf("listed %v", listed)
+		}
+		if pass := listed[:len(kinds)]; len(slices.Compact(slices.Sorted(slices.Values(pass)))) != len(kinds) {
+			t.Errorf("one kind was tried again before the others were tried once: %v", listed)
+		}
+	})
+}
+
+// TestRecordsAreHeld: a record keeps its finalizer for who is installed next, unless it is being deleted, or all objects are to go.
+func TestRecordsAreHeld(t *testing.T) {
+	const records, others = "llamarecords.records." + api.Domain, "instrumentations.instrumentation." + api.Domain
+	for name, test := range map[string]struct {
+		deleteAll bool
+		want      []string
+	}{
+		"definitions stay": {false, []string{others + "/deleted", others + "/kept", records + "/deleted"}},
+		"definitions go":   {true, []string{others + "/deleted", others + "/kept", records + "/deleted", records + "/kept"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var released []string
+			options := installed(t, interceptor.Funcs{
+				List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
+					list, is := into.(*metav1.PartialObjectMetadataList)
+					if !is || !slices.Contains([]string{records + "List", others + "List"}, list.Kind) {
+						return nil
+					}
+					one := metav1.ObjectMeta{Namespace: "web", Name: "kept", Finalizers: []string{recordsv1alpha1.Finalizer}}
+					going := *one.DeepCopy()
+					going.Name, going.DeletionTimestamp = "deleted", new(metav1.Now())
+					list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: one}, {ObjectMeta: going}}
+					return nil
+				},
+				Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					released = append(released, object.GetObjectKind().GroupVersionKind().Kind+"/"+object.GetName())
+					return nil
+				},
+			})
+			options.DeleteDefinitions = test.deleteAll
+			if err := options.releaseFinalizers(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if slices.Sort(released); !slices.Equal(released, test.want) {
+				t.Errorf("released %v, want %v", released, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,368 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/install/certificates"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
+	"github.com/mainstay-platform/mainstay/internal/version"
+)
+
+// fieldManager owns what we write of the configurations.
+var fieldManager = naming.Manager("webhooks")
+
+// NewCache is a cache of the two configurations and of the metadata of definitions: of nothing that
+// must be converted to be read. It outlasts an API server that is away.
+//
+// +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=list;watch
+// +kubebuilder:rbac:part=webhooks,groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+func NewCache(config *rest.Config, scheme *runtime.Scheme) (cache.Cache, error) {
+	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name), Transform: cache.TransformStripManagedFields()}
+	// Discovery can't be ended by who asks for it: it must not outlast the process.
+	plain, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, plain)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.Wrap(retrytransport.Transport(ctrl.Log.WithName("webhooks"), clock.RealClock{}))
+	made, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: map[client.Object]cache.ByObject{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: named,
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named,
+		optionalapi.Definition():                                  {Transform: stripDefinition},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache of the webhook configurations: %w", err)
+	}
+	return made, nil
+}
+
+// stripDefinition leaves name and version, which are all that we look at.
+func stripDefinition(cached any) (any, error) {
+	if definition, ok := cached.(*metav1.PartialObjectMetadata); ok {
+		definition.Annotations, definition.Labels, definition.ManagedFields = nil, nil, nil
+	}
+	return cached, nil
+}
+
+// watch wakes the Publisher when somebody changes what it keeps, from when it returns: what is there by then is
+// in the cache, and no change. It returns nil also when ctx ends.
+func (p *Publisher) watch(ctx context.Context, _ *sync.WaitGroup) error {
+	var told []toolscache.InformerSynced
+	poke := func(changed any) {
+		// Definitions of others come and go in numbers.
+		if definition, ok := changed.(*metav1.PartialObjectMetadata); ok && !strings.HasSuffix(definition.Name, "."+api.Domain) {
+			return
+		}
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+	for _, object := range []client.Object{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}, optionalapi.Definition(),
+	} {
+		informer, err := p.options.Cache.GetInformer(ctx, object)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the process ends
+		}
+		if err != nil {
+			return fmt.Errorf("watching the webhook configurations: %w", err)
+		}
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: poke, DeleteFunc: poke,
+			UpdateFunc: func(old, updated any) {
+				if old.(metav1.Object).GetResourceVersion() != updated.(metav1.Object).GetResourceVersion() {
+					poke(updated)
+				}
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("watching the webhook configurations: %w", err)
+		}
+		told = append(told, registration.HasSynced)
+	}
+	toolscache.WaitForCacheSync(ctx.Done(), told...)
+	select {
+	case <-p.wake:
+	default:
+	}
+	return nil
+}
+
+// AnotherError says that the configurations belong to another installation. There can be one in a cluster: definitions
+// have one webhook that converts, and PlatformPolicies one status.
+type AnotherError struct {
+	// ClusterRole is what goes with the other installation.
+	ClusterRole string
+}
+
+// Error says what to do.
+func (e AnotherError) Error() string {
+	return fmt.Sprintf("webhook configuration %s belongs to ClusterRole %s, which is of another installation of Mainstay: a cluster can have one. "+
+		"Uninstall that one, or delete the ClusterRole if it is a remnant", Name, e.ClusterRole)
+}
+
+// Ours is an AnotherError if a configuration belongs to another ClusterRole than the one that is named. One that
+// belongs to none is ours, and if none is named, all are.
+func Ours(ctx context.Context, reader client.Reader, role string) error {
+	if role == "" {
+		return nil
+	}
+	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+		if err := reader.Get(ctx, client.ObjectKey{Name: Name}, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the webhook configurations: %w", err)
+		}
+		for _, owner := range object.GetOwnerReferences() {
+			if owner.Kind == "ClusterRole" && owner.Name != role {
+				return AnotherError{owner.Name}
+			}
+		}
+	}
+	return nil
+}
+
+// isPresent reports whether one of the configurations is there: then the API server asks.
+func (p *Publisher) isPresent(ctx context.Context) (bool, error) {
+	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+		err := p.options.Cache.Get(ctx, client.ObjectKey{Name: Name}, object)
+		if err == nil {
+			return true, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("reading the webhook configurations: %w", err)
+		}
+	}
+	return false, nil
+}
+
+// awaitService makes sure that there is the Service, or the installation goes on without webhooks
+// and this replica is one of the last that has them; and, before the API server is first told of
+// them, that somebody answers there.
+//
+// +kubebuilder:rbac:part=webhooks,groups=discovery.k8s.io,namespace=mainstay-system,resources=endpointslices,verbs=list
+// +kubebuilder:rbac:part=webhooks,groups="",namespace=mainstay-system,resources=services,verbs=get
+func (p *Publisher) awaitService(ctx context.Context, present bool) error {
+	endpoint := p.options.Wanted.Endpoint
+	if endpoint.Service == "" {
+		return nil
+	}
+	err := p.options.Client.Get(ctx, client.ObjectKey{Namespace: endpoint.Namespace, Name: endpoint.Service}, &corev1.Service{})
+	if apierrors.IsNotFound(err) {
+		return waitingError{fmt.Errorf("waiting for Service %s/%s", endpoint.Namespace, endpoint.Service)}
+	}
+	if err != nil {
+		return fmt.Errorf("reading Service %s/%s: %w", endpoint.Namespace, endpoint.Service, err)
+	}
+	if present {
+		return nil
+	}
+	var found discoveryv1.EndpointSliceList
+	err = p.options.Client.List(ctx, &found, client.InNamespace(endpoint.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: endpoint.Service})
+	if err != nil {
+		return fmt.Errorf("listing the endpoints of Service %s/%s: %w", endpoint.Namespace, endpoint.Service, err)
+	}
+	for _, slice := range found.Items {
+		for _, candidate := range slice.Endpoints {
+			if ptr.Deref(candidate.Conditions.Ready, false) {
+				return p.awaitProxy(ctx)
+			}
+		}
+	}
+	return waitingError{fmt.Errorf("waiting until Service %s/%s has a ready endpoint", endpoint.Namespace, endpoint.Service)}
+}
+
+// awaitProxy gives kube-proxy its time. No change ends it early.
+func (p *Publisher) awaitProxy(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.options.Clock.After(proxyDelay):
+		return nil
+	}
+}
+
+// write applies the configurations that differ from what is wanted.
+//
+// +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=create
+// +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
+func (p *Publisher) write(ctx context.Context, owner *metav1.OwnerReference, bundle []byte) error {
+	if err := p.writeValidating(ctx, bundle, owner); err != nil {
+		return err
+	}
+	return p.writeMutating(ctx, bundle, owner)
+}
+
+func (p *Publisher) writeValidating(ctx context.Context, bundle []byte, owner *metav1.OwnerReference) error {
+	var live admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := p.look(ctx, &live); err != nil {
+		return err
+	}
+	wanted, release := p.options.Wanted.Validating(bundle), p.options.Release
+	if later := live.Annotations[api.AnnotationRelease]; version.IsLater(later, release) {
+		release, wanted.Webhooks = later, reachedAs(live.Webhooks, p.options.Wanted.Endpoint, bundle)
+	}
+	if equality.Semantic.DeepEqual(live.Webhooks, wanted.Webhooks) && isOwned(&live, owner) {
+		return nil
+	}
+	complete(wanted, owner, release)
+	return p.apply(ctx, "ValidatingWebhookConfiguration", wanted)
+}
+
+// writeMutating is the same for the other type. Each has a release of its own: one may be missing.
+func (p *Publisher) writeMutating(ctx context.Context, bundle []byte, owner *metav1.OwnerReference) error {
+	var live admissionregistrationv1.MutatingWebhookConfiguration
+	if err := p.look(ctx, &live); err != nil {
+		return err
+	}
+	wanted, release := p.options.Wanted.Mutating(bundle), p.options.Release
+	if later := live.Annotations[api.AnnotationRelease]; version.IsLater(later, release) {
+		release, wanted.Webhooks = later, mutatingReachedAs(live.Webhooks, p.options.Wanted.Endpoint, bundle)
+	}
+	if equality.Semantic.DeepEqual(live.Webhooks, wanted.Webhooks) && isOwned(&live, owner) {
+		return nil
+	}
+	complete(wanted, owner, release)
+	return p.apply(ctx, "MutatingWebhookConfiguration", wanted)
+}
+
+// reachedAs are the webhooks of a later release, after a rollback: they stay what they are, and are
+// reached as ours. What we do not know of we answer with 404, and nobody else would answer better.
+func reachedAs(webhooks []admissionregistrationv1.ValidatingWebhook, endpoint Endpoint, bundle []byte) []admissionregistrationv1.ValidatingWebhook {
+	changed := slices.Clone(webhooks)
+	for i := range changed {
+		changed[i].ClientConfig = endpoint.client(pathOf(changed[i].ClientConfig), bundle)
+	}
+	return changed
+}
+
+// mutatingReachedAs is the same for the other type.
+func mutatingReachedAs(webhooks []admissionregistrationv1.MutatingWebhook, endpoint Endpoint, bundle []byte) []admissionregistrationv1.MutatingWebhook {
+	changed := slices.Clone(webhooks)
+	for i := range changed {
+		changed[i].ClientConfig = endpoint.client(pathOf(changed[i].ClientConfig), bundle)
+	}
+	return changed
+}
+
+// pathOf is the path that is called, by a Service or by a URL.
+func pathOf(config admissionregistrationv1.WebhookClientConfig) string {
+	if config.Service != nil {
+		return ptr.Deref(config.Service.Path, "")
+	}
+	if parsed, err := url.Parse(ptr.Deref(config.URL, "")); err == nil {
+		return parsed.Path
+	}
+	return ""
+}
+
+// complete adds to a configuration whose it is, and which release wrote it.
+func complete(configuration client.Object, owner *metav1.OwnerReference, release string) {
+	configuration.SetAnnotations(map[string]string{api.AnnotationRelease: release})
+	if owner != nil {
+		configuration.SetOwnerReferences([]metav1.OwnerReference{*owner})
+	}
+}
+
+// completed is a bundle with those CAs that the API server trusts already and that another replica may
+// still be served with: only where the certificate is made by somebody else, for ours has them all in
+// its Secret.
+func (p *Publisher) completed(ctx context.Context, bundle []byte) ([]byte, error) {
+	if !p.options.External {
+		return bundle, nil
+	}
+	var live admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := p.look(ctx, &live); err != nil {
+		return nil, err
+	}
+	var trusted []byte
+	for _, webhook := range live.Webhooks {
+		trusted = webhook.ClientConfig.CABundle
+	}
+	return certificates.Unite(p.options.Clock.Now(), bundle, trusted), nil
+}
+
+// look reads a configuration from the cache; object stays empty if there is none.
+func (p *Publisher) look(ctx context.Context, object client.Object) error {
+	if err := p.options.Cache.Get(ctx, client.ObjectKey{Name: Name}, object); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the webhook configurations: %w", err)
+	}
+	return nil
+}
+
+func isOwned(object client.Object, owner *metav1.OwnerReference) bool {
+	if owner == nil {
+		return true
+	}
+	for _, reference := range object.GetOwnerReferences() {
+		if reference.UID == owner.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// apply writes one configuration.
+func (p *Publisher) apply(ctx context.Context, kind string, wanted client.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	if err != nil {
+		return fmt.Errorf("rendering %s %s: %w", kind, Name, err)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
+	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
+	if err := p.options.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying %s %s: %w", kind, Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Told the API server of webhooks", "kind", kind)
+	return nil
+}
+
+// Remove deletes the configurations, whosever they are: Ours tells.
+//
+// +kubebuilder:rbac:part=withdrawal;uninstall,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=get;delete
+func Remove(ctx context.Context, c client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var problems []error
+	for _, object := range []client.Object{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name}},
+	} {
+		if err := c.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			problems = append(problems, fmt.Errorf("deleting webhook configuration %s: %w", Name, err))
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,156 @@
+// Package optionalapi handles APIs that a cluster may not have, or get later: a kind uses
+// them while they are there.
+package optionalapi
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// API is one kind that may be missing. It is safe for use by many goroutines.
+type API struct {
+	kind      schema.GroupVersionKind
+	crd       string
+	mapper    meta.RESTMapper
+	cache     cache.Cache
+	available atomic.Bool
+	// OnAppear is called once, when the kind appears after the start. An error stops the process.
+	OnAppear func(ctx context.Context) error
+}
+
+// crdKind is the kind of the metadata that is watched to notice a CustomResourceDefinition.
+var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// Definition is the metadata of a CustomResourceDefinition, to be read or watched.
+func Definition() *metav1.PartialObjectMetadata {
+	definition := &metav1.PartialObjectMetadata{}
+	definition.SetGroupVersionKind(crdKind)
+	return definition
+}
+
+// Find asks the API server whether it serves kind now. crd names the definition that would
+// bring it: the cache must admit its metadata.
+func Find(kind schema.GroupVersionKind, crd string, mapper meta.RESTMapper, c cache.Cache) (*API, error) {
+	api := &API{kind: kind, crd: crd, mapper: mapper, cache: c}
+	served, err := api.isServed()
+	if err != nil {
+		return nil, err
+	}
+	api.available.Store(served)
+	return api, nil
+}
+
+// Available reports whether the kind may be used.
+func (a *API) Available() bool { return a.available.Load() }
+
+// NeedLeaderElection is false: a standby too must be ready to work.
+func (a *API) NeedLeaderElection() bool { return false }
+
+// establishTime bounds the wait between the creation of a definition and the first answer
+// under its name; the API server takes a second or two.
+const establishTime = 2 * time.Minute
+
+// Start waits for the kind to appear, and fails when it disappears: its informer can't be
+// taken back, so the process is to be started anew.
+func (a *API) Start(ctx context.Context) error {
+	appeared, removed := make(chan struct{}, 1), make(chan struct{}, 1)
+	informer, err := a.cache.GetInformer(ctx, Definition())
+	if err != nil {
+		return fmt.Errorf("watching CustomResourceDefinitions: %w", err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    a.notify(appeared),
+		UpdateFunc: func(_, updated any) { a.notify(appeared)(updated) }, // it may serve another version now
+		DeleteFunc: a.notify(removed),
+	})
+	if err != nil {
+		return fmt.Errorf("watching CustomResourceDefinitions: %w", err)
+	}
+	defer func() { _ = informer.RemoveEventHandler(registration) }()
+	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return nil
+	}
+	if len(appeared) == 0 && a.Available() {
+		// It went between Find and now; its informer would never fill.
+		return a.removedError()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-removed:
+			if a.Available() {
+				return a.removedError()
+			}
+		case <-appeared:
+			if err := a.appear(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (a *API) removedError() error {
+	return fmt.Errorf("the definition of %s was removed: starting anew without it", a.kind.GroupKind())
+}
+
+// notify is a handler that signals, without ever blocking, that our definition was seen.
+func (a *API) notify(signal chan<- struct{}) func(any) {
+	return func(object any) {
+		if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = tombstone.Obj
+		}
+		definition, ok := object.(metav1.Object)
+		if !ok || definition.GetName() != a.crd {
+			return
+		}
+		select {
+		case signal <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (a *API) appear(ctx context.Context) error {
+	if a.Available() {
+		if served, err := a.isServed(); err == nil && !served {
+			return a.removedError()
+		}
+		return nil
+	}
+	err := wait.PollUntilContextTimeout(ctx, time.Second, establishTime, true, func(context.Context) (bool, error) {
+		served, err := a.isServed()
+		return served && err == nil, nil
+	})
+	if err != nil {
+		log.FromContext(ctx).Info("A definition appeared but its kind is not served in this version", "kind", a.kind.String())
+		return nil //nolint:nilerr // without it we go on as before
+	}
+	log.FromContext(ctx).Info("An optional API appeared", "kind", a.kind.String())
+	a.available.Store(true)
+	if err := a.OnAppear(ctx); err != nil {
+		return fmt.Errorf("beginning to use %s: %w", a.kind.GroupKind(), err)
+	}
+	return nil
+}
+
+func (a *API) isServed() (bool, error) {
+	_, err := a.mapper.RESTMapping(a.kind.GroupKind(), a.kind.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking whether %s is served: %w", a.kind, err)
+	}
+	return true, nil
+}

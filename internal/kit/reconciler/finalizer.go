@@ -1,0 +1,79 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/trace"
+)
+
+// isAbsent tells an object that is not stored: every one that is has a version.
+func isAbsent(object client.Object) bool { return object.GetResourceVersion() == "" }
+
+// absent stands for an object that is not there, as one that is being deleted.
+func (r *Reconciler[T, O]) absent(key client.ObjectKey) T {
+	object := r.Kind.New()
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
+	now := metav1.NewTime(r.Clock.Now())
+	object.SetDeletionTimestamp(&now)
+	return object
+}
+
+// holds tells whether our finalizer is on an object.
+func (r *Reconciler[T, O]) hasFinalizer(object T) bool {
+	return r.Finalizer != "" && controllerutil.ContainsFinalizer(object, r.Finalizer)
+}
+
+// hold puts the finalizer on an object that lives, and waits until the cache, from which the kind observes, shows it. stored is
+// then what the cache has.
+func (r *Reconciler[T, O]) ensureFinalizer(ctx context.Context, stored T, done *stats) error {
+	if r.Finalizer == "" || stored.GetDeletionTimestamp() != nil || r.hasFinalizer(stored) {
+		return nil
+	}
+	held := stored.DeepCopyObject().(T)
+	controllerutil.AddFinalizer(held, r.Finalizer)
+	if err := r.writeFinalizer(ctx, stored, held); err != nil {
+		return fmt.Errorf("putting the finalizer on: %w", err)
+	}
+	done.changes++
+	return children.Await(ctx, r.Client, stored, held.GetResourceVersion())
+}
+
+// isReleased tells whether what was done for an object that is being deleted is undone.
+func (r *Reconciler[T, O]) isReleased(stored T, course *run[T, O]) bool {
+	if isAbsent(stored) || stored.GetDeletionTimestamp() == nil || course.err != nil {
+		return false
+	}
+	if kind, finalizes := r.Kind.(Finalizing[T, O]); finalizes {
+		return kind.Released(course.object, course.observed, course.result)
+	}
+	return len(course.result.Refused)+len(course.result.Unwritten) == 0
+}
+
+// release takes the finalizer off.
+func (r *Reconciler[T, O]) removeFinalizer(ctx context.Context, stored T, done *stats) error {
+	released := stored.DeepCopyObject().(T)
+	controllerutil.RemoveFinalizer(released, r.Finalizer)
+	if err := client.IgnoreNotFound(r.writeFinalizer(ctx, stored, released)); err != nil {
+		return fmt.Errorf("taking the finalizer off: %w", err)
+	}
+	done.changes++
+	return nil
+}
+
+// writeFinalizer writes the finalizers of after, which a patch can replace only all at once: so it fails with a conflict if
+// the object has changed since before was read.
+func (r *Reconciler[T, O]) writeFinalizer(ctx context.Context, before, after T) error {
+	ctx, step := trace.Start(ctx, "finalizer")
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := r.Client.Patch(ctx, after, patch, client.FieldOwner(naming.Manager(r.Name)))
+	step.End(client.IgnoreNotFound(err))
+	return err
+}

@@ -1,0 +1,252 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+const (
+	ourFinalizer   = "mainstay.dev/simple"
+	theirFinalizer = "example.com/theirs"
+)
+
+// lasting is a kind that does something elsewhere; it notes what it was asked about.
+type lasting struct {
+	simple
+	released bool
+	desired  []string
+}
+
+func (l *lasting) Desired(object *mspolicyv1.PlatformPolicy, _ struct{}) plan.Plan {
+	state := "lives"
+	switch {
+	case object.ResourceVersion == "" && object.DeletionTimestamp != nil:
+		state = "is absent"
+	case object.DeletionTimestamp != nil:
+		state = "is being deleted"
+	}
+	l.desired = append(l.desired, object.Name+" "+state)
+	l.desired = append(l.desired, object.Finalizers...)
+	return plan.Plan{}
+}
+
+func (l *lasting) Report(into, object *mspolicyv1.PlatformPolicy, observed struct{}, result plan.Result) time.Duration {
+	l.simple.Report(into, object, observed, result)
+	return time.Minute
+}
+
+func (l *lasting) Released(*mspolicyv1.PlatformPolicy, struct{}, plan.Result) bool { return l.released }
+
+// left is what one reconcile of a lasting kind left.
+type left struct {
+	// Finalizers of the object; "gone" if there is none.
+	Finalizers []string
+	// HasStatus tells that a status was stored.
+	HasStatus bool
+	// Desired is what the kind was asked about: the object's state and its finalizers.
+	Desired []string
+	Again   time.Duration
+	Failed  bool
+	// Events were told: that it is Ready, or why not.
+	Events int
+}
+
+// reconcileLasting reconciles the object "base", which is stored if it is not nil. Writes of it end with fails, if that is an error.
+func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, struct{}], stored *mspolicyv1.PlatformPolicy, fails error) left {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := mspolicyv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	builder := fakeclient.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&mspolicyv1.PlatformPolicy{})
+	if stored != nil {
+		builder = builder.WithObjects(stored)
+	}
+	cluster := builder.WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, under client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if fails != nil {
+				return fails
+			}
+			return under.Patch(ctx, object, patch, options...)
+		},
+	}).Build()
+	reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}
+	recorder := events.NewFakeRecorder(10)
+	r.Name, r.Client, r.Applier, r.Recorder = "simple", cluster, apply.New(cluster, reader), recorder
+	r.Clock = testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "base"}})
+	got := left{Again: result.RequeueAfter, Failed: err != nil, Events: len(recorder.Events), Desired: r.Kind.(*lasting).desired}
+	var now mspolicyv1.PlatformPolicy
+	switch err := cluster.Get(t.Context(), client.ObjectKey{Name: "base"}, &now); {
+	case apierrors.IsNotFound(err):
+		got.Finalizers = []string{"gone"}
+	case err != nil:
+		t.Fatal(err)
+	default:
+		got.Finalizers, got.HasStatus = now.Finalizers, len(now.Status.Conditions) > 0
+	}
+	return got
+}
+
+// lastingCase is one state of an object, and what a reconcile leaves of it.
+type lastingCase struct {
+	// without is a kind without a finalizer.
+	without bool
+	kind    lasting
+	stored  *mspolicyv1.PlatformPolicy
+	// fails is how writes of the object end.
+	fails error
+	want  left
+}
+
+func (c *lastingCase) run(t *testing.T) {
+	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}]{Kind: &c.kind, Finalizer: ourFinalizer, Policy: unasked(c.stored)}
+	if c.without {
+		r.Finalizer = ""
+	}
+	if diff := cmp.Diff(c.want, reconcileLasting(t, r, c.stored, c.fails)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+var (
+	errConflict  = apierrors.NewConflict(schema.GroupResource{Resource: "platformpolicies"}, "base", errors.New("it has changed"))
+	errNoNetwork = errors.New("no route")
+	both         = []string{theirFinalizer, ourFinalizer}
+)
+
+func living(finalizers ...string) *mspolicyv1.PlatformPolicy {
+	return &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Finalizers: finalizers}}
+}
+
+func ending(finalizers ...string) *mspolicyv1.PlatformPolicy {
+	object := living(finalizers...)
+	object.DeletionTimestamp = new(metav1.Unix(900, 0))
+	return object
+}
+
+// TestHold: an object that lives gets the finalizer before anything is done for it.
+func TestHold(t *testing.T) {
+	for name, test := range map[string]lastingCase{
+		"new": {
+			stored: living(theirFinalizer),
+			want:   left{Finalizers: both, HasStatus: true, Desired: append([]string{"base lives"}, both...), Again: time.Minute, Events: 1},
+		},
+		"new, and the finalizer can't be put on": {
+			stored: living(theirFinalizer), fails: errNoNetwork, want: left{Finalizers: []string{theirFinalizer}, Failed: true, Events: 1},
+		},
+		"new, and somebody wrote in between": {
+			stored: living(theirFinalizer), fails: errConflict, want: left{Finalizers: []string{theirFinalizer}, Failed: true},
+		},
+		"new, and it has gone": {
+			stored: living(theirFinalizer), fails: apierrors.NewNotFound(schema.GroupResource{}, "base"), want: left{Finalizers: []string{theirFinalizer}},
+		},
+		"known": {
+			stored: living(ourFinalizer),
+			want:   left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base lives", ourFinalizer}, Again: time.Minute, Events: 1},
+		},
+		"a kind without, new": {
+			without: true, stored: living(theirFinalizer),
+			want: left{Finalizers: []string{theirFinalizer}, HasStatus: true, Desired: []string{"base lives", theirFinalizer}, Again: time.Minute, Events: 1},
+		},
+	} {
+		t.Run(name, test.run)
+	}
+}
+
+// TestRelease: one that goes is kept until all is undone, and no longer.
+func TestRelease(t *testing.T) {
+	for name, test := range map[string]lastingCase{
+		"being deleted, not undone": {
+			stored: ending(ourFinalizer),
+			want:   left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base is being deleted", ourFinalizer}, Again: time.Minute, Events: 1},
+		},
+		"being deleted, not undone, whatever admission says": {
+			kind: lasting{simple: simple{admission: errors.New("not so")}}, stored: ending(ourFinalizer),
+			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base is being deleted", ourFinalizer}, Again: time.Minute, Events: 1},
+		},
+		"being deleted, undone": {
+			kind: lasting{released: true}, stored: ending(ourFinalizer),
+			want: left{Finalizers: []string{"gone"}, Desired: []string{"base is being deleted", ourFinalizer}},
+		},
+		"being deleted, undone, held by somebody else": {
+			kind: lasting{released: true}, stored: ending(both...),
+			want: left{Finalizers: []string{theirFinalizer}, Desired: append([]string{"base is being deleted"}, both...)},
+		},
+		"being deleted, undone, and somebody wrote in between": {
+			kind: lasting{released: true}, stored: ending(ourFinalizer), fails: errConflict,
+			want: left{Finalizers: []string{ourFinalizer}, Desired: []string{"base is being deleted", ourFinalizer}, Failed: true},
+		},
+		"being deleted without our finalizer": {stored: ending(theirFinalizer), want: left{Finalizers: []string{theirFinalizer}}},
+		"absent":                              {want: left{Finalizers: []string{"gone"}, Desired: []string{"base is absent"}, Again: time.Minute}},
+		"absent, undone":                      {kind: lasting{released: true}, want: left{Finalizers: []string{"gone"}, Desired: []string{"base is absent"}, Again: time.Minute}},
+		"absent, and nothing can be read": {
+			kind: lasting{simple: simple{observation: errNoNetwork}}, want: left{Finalizers: []string{"gone"}, Failed: true},
+		},
+		"a kind without, being deleted": {without: true, stored: ending(ourFinalizer), want: left{Finalizers: []string{ourFinalizer}}},
+		"a kind without, absent":        {without: true, want: left{Finalizers: []string{"gone"}}},
+	} {
+		t.Run(name, test.run)
+	}
+}
+
+// unasked are policies that can't be read, of an object that does not live: nobody may ask them.
+func unasked(stored *mspolicyv1.PlatformPolicy) *Policy[*mspolicyv1.PlatformPolicy, struct{}] {
+	if stored != nil && stored.DeletionTimestamp == nil {
+		return nil
+	}
+	return &Policy[*mspolicyv1.PlatformPolicy, struct{}]{
+		Rules: func(context.Context, string) (policy.Rules, error) {
+			return policy.Rules{}, errors.New("no policy is asked")
+		},
+	}
+}
+
+// TestIsReleased: not before the plan was carried out, and then as the kind says, if it says anything.
+func TestIsReleased(t *testing.T) {
+	deployment := plan.Ref{Kind: "Deployment", Namespace: "shop", Name: "web"}
+	refused := plan.Result{Refused: map[plan.Ref]string{deployment: "no"}}
+	unmade := plan.Result{Patched: []plan.Ref{{Kind: "Deployment", Namespace: "shop", Name: "api"}}, Unwritten: map[plan.Ref]string{deployment: "no route"}}
+	stored := ending(ourFinalizer)
+	stored.ResourceVersion = "1"
+	for name, test := range map[string]struct {
+		kind   Kind[*mspolicyv1.PlatformPolicy, struct{}]
+		course run[*mspolicyv1.PlatformPolicy, struct{}]
+		want   bool
+	}{
+		"all is undone":                  {kind: simple{}, want: true},
+		"a patch was refused":            {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: refused}},
+		"a patch was not made":           {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: unmade}},
+		"it failed":                      {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
+		"it failed, whatever it says":    {kind: &lasting{released: true}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
+		"the kind says so":               {kind: &lasting{released: true}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: refused}, want: true},
+		"the kind says it is not so yet": {kind: &lasting{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}]{Kind: test.kind, Finalizer: ourFinalizer}
+			if got := r.isReleased(stored, &test.course); got != test.want {
+				t.Errorf("%t, want %t", got, test.want)
+			}
+		})
+	}
+}

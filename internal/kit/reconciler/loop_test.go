@@ -1,0 +1,42 @@
+package reconciler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// TestNext: without an event there is a next look only where something that we do not watch is in
+// the way, or the kind asks for it; the soonest counts.
+func TestNext(t *testing.T) {
+	someone := []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}
+	for name, c := range map[string]struct {
+		result          plan.Result
+		asked, since    time.Duration
+		atLeast, atMost time.Duration
+	}{
+		"at rest: never":                         {},
+		"a stalled spec: never":                  {result: plan.Result{Failure: &plan.Failure{Stalled: true}}},
+		"a refusal just now: two seconds":        {result: plan.Result{Failure: &plan.Failure{Retry: true}}, atLeast: 2 * time.Second, atMost: 2 * time.Second},
+		"a refusal for a while: as long again":   {result: plan.Result{Failure: &plan.Failure{Retry: true}}, since: 20 * time.Second, atLeast: 20 * time.Second, atMost: 20 * time.Second},
+		"a refusal for long: about a minute":     {result: plan.Result{Failure: &plan.Failure{Retry: true}}, since: time.Hour, atLeast: time.Minute, atMost: 72 * time.Second},
+		"a patch is refused: two seconds":        {result: plan.Result{Refused: map[plan.Ref]string{someone[0]: "no"}}, atLeast: 2 * time.Second, atMost: 2 * time.Second},
+		"a patch is not made: two seconds":       {result: plan.Result{Unwritten: map[plan.Ref]string{someone[0]: "no route"}}, atLeast: 2 * time.Second, atMost: 2 * time.Second},
+		"a conflict: ten seconds":                {result: plan.Result{Conflicts: someone}, atLeast: 10 * time.Second, atMost: 10 * time.Second},
+		"a child that is deleted: five":          {result: plan.Result{Terminating: someone}, atLeast: 5 * time.Second, atMost: 5 * time.Second},
+		"what the kind asks":                     {asked: 7 * time.Second, atLeast: 7 * time.Second, atMost: 7 * time.Second},
+		"a conflict is sooner than what it asks": {result: plan.Result{Conflicts: someone}, asked: time.Hour, atLeast: 10 * time.Second, atMost: 10 * time.Second},
+		"all at once: the soonest": {
+			result:  plan.Result{Conflicts: someone, Terminating: someone, Failure: &plan.Failure{Retry: true}},
+			asked:   time.Second,
+			atLeast: time.Second, atMost: time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := requeueAfter(c.result, c.asked, c.since); got < c.atLeast || got > c.atMost {
+				t.Errorf("%s, want %s to %s", got, c.atLeast, c.atMost)
+			}
+		})
+	}
+}

@@ -1,0 +1,170 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/trace"
+)
+
+// simple is a kind without children, of PlatformPolicies, which are Ready unless there is a failure.
+type simple struct {
+	admission, observation error
+	panics                 bool
+}
+
+func (simple) New() *mspolicyv1.PlatformPolicy                        { return &mspolicyv1.PlatformPolicy{} }
+func (s simple) Admit(*mspolicyv1.PlatformPolicy) error               { return s.admission }
+func (simple) Children(struct{}) plan.Children                        { return nil }
+func (simple) ProblemConditions() []string                            { return nil }
+func (simple) Desired(*mspolicyv1.PlatformPolicy, struct{}) plan.Plan { return plan.Plan{} }
+
+func (s simple) Observe(context.Context, *mspolicyv1.PlatformPolicy) (struct{}, error) {
+	if s.panics {
+		panic("a defect")
+	}
+	return struct{}{}, s.observation
+}
+
+func (simple) Report(into, _ *mspolicyv1.PlatformPolicy, _ struct{}, result plan.Result) time.Duration {
+	into.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "InForce"}}
+	if result.Failure != nil {
+		into.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: result.Failure.Reason}}
+	}
+	return 0
+}
+
+// told is what one reconcile told: lines of its log, and spans by their names with how they ended.
+type told struct {
+	lines []string
+	spans map[string]string
+}
+
+// reconcile reconciles one object of the kind.
+func reconcile(t *testing.T, kind simple, verbosity int) (told, error) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := mspolicyv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	stored := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 7, ResourceVersion: "41"}}
+	cluster := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
+	reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}
+	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}]{Name: "simple", Kind: kind, Client: cluster, Applier: apply.New(cluster, reader),
+		Recorder: events.NewFakeRecorder(10), Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0))}
+	exporter := tracetest.NewInMemoryExporter()
+	trace.Listen(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
+	t.Cleanup(func() { trace.Listen(nil) })
+	got := told{spans: map[string]string{}}
+	logger := funcr.New(func(_, line string) { got.lines = append(got.lines, line) }, funcr.Options{Verbosity: verbosity})
+	_, err := r.Reconcile(ctrl.LoggerInto(t.Context(), logger), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+	for _, span := range exporter.GetSpans() {
+		got.spans[span.Name] = span.Status.Description
+		for _, attribute := range span.Attributes {
+			if attribute.Key == "mainstay.result" {
+				got.spans[span.Name] = strings.TrimSpace(attribute.Value.AsString() + " " + span.Status.Description)
+			}
+		}
+	}
+	return got, err
+}
+
+// TestReconcileTells of each pass when it began and how it ended, to the log and as spans.
+func TestReconcileTells(t *testing.T) {
+	lines := func(result string) []string {
+		const at = `"generation"=7 "resourceVersion"="41"`
+		return []string{`"level"=1 "msg"="Reconciling" ` + at, `"level"=1 "msg"="Reconciled" ` + at + ` "duration"="0s" "result"="` + result + `"`}
+	}
+	for name, test := range map[string]struct {
+		kind   simple
+		result string
+		spans  map[string]string
+		fails  bool
+	}{
+		"all is well": {simple{}, "changed", map[string]string{
+			"Reconcile": "changed", "get": "", "admit": "", "observe": "", "policy": "", "desired": "", "apply": "", "status": "",
+		}, false},
+		"it can't be read": {simple{observation: errors.New("no network")}, "transient", map[string]string{
+			"Reconcile": "transient no network", "get": "", "admit": "", "observe": "no network",
+		}, true},
+		"it is refused": {simple{admission: errors.New("not so")}, "transient", map[string]string{
+			"Reconcile": "transient not so", "get": "", "admit": "not so", "observe": "", "policy": "", "status": "",
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := reconcile(t, test.kind, 1)
+			if (err != nil) != test.fails {
+				t.Errorf("it returned %v", err)
+			}
+			if diff := cmp.Diff(lines(test.result), got.lines); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(test.spans, got.spans); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if got, _ := reconcile(t, simple{}, 0); len(got.lines) > 0 {
+		t.Errorf("at level 0 it says %q", got.lines)
+	}
+}
+
+// TestReconcileTellsOfAPanic, which is somebody else's to recover: it counts as an error.
+func TestReconcileTellsOfAPanic(t *testing.T) {
+	metrics.Expose(metrics.Sources{})
+	before := panics(t)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is lost")
+			}
+		}()
+		_, _ = reconcile(t, simple{panics: true}, 1)
+	}()
+	if got := panics(t) - before; got != 1 {
+		t.Errorf("%v panics are counted", got)
+	}
+}
+
+// panics is how many were counted.
+func panics(t *testing.T) float64 {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "mainstay_errors_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetValue() == "panic" {
+					return metric.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return 0
+}
