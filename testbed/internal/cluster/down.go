@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -126,14 +127,8 @@ func (c *Cluster) removeFiles() error {
 	if err := c.removeLogLinks(); err != nil {
 		return err
 	}
-	results, err := filepath.Glob("/var/lib/cni/results/" + podNetwork() + "-*")
-	if err != nil {
-		return fmt.Errorf("listing CNI's cache: %w", err)
-	}
-	for _, file := range results {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing CNI's cache: %w", err)
-		}
+	if err := c.removeCNIResults(); err != nil {
+		return err
 	}
 	// The kubelet of every node overwrites these sockets: with no kubelet they are dead.
 	for _, file := range []string{"/var/lib/kubelet/device-plugins/kubelet.sock", "/var/lib/kubelet/device-plugins/DEPRECATION"} {
@@ -150,6 +145,35 @@ func (c *Cluster) removeFiles() error {
 	// Last: it holds the state that a next `down` would need if this one is interrupted.
 	if err := os.RemoveAll(c.dir.Run()); err != nil {
 		return fmt.Errorf("removing the run folder: %w", err)
+	}
+	return nil
+}
+
+// removeCNIResults deletes what CNI remembers of the pods that ran until the end, of their own network and of the
+// loopback. The name of a loopback's file says nothing of the cluster, but its content names the pod's network namespace.
+func (c *Cluster) removeCNIResults() error {
+	results, err := filepath.Glob("/var/lib/cni/results/*")
+	if err != nil {
+		return fmt.Errorf("listing CNI's cache: %w", err)
+	}
+	for _, file := range results {
+		isOurs := strings.HasPrefix(filepath.Base(file), podNetwork()+"-")
+		if !isOurs {
+			content, err := os.ReadFile(file)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("reading CNI's cache: %w", err)
+			}
+			isOurs = bytes.Contains(content, []byte(c.dir.Run()+"/"))
+		}
+		if !isOurs {
+			continue
+		}
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing CNI's cache: %w", err)
+		}
 	}
 	return nil
 }
