@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -221,7 +222,19 @@ func keeperConfig(t *testing.T, in string) *rest.Config {
 	})
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate.UserName = "keeper-" + in
+	awaitRight(t, config, authorizationv1.ResourceAttributes{Namespace: in, Verb: "watch", Resource: "secrets", Name: servingSecret})
 	return config
+}
+
+// awaitRight waits until the API server allows what was just granted: its authorizer watches roles and bindings.
+func awaitRight(t *testing.T, config *rest.Config, right authorizationv1.ResourceAttributes) {
+	t.Helper()
+	user := clientOf(t, config)
+	gomega.NewWithT(t).Eventually(func() (bool, error) {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+		err := user.Create(t.Context(), review)
+		return review.Status.Allowed, err
+	}).Should(gomega.BeTrue())
 }
 
 // startKeepers runs replicas until the test ends. The test fails if one ends before, or with an error.
