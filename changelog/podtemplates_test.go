@@ -95,7 +95,8 @@ func TestChangedPodTemplatesHaveAnEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(replaced) > 0 && !hasEntry(written+"\n"+added) {
-		t.Errorf("these pod templates are not those of %.12s, and changelog/unreleased has no entry that says so: %s", before, strings.Join(replaced, ", "))
+		t.Errorf("these pod templates are not those of %.12s, and changelog/unreleased has no entry that says so: %s", before,
+			strings.Join(replaced, ", "))
 	}
 }
 
@@ -139,7 +140,8 @@ func TestReplacesPods(t *testing.T) {
 }
 
 func TestHasEntry(t *testing.T) {
-	for files, want := range map[string]bool{"": false, "\n": false, "changelog/unreleased/TEMPLATE": false, "changelog/unreleased/TEMPLATE\nchangelog/unreleased/a.yaml": true} {
+	for files, want := range map[string]bool{"": false, "\n": false, "changelog/unreleased/TEMPLATE": false,
+		"changelog/unreleased/TEMPLATE\nchangelog/unreleased/a.yaml": true} {
 		if got := hasEntry(files); got != want {
 			t.Errorf("%q: got %t", files, got)
 		}

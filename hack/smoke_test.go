@@ -31,7 +31,8 @@ func TestSmokeAfterAFailure(t *testing.T) {
 	}
 	smoke := func(broken string) (string, error) {
 		command := exec.CommandContext(t.Context(), "./smoke.sh", "test")
-		command.Env = append(os.Environ(), "KUBECTL="+program, "NAMESPACES="+namespaces, "CALLS="+filepath.Join(folder, "calls"), "BROKEN="+broken)
+		command.Env = append(os.Environ(), "KUBECTL="+program, "NAMESPACES="+namespaces, "CALLS="+filepath.Join(folder, "calls"),
+			"BROKEN="+broken)
 		output, err := command.CombinedOutput()
 		return string(output), err
 	}

@@ -67,7 +67,8 @@ func startsLine(files *token.FileSet, body *ast.BlockStmt, at token.Pos) bool {
 	line := files.Position(at).Line
 	alone := true
 	ast.Inspect(body, func(node ast.Node) bool {
-		if node != nil && node != body && node.Pos() < at && (files.Position(node.Pos()).Line == line || files.Position(node.End()).Line == line) {
+		if node != nil && node != body && node.Pos() < at && (files.Position(node.Pos()).Line == line ||
+			files.Position(node.End()).Line == line) {
 			alone = false
 		}
 		return alone

@@ -21,7 +21,8 @@ const leastWait = 30 * time.Second
 
 // waits finds in the test files of one folder, by their names, how they wait in ways that fail on a busy machine, or prove nothing on a fast one.
 func waits(folder string, files map[string]*ast.File, positions *token.FileSet) []string {
-	w := waiting{constants: map[string]ast.Expr{}, positions: positions, isPure: !within(folder, "test") && !within(folder, "testbed") && !within(folder, "tools")}
+	w := waiting{constants: map[string]ast.Expr{}, positions: positions, isPure: !within(folder, "test") && !within(folder, "testbed") &&
+		!within(folder, "tools")}
 	for _, file := range files {
 		for _, declaration := range file.Decls {
 			if general, ok := declaration.(*ast.GenDecl); ok && general.Tok == token.CONST {
@@ -238,17 +239,18 @@ func TestWaitsFinds(t *testing.T) {
 		folder, source string
 		want           int
 	}{
-		"a second by default":              {"test/x", "func f() { g.Eventually(a).Should(b) }", 1},
-		"the package's default":            {"test/x", byDefault + "func f() { g.Eventually(a).Should(b) }", 0},
-		"a package's default that is low":  {"test/x", "func init() { gomega.SetDefaultEventuallyTimeout(10 * time.Second) }", 1},
-		"its own time":                     {"internal/x", `func f() { gomega.Eventually(a, "30s").Should(b) }`, 0},
-		"its own time that is low":         {"internal/x", `func f() { gomega.Eventually(a, "29s").Should(b) }`, 1},
-		"a time in numbers":                {"test/x", "func f() { g.Eventually(a, 2*time.Second).Should(b) }", 1},
-		"a time in a method":               {"test/x", "func f() { g.Eventually(a).WithTimeout(time.Minute).Should(b) }", 0},
-		"a low one in a method":            {"test/x", "func f() { g.Eventually(a).WithPolling(p).WithTimeout(time.Second).Should(b) }", 1},
-		"context.WithTimeout":              {"test/x", "func f() { context.WithTimeout(ctx, time.Second) }", 0},
-		"a constant":                       {"test/x", "const limit = 5 * time.Second\nfunc f() { g.Eventually(a, limit).Should(b) }", 1},
-		"a constant of a constant":         {"test/x", "const (\n\tlimit = 5 * second\n\tsecond = time.Second\n)\nfunc f() { g.Eventually(a, 10*limit).Should(b) }", 0},
+		"a second by default":             {"test/x", "func f() { g.Eventually(a).Should(b) }", 1},
+		"the package's default":           {"test/x", byDefault + "func f() { g.Eventually(a).Should(b) }", 0},
+		"a package's default that is low": {"test/x", "func init() { gomega.SetDefaultEventuallyTimeout(10 * time.Second) }", 1},
+		"its own time":                    {"internal/x", `func f() { gomega.Eventually(a, "30s").Should(b) }`, 0},
+		"its own time that is low":        {"internal/x", `func f() { gomega.Eventually(a, "29s").Should(b) }`, 1},
+		"a time in numbers":               {"test/x", "func f() { g.Eventually(a, 2*time.Second).Should(b) }", 1},
+		"a time in a method":              {"test/x", "func f() { g.Eventually(a).WithTimeout(time.Minute).Should(b) }", 0},
+		"a low one in a method":           {"test/x", "func f() { g.Eventually(a).WithPolling(p).WithTimeout(time.Second).Should(b) }", 1},
+		"context.WithTimeout":             {"test/x", "func f() { context.WithTimeout(ctx, time.Second) }", 0},
+		"a constant":                      {"test/x", "const limit = 5 * time.Second\nfunc f() { g.Eventually(a, limit).Should(b) }", 1},
+		"a constant of a constant": {"test/x",
+			"const (\n\tlimit = 5 * second\n\tsecond = time.Second\n)\nfunc f() { g.Eventually(a, 10*limit).Should(b) }", 0},
 		"a variable":                       {"test/x", "func f() { g.Eventually(a, limit()).Should(b) }", 0},
 		"sleep":                            {"test/x", "func f() { time.Sleep(1) }", 1},
 		"sleep between two looks":          {"tools/x", "func f() { for ; a; time.Sleep(1) {} }", 0},

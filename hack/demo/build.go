@@ -48,7 +48,8 @@ func (s *show) startTestbed(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if err := s.log.Do(ctx, "loading the image into the cluster", exec.CommandContext(ctx, step.Testbed, "image", "load", step.Image)); err != nil {
+	if err := s.log.Do(ctx, "loading the image into the cluster", exec.CommandContext(ctx, step.Testbed, "image", "load",
+		step.Image)); err != nil {
 		return err
 	}
 	image, err := os.ReadFile(step.Image)
@@ -85,7 +86,8 @@ func (s *show) complete(ctx context.Context) error {
 	if s.registry != "" {
 		return nil
 	}
-	return s.log.Show("the application runs; adding metrics-server and nginx to the cluster (Ctrl-C does no harm)", exec.CommandContext(ctx, step.Testbed, "up"))
+	return s.log.Show("the application runs; adding metrics-server and nginx to the cluster (Ctrl-C does no harm)",
+		exec.CommandContext(ctx, step.Testbed, "up"))
 }
 
 // firstAnswer says how long it took from nothing to the first answer of an application, in times of what compiling Kubernetes took. The

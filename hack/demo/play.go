@@ -97,7 +97,8 @@ func (s *show) play(ctx context.Context) error {
 	if err := s.beRefused(ctx); err != nil {
 		return err
 	}
-	table, err := s.kubectl(ctx, "-n", namespace, "get", "webapps,deployments,pods,services,serviceaccounts,poddisruptionbudgets", "-l", "app="+app)
+	table, err := s.kubectl(ctx, "-n", namespace, "get", "webapps,deployments,pods,services,serviceaccounts,poddisruptionbudgets", "-l",
+		"app="+app)
 	if err != nil {
 		return err
 	}

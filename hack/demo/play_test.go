@@ -24,7 +24,8 @@ func TestPrepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Count(there, "image: registry.example.com/mainstay/mainstay:"); got != 2 || strings.Contains(there, "image: docker.io/") {
+	if got := strings.Count(there, "image: registry.example.com/mainstay/mainstay:"); got != 2 ||
+		strings.Contains(there, "image: docker.io/") {
 		t.Errorf("%d images are taken from the registry, want those of both Deployments and no other", got)
 	}
 	if _, err := prepare("kind: Namespace\n", "", "sha-1"); err == nil {

@@ -119,7 +119,8 @@ func parseMarker(text string) (rule, error) {
 		case "namespace":
 			parsed.namespace = value
 			if value != ownNamespace && value != defaultNamespace {
-				return rule{}, fmt.Errorf("namespace %q is neither %s, which stands for the manager's own, nor %s", value, ownNamespace, defaultNamespace)
+				return rule{}, fmt.Errorf("namespace %q is neither %s, which stands for the manager's own, nor %s", value, ownNamespace,
+					defaultNamespace)
 			}
 		default:
 			return rule{}, fmt.Errorf("%q is not a key", key)

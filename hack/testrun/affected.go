@@ -174,7 +174,8 @@ func reach(root string, packages []listed, files []string) ([]string, error) {
 			case changesCode(p, file):
 				changed[p.ImportPath] = true
 				reached[p.folder] = true
-			case changesTests(p, file, isPackage), slices.ContainsFunc(reads, func(at string) bool { return at == "." || at == file || strings.HasPrefix(file, at+"/") }):
+			case changesTests(p, file, isPackage), slices.ContainsFunc(reads,
+				func(at string) bool { return at == "." || at == file || strings.HasPrefix(file, at+"/") }):
 				reached[p.folder] = true
 			}
 		}

@@ -83,25 +83,31 @@ func TestChangedTests(t *testing.T) {
 	replaced := func(old, by string) map[string]string {
 		return map[string]string{"p/p_test.go": strings.Replace(testFile, old, by, 1)}
 	}
-	root := committed(t, map[string]string{"go.mod": "module m\n", "tools/go.mod": "module tools\n", "p/p.go": "package p\n", "p/p_test.go": testFile})
+	root := committed(t, map[string]string{"go.mod": "module m\n", "tools/go.mod": "module tools\n", "p/p.go": "package p\n",
+		"p/p_test.go": testFile})
 	for name, c := range map[string]struct {
 		change map[string]string
 		want   []string
 	}{
-		"nothing":                    {nil, nil},
-		"a test":                     {replaced(`t.Log("other")`, `t.Log("another")`), []string{". ./p TestOther"}},
-		"a line less":                {replaced("\tt.Log(\"b\")\n", ""), []string{". ./p TestDirect"}},
-		"a line more":                {replaced("\tt.Log(\"b\")\n", "\tt.Log(\"b\")\n\tt.Log(\"c\")\n"), []string{". ./p TestDirect"}},
-		"a fuzz target":              {replaced("FuzzOther(f *testing.F) {}", "FuzzOther(f *testing.F) { f.Add(1) }"), []string{". ./p FuzzOther"}},
-		"a constant":                 {replaced("limit = 3", "limit = 4"), []string{". ./p TestThrough"}},
-		"a method":                   {replaced("\tlimited()\n", "\t_ = limited()\n"), []string{". ./p TestThrough"}},
-		"a comment above":            {replaced("is for all", "is for some"), nil},
-		"the code":                   {map[string]string{"p/p.go": "package p\n\nvar X = 1\n"}, nil},
-		"a new file":                 {map[string]string{"p/new_test.go": "package p\n\nfunc TestNew(t *testing.T) {}\n"}, []string{". ./p TestNew"}},
-		"TestMain":                   {map[string]string{"p/main_test.go": "package p\n\nfunc TestMain(m *testing.M) {}\n"}, []string{". ./p FuzzOther|TestDirect|TestOther|TestThrough"}},
-		"a file less":                {map[string]string{"p/p_test.go": ""}, nil},
-		"a test with a build tag":    {map[string]string{"e/e_test.go": "//go:build e2e\n\npackage e\n\nfunc TestE(t *testing.T) {}\n"}, []string{". ./e TestE e2e"}},
-		"a test in another module":   {map[string]string{"tools/q/q_test.go": "package q\n\nfunc TestQ(t *testing.T) {}\n"}, []string{"tools ./q TestQ"}},
+		"nothing":     {nil, nil},
+		"a test":      {replaced(`t.Log("other")`, `t.Log("another")`), []string{". ./p TestOther"}},
+		"a line less": {replaced("\tt.Log(\"b\")\n", ""), []string{". ./p TestDirect"}},
+		"a line more": {replaced("\tt.Log(\"b\")\n", "\tt.Log(\"b\")\n\tt.Log(\"c\")\n"), []string{". ./p TestDirect"}},
+		"a fuzz target": {replaced("FuzzOther(f *testing.F) {}", "FuzzOther(f *testing.F) { f.Add(1) }"),
+			[]string{". ./p FuzzOther"}},
+		"a constant":      {replaced("limit = 3", "limit = 4"), []string{". ./p TestThrough"}},
+		"a method":        {replaced("\tlimited()\n", "\t_ = limited()\n"), []string{". ./p TestThrough"}},
+		"a comment above": {replaced("is for all", "is for some"), nil},
+		"the code":        {map[string]string{"p/p.go": "package p\n\nvar X = 1\n"}, nil},
+		"a new file": {map[string]string{"p/new_test.go": "package p\n\nfunc TestNew(t *testing.T) {}\n"},
+			[]string{". ./p TestNew"}},
+		"TestMain": {map[string]string{"p/main_test.go": "package p\n\nfunc TestMain(m *testing.M) {}\n"},
+			[]string{". ./p FuzzOther|TestDirect|TestOther|TestThrough"}},
+		"a file less": {map[string]string{"p/p_test.go": ""}, nil},
+		"a test with a build tag": {map[string]string{"e/e_test.go": "//go:build e2e\n\npackage e\n\nfunc TestE(t *testing.T) {}\n"},
+			[]string{". ./e TestE e2e"}},
+		"a test in another module": {map[string]string{"tools/q/q_test.go": "package q\n\nfunc TestQ(t *testing.T) {}\n"},
+			[]string{"tools ./q TestQ"}},
 		"a test in a testdata":       {map[string]string{"p/testdata/q_test.go": "package q\n\nfunc TestQ(t *testing.T) {}\n"}, nil},
 		"what nobody's test can use": {map[string]string{"p/new_test.go": "package p\n\nfunc unused() {}\n"}, nil},
 	} {
@@ -118,7 +124,8 @@ func TestChangedTests(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got = append(got, strings.TrimSpace(strings.Join([]string{directory, p.at, strings.Join(p.tests, "|"), strings.Join(p.tags, ",")}, " ")))
+				got = append(got, strings.TrimSpace(strings.Join([]string{directory, p.at, strings.Join(p.tests, "|"), strings.Join(p.tags, ",")},
+					" ")))
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

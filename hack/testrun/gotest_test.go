@@ -102,7 +102,8 @@ func TestRunWithoutTests(t *testing.T) {
 
 func TestSlowest(t *testing.T) {
 	got := slowest([]timed{
-		{"p TestA", 3 * time.Second}, {"p TestA/one", 2 * time.Second}, {"p TestA/two", time.Second}, {"p TestB", 5 * time.Second}, {"p TestC", time.Millisecond},
+		{"p TestA", 3 * time.Second}, {"p TestA/one", 2 * time.Second}, {"p TestA/two", time.Second}, {"p TestB", 5 * time.Second}, {"p TestC",
+			time.Millisecond},
 	})
 	want := []timed{{"p TestB", 5 * time.Second}, {"p TestA/one", 2 * time.Second}, {"p TestA/two", time.Second}}
 	if !slices.Equal(got, want) {

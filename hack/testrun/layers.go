@@ -55,13 +55,17 @@ var layers = []layer{
 	{name: "e2e", lane: clusterLane, budget: 13 * time.Minute, prepare: both(prometheus, cluster), runs: commands(endToEnd()...)},
 	{name: "testbed-down", lane: clusterLane, budget: time.Minute, prepare: testbedDown, runs: commands(testbedTest("^TestDown$"))},
 	// On request: every fault at every point.
-	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(), runs: commands(faults("-args", "-whole")...)},
+	{name: "faults-whole", lane: hostLane, onRequest: true, budget: 12 * time.Minute, prepare: assets(),
+		runs: commands(faults("-args", "-whole")...)},
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
-	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(), runs: commands(faults("-run", "TestPlan")...)},
+	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
+		runs: commands(faults("-run", "TestPlan")...)},
 	// On request, for a second Kubernetes takes minutes to compile.
-	{name: "compat", lane: hostLane, onRequest: true, budget: 6 * time.Minute, prepare: assets("--kubernetes=1.36"), runs: commands(integration()...), atOnce: 2},
+	{name: "compat", lane: hostLane, onRequest: true, budget: 6 * time.Minute, prepare: assets("--kubernetes=1.36"),
+		runs: commands(integration()...), atOnce: 2},
 	// On request: its outage takes five minutes.
-	{name: "outage", lane: clusterLane, onRequest: true, budget: 12 * time.Minute, prepare: longOutage, runs: commands(endToEnd("-run", "TestMainstay/the_API_server_is_away")...)},
+	{name: "outage", lane: clusterLane, onRequest: true, budget: 12 * time.Minute, prepare: longOutage,
+		runs: commands(endToEnd("-run", "TestMainstay/the_API_server_is_away")...)},
 }
 
 // commands are go test commands that are known beforehand.

@@ -102,7 +102,8 @@ func cluster(ctx context.Context, log *step.Log) ([]string, error) {
 		return nil, err
 	}
 	clusterStarted = true
-	if err := log.Show("starting a cluster, unless it runs", inTestCluster(exec.CommandContext(ctx, step.Testbed, "up", "--nodes", "2"))); err != nil {
+	if err := log.Show("starting a cluster, unless it runs", inTestCluster(exec.CommandContext(ctx, step.Testbed, "up", "--nodes",
+		"2"))); err != nil {
 		return nil, err
 	}
 	images := append([]string{"image", "load", step.Image, previous.archive}, strings.Fields(built)...)

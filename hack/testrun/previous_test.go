@@ -24,7 +24,8 @@ func newRepo(t *testing.T) repo {
 
 func (r repo) git(arguments ...string) string {
 	r.t.Helper()
-	command := exec.Command("git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"}, arguments...)...)
+	command := exec.Command("git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"},
+		arguments...)...)
 	command.Dir = r.root
 	output, err := command.CombinedOutput()
 	if err != nil {

@@ -54,7 +54,8 @@ func findPrometheus(ctx context.Context, log *step.Log, cache string) (string, e
 	}
 	defer func() { _ = os.RemoveAll(fresh) }()
 	// A machine that never asked Debian for its lists knows of no package.
-	fetch := exec.CommandContext(ctx, "sh", "-ec", "apt-get download prometheus || { apt-get update; apt-get download prometheus; }; dpkg-deb --extract prometheus_*.deb .; rm prometheus_*.deb")
+	fetch := exec.CommandContext(ctx, "sh", "-ec",
+		"apt-get download prometheus || { apt-get update; apt-get download prometheus; }; dpkg-deb --extract prometheus_*.deb .; rm prometheus_*.deb")
 	fetch.Dir = fresh
 	if err := log.Do(ctx, "fetching Prometheus (Debian's package, 19 MB)", fetch); err != nil {
 		return "", err

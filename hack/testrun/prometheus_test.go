@@ -26,7 +26,8 @@ func TestFindPrometheus(t *testing.T) {
 	log := step.NewLog(io.Discard)
 	installed, alone := folder("prometheus", "promtool"), folder("prometheus")
 	cached := folder("usr/bin/prometheus", "usr/bin/promtool")
-	for path, want := range map[string]string{installed: installed, alone: filepath.Join(cached, "usr/bin"), "": filepath.Join(cached, "usr/bin")} {
+	for path, want := range map[string]string{installed: installed, alone: filepath.Join(cached, "usr/bin"),
+		"": filepath.Join(cached, "usr/bin")} {
 		t.Setenv("PATH", path)
 		if got, err := findPrometheus(t.Context(), log, cached); err != nil || got != want {
 			t.Errorf("PATH %s: %s, %v", path, got, err)

@@ -59,7 +59,8 @@ var sequential = map[string]string{
 // testedPackages returns the pure packages that have tests, as ./internal/kit/transport/retrytransport: those that need the race detector, and the others.
 // Packages without tests are left out, because go test would compile them for nothing.
 func testedPackages(ctx context.Context, root string) (racing, others []string, err error) {
-	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, pure...)...)
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"},
+		pure...)...)
 	list.Dir = root
 	output, err := list.Output()
 	if err != nil {

@@ -50,25 +50,26 @@ func signs(t *testing.T) map[string]string {
 	t.Helper()
 	found, tested := map[string]string{}, map[string]bool{}
 	for _, pattern := range pure {
-		err := filepath.WalkDir(filepath.Join(repository, strings.TrimSuffix(pattern, "/...")), func(name string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(name, ".go") {
-				return err
-			}
-			at, err := filepath.Rel(repository, filepath.Dir(name))
-			if err != nil {
-				return err
-			}
-			at = filepath.ToSlash(at)
-			tested[at] = tested[at] || strings.HasSuffix(name, "_test.go")
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			if sign := concurrency(file); sign != "" && found[at] == "" {
-				found[at] = path.Base(filepath.ToSlash(name)) + " " + sign
-			}
-			return nil
-		})
+		err := filepath.WalkDir(filepath.Join(repository, strings.TrimSuffix(pattern, "/...")),
+			func(name string, _ fs.DirEntry, err error) error {
+				if err != nil || !strings.HasSuffix(name, ".go") {
+					return err
+				}
+				at, err := filepath.Rel(repository, filepath.Dir(name))
+				if err != nil {
+					return err
+				}
+				at = filepath.ToSlash(at)
+				tested[at] = tested[at] || strings.HasSuffix(name, "_test.go")
+				file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+				if err != nil {
+					return err
+				}
+				if sign := concurrency(file); sign != "" && found[at] == "" {
+					found[at] = path.Base(filepath.ToSlash(name)) + " " + sign
+				}
+				return nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +143,8 @@ func TestTestedPackages(t *testing.T) {
 	if len(racing) != len(concurrent) {
 		t.Errorf("%d packages get the race detector, want %d: %v", len(racing), len(concurrent), racing)
 	}
-	if !slices.Contains(racing, "./internal/kit/transport/retrytransport") || !slices.Contains(others, "./internal/injection") || slices.Contains(others, "./internal/kit/transport/retrytransport") {
+	if !slices.Contains(racing, "./internal/kit/transport/retrytransport") || !slices.Contains(others, "./internal/injection") ||
+		slices.Contains(others, "./internal/kit/transport/retrytransport") {
 		t.Errorf("dealt as %v and %v", racing, others)
 	}
 	if slices.Contains(others, "./api/apps/v1") {

@@ -113,7 +113,8 @@ func (s scope) integration(folder string) ([]string, error) {
 			return nil, fmt.Errorf("reading the integration tests: %w", err)
 		}
 		for _, declaration := range parsed.Decls {
-			if function, ok := declaration.(*ast.FuncDecl); ok && function.Recv == nil && isTest.MatchString(function.Name.Name) && function.Name.Name != "TestMain" {
+			if function, ok := declaration.(*ast.FuncDecl); ok && function.Recv == nil && isTest.MatchString(function.Name.Name) &&
+				function.Name.Name != "TestMain" {
 				names = append(names, function.Name.Name)
 			}
 		}

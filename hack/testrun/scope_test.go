@@ -92,7 +92,8 @@ func TestAreas(t *testing.T) {
 func TestLayersFor(t *testing.T) {
 	t.Chdir(repository)
 	packages := []testPackage{
-		{directory: ".", at: "./internal/kit/transport/retrytransport"}, {directory: ".", at: "./internal/policy"}, {directory: ".", at: "./test/e2e", tags: []string{"e2e"}},
+		{directory: ".", at: "./internal/kit/transport/retrytransport"}, {directory: ".", at: "./internal/policy"}, {directory: ".",
+			at: "./test/e2e", tags: []string{"e2e"}},
 		{directory: ".", at: "./test/faults"}, {directory: "tools/image", at: "."}, {directory: ".", at: "./test/integration"},
 	}
 	chosen, err := layersFor(packages, touched([]string{"internal/policy/check.go"}))
@@ -113,7 +114,8 @@ func TestLayersFor(t *testing.T) {
 		}
 	}
 	all := strings.Join(got, "\n")
-	for _, want := range []string{"pure ./internal/kit/transport/retrytransport", "pure ./internal/policy", "tools .", "TestPolicyWithAnAutoscaler", "TestMetricsTellOfALife", "$/^users$/(policy|"} {
+	for _, want := range []string{"pure ./internal/kit/transport/retrytransport", "pure ./internal/policy", "tools .",
+		"TestPolicyWithAnAutoscaler", "TestMetricsTellOfALife", "$/^users$/(policy|"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%s is not chosen:\n%s", want, all)
 		}

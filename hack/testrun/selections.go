@@ -184,7 +184,8 @@ func flake(ctx context.Context) ([]layer, error) {
 	if len(tests) == 0 {
 		return nil, nil
 	}
-	return []layer{{name: "flake", lane: hostLane, budget: 20 * time.Minute, prepare: both(assets(), prometheus), runs: commands(tests...), load: true}}, nil
+	return []layer{{name: "flake", lane: hostLane, budget: 20 * time.Minute, prepare: both(assets(), prometheus), runs: commands(tests...),
+		load: true}}, nil
 }
 
 // fuzzTime is how long `make nightly` fuzzes each target.
@@ -205,14 +206,16 @@ func nightly(context.Context) ([]layer, error) {
 		return commands(tests...)
 	}
 	chosen := []layer{
-		{name: "race", lane: hostLane, budget: 30 * time.Minute, runs: racing(goTest{directory: ".", arguments: append([]string{"-timeout", "60m"}, pure...)})},
+		{name: "race", lane: hostLane, budget: 30 * time.Minute, runs: racing(goTest{directory: ".", arguments: append([]string{"-timeout",
+			"60m"}, pure...)})},
 		{name: "race-integration", lane: hostLane, budget: 20 * time.Minute, prepare: assets(), runs: racing(
 			goTest{directory: ".", arguments: []string{"-timeout", "60m", "./test/served/"}},
 			goTest{directory: ".", arguments: []string{"-timeout", "60m", "./test/integration/..."}},
 			goTest{directory: ".", arguments: []string{"-timeout", "60m", "./test/faults/"}},
 		)},
 		{name: "fuzz", lane: hostLane, budget: time.Duration(len(targets)+5) * fuzzTime, runs: commands(targets...)},
-		{name: "integration-load", lane: hostLane, budget: 90 * time.Minute, prepare: assets(), runs: commands(integration("-count=10", "-timeout", "120m")...), load: true},
+		{name: "integration-load", lane: hostLane, budget: 90 * time.Minute, prepare: assets(),
+			runs: commands(integration("-count=10", "-timeout", "120m")...), load: true},
 	}
 	for _, name := range []string{"faults-whole", "compat", "testbed", "outage", "testbed-down"} {
 		at := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })

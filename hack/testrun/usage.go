@@ -68,7 +68,8 @@ func (u usage) report(out io.Writer, all []ended, took time.Duration) error {
 	made := figures{Date: time.Now().UTC(), Wall: took, Machine: processorTime() - u.busyBefore}
 	_, _ = fmt.Fprintf(out, "\n%8s %8s  command\n", "wall", "cpu")
 	for _, layer := range all {
-		made.Layers = append(made.Layers, layerFigures{Name: layer.name, Wall: layer.took, CPU: layer.cpu(), Passed: layer.passed, Commands: layer.commands})
+		made.Layers = append(made.Layers, layerFigures{Name: layer.name, Wall: layer.took, CPU: layer.cpu(), Passed: layer.passed,
+			Commands: layer.commands})
 		for _, command := range layer.commands {
 			_, _ = fmt.Fprintf(out, "%8s %8s  %s: %s\n", command.Wall.Round(time.Second), command.CPU.Round(time.Second), layer.name, command.What)
 		}

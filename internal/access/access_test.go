@@ -48,7 +48,8 @@ func (a *api) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 		_ = json.Unmarshal(body, &review)
 		if review.Spec.Token == "reader" || review.Spec.Token == "stranger" {
 			review.Status.Authenticated = true
-			review.Status.User = authenticationv1.UserInfo{Username: review.Spec.Token, Groups: []string{"all"}, Extra: map[string]authenticationv1.ExtraValue{"pod": {"p"}}}
+			review.Status.User = authenticationv1.UserInfo{Username: review.Spec.Token, Groups: []string{"all"},
+				Extra: map[string]authenticationv1.ExtraValue{"pod": {"p"}}}
 		}
 		_ = json.NewEncoder(response).Encode(review)
 		return
@@ -56,7 +57,8 @@ func (a *api) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	var review authorizationv1.SubjectAccessReview
 	_ = json.Unmarshal(body, &review)
 	spec := review.Spec
-	review.Status.Allowed = spec.User == "reader" && spec.Groups[0] == "all" && spec.Extra["pod"][0] == "p" && spec.ResourceAttributes == nil &&
+	review.Status.Allowed = spec.User == "reader" && spec.Groups[0] == "all" && spec.Extra["pod"][0] == "p" &&
+		spec.ResourceAttributes == nil &&
 		*spec.NonResourceAttributes == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
 	_ = json.NewEncoder(response).Encode(review)
 }

@@ -48,7 +48,8 @@ func admit(config *genericapiserver.RecommendedConfig) error {
 		options.DisablePlugins = append(options.DisablePlugins, mutating.PluginName)
 	}
 	watched := informers.NewSharedInformerFactory(clients, 0)
-	if err := options.ApplyTo(&config.Config, watched, clients, anything, utilfeature.DefaultFeatureGate, config.EffectiveVersion); err != nil {
+	if err := options.ApplyTo(&config.Config, watched, clients, anything, utilfeature.DefaultFeatureGate,
+		config.EffectiveVersion); err != nil {
 		return fmt.Errorf("preparing admission: %w", err)
 	}
 	return startAdmission(config, watched)
@@ -60,7 +61,8 @@ func hasMutatingPolicies(cluster discovery.DiscoveryInterface) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("asking which kinds of admission the cluster has: %w", err)
 	}
-	return slices.ContainsFunc(found.APIResources, func(resource metav1.APIResource) bool { return resource.Name == "mutatingadmissionpolicies" }), nil
+	return slices.ContainsFunc(found.APIResources,
+		func(resource metav1.APIResource) bool { return resource.Name == "mutatingadmissionpolicies" }), nil
 }
 
 // startAdmission begins to watch with the server, which is not ready before all is known once.

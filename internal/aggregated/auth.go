@@ -54,5 +54,6 @@ func behindPods(next authorizer.Authorizer) authorizer.Authorizer {
 }
 
 func isFarmPods(attributes authorizer.Attributes) bool {
-	return attributes.IsResourceRequest() && attributes.GetAPIGroup() == farmv1alpha1.GroupVersion.Group && attributes.GetResource() == farmPods
+	return attributes.IsResourceRequest() && attributes.GetAPIGroup() == farmv1alpha1.GroupVersion.Group &&
+		attributes.GetResource() == farmPods
 }

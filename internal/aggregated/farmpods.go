@@ -59,7 +59,8 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 		TriggerFunc: storage.IndexerFuncs{byNode: nodeOf},
 		Indexers:    &cache.Indexers{storage.FieldIndex(byNode): nodesOf},
 		RESTOptions: crdstorage.Serving{
-			Objects: pods, Form: farmPodForm(ownerchain.New(owners, clock.RealClock{})), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
+			Objects: pods, Form: farmPodForm(ownerchain.New(owners,
+				clock.RealClock{})), FromCache: true, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
 		},
 	})
 	if err != nil {

@@ -56,7 +56,8 @@ func (p primed) RunOnce(ctx context.Context) error {
 	if follow, can := p.CAContentProvider.(dynamiccertificates.ControllerRunner); can {
 		go follow.Run(ctx, 1)
 	}
-	err := wait.PollUntilContextTimeout(ctx, frontPoll, frontPatience, true, func(context.Context) (bool, error) { return isKnown(p.front), nil })
+	err := wait.PollUntilContextTimeout(ctx, frontPoll, frontPatience, true,
+		func(context.Context) (bool, error) { return isKnown(p.front), nil })
 	if err != nil {
 		return errNoFront
 	}

@@ -39,7 +39,8 @@ func llamaStorages(served *served, config *clientrest.Config, options *Options) 
 	}
 	err = store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: crdstorage.Serving{
 		Objects: kept, Codec: served.codecs.LegacyCodec(farmv1alpha1.GroupVersion),
-		Form: crdstorage.KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"), newList, recordsv1alpha1.Finalizer, llama.Unreadable),
+		Form: crdstorage.KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"), newList,
+			recordsv1alpha1.Finalizer, llama.Unreadable),
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("building the registry: %w", err)

@@ -54,9 +54,12 @@ func NewOptions() *Options {
 // AddFlags adds ours, and those of the library that we know how to answer for.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.Resources, "resources", o.Resources, "what is served, of "+strings.Join(AllResources(), ", "))
-	flags.StringVar(&o.LlamaStorage, "llama-storage", o.LlamaStorage, "where llamas are kept: records (LlamaRecords of the cluster), or memory, which one process alone has and loses with its end: for development")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "path of a kubeconfig file, to run outside the cluster (default: the pod's own credentials)")
-	flags.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "how long to answer still after the end was asked for, until nobody sends requests any more")
+	flags.StringVar(&o.LlamaStorage, "llama-storage", o.LlamaStorage,
+		"where llamas are kept: records (LlamaRecords of the cluster), or memory, which one process alone has and loses with its end: for development")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"path of a kubeconfig file, to run outside the cluster (default: the pod's own credentials)")
+	flags.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay,
+		"how long to answer still after the end was asked for, until nobody sends requests any more")
 	o.SecureServing.AddFlags(flags)
 	o.Audit.AddFlags(flags)
 }
@@ -73,7 +76,8 @@ func (o *Options) validate() error {
 		}
 	}
 	if o.LlamaStorage != storageRecords && o.LlamaStorage != storageMemory {
-		problems = append(problems, fmt.Errorf("--llama-storage: %q is given, accepted are %s, %s", o.LlamaStorage, storageRecords, storageMemory))
+		problems = append(problems, fmt.Errorf("--llama-storage: %q is given, accepted are %s, %s", o.LlamaStorage, storageRecords,
+			storageMemory))
 	}
 	if o.ShutdownDelay < 0 {
 		problems = append(problems, errors.New("--shutdown-delay-duration can't be negative"))

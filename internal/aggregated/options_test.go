@@ -18,15 +18,16 @@ func TestValidate(t *testing.T) {
 		flags []string
 		says  string
 	}{
-		"the least":             {certificate, ""},
-		"both resources":        {append([]string{"--resources=farmpods,llamas"}, certificate...), ""},
-		"llamas in memory":      {append([]string{"--resources=llamas", "--llama-storage=memory"}, certificate...), ""},
-		"no certificate":        {nil, "--tls-cert-file and --tls-private-key-file are needed: who asks must know whom"},
-		"no key":                {certificate[:1], "--tls-cert-file and --tls-private-key-file are needed: who asks must know whom"},
-		"no resource":           {append([]string{"--resources="}, certificate...), "--resources: none is given, accepted are farmpods, llamas"},
-		"an unknown resource":   {append([]string{"--resources=farmpods,goats"}, certificate...), `--resources: "goats" is given, accepted are farmpods, llamas`},
-		"an unknown storage":    {append([]string{"--llama-storage=etcd"}, certificate...), `--llama-storage: "etcd" is given, accepted are records, memory`},
-		"a negative delay":      {append([]string{"--shutdown-delay-duration=-1s"}, certificate...), "--shutdown-delay-duration can't be negative"},
+		"the least":           {certificate, ""},
+		"both resources":      {append([]string{"--resources=farmpods,llamas"}, certificate...), ""},
+		"llamas in memory":    {append([]string{"--resources=llamas", "--llama-storage=memory"}, certificate...), ""},
+		"no certificate":      {nil, "--tls-cert-file and --tls-private-key-file are needed: who asks must know whom"},
+		"no key":              {certificate[:1], "--tls-cert-file and --tls-private-key-file are needed: who asks must know whom"},
+		"no resource":         {append([]string{"--resources="}, certificate...), "--resources: none is given, accepted are farmpods, llamas"},
+		"an unknown resource": {append([]string{"--resources=farmpods,goats"}, certificate...), `--resources: "goats" is given, accepted are farmpods, llamas`},
+		"an unknown storage":  {append([]string{"--llama-storage=etcd"}, certificate...), `--llama-storage: "etcd" is given, accepted are records, memory`},
+		"a negative delay": {append([]string{"--shutdown-delay-duration=-1s"}, certificate...),
+			"--shutdown-delay-duration can't be negative"},
 		"a port that is none":   {append([]string{"--secure-port=70000"}, certificate...), "--secure-port"},
 		"an unknown audit mode": {append([]string{"--audit-log-path=-", "--audit-log-mode=eager"}, certificate...), "eager"},
 	} {
@@ -86,7 +87,8 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	var config genericapiserver.Config
 	limit(&config)
-	got := []any{config.MaxRequestBodyBytes, config.RequestTimeout, config.MinRequestTimeout, config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight}
+	got := []any{config.MaxRequestBodyBytes, config.RequestTimeout, config.MinRequestTimeout, config.MaxRequestsInFlight,
+		config.MaxMutatingRequestsInFlight}
 	if diff := cmp.Diff([]any{int64(3145728), time.Minute, 1800, 400, 200}, got); diff != "" {
 		t.Error(diff)
 	}

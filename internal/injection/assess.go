@@ -70,7 +70,8 @@ func Assess(identity Identity, agent *Agent, seen []ObservedWorkload, now time.T
 
 // IsSettled tells that one workload is as it should be, for an agent; nil for one that is no more.
 func IsSettled(identity Identity, agent *Agent, one ObservedWorkload, now time.Time) bool {
-	return !slices.ContainsFunc(Assess(identity, agent, []ObservedWorkload{one}, now).Assessed, func(s WorkloadAssessment) bool { return s.Stale })
+	return !slices.ContainsFunc(Assess(identity, agent, []ObservedWorkload{one}, now).Assessed,
+		func(s WorkloadAssessment) bool { return s.Stale })
 }
 
 // look compares one workload.
@@ -82,7 +83,8 @@ func (a *Assessment) assess(index int) (WorkloadAssessment, bool) {
 	if had == nil && !hasGrant && (!isCovered || len(a.agent.match(&one.Workload)) == 0) {
 		return WorkloadAssessment{}, false
 	}
-	standing := WorkloadAssessment{Index: index, Has: had != nil, hasGrant: hasGrant, grant: GrantOf(one.Annotations, a.agent.ID).until(a.now), rolled: one.Rolled}
+	standing := WorkloadAssessment{Index: index, Has: had != nil, hasGrant: hasGrant, grant: GrantOf(one.Annotations, a.agent.ID).until(a.now),
+		rolled: one.Rolled}
 	composed := one.Workload
 	composed.Template = one.Template.DeepCopy()
 	verdicts := one.Context.Compose(&composed, nil)
@@ -130,9 +132,11 @@ func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 	case s.rolled.Blocked != "":
 		return progress{rollout.Progressing, began, instrv1.WorkloadBlocked, s.rolled.Blocked}
 	case a.isReplaced(s):
-		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, fmt.Sprintf("%d of its %d pods, which all have the agent, are ready", s.rolled.Ready, s.rolled.Pods)}
+		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, fmt.Sprintf("%d of its %d pods, which all have the agent, are ready",
+			s.rolled.Ready, s.rolled.Pods)}
 	case !began.IsZero() && a.now.Sub(began) > limit && a.isAttributable(s):
-		return progress{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods did not come up with the agent within " + limit.String() + a.details(s)}
+		return progress{rollout.Failed, began, instrv1.WorkloadTimeout,
+			"its pods did not come up with the agent within " + limit.String() + a.details(s)}
 	case s.Problem != nil:
 		return progress{rollout.Progressing, began, s.Problem.Reason, s.Problem.Message}
 	}

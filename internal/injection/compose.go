@@ -138,7 +138,8 @@ func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) 
 	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, slices.Concat(held, effective)); last-- {
 		effective = effective[:last]
 		if verdict := &verdicts[by[last]]; verdict.State == In {
-			*verdict = AgentStatus{Refused, refuse(instrv1.WorkloadTooLarge, "the annotations of its pod template leave no room for the record of what is injected: it has to be written there")}
+			*verdict = AgentStatus{Refused, refuse(instrv1.WorkloadTooLarge,
+				"the annotations of its pod template leave no room for the record of what is injected: it has to be written there")}
 		}
 	}
 	all := s.join(held, effective)

@@ -22,7 +22,8 @@ import (
 func injectedInto(template *corev1.PodTemplateSpec) string {
 	var names []string
 	for _, container := range template.Spec.Containers {
-		if slices.ContainsFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool { return strings.HasPrefix(mount.Name, "mainstay-agent-") }) {
+		if slices.ContainsFunc(container.VolumeMounts,
+			func(mount corev1.VolumeMount) bool { return strings.HasPrefix(mount.Name, "mainstay-agent-") }) {
 			names = append(names, container.Name)
 		}
 	}

@@ -170,7 +170,8 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 	case rollout.Failed:
 		d.report(s, instrv1.StateFailed, now.reason, now.message)
 	default:
-		d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: instrv1.StatePending, Reason: now.reason, Message: now.message, Progressing: true})
+		d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: instrv1.StatePending, Reason: now.reason, Message: now.message,
+			Progressing: true})
 		d.requeueIn(d.pollOf(s))
 	}
 }
@@ -243,7 +244,8 @@ func (d *decider) report(s *WorkloadAssessment, state instrv1.WorkloadState, rea
 
 // asked tells of a workload that it is written to for the first time: what comes of it is known in a moment.
 func (d *decider) reportRequested(s *WorkloadAssessment) {
-	d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Message: "it is being injected", Progressing: true})
+	d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked,
+		Message: "it is being injected", Progressing: true})
 }
 
 // withoutRevision says how a workload is that does not get a revision which failed.
@@ -317,7 +319,8 @@ func (d *decider) deferUnhealthy() {
 			if s.rolled.Pods == 0 {
 				units, at = append(units, d.pending(s)), append(at, s)
 			} else {
-				d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until its pods are available: what is wrong with them would be laid to the agent")
+				d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary),
+					"waits until its pods are available: what is wrong with them would be laid to the agent")
 			}
 		}
 		d.units, d.at = units, at
@@ -329,7 +332,8 @@ func (d *decider) deferUnhealthy() {
 	}
 	d.units, d.at = units, at
 	for _, s := range benched {
-		d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary), "waits until all others have the agent: its pods were not all available, or it has none")
+		d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary),
+			"waits until all others have the agent: its pods were not all available, or it has none")
 	}
 }
 

@@ -37,8 +37,9 @@ func newPlace(t *testing.T, object injection.Object, names ...string) *place {
 	for _, name := range names {
 		made := template(container("app"))
 		p.seen = append(p.seen, injection.ObservedWorkload{
-			Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name, Template: &made, Annotations: map[string]string{}},
-			Rolled:   workload.Rolled{Complete: true, Since: injectiontest.Began, Pods: 1, Updated: 1, Ready: 1},
+			Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name, Template: &made,
+				Annotations: map[string]string{}},
+			Rolled: workload.Rolled{Complete: true, Since: injectiontest.Began, Pods: 1, Updated: 1, Ready: 1},
 		})
 	}
 	p.change(object)
@@ -230,7 +231,8 @@ func TestCanary(t *testing.T) {
 		happens func(p *place)
 		failure string
 	}{
-		{"crash loop", func(p *place) { p.troubles["b"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"} }, "Deployment/b: CrashLoop: it exits"},
+		{"crash loop", func(p *place) { p.troubles["b"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"} },
+			"Deployment/b: CrashLoop: it exits"},
 		{"crash loop while it soaks", func(p *place) {
 			p.up()
 			p.now = now.Add(30 * time.Second)
@@ -386,7 +388,8 @@ func TestRefusedAfterGrant(t *testing.T) {
 	p := newPlace(t, old, "a")
 	p.pass()
 	p.up()
-	p.seen[0].Template.Spec.Containers[0].VolumeMounts = append(p.seen[0].Template.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/opt/agent"})
+	p.seen[0].Template.Spec.Containers[0].VolumeMounts = append(p.seen[0].Template.Spec.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: "data", MountPath: "/opt/agent"})
 	p.change(instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 		spec.Agent.MountPath, spec.Rollout.MaxParallel = "/opt/agent", new(int32(1))
 	}))
@@ -404,7 +407,8 @@ func TestWebhookThatDoesNotAnswer(t *testing.T) {
 	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		decision := p.decide()
 		if len(decision.Writes) != 1 || decision.RequeueAfter != wait*time.Second {
-			t.Fatalf("after %s: %d writes, and again after %s; wanted one, and %ds", p.now.Sub(now), len(decision.Writes), decision.RequeueAfter, wait)
+			t.Fatalf("after %s: %d writes, and again after %s; wanted one, and %ds", p.now.Sub(now), len(decision.Writes), decision.RequeueAfter,
+				wait)
 		}
 		p.write(decision, false)
 		p.now = p.now.Add(wait*time.Second - time.Second)
@@ -427,7 +431,8 @@ func TestWebhookThatDoesNotAnswer(t *testing.T) {
 func TestGrantOfATimeToCome(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a")
 	agent := p.setting.Agents[0]
-	p.seen[0].Annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: now.Add(1000 * time.Hour), Attempts: 1}.String()
+	p.seen[0].Annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: now.Add(1000 * time.Hour),
+		Attempts: 1}.String()
 	if decision := p.decide(); decision.RequeueAfter > 10*time.Second {
 		t.Errorf("it looks again after %s", decision.RequeueAfter)
 	}

@@ -42,7 +42,8 @@ func (i *Injection) fit(template *corev1.PodTemplateSpec, keys KeyLookup, hasIma
 		return refuse(instrv1.WorkloadUnsupported, "its pods run Windows")
 	}
 	if i.Mode == instrv1.VolumeImage && !hasImageVolumes {
-		return refuse(instrv1.WorkloadUnsupported, "the cluster has no image volumes (Kubernetes 1.35 has): spec.agent.volumeMode InitContainer does without")
+		return refuse(instrv1.WorkloadUnsupported,
+			"the cluster has no image volumes (Kubernetes 1.35 has): spec.agent.volumeMode InitContainer does without")
 	}
 	var parts []Part
 	for at := range i.Parts {
@@ -52,7 +53,8 @@ func (i *Injection) fit(template *corev1.PodTemplateSpec, keys KeyLookup, hasIma
 			continue
 		}
 		if taken := mountedAround(container, i.MountPath); taken != "" {
-			return refuse(instrv1.WorkloadMountPathTaken, "container %s has a volume mounted at %s: spec.agent.mountPath %s needs a place of its own", part.Name, taken, i.MountPath)
+			return refuse(instrv1.WorkloadMountPathTaken,
+				"container %s has a volume mounted at %s: spec.agent.mountPath %s needs a place of its own", part.Name, taken, i.MountPath)
 		}
 		if refusal := part.fit(container, keys); refusal != nil {
 			return refusal
@@ -130,7 +132,8 @@ func (p *Part) fit(container *corev1.Container, keys KeyLookup) *Refusal {
 // formOf is the form in which a container has a variable; or why it can't be extended.
 func formOf(container *corev1.Container, load *Load, keys KeyLookup) (Form, *Refusal) {
 	if hasVariable(container.Env, load.helper()) {
-		return "", refuse(instrv1.WorkloadVariableTaken, "container %s has a variable %s, which is needed to extend %s", container.Name, load.helper(), load.Name)
+		return "", refuse(instrv1.WorkloadVariableTaken, "container %s has a variable %s, which is needed to extend %s", container.Name,
+			load.helper(), load.Name)
 	}
 	form, refusal := ownForm(container, load, keys)
 	if refusal == nil && load.Separator == "" && form != FormAbsent {
@@ -145,8 +148,9 @@ func ownForm(container *corev1.Container, load *Load, keys KeyLookup) (Form, *Re
 	case at < 0:
 		return formFromSources(container, load, keys)
 	case container.Env[at].ValueFrom != nil && isOptional(container.Env[at].ValueFrom):
-		return "", refuse(instrv1.WorkloadVariableUnknown, "container %s takes %s from an optional key: without it the text that extends it would be wrong; "+
-			"take optional out, or give a value", container.Name, load.Name)
+		return "", refuse(instrv1.WorkloadVariableUnknown,
+			"container %s takes %s from an optional key: without it the text that extends it would be wrong; "+
+				"take optional out, or give a value", container.Name, load.Name)
 	case container.Env[at].ValueFrom != nil:
 		return FormValueFrom, nil
 	case container.Env[at].Value == "":
@@ -171,8 +175,9 @@ func formFromSources(container *corev1.Container, load *Load, keys KeyLookup) (F
 
 // mayHave refuses to set a variable that the container may have from envFrom: its own would be lost.
 func mayHave(container *corev1.Container, name string) *Refusal {
-	return refuse(instrv1.WorkloadVariableUnknown, "container %s may have %s from what envFrom names (%s), and it is not known whether it has, for certain: "+
-		"give env a variable %s, with a value or valueFrom", container.Name, name, strings.Join(sourceNames(container), ", "), name)
+	return refuse(instrv1.WorkloadVariableUnknown,
+		"container %s may have %s from what envFrom names (%s), and it is not known whether it has, for certain: "+
+			"give env a variable %s, with a value or valueFrom", container.Name, name, strings.Join(sourceNames(container), ", "), name)
 }
 
 // fromSources tells whether a container has a variable from envFrom. What is optional may come and go, and so is not known if it is there.

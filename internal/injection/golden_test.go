@@ -34,14 +34,17 @@ func TestComposed(t *testing.T) {
 				agent.Image, agent.Language, agent.VolumeMode = "registry.example.com/agents/"+string(language)+":1", language, mode
 				object := instrumentation("golden", func(spec *instrv1.InstrumentationSpec) {
 					spec.Agent = agent
-					spec.Matchers = []instrv1.Matcher{{Container: "app", Env: []corev1.EnvVar{{Name: "TEAM", Value: "shop"}, {Name: "LOG", Value: "agent"}}}}
+					spec.Matchers = []instrv1.Matcher{{Container: "app", Env: []corev1.EnvVar{{Name: "TEAM", Value: "shop"},
+						{Name: "LOG", Value: "agent"}}}}
 				})
 				setting := settingOf(t, object)
 				if problems := injection.Validate(setting.Agents[0].Spec); len(problems) > 0 {
 					t.Fatal(problems)
 				}
-				made := template(container("app", corev1.EnvVar{Name: "LOG", Value: "owner"}, corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx64m"},
-					corev1.EnvVar{Name: "PYTHONPATH", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}}), container("other"))
+				made := template(container("app", corev1.EnvVar{Name: "LOG", Value: "owner"},
+					corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx64m"},
+					corev1.EnvVar{Name: "PYTHONPATH", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
+						FieldPath: "metadata.name"}}}), container("other"))
 				made.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(10001)), RunAsNonRoot: new(true)}
 				expectStates(t, name, compose(setting, &made, nil), injection.In)
 				content, err := yaml.Marshal(made)

@@ -66,7 +66,8 @@ func TestKindThatIsOffKeepsItsContainers(t *testing.T) {
 	setting.Off = []string{injection.KindCluster}
 	verdicts := compose(setting, &got, injected)
 	expectStates(t, "both", verdicts, injection.Overruled, injection.In)
-	expectRefusal(t, verdicts[0], instrv1.WorkloadOverruled, "ClusterInstrumentation/all, which stays as it is because its kind is off, comes first on container app")
+	expectRefusal(t, verdicts[0], instrv1.WorkloadOverruled,
+		"ClusterInstrumentation/all, which stays as it is because its kind is off, comes first on container app")
 	if containers := injectedInto(&got); containers != "app worker" {
 		t.Errorf("injected are %q", containers)
 	}
@@ -184,12 +185,14 @@ func TestInvalidInjectsNothing(t *testing.T) {
 	noSelector := cluster("nowhere", nil)
 	noSelector.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}}
 	for field, object := range map[string]injection.Object{
-		"spec.matchers[0]":                    forAll,
-		"spec.namespaceSelector":              noSelector,
-		"spec.agent.env[0].name":              instrumentation("java", broken),
-		"spec.matchers[0].deployment":         instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Matchers[0].Deployment = "[" }),
-		"spec.matchers[0].labels.matchLabels": instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Matchers[0].Labels = noSelector.Spec.NamespaceSelector }),
-		"spec.agent.image":                    instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Image = "" }),
+		"spec.matchers[0]":       forAll,
+		"spec.namespaceSelector": noSelector,
+		"spec.agent.env[0].name": instrumentation("java", broken),
+		"spec.matchers[0].deployment": instrumentation("java",
+			func(spec *instrv1.InstrumentationSpec) { spec.Matchers[0].Deployment = "[" }),
+		"spec.matchers[0].labels.matchLabels": instrumentation("java",
+			func(spec *instrv1.InstrumentationSpec) { spec.Matchers[0].Labels = noSelector.Spec.NamespaceSelector }),
+		"spec.agent.image": instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Image = "" }),
 		"spec.rollout.window.timeZone": instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 			spec.Rollout.Window = &rolloutv1.Window{Start: "22:00", End: "23:00", TimeZone: "Mars"}
 		}),
@@ -223,7 +226,8 @@ func TestInvalidLeavesInWhatIsIn(t *testing.T) {
 	got := injected.DeepCopy()
 	verdicts := compose(setting, got, injected)
 	expectStates(t, "a write", verdicts, injection.Retained, injection.Overruled)
-	expectRefusal(t, verdicts[1], instrv1.WorkloadOverruled, "Instrumentation/java, which stays as it is because its spec is invalid, comes first on container app")
+	expectRefusal(t, verdicts[1], instrv1.WorkloadOverruled,
+		"Instrumentation/java, which stays as it is because its spec is invalid, comes first on container app")
 	expectSame(t, "a write", got, injected)
 
 	p := newPlace(t, younger, "a")

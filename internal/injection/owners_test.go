@@ -27,11 +27,12 @@ var owners = []owner{
 	{"replace", func(_ *testing.T, _, manifest, _ *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 		return manifest.DeepCopy()
 	}},
-	{"what kubectl get printed, edited by hand and applied", func(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
-		t.Helper()
-		exported := merged(t, before, manifest, stored)
-		return merged(t, before, exported, stored)
-	}},
+	{"what kubectl get printed, edited by hand and applied",
+		func(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+			t.Helper()
+			exported := merged(t, before, manifest, stored)
+			return merged(t, before, exported, stored)
+		}},
 	{"apply that drops annotations", func(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 		t.Helper()
 		written := merged(t, before, manifest, stored)
@@ -126,7 +127,8 @@ func TestOwners(t *testing.T) {
 		{"a loader", "JAVA_TOOL_OPTIONS", instrumentation("java", nil)},
 		{"a value", "LOG", withEnv(corev1.EnvVar{Name: "LOG", Value: "info"})},
 		{"an empty value", "LOG", withEnv(corev1.EnvVar{Name: "LOG"})},
-		{"a field", "LOG", withEnv(corev1.EnvVar{Name: "LOG", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}})},
+		{"a field", "LOG", withEnv(corev1.EnvVar{Name: "LOG",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}})},
 	} {
 		setting := settingOf(t, agent.object)
 		for _, owner := range owners {
@@ -266,7 +268,8 @@ func TestOwnersHelperStays(t *testing.T) {
 	compose(setting, stored, nil)
 	for _, helper := range []corev1.EnvVar{
 		{Name: "MAINSTAY_JAVA_TOOL_OPTIONS", Value: "mine"},
-		{Name: "MAINSTAY_JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
+		{Name: "MAINSTAY_JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
+			FieldPath: "metadata.name"}}},
 	} {
 		then := own.DeepCopy()
 		then.Spec.Containers[0].Env = append(then.Spec.Containers[0].Env, helper)

@@ -183,7 +183,8 @@ func TestGrants(t *testing.T) {
 		text string
 		want injection.Grant
 	}{
-		{"", injection.Grant{}}, {"rev", injection.Grant{}}, {"rev 2026-11-21T08:00:00Z", injection.Grant{}}, {"rev yesterday 1", injection.Grant{}},
+		{"", injection.Grant{}}, {"rev", injection.Grant{}}, {"rev 2026-11-21T08:00:00Z", injection.Grant{}}, {"rev yesterday 1",
+			injection.Grant{}},
 		{"rev 2026-11-21T08:00:00Z once", injection.Grant{}}, {"rev 2026-11-21T08:00:00Z 1 2", injection.Grant{}},
 		{"rev 2026-11-21T08:00:00Z 3", injection.Grant{Revision: "rev", At: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC), Attempts: 3}},
 	} {

@@ -67,7 +67,8 @@ func (f *StatusInput) add() counts {
 			told.State, told.Reason, told.Message = instrv1.StateFailed, instrv1.WorkloadRefused, refusal
 		}
 		if failure, isUnmade := f.Unmade[told.Index]; isUnmade {
-			told.State, told.Reason, told.Message, told.Progressing = instrv1.StatePending, instrv1.WorkloadAsked, "it could not be written, and is tried again: "+failure, false
+			told.State, told.Reason, told.Message, told.Progressing = instrv1.StatePending, instrv1.WorkloadAsked,
+				"it could not be written, and is tried again: "+failure, false
 		}
 		s.note(f.nameOf(told.Index), told)
 		if told.State == "" {
@@ -77,7 +78,8 @@ func (f *StatusInput) add() counts {
 	}
 	f.addStuck(&s)
 	slices.SortStableFunc(s.listed, func(a, b Listed) int {
-		return cmp.Or(cmp.Compare(a.Status.State, b.Status.State), cmp.Compare(a.Status.Namespace, b.Status.Namespace), cmp.Compare(a.Status.Name, b.Status.Name))
+		return cmp.Or(cmp.Compare(a.Status.State, b.Status.State), cmp.Compare(a.Status.Namespace, b.Status.Namespace),
+			cmp.Compare(a.Status.Name, b.Status.Name))
 	})
 	return s
 }
@@ -90,7 +92,8 @@ func (f *StatusInput) addStuck(s *counts) {
 			continue
 		}
 		s.stuck = append(s.stuck, f.nameOf(index)+": "+refusal)
-		s.listed = append(s.listed, f.listOne(index, ReportedWorkload{State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused, Message: "the agent can't be taken out: " + refusal}))
+		s.listed = append(s.listed, f.listOne(index, ReportedWorkload{State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused,
+			Message: "the agent can't be taken out: " + refusal}))
 	}
 }
 
@@ -206,10 +209,12 @@ func (f *StatusInput) summarize(s *counts) summary.Summary {
 	case f.Deleting:
 		return summary.Of(summary.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
 	case f.Decision.Failure != "":
-		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it is being taken out there", f.Decision.Failure)
+		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it is being taken out there",
+			f.Decision.Failure)
 	case f.Agent != nil && f.Agent.HasFailed():
-		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it was taken out there, and nothing else gets it. "+
-			"Change spec.agent or spec.matchers, or try it again: %s", f.Agent.Because, f.Agent.tryAgain())
+		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed,
+			"the revision failed on %s; it was taken out there, and nothing else gets it. "+
+				"Change spec.agent or spec.matchers, or try it again: %s", f.Agent.Because, f.Agent.tryAgain())
 	case len(s.broken) > 0:
 		return summary.Of(summary.Failed, instrv1.ReasonRolloutFailed, "with the agent, %s", conditions.FirstFew(s.broken, "; "))
 	case len(s.bare) > 0:
@@ -238,7 +243,8 @@ func (f *StatusInput) unseen() string {
 		}
 		for _, part := range injection.Parts {
 			if names := part.absent(); len(names) > 0 {
-				return fmt.Sprintf("; what is set in an image can't be seen: where one sets %s, its value is replaced", conditions.FirstFew(names, ", "))
+				return fmt.Sprintf("; what is set in an image can't be seen: where one sets %s, its value is replaced",
+					conditions.FirstFew(names, ", "))
 			}
 		}
 	}
@@ -267,7 +273,8 @@ func (f *StatusInput) conditions(s *counts) []metav1.Condition {
 	progressing := conditions.False(instrv1.ConditionProgressing, instrv1.ReasonSettled, "nothing is on its way")
 	switch {
 	case len(s.going) > 0:
-		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonInjecting, "being replaced: "+conditions.FirstFew(s.going, ", "))
+		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonInjecting,
+			"being replaced: "+conditions.FirstFew(s.going, ", "))
 	case f.Decision.Leaving > 0:
 		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonRestoring, f.leaving())
 	}

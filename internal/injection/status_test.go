@@ -18,7 +18,8 @@ import (
 func seenWorkloads(names ...string) []injection.ObservedWorkload {
 	var seen []injection.ObservedWorkload
 	for _, name := range names {
-		seen = append(seen, injection.ObservedWorkload{Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: name, Template: &corev1.PodTemplateSpec{}}})
+		seen = append(seen, injection.ObservedWorkload{Workload: injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace,
+			Name: name, Template: &corev1.PodTemplateSpec{}}})
 	}
 	return seen
 }
@@ -38,9 +39,11 @@ func TestStatus(t *testing.T) {
 	failed := *agent
 	failed.Failed, failed.Because = agent.Revision, "Deployment/a: CrashLoop: it exits"
 	done := injection.ReportedWorkload{Index: 0}
-	going := injection.ReportedWorkload{Index: 1, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling, Message: "its pods are being replaced", Progressing: true}
+	going := injection.ReportedWorkload{Index: 1, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling,
+		Message: "its pods are being replaced", Progressing: true}
 	waiting := injection.ReportedWorkload{Index: 2, State: instrv1.StatePending, Reason: "WaitingForOthers", Message: "waits its turn"}
-	overruled := injection.ReportedWorkload{Index: 3, State: instrv1.StateFailed, Reason: instrv1.WorkloadOverruled, Message: "Instrumentation/x comes first on container app"}
+	overruled := injection.ReportedWorkload{Index: 3, State: instrv1.StateFailed, Reason: instrv1.WorkloadOverruled,
+		Message: "Instrumentation/x comes first on container app"}
 	bare := injection.ReportedWorkload{Index: 4, State: instrv1.StateFailed, Reason: instrv1.WorkloadTooLarge, Message: "no room"}
 	broken := injection.ReportedWorkload{Index: 5, State: instrv1.StateFailed, Reason: "CrashLoop", Message: "it exits"}
 	told := func(all ...injection.ReportedWorkload) injection.Decision { return injection.Decision{Workloads: all} }
@@ -62,26 +65,32 @@ func TestStatus(t *testing.T) {
 			"1 of 3 workloads run with the agent; being replaced: Deployment/b"},
 		{"overruled", injection.StatusInput{Decision: told(done, going, overruled)},
 			"Ready=False:Overruled " + rolling + "Degraded=True:Overruled Overruled=True:Overruled ", "Deployment/d: Instrumentation/x comes first on container app"},
-		{"bare", injection.StatusInput{Decision: told(overruled, bare)}, "Ready=False:NotInjected " + still + "Degraded=True:NotInjected Overruled=True:Overruled ", "Deployment/e: no room"},
+		{"bare", injection.StatusInput{Decision: told(overruled, bare)}, "Ready=False:NotInjected " + still +
+			"Degraded=True:NotInjected Overruled=True:Overruled ", "Deployment/e: no room"},
 		{"refused by the API server", injection.StatusInput{Decision: told(done), Refused: map[int]string{0: "forbidden"}},
 			"Ready=False:NotInjected " + still + "Degraded=True:NotInjected ", "Deployment/a: forbidden"},
-		{"broken", injection.StatusInput{Decision: told(bare, broken)}, "Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "with the agent, Deployment/f: it exits"},
+		{"broken", injection.StatusInput{Decision: told(bare, broken)}, "Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ",
+			"with the agent, Deployment/f: it exits"},
 		{"failed", injection.StatusInput{Agent: &failed, Decision: told(broken)},
 			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ",
 			"the revision failed on Deployment/a: CrashLoop: it exits; it was taken out there, and nothing else gets it. " +
 				"Change spec.agent or spec.matchers, or try it again: kubectl annotate instrumentation java instrumentation.mainstay.dev/failed- -n shop"},
 		{"just failed", injection.StatusInput{Decision: injection.Decision{Failure: "Deployment/a: it exits"}},
 			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ", "the revision failed on Deployment/a: it exits; it is being taken out there"},
-		{"being deleted", injection.StatusInput{Agent: &failed, Deleting: true, Decision: injection.Decision{Leaving: 2, From: []int{0, 1}, Workloads: []injection.ReportedWorkload{broken}}},
+		{"being deleted", injection.StatusInput{Agent: &failed, Deleting: true,
+			Decision: injection.Decision{Leaving: 2, From: []int{0, 1}, Workloads: []injection.ReportedWorkload{broken}}},
 			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 2 workloads: Deployment/a, Deployment/b"},
-		{"opted out, and being restored", injection.StatusInput{Decision: injection.Decision{Leaving: 1, From: []int{1}, Workloads: []injection.ReportedWorkload{done}}},
+		{"opted out, and being restored", injection.StatusInput{Decision: injection.Decision{Leaving: 1, From: []int{1},
+			Workloads: []injection.ReportedWorkload{done}}},
 			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 1 workloads: Deployment/b"},
 		{"one could not be written", injection.StatusInput{Decision: told(done, broken), Unmade: map[int]string{0: "a webhook timed out"}},
 			"Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "with the agent, Deployment/f: it exits"},
 		{"nearly deleted", injection.StatusInput{Deleting: true}, "Ready=False:Restoring " + still + healthy, "it is taken out of all workloads"},
-		{"a deletion is refused", injection.StatusInput{Deleting: true, Decision: injection.Decision{Leaving: 1, From: []int{1}}, Refused: map[int]string{1: "frozen"}},
+		{"a deletion is refused", injection.StatusInput{Deleting: true, Decision: injection.Decision{Leaving: 1, From: []int{1}},
+			Refused: map[int]string{1: "frozen"}},
 			"Ready=False:Refused Progressing=True:Restoring Degraded=True:Refused ", "it can't be taken out of Deployment/b: frozen"},
-		{"a call failed", injection.StatusInput{Deleting: true, Failure: &plan.Failure{Reason: "ReconcileFailed", Message: "timeout", Transient: true}},
+		{"a call failed", injection.StatusInput{Deleting: true, Failure: &plan.Failure{Reason: "ReconcileFailed", Message: "timeout",
+			Transient: true}},
 			"Ready=Unknown:ReconcileFailed " + still + healthy, "timeout"},
 		{"the server refused", injection.StatusInput{Deleting: true, Failure: &plan.Failure{Reason: "Refused", Message: "no"}},
 			"Ready=False:Refused " + still + "Degraded=True:Refused ", "no"},
@@ -119,18 +128,22 @@ func TestStatusOfWhatCannotBeSeen(t *testing.T) {
 		"lacks it": {nil, "; what is set in an image can't be seen: where one sets JAVA_TOOL_OPTIONS, its value is replaced"},
 		"has it":   {[]corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"}}, ""},
 	} {
-		facts := injection.StatusInput{Agent: setting.Agents[0], Seen: seenWorkloads("a"), Decision: injection.Decision{Workloads: []injection.ReportedWorkload{{Index: 0}}}}
+		facts := injection.StatusInput{Agent: setting.Agents[0], Seen: seenWorkloads("a"),
+			Decision: injection.Decision{Workloads: []injection.ReportedWorkload{{Index: 0}}}}
 		*facts.Seen[0].Template = template(container("app", test.env...))
 		compose(setting, facts.Seen[0].Template, nil)
-		expectStatus(t, name, facts.Status(), "Ready=True:Injected Progressing=False:Settled Degraded=False:Healthy ", "1 of 1 workloads run with the agent"+test.want)
+		expectStatus(t, name, facts.Status(), "Ready=True:Injected Progressing=False:Settled Degraded=False:Healthy ",
+			"1 of 1 workloads run with the agent"+test.want)
 	}
 }
 
 // One that could not be written waits, and says why; of the others all is told as it is.
 func TestStatusOfWhatIsUnmade(t *testing.T) {
 	facts := injection.StatusInput{
-		Agent: settingOf(t, instrumentation("java", nil)).Agents[0], Seen: seenWorkloads("a", "b"), Unmade: map[int]string{0: "a webhook timed out"},
-		Decision: injection.Decision{Workloads: []injection.ReportedWorkload{{Index: 0, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Progressing: true}, {Index: 1}}},
+		Agent: settingOf(t, instrumentation("java", nil)).Agents[0], Seen: seenWorkloads("a",
+			"b"), Unmade: map[int]string{0: "a webhook timed out"},
+		Decision: injection.Decision{Workloads: []injection.ReportedWorkload{{Index: 0, State: instrv1.StatePending,
+			Reason: instrv1.WorkloadAsked, Progressing: true}, {Index: 1}}},
 	}
 	status := facts.Status()
 	expectStatus(t, "unmade", status, "Ready=False:Waiting Progressing=False:Settled Degraded=False:Healthy ",

@@ -52,7 +52,8 @@ func settingOf(t testing.TB, objects ...injection.Object) *injection.NamespaceCo
 }
 
 func template(containers ...corev1.Container) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: containers}}
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{Containers: containers}}
 }
 
 func container(name string, env ...corev1.EnvVar) corev1.Container {

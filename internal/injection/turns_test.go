@@ -56,7 +56,8 @@ func TestWhoIsNotInThrowsOutNobody(t *testing.T) {
 		}
 	})
 	t.Run("it is refused", func(t *testing.T) {
-		setting := settingOf(t, runs, instrumentation("first", func(spec *instrv1.InstrumentationSpec) { spec.Agent.VolumeMode = instrv1.VolumeImage }))
+		setting := settingOf(t, runs, instrumentation("first",
+			func(spec *instrv1.InstrumentationSpec) { spec.Agent.VolumeMode = instrv1.VolumeImage }))
 		setting.HasImageVolumes = false
 		got := injected.DeepCopy()
 		expectStates(t, "refused", compose(setting, got, &injected), injection.Refused, injection.In)
@@ -274,7 +275,8 @@ func TestContested(t *testing.T) {
 		p.seen[0].Template.Spec.InitContainers[0].Image = "mirror.example.com/agent:1"
 		decision := p.pass()
 		states = append(states, string(decision.Workloads[0].State))
-		if message := decision.Workloads[0].Message; len(states) > 1 && !strings.Contains(message, "the init container mainstay-agent-"+p.setting.Agents[0].ID+" is not as it should be") {
+		if message := decision.Workloads[0].Message; len(states) > 1 &&
+			!strings.Contains(message, "the init container mainstay-agent-"+p.setting.Agents[0].ID+" is not as it should be") {
 			t.Errorf("it says %q", message)
 		}
 		p.now = p.now.Add(max(decision.RequeueAfter, time.Second))

@@ -112,7 +112,8 @@ func validateResources(resources *corev1.ResourceRequirements, at *field.Path) f
 	check(resources.Limits, at.Child("limits"))
 	for name, request := range resources.Requests {
 		if limit, isLimited := resources.Limits[name]; isLimited && request.Cmp(limit) > 0 {
-			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "accepted is at most the limit, "+limit.String()))
+			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(),
+				"accepted is at most the limit, "+limit.String()))
 		}
 	}
 	slices.SortFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -121,7 +121,8 @@ func rulesOfVariables() []rule {
 			`metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP or status.podIPs`}, fromField("status.podIPs")},
 		{"label", fromField("metadata.labels['a b']"), nil, fromField("metadata.labels['example.com/team']")},
 		{"annotation", fromField("metadata.annotations['a'"), nil, fromField("metadata.annotations['a']")},
-		{"ConfigMap's name", from(corev1.EnvVarSource{ConfigMapKeyRef: config("A")}), nil, from(corev1.EnvVarSource{ConfigMapKeyRef: config("a.b")})},
+		{"ConfigMap's name", from(corev1.EnvVarSource{ConfigMapKeyRef: config("A")}), nil,
+			from(corev1.EnvVarSource{ConfigMapKeyRef: config("a.b")})},
 		{"Secret's key", from(corev1.EnvVarSource{SecretKeyRef: secret("b c")}), nil, from(corev1.EnvVarSource{SecretKeyRef: secret("b_C")})},
 	}
 }
@@ -188,10 +189,12 @@ func TestValidateScope(t *testing.T) {
 		{"allowed", instrv1.ClusterInstrumentationSpec{AllowAll: true}, instrv1.Matcher{}, ""},
 		{"named", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Deployment: "web*"}, ""},
 		{"labels", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Labels: labelled}, ""},
-		{"labels that only exclude", instrv1.ClusterInstrumentationSpec{}, instrv1.Matcher{Labels: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}},
-		}}}, forbidden},
-		{"selector", instrv1.ClusterInstrumentationSpec{AllowAll: true, NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}},
+		{"labels that only exclude", instrv1.ClusterInstrumentationSpec{},
+			instrv1.Matcher{Labels: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}},
+			}}}, forbidden},
+		{"selector", instrv1.ClusterInstrumentationSpec{AllowAll: true,
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}},
 			instrv1.Matcher{}, `spec.namespaceSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`},
 	} {
 		test.spec.Matchers = []instrv1.Matcher{test.matcher}
@@ -209,7 +212,8 @@ func TestValidateScope(t *testing.T) {
 func TestDefault(t *testing.T) {
 	object := instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 		spec.Agent.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("0.0001")}}
-		spec.Agent.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
+		spec.Agent.Env = []corev1.EnvVar{{Name: "A",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
 		spec.Rollout.Strategy = instrv1.RolloutCanary
 	})
 	injection.Default(&object.Spec)

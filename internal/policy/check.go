@@ -221,7 +221,8 @@ func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 		userEnforced = userEnforced || context.RunAsUser != nil
 		for _, container := range subject.Containers {
 			for _, loose := range looseFields(container.Security, *context) {
-				violation := asked.broken("enforced.securityContext."+loose.rule, container.Field.Child("securityContext").Child(loose.field), loose.given, loose.accepted)
+				violation := asked.broken("enforced.securityContext."+loose.rule, container.Field.Child("securityContext").Child(loose.field),
+					loose.given, loose.accepted)
 				violation.part = container.Name + "/" + loose.field + "/" + loose.part
 				found = append(found, violation)
 			}
@@ -258,7 +259,8 @@ func looseFields(security Security, enforced mspolicyv1.SecurityContext) []loose
 		forbid("allowPrivilegeEscalation", "allowPrivilegeEscalation", security.AllowPrivilegeEscalation, false)
 		forbid("allowPrivilegeEscalation", "privileged", security.Privileged, false)
 	}
-	forbid("readOnlyRootFilesystem", "readOnlyRootFilesystem", ptr.Deref(enforced.ReadOnlyRootFilesystem, false) && !security.ReadOnlyRootFilesystem, true)
+	forbid("readOnlyRootFilesystem", "readOnlyRootFilesystem", ptr.Deref(enforced.ReadOnlyRootFilesystem, false) &&
+		!security.ReadOnlyRootFilesystem, true)
 	for _, capability := range enforced.DropCapabilities {
 		loose = append(loose, looseCapabilities(security, corev1.Capability(capability))...)
 	}
@@ -269,7 +271,8 @@ func looseFields(security Security, enforced mspolicyv1.SecurityContext) []loose
 func looseCapabilities(security Security, enforced corev1.Capability) []looseField {
 	var loose []looseField
 	add := func(given string) {
-		loose = append(loose, looseField{"dropCapabilities", "capabilities", "one that " + given, "one that drops " + string(enforced), string(enforced) + " " + given})
+		loose = append(loose, looseField{"dropCapabilities", "capabilities", "one that " + given, "one that drops " + string(enforced),
+			string(enforced) + " " + given})
 	}
 	for _, added := range security.Adds {
 		if undoes(added, enforced) {

@@ -33,13 +33,15 @@ var checkCases = map[string]struct {
 	},
 	"an image of another registry": {
 		mspolicyv1.Rule{AllowedRegistries: []string{"reg.io/team", "docker.io/library"}},
-		subject(container("a"), container("b", imaged("nginx"))), subject(container("a"), container("b", imaged("reg.io/teams/b:1")), container("c", imaged("REG.io/team/c"))),
+		subject(container("a"), container("b", imaged("nginx"))), subject(container("a"), container("b", imaged("reg.io/teams/b:1")),
+			container("c", imaged("REG.io/team/c"))),
 		[]string{"spec.containers[b].image: reg.io/teams/b:1 is given, accepted is an image of reg.io/team, docker.io/library (policy base, rule production.allowedRegistries)"},
 	},
 	"an image volume of another registry": {
 		mspolicyv1.Rule{AllowedRegistries: []string{"reg.io"}},
 		Subject{Volumes: []Volume{{at("volumes").Index(0).Child("image", "reference"), "a", "reg.io/a"}}},
-		Subject{Volumes: []Volume{{at("volumes").Index(1).Child("image", "reference"), "a", "evil.io/a"}, {at("volumes").Index(2).Child("image", "reference"), "b", ""}}},
+		Subject{Volumes: []Volume{{at("volumes").Index(1).Child("image", "reference"), "a", "evil.io/a"},
+			{at("volumes").Index(2).Child("image", "reference"), "b", ""}}},
 		[]string{
 			"spec.volumes[1].image.reference: evil.io/a is given, accepted is an image of reg.io (policy base, rule production.allowedRegistries)",
 			"spec.volumes[2].image.reference: nothing is given, accepted is an image of reg.io (policy base, rule production.allowedRegistries)",
@@ -47,7 +49,8 @@ var checkCases = map[string]struct {
 	},
 	"no limits": {
 		mspolicyv1.Rule{RequireResourceLimits: true}, subject(container("a")),
-		subject(container("a", func(c *Container) { c.Limits = nil }), container("b", func(c *Container) { c.Limits = quantities("cpu", "0", "memory", "1") })),
+		subject(container("a", func(c *Container) { c.Limits = nil }),
+			container("b", func(c *Container) { c.Limits = quantities("cpu", "0", "memory", "1") })),
 		[]string{
 			"spec.containers[a].resources.limits[cpu]: nothing is given, accepted is a limit (policy base, rule production.requireResourceLimits)",
 			"spec.containers[a].resources.limits[memory]: nothing is given, accepted is a limit (policy base, rule production.requireResourceLimits)",
@@ -55,7 +58,8 @@ var checkCases = map[string]struct {
 		},
 	},
 	"no label": {
-		mspolicyv1.Rule{RequiredLabels: []string{"team", "cost/center"}}, labelled(map[string]string{"team": "", "cost/center": "7"}), labelled(map[string]string{"team": "a"}),
+		mspolicyv1.Rule{RequiredLabels: []string{"team", "cost/center"}}, labelled(map[string]string{"team": "",
+			"cost/center": "7"}), labelled(map[string]string{"team": "a"}),
 		[]string{"metadata.labels[cost/center]: nothing is given, accepted is any value (policy base, rule production.requiredLabels)"},
 	},
 	"another label than is enforced, and none": {
@@ -137,7 +141,8 @@ var looseCases = map[string]struct {
 	},
 	"keeps a capability": {
 		dropping("NET_RAW", "CHOWN"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
-		[]string{inContext + "capabilities: one that keeps NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)"},
+		[]string{inContext + "capabilities: one that keeps NET_RAW is given, accepted is one that drops NET_RAW" + ofContext +
+			"dropCapabilities)"},
 	},
 	"keeps all": {
 		dropping("ALL"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
@@ -145,11 +150,13 @@ var looseCases = map[string]struct {
 	},
 	"adds one": {
 		dropping("ALL"), func(s *Security) { s.Adds = []corev1.Capability{"NET_BIND_SERVICE"} },
-		[]string{inContext + "capabilities: one that adds NET_BIND_SERVICE is given, accepted is one that drops ALL" + ofContext + "dropCapabilities)"},
+		[]string{inContext + "capabilities: one that adds NET_BIND_SERVICE is given, accepted is one that drops ALL" + ofContext +
+			"dropCapabilities)"},
 	},
 	"adds it back": {
 		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"NET_ADMIN", "NET_RAW"} },
-		[]string{inContext + "capabilities: one that adds NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)"},
+		[]string{inContext + "capabilities: one that adds NET_RAW is given, accepted is one that drops NET_RAW" + ofContext +
+			"dropCapabilities)"},
 	},
 	"adds all": {
 		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"ALL"} },
@@ -204,7 +211,8 @@ const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abc
 
 // TestAllRulesCount: the strictest decides, whichever comes first.
 func TestAllRulesCount(t *testing.T) {
-	rules := inShop(named("b", atMost(1, "*")), named("a", atMost(3, "production"), mspolicyv1.Rule{Environment: "prod", AllowedRegistries: []string{"reg.io"}}),
+	rules := inShop(named("b", atMost(1, "*")), named("a", atMost(3, "production"), mspolicyv1.Rule{Environment: "prod",
+		AllowedRegistries: []string{"reg.io"}}),
 		named("c", mspolicyv1.Rule{Environment: "*", AllowedRegistries: []string{"reg.io/team", "docker.io"}}))
 	wanted := subject(container("a"), container("b", imaged("nginx")), container("c", imaged("reg.io/c")))
 	wanted.Replicas = []Replicas{{at("replicas"), 4}}

@@ -48,7 +48,8 @@ func TestEnvironmentOf(t *testing.T) {
 func TestEnvironmentOfALabelThatIsNoWord(t *testing.T) {
 	for _, word := range []string{"", "*", "qa", "Production", "prod ", "-prod", "my-prod"} {
 		got, err := EnvironmentOf("shop-prod", map[string]string{"mainstay.dev/environment": word})
-		want := "namespace shop-prod has the label mainstay.dev/environment=" + word + ": accepted are development (dev), staging and production (prod)"
+		want := "namespace shop-prod has the label mainstay.dev/environment=" + word +
+			": accepted are development (dev), staging and production (prod)"
 		if got != None || err == nil || err.Error() != want {
 			t.Errorf("%q: got %q, %v", word, got, err)
 		}
@@ -68,7 +69,8 @@ func TestUnclearEnvironment(t *testing.T) {
 	if diff := cmp.Diff([]string{production}, sentences(Worse(rules.Check(replicas(3)), found))[:1]); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{production}, sentences(Worse(rules.CheckReplicas(replicas(3).Replicas), rules.CheckReplicas(replicas(2).Replicas)))[:1]); diff != "" {
+	if diff := cmp.Diff([]string{production}, sentences(Worse(rules.CheckReplicas(replicas(3).Replicas),
+		rules.CheckReplicas(replicas(2).Replicas)))[:1]); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(want, sentences(found)); diff != "" {

@@ -84,12 +84,14 @@ func (r Rules) Tighten(context **corev1.SecurityContext, at *field.Path) []strin
 	}
 	if enforced.RunAsNonRoot != nil && enforced.RunAsUser == nil && tight.RunAsUser != nil && *tight.RunAsUser == 0 {
 		tight.RunAsUser = nil // the kubelet would refuse to start it
-		replaced = append(replaced, fmt.Sprintf("%s: 0 is removed: a PlatformPolicy enforces that it does not run as root", at.Child("runAsUser")))
+		replaced = append(replaced, fmt.Sprintf("%s: 0 is removed: a PlatformPolicy enforces that it does not run as root",
+			at.Child("runAsUser")))
 	}
 	// The warning is of the contradiction where that has removed the user's value already.
 	replaced = append(replaced, enforce(&tight.RunAsNonRoot, enforced.RunAsNonRoot, at.Child("runAsNonRoot"))...)
 	replaced = append(replaced, enforce(&tight.RunAsUser, enforced.RunAsUser, at.Child("runAsUser"))...)
-	replaced = append(replaced, enforce(&tight.AllowPrivilegeEscalation, enforced.AllowPrivilegeEscalation, at.Child("allowPrivilegeEscalation"))...)
+	replaced = append(replaced, enforce(&tight.AllowPrivilegeEscalation, enforced.AllowPrivilegeEscalation,
+		at.Child("allowPrivilegeEscalation"))...)
 	replaced = append(replaced, enforce(&tight.ReadOnlyRootFilesystem, enforced.ReadOnlyRootFilesystem, at.Child("readOnlyRootFilesystem"))...)
 	if enforced.AllowPrivilegeEscalation != nil && tight.Privileged != nil && *tight.Privileged {
 		replaced = append(replaced, enforce(&tight.Privileged, new(false), at.Child("privileged"))...)
@@ -174,7 +176,8 @@ func refuseAdministration(context *corev1.SecurityContext, at *field.Path) []str
 	if context.Capabilities == nil {
 		return nil
 	}
-	return takeOut(context.Capabilities, func(added corev1.Capability) bool { return isCapability(added, "SYS_ADMIN") }, at, "no privileges are escalated")
+	return takeOut(context.Capabilities, func(added corev1.Capability) bool { return isCapability(added, "SYS_ADMIN") }, at,
+		"no privileges are escalated")
 }
 
 // takeOut removes capabilities from those that are added, and says so.

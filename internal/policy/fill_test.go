@@ -19,11 +19,13 @@ func TestLabelled(t *testing.T) {
 		given, want map[string]string
 		replaced    []string
 	}{
-		"no labels":              {nil, map[string]string{"version": "unknown", "tier": "gold", "app": "mine"}, nil},
-		"others stay":            {map[string]string{"a": "b"}, map[string]string{"a": "b", "version": "unknown", "tier": "gold", "app": "mine"}, nil},
-		"the user's stays":       {map[string]string{"version": "2"}, map[string]string{"version": "2", "tier": "gold", "app": "mine"}, nil},
-		"even if it is empty":    {map[string]string{"version": ""}, map[string]string{"version": "", "tier": "gold", "app": "mine"}, nil},
-		"what is enforced is so": {map[string]string{"tier": "gold", "app": "mine"}, map[string]string{"version": "unknown", "tier": "gold", "app": "mine"}, nil},
+		"no labels": {nil, map[string]string{"version": "unknown", "tier": "gold", "app": "mine"}, nil},
+		"others stay": {map[string]string{"a": "b"}, map[string]string{"a": "b", "version": "unknown", "tier": "gold", "app": "mine"},
+			nil},
+		"the user's stays":    {map[string]string{"version": "2"}, map[string]string{"version": "2", "tier": "gold", "app": "mine"}, nil},
+		"even if it is empty": {map[string]string{"version": ""}, map[string]string{"version": "", "tier": "gold", "app": "mine"}, nil},
+		"what is enforced is so": {map[string]string{"tier": "gold", "app": "mine"},
+			map[string]string{"version": "unknown", "tier": "gold", "app": "mine"}, nil},
 		"the enforced replaces": {
 			map[string]string{"tier": "iron", "app": "yours"}, map[string]string{"version": "unknown", "tier": "gold", "app": "mine"},
 			[]string{
@@ -55,16 +57,24 @@ func TestFillResources(t *testing.T) {
 		requests, limits         corev1.ResourceList
 		wantRequests, wantLimits corev1.ResourceList
 	}{
-		"all of it":                     {full, nil, nil, full.Requests, full.Limits},
-		"each for itself":               {full, quantities("cpu", "50m"), quantities("memory", "1Gi"), quantities("cpu", "50m", "memory", "128Mi"), quantities("cpu", "1", "memory", "1Gi")},
-		"what is there stays":           {full, quantities("cpu", "1", "memory", "1"), quantities("cpu", "2", "memory", "2"), quantities("cpu", "1", "memory", "1"), quantities("cpu", "2", "memory", "2")},
-		"no limit below a request":      {full, quantities("cpu", "3"), nil, quantities("cpu", "3", "memory", "128Mi"), quantities("cpu", "3", "memory", "256Mi")},
-		"no request above a limit":      {full, nil, quantities("cpu", "10m"), quantities("cpu", "10m", "memory", "128Mi"), quantities("cpu", "10m", "memory", "256Mi")},
-		"a limit of zero is one":        {full, nil, quantities("cpu", "0"), quantities("cpu", "0", "memory", "128Mi"), quantities("cpu", "0", "memory", "256Mi")},
-		"requests only":                 {mspolicyv1.Resources{Requests: full.Requests}, nil, quantities("cpu", "10m"), quantities("cpu", "10m", "memory", "128Mi"), quantities("cpu", "10m")},
-		"limits only":                   {mspolicyv1.Resources{Limits: full.Limits}, quantities("cpu", "2"), nil, quantities("cpu", "2"), quantities("cpu", "2", "memory", "256Mi")},
-		"no defaults":                   {mspolicyv1.Resources{}, nil, quantities("cpu", "1"), nil, quantities("cpu", "1")},
-		"a request that no rule limits": {mspolicyv1.Resources{Requests: quantities("cpu", "2"), Limits: quantities("cpu", "1")}, nil, nil, quantities("cpu", "1"), quantities("cpu", "1")},
+		"all of it": {full, nil, nil, full.Requests, full.Limits},
+		"each for itself": {full, quantities("cpu", "50m"), quantities("memory", "1Gi"),
+			quantities("cpu", "50m", "memory", "128Mi"), quantities("cpu", "1", "memory", "1Gi")},
+		"what is there stays": {full, quantities("cpu", "1", "memory", "1"), quantities("cpu", "2", "memory", "2"),
+			quantities("cpu", "1", "memory", "1"), quantities("cpu", "2", "memory", "2")},
+		"no limit below a request": {full, quantities("cpu", "3"), nil, quantities("cpu", "3", "memory", "128Mi"),
+			quantities("cpu", "3", "memory", "256Mi")},
+		"no request above a limit": {full, nil, quantities("cpu", "10m"), quantities("cpu", "10m", "memory", "128Mi"),
+			quantities("cpu", "10m", "memory", "256Mi")},
+		"a limit of zero is one": {full, nil, quantities("cpu", "0"), quantities("cpu", "0", "memory", "128Mi"),
+			quantities("cpu", "0", "memory", "256Mi")},
+		"requests only": {mspolicyv1.Resources{Requests: full.Requests}, nil, quantities("cpu", "10m"),
+			quantities("cpu", "10m", "memory", "128Mi"), quantities("cpu", "10m")},
+		"limits only": {mspolicyv1.Resources{Limits: full.Limits}, quantities("cpu", "2"), nil, quantities("cpu", "2"),
+			quantities("cpu", "2", "memory", "256Mi")},
+		"no defaults": {mspolicyv1.Resources{}, nil, quantities("cpu", "1"), nil, quantities("cpu", "1")},
+		"a request that no rule limits": {mspolicyv1.Resources{Requests: quantities("cpu", "2"), Limits: quantities("cpu", "1")}, nil, nil,
+			quantities("cpu", "1"), quantities("cpu", "1")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resources := corev1.ResourceRequirements{Requests: test.requests, Limits: test.limits}
@@ -130,7 +140,8 @@ var tightenCases = map[string]struct {
 		tight(func(c *corev1.SecurityContext) { c.RunAsGroup, c.Privileged = new(int64(7)), new(false) }), nil,
 	},
 	"all that is looser": {
-		&corev1.SecurityContext{RunAsNonRoot: new(false), RunAsUser: new(int64(0)), AllowPrivilegeEscalation: new(true), ReadOnlyRootFilesystem: new(false), Privileged: new(true)},
+		&corev1.SecurityContext{RunAsNonRoot: new(false), RunAsUser: new(int64(0)), AllowPrivilegeEscalation: new(true),
+			ReadOnlyRootFilesystem: new(false), Privileged: new(true)},
 		tight(func(c *corev1.SecurityContext) { c.Privileged = new(false) }),
 		[]string{
 			"spec.securityContext.runAsNonRoot: false is replaced by true, which a PlatformPolicy enforces",
@@ -196,7 +207,8 @@ func TestTightenPod(t *testing.T) {
 		t.Errorf("of none: %q", replaced)
 	}
 	silent := &corev1.PodSecurityContext{FSGroup: new(int64(7))}
-	if replaced := rules.TightenPod(silent, at("podSecurityContext")); replaced != nil || silent.RunAsUser != nil || silent.RunAsNonRoot != nil {
+	if replaced := rules.TightenPod(silent, at("podSecurityContext")); replaced != nil || silent.RunAsUser != nil ||
+		silent.RunAsNonRoot != nil {
 		t.Errorf("where it is silent: %q, %v", replaced, silent)
 	}
 	loose := &corev1.PodSecurityContext{RunAsUser: new(int64(0)), RunAsNonRoot: new(false)}

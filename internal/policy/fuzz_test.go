@@ -60,7 +60,8 @@ func FuzzCheck(f *testing.F) {
 // checkRegistry: what is allowed is, by the grammar that runtimes use, at that host and below that path.
 func checkRegistry(t *testing.T, rules Rules, image string) {
 	t.Helper()
-	for _, violation := range rules.Check(Subject{Volumes: []Volume{{Field: at("volumes"), Image: image}}, Labels: map[string]string{"team": "", "tier": "gold"}}) {
+	for _, violation := range rules.Check(Subject{Volumes: []Volume{{Field: at("volumes"), Image: image}},
+		Labels: map[string]string{"team": "", "tier": "gold"}}) {
 		if violation.Rule == "*.allowedRegistries" {
 			return
 		}

@@ -90,7 +90,8 @@ func (c chance) rule(environment string) mspolicyv1.Rule {
 	}
 	if c.IntN(3) > 0 {
 		context := &mspolicyv1.SecurityContext{
-			RunAsNonRoot: maybe(c, true), RunAsUser: maybe[int64](c, 1, 1000), AllowPrivilegeEscalation: maybe(c, false), ReadOnlyRootFilesystem: maybe(c, true),
+			RunAsNonRoot: maybe(c, true), RunAsUser: maybe[int64](c, 1, 1000), AllowPrivilegeEscalation: maybe(c,
+				false), ReadOnlyRootFilesystem: maybe(c, true),
 		}
 		for range c.IntN(3) {
 			context.DropCapabilities = append(context.DropCapabilities, []string{"ALL", "NET_RAW", "CHOWN"}[c.IntN(3)])
@@ -106,7 +107,8 @@ func (c chance) context() *corev1.SecurityContext {
 	}
 	context := &corev1.SecurityContext{
 		RunAsNonRoot: maybe(c, true, false), RunAsUser: maybe[int64](c, 0, 1, 1000), Privileged: maybe(c, true, false),
-		AllowPrivilegeEscalation: maybe(c, true, false), ReadOnlyRootFilesystem: maybe(c, true, false), ProcMount: maybe(c, corev1.UnmaskedProcMount, corev1.DefaultProcMount),
+		AllowPrivilegeEscalation: maybe(c, true, false), ReadOnlyRootFilesystem: maybe(c, true, false), ProcMount: maybe(c,
+			corev1.UnmaskedProcMount, corev1.DefaultProcMount),
 	}
 	if c.IntN(3) > 0 {
 		context.Capabilities = &corev1.Capabilities{Add: c.capabilities(), Drop: c.capabilities()}
@@ -115,7 +117,8 @@ func (c chance) context() *corev1.SecurityContext {
 }
 
 func (c chance) pod() *corev1.PodSpec {
-	pod := &corev1.PodSpec{Containers: []corev1.Container{{Name: "a", SecurityContext: c.context()}, {Name: "b", SecurityContext: c.context()}}}
+	pod := &corev1.PodSpec{Containers: []corev1.Container{{Name: "a", SecurityContext: c.context()},
+		{Name: "b", SecurityContext: c.context()}}}
 	if c.IntN(3) > 0 {
 		pod.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: maybe(c, true, false), RunAsUser: maybe[int64](c, 0, 1, 1000)}
 	}
@@ -140,7 +143,8 @@ func TestWhatIsEnforcedHolds(t *testing.T) {
 		kept, enforced := maps.Clone(given), new(rules.EnforcedSecurity()).DeepCopy()
 		labels, _ := rules.Labelled(given)
 		tighten(rules, pod)
-		wanted := Subject{Labels: labels, Containers: Containers(pod, func(name string) *field.Path { return at("containers").Key(name) }), Unrestricted: func() []string { return nil }}
+		wanted := Subject{Labels: labels, Containers: Containers(pod, func(name string) *field.Path { return at("containers").Key(name) }),
+			Unrestricted: func() []string { return nil }}
 		if found := rules.Check(wanted); found != nil {
 			t.Errorf("left: %q of %s", sentences(found), cmp.Diff(before, pod))
 		}

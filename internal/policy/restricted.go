@@ -30,7 +30,8 @@ func (c *contradictions) add(problem *field.Error, remove func()) {
 // forbid refuses one value of a switch.
 func (c *contradictions) forbid(value **bool, unwanted bool, name string) {
 	if *value != nil && **value == unwanted {
-		c.add(field.Forbidden(c.path.Child(name), fmt.Sprintf("%t is not allowed by securityProfile Restricted: leave it out", unwanted)), func() { *value = nil })
+		c.add(field.Forbidden(c.path.Child(name), fmt.Sprintf("%t is not allowed by securityProfile Restricted: leave it out", unwanted)),
+			func() { *value = nil })
 	}
 }
 
@@ -92,7 +93,8 @@ func PodContradictions(context *corev1.PodSecurityContext, path *field.Path) []C
 func (c *contradictions) identity(nonRoot **bool, user **int64, seccomp **corev1.SeccompProfile) {
 	c.forbid(nonRoot, false, "runAsNonRoot")
 	if *user != nil && **user == 0 {
-		c.add(field.Forbidden(c.path.Child("runAsUser"), "0 (root) is not allowed by securityProfile Restricted: any other uid is, 1000 is the default"), func() { *user = nil })
+		c.add(field.Forbidden(c.path.Child("runAsUser"),
+			"0 (root) is not allowed by securityProfile Restricted: any other uid is, 1000 is the default"), func() { *user = nil })
 	}
 	if *seccomp != nil && (*seccomp).Type == corev1.SeccompProfileTypeUnconfined {
 		c.add(field.NotSupported(c.path.Child("seccompProfile", "type"), (*seccomp).Type,
@@ -104,7 +106,8 @@ func (c *contradictions) identity(nonRoot **bool, user **int64, seccomp **corev1
 var safeSELinuxTypes = []string{"container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
 
 // confinement is what the standard says of the node's own security modules.
-func (c *contradictions) confinement(appArmor **corev1.AppArmorProfile, seLinux *corev1.SELinuxOptions, windows *corev1.WindowsSecurityContextOptions) {
+func (c *contradictions) confinement(appArmor **corev1.AppArmorProfile, seLinux *corev1.SELinuxOptions,
+	windows *corev1.WindowsSecurityContextOptions) {
 	if *appArmor != nil && (*appArmor).Type == corev1.AppArmorProfileTypeUnconfined {
 		c.add(field.NotSupported(c.path.Child("appArmorProfile", "type"), (*appArmor).Type,
 			[]string{string(corev1.AppArmorProfileTypeRuntimeDefault), string(corev1.AppArmorProfileTypeLocalhost)}), func() { *appArmor = nil })

@@ -30,17 +30,20 @@ func removed(field string) string {
 func TestContradictionsOfAContainer(t *testing.T) {
 	context := &corev1.SecurityContext{
 		RunAsNonRoot: new(false), RunAsUser: new(int64(0)), RunAsGroup: new(int64(0)), SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"},
-		AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}, SELinuxOptions: &corev1.SELinuxOptions{User: "u", Role: "r", Type: "spc_t", Level: "s0"},
+		AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}, SELinuxOptions: &corev1.SELinuxOptions{User: "u", Role: "r", Type: "spc_t",
+			Level: "s0"},
 		WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true), RunAsUserName: new("me")},
 		Privileged:     new(true), AllowPrivilegeEscalation: new(true), ReadOnlyRootFilesystem: new(false), ProcMount: new(corev1.UnmaskedProcMount),
-		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW", "NET_BIND_SERVICE", "SYS_ADMIN", "NET_RAW", "net_bind_service"}, Drop: []corev1.Capability{"CHOWN"}},
+		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW", "NET_BIND_SERVICE", "SYS_ADMIN", "NET_RAW", "net_bind_service"},
+			Drop: []corev1.Capability{"CHOWN"}},
 	}
 	const under = "spec.securityContext."
 	want := []string{
 		under + "runAsNonRoot", under + "runAsUser", under + "seccompProfile.type", under + "appArmorProfile.type",
 		under + "seLinuxOptions.type", under + "seLinuxOptions.user", under + "seLinuxOptions.role", under + "windowsOptions.hostProcess",
 		under + "privileged", under + "allowPrivilegeEscalation", under + "readOnlyRootFilesystem",
-		under + "capabilities.add[0]", under + "capabilities.add[2]", under + "capabilities.add[3]", under + "capabilities.add[4]", under + "procMount",
+		under + "capabilities.add[0]", under + "capabilities.add[2]", under + "capabilities.add[3]", under + "capabilities.add[4]", under +
+			"procMount",
 	}
 	if diff := cmp.Diff(want, fields(ContainerContradictions(context, at("securityContext")))); diff != "" {
 		t.Error(diff)
@@ -67,13 +70,16 @@ func TestContradictionsOfAContainer(t *testing.T) {
 func TestContradictionsOfAPod(t *testing.T) {
 	context := &corev1.PodSecurityContext{
 		RunAsNonRoot: new(false), RunAsUser: new(int64(0)), FSGroup: new(int64(0)), SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"},
-		AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}, SELinuxOptions: &corev1.SELinuxOptions{User: "u", Role: "r", Type: "spc_t", Level: "s0"},
+		AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}, SELinuxOptions: &corev1.SELinuxOptions{User: "u", Role: "r", Type: "spc_t",
+			Level: "s0"},
 		WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true)},
-		Sysctls:        []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}, {Name: "net.ipv4.tcp_syncookies", Value: "1"}, {Name: "kernel.sem", Value: "2"}},
+		Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}, {Name: "net.ipv4.tcp_syncookies", Value: "1"},
+			{Name: "kernel.sem", Value: "2"}},
 	}
 	const under = "spec.podSecurityContext."
 	want := []string{
-		removed(under + "runAsNonRoot"), removed(under + "runAsUser"), removed(under + "seccompProfile.type"), removed(under + "appArmorProfile.type"),
+		removed(under + "runAsNonRoot"), removed(under + "runAsUser"), removed(under + "seccompProfile.type"), removed(under +
+			"appArmorProfile.type"),
 		removed(under + "seLinuxOptions.type"), removed(under + "seLinuxOptions.user"), removed(under + "seLinuxOptions.role"),
 		removed(under + "windowsOptions.hostProcess"), removed(under + "sysctls[0].name"), removed(under + "sysctls[2].name"),
 	}
@@ -115,8 +121,10 @@ func TestNoContradictions(t *testing.T) {
 func TestProfileAndContext(t *testing.T) {
 	both := *enforcing.DeepCopy()
 	both.Enforced.SecurityProfile = "Restricted"
-	context := &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0)), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW"}}}
-	want := []string{removed("spec.securityContext.runAsUser"), removed("spec.securityContext.privileged"), removed("spec.securityContext.capabilities.add[0]")}
+	context := &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0)),
+		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW"}}}
+	want := []string{removed("spec.securityContext.runAsUser"), removed("spec.securityContext.privileged"),
+		removed("spec.securityContext.capabilities.add[0]")}
 	if diff := cmp.Diff(want, production(both).Tighten(&context, at("securityContext"))); diff != "" {
 		t.Errorf("warnings: %s", diff)
 	}

@@ -33,11 +33,13 @@ func TestGoverning(t *testing.T) {
 		labels    map[string]string
 		want      []string
 	}{
-		"the environment's before those for all, then by name": {"shop-prod", nil, []string{"a prod 4", "a production 6", "b production 2", "a * 5", "b * 1"}},
-		"the namespace may use an alias too":                   {"x", map[string]string{"mainstay.dev/environment": "prod"}, []string{"a prod 4", "a production 6", "b production 2", "a * 5", "b * 1"}},
-		"an alias in a rule":                                   {"development", nil, []string{"c dev 7", "c development 8", "a * 5", "b * 1"}},
-		"staging":                                              {"staging", nil, []string{"b staging 3", "a * 5", "b * 1"}},
-		"no environment":                                       {"shop", nil, []string{"a * 5", "b * 1"}},
+		"the environment's before those for all, then by name": {"shop-prod", nil,
+			[]string{"a prod 4", "a production 6", "b production 2", "a * 5", "b * 1"}},
+		"the namespace may use an alias too": {"x", map[string]string{"mainstay.dev/environment": "prod"},
+			[]string{"a prod 4", "a production 6", "b production 2", "a * 5", "b * 1"}},
+		"an alias in a rule": {"development", nil, []string{"c dev 7", "c development 8", "a * 5", "b * 1"}},
+		"staging":            {"staging", nil, []string{"b staging 3", "a * 5", "b * 1"}},
+		"no environment":     {"shop", nil, []string{"a * 5", "b * 1"}},
 		"an environment that is none": {"shop-prod", map[string]string{"mainstay.dev/environment": "qa"}, []string{
 			"a prod 4", "a production 6", "b production 2", "b staging 3", "c dev 7", "c development 8", "a * 5", "b * 1",
 		}},
@@ -106,7 +108,8 @@ func TestUnitedValues(t *testing.T) {
 			},
 		}
 	}
-	all, first, second := asking("*", "all", "1", 1, "A", "B"), asking("prod", "first", "2", 2, "B"), asking("production", "second", "3", 3, "C")
+	all, first, second := asking("*", "all", "1", 1, "A", "B"), asking("prod", "first", "2", 2, "B"),
+		asking("production", "second", "3", 3, "C")
 	all.Enforced.SecurityContext.RunAsNonRoot = new(true)
 	second.Enforced.SecurityContext.AllowPrivilegeEscalation = new(false)
 	second.Enforced.SecurityProfile = "Restricted"

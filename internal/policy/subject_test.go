@@ -28,9 +28,11 @@ func TestEffectiveSecurity(t *testing.T) {
 			nil, &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Privileged: new(true)},
 			Security{AllowPrivilegeEscalation: true, Privileged: true},
 		},
-		"read-only": {nil, &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true)}, Security{ReadOnlyRootFilesystem: true}},
+		"read-only": {nil, &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true)},
+			Security{ReadOnlyRootFilesystem: true}},
 		"capabilities": {
-			nil, &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"A"}, Drop: []corev1.Capability{"B"}}},
+			nil, &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"A"},
+				Drop: []corev1.Capability{"B"}}},
 			Security{Adds: []corev1.Capability{"A"}, Drops: []corev1.Capability{"B"}},
 		},
 	} {
@@ -113,7 +115,8 @@ func TestUnrestricted(t *testing.T) {
 		"a path of the host": {func(p *corev1.PodSpec) {
 			p.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 		}, nil, false},
-		"AppArmor is turned off": {func(*corev1.PodSpec) {}, map[string]string{"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}, false},
+		"AppArmor is turned off": {func(*corev1.PodSpec) {},
+			map[string]string{"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if lapses := Unrestricted(&metav1.ObjectMeta{Annotations: test.annotations}, restrictedPod(test.change)); (lapses == nil) != test.want {

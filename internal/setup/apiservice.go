@@ -28,9 +28,11 @@ type APIServiceSettings struct {
 }
 
 func (a *APIServiceSettings) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&a.Service, "apiservice-service", a.Service, "Service in the manager's namespace of those who serve farm.mainstay.dev; the API server is told of it while somebody does (default: none, and what an earlier manager told it is taken back)")
+	flags.StringVar(&a.Service, "apiservice-service", a.Service,
+		"Service in the manager's namespace of those who serve farm.mainstay.dev; the API server is told of it while somebody does (default: none, and what an earlier manager told it is taken back)")
 	flags.StringVar(&a.Certificates.Name, "apiservice-secret", a.Certificates.Name, "Secret with the certificate of that Service")
-	flags.BoolVar(&a.Certificates.External, "apiservice-certificate-external", a.Certificates.External, "somebody else, as cert-manager, makes that Secret")
+	flags.BoolVar(&a.Certificates.External, "apiservice-certificate-external", a.Certificates.External,
+		"somebody else, as cert-manager, makes that Secret")
 }
 
 // validate checks what flags can get wrong.

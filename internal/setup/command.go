@@ -81,24 +81,31 @@ func managerCommand(logs io.Writer) *cobra.Command {
 	to.addFlags(flags)
 	logOptions.AddFlags(flags)
 	settings.addFlags(flags)
-	flags.StringVar(&otlpEndpoint, "otlp-endpoint", "", "http(s)://host:port of an OpenTelemetry collector that traces are sent to (OTLP over HTTP; default: $OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
+	flags.StringVar(&otlpEndpoint, "otlp-endpoint", "",
+		"http(s)://host:port of an OpenTelemetry collector that traces are sent to (OTLP over HTTP; default: $OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
 	flags.BoolVar(&installCRDs, "install-crds", false, "install or update the CustomResourceDefinitions before starting")
 	return command
 }
 
 func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "kinds that are on; objects of the others stay as they are")
-	flags.StringSliceVar(&s.WatchNamespaces, "watch-namespaces", s.WatchNamespaces, "namespaces whose objects are watched, admitted and changed (default: all)")
-	flags.StringSliceVar(&s.SecretNamespaces, "secret-namespaces", s.SecretNamespaces, "namespaces whose Secrets may be read, to restart workloads when one changes; needs --namespace (default: none)")
-	flags.BoolVar(&s.StakaterAnnotations, "stakater-annotations", s.StakaterAnnotations, "the annotations of Stakater Reloader on workloads and their ConfigMaps and Secrets count")
+	flags.StringSliceVar(&s.WatchNamespaces, "watch-namespaces", s.WatchNamespaces,
+		"namespaces whose objects are watched, admitted and changed (default: all)")
+	flags.StringSliceVar(&s.SecretNamespaces, "secret-namespaces", s.SecretNamespaces,
+		"namespaces whose Secrets may be read, to restart workloads when one changes; needs --namespace (default: none)")
+	flags.BoolVar(&s.StakaterAnnotations, "stakater-annotations", s.StakaterAnnotations,
+		"the annotations of Stakater Reloader on workloads and their ConfigMaps and Secrets count")
 	flags.BoolVar(&s.LeaderElection, "leader-elect", s.LeaderElection, "elect one of several managers to work")
-	flags.StringVar(&s.LeaderElectionNamespace, "leader-elect-namespace", s.LeaderElectionNamespace, "namespace of the Lease (default: --namespace)")
-	flags.StringVar(&s.LeaderElectionIdentity, "leader-elect-identity", s.LeaderElectionIdentity, "who holds the Lease: a name that only one process has at a time, and has again when it is started anew (default: made up at each start)")
+	flags.StringVar(&s.LeaderElectionNamespace, "leader-elect-namespace", s.LeaderElectionNamespace,
+		"namespace of the Lease (default: --namespace)")
+	flags.StringVar(&s.LeaderElectionIdentity, "leader-elect-identity", s.LeaderElectionIdentity,
+		"who holds the Lease: a name that only one process has at a time, and has again when it is started anew (default: made up at each start)")
 	flags.DurationVar(&s.LeaseDuration, "leader-elect-lease-duration", s.LeaseDuration, "how long a leader counts after its last renewal")
 	flags.DurationVar(&s.RenewDeadline, "leader-elect-renew-deadline", s.RenewDeadline, "how long a leader tries to renew before it gives up")
 	flags.DurationVar(&s.RetryPeriod, "leader-elect-retry-period", s.RetryPeriod, "time between attempts")
 	flags.StringVar(&s.HealthAddress, "health-address", s.HealthAddress, "address of /healthz and /readyz; 0 turns them off")
-	flags.StringVar(&s.MetricsAddress, "metrics-address", s.MetricsAddress, "address of /metrics, served with TLS to who may get that path; 0 turns it off")
+	flags.StringVar(&s.MetricsAddress, "metrics-address", s.MetricsAddress,
+		"address of /metrics, served with TLS to who may get that path; 0 turns it off")
 	flags.IntVar(&s.Concurrency, "concurrency", s.Concurrency, "objects of one kind that are reconciled at once")
 	flags.DurationVar(&s.ReconcileTimeout, "reconcile-timeout", s.ReconcileTimeout, "longest time for one reconcile")
 	flags.StringVar(&s.Namespace, "namespace", s.Namespace, "the manager's own namespace, which no policy governs")
@@ -112,18 +119,24 @@ func (w *WebhookSettings) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&w.Enabled, "webhooks", w.Enabled, "serve webhooks: admission, and conversion between versions")
 	flags.StringVar(&w.Host, "webhook-host", w.Host, "address on which webhooks are served (default: all)")
 	flags.IntVar(&w.Port, "webhook-port", w.Port, "port on which webhooks are served")
-	flags.StringVar(&w.Service, "webhook-service", w.Service, "Service in the manager's namespace by which the API server reaches the webhooks")
-	flags.BoolVar(&w.Withdraw, "withdraw-webhooks", w.Withdraw, "at the start, remove what an earlier manager with webhooks left: its configurations, and the conversion of definitions")
-	flags.StringVar(&w.URL, "webhook-url", w.URL, "https://host:port by which the API server reaches the webhooks of a manager outside the cluster")
-	flags.StringVar(&w.Owner, "webhook-owner", w.Owner, "ClusterRole with which the webhook configurations and the APIService are deleted; those of another are left alone")
+	flags.StringVar(&w.Service, "webhook-service", w.Service,
+		"Service in the manager's namespace by which the API server reaches the webhooks")
+	flags.BoolVar(&w.Withdraw, "withdraw-webhooks", w.Withdraw,
+		"at the start, remove what an earlier manager with webhooks left: its configurations, and the conversion of definitions")
+	flags.StringVar(&w.URL, "webhook-url", w.URL,
+		"https://host:port by which the API server reaches the webhooks of a manager outside the cluster")
+	flags.StringVar(&w.Owner, "webhook-owner", w.Owner,
+		"ClusterRole with which the webhook configurations and the APIService are deleted; those of another are left alone")
 	flags.StringVar(&w.Certificates.Name, "webhook-secret", w.Certificates.Name, "Secret with the webhooks' certificate")
-	flags.BoolVar(&w.Certificates.External, "webhook-certificate-external", w.Certificates.External, "somebody else, as cert-manager, makes that Secret")
+	flags.BoolVar(&w.Certificates.External, "webhook-certificate-external", w.Certificates.External,
+		"somebody else, as cert-manager, makes that Secret")
 }
 
 func (c *connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "path of a kubeconfig file, to run outside the cluster")
 	flags.StringVar(&c.context, "context", "", "context of the kubeconfig file (default: its current one)")
-	flags.StringVar(&c.apiServer, "api-server", "", "URL of a proxy to the API server that has the credentials, as kubectl proxy: http://127.0.0.1:8001")
+	flags.StringVar(&c.apiServer, "api-server", "",
+		"URL of a proxy to the API server that has the credentials, as kubectl proxy: http://127.0.0.1:8001")
 	flags.Float32Var(&c.qps, "api-qps", DefaultQPS, "requests to the API server per second, on average")
 	flags.IntVar(&c.burst, "api-burst", DefaultBurst, "requests to the API server at once")
 }

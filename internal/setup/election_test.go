@@ -40,7 +40,8 @@ func TestALeaseIsGivenBackByItsHolderOnly(t *testing.T) {
 	g.Expect(lock.Update(t.Context(), resourcelock.LeaderElectionRecord{})).To(gomega.MatchError(gomega.ContainSubstring("pod-b_uid-b")))
 	g.Expect(under.writes).To(gomega.BeZero())
 
-	g.Expect(lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "pod-a_uid-a"})).To(gomega.Succeed(), "an expired lease is taken")
+	g.Expect(lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "pod-a_uid-a"})).To(gomega.Succeed(),
+		"an expired lease is taken")
 	_, _, err = lock.Get(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(lock.Update(t.Context(), resourcelock.LeaderElectionRecord{})).To(gomega.Succeed())

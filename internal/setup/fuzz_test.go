@@ -57,10 +57,12 @@ func FuzzAdmission(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &instrv1.Instrumentation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "java", Finalizers: []string{injection.Finalizer}},
-		Spec:       instrv1.InstrumentationSpec{Matchers: []instrv1.Matcher{{}}, Agent: instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava}},
-	}).Build()
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		&instrv1.Instrumentation{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "java", Finalizers: []string{injection.Finalizer}},
+			Spec: instrv1.InstrumentationSpec{Matchers: []instrv1.Matcher{{}},
+				Agent: instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava}},
+		}).Build()
 	reader := injector.NewReader(injector.Reader{Cached: cluster, Live: cluster, Namespaced: true, Cluster: true})
 	hooks := slices.Concat(
 		webappcontroller.Hooks(scheme, cluster, strictRules), platformpolicycontroller.Hooks(scheme),

@@ -40,7 +40,8 @@ func injectionKinds() []kind {
 	return []kind{
 		inject(instrumentation.Controller, injection.KindNamespaced, &instrv1.Instrumentation{}, instrumentationcontroller.Setup,
 			func(w wiring) []admission.Hook { return instrumentationcontroller.Hooks(w.manager.GetScheme()) }, instrumentationcontroller.CacheOptions),
-		inject(clusterinstrumentation.Controller, injection.KindCluster, &instrv1.ClusterInstrumentation{}, clusterinstrumentationcontroller.Setup,
+		inject(clusterinstrumentation.Controller, injection.KindCluster, &instrv1.ClusterInstrumentation{},
+			clusterinstrumentationcontroller.Setup,
 			func(w wiring) []admission.Hook {
 				return clusterinstrumentationcontroller.Hooks(w.manager.GetScheme())
 			}, clusterinstrumentationcontroller.CacheOptions),

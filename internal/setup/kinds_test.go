@@ -82,7 +82,8 @@ func TestEnabledKinds(t *testing.T) {
 		t.Errorf("got %v, %v", on, err)
 	}
 	for names, want := range map[string]string{"": "none is named", "webapp,shop": `"shop" is none of appconfig, clusterinstrumentation, configmonitor, instrumentation, platformpolicy, webapp`} {
-		if _, err := enabledKinds(strings.FieldsFunc(names, func(r rune) bool { return r == ',' })); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := enabledKinds(strings.FieldsFunc(names, func(r rune) bool { return r == ',' })); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want an error with %q", names, err, want)
 		}
 	}
@@ -115,13 +116,15 @@ func TestCacheOptions(t *testing.T) {
 	if diff := cmp.Diff([]string{"*v1.PartialObjectMetadata /v1, Kind=Namespace", "*v1.PlatformPolicy"}, held("platformpolicy")); diff != "" {
 		t.Error(diff)
 	}
-	if alone := held("webapp"); slices.ContainsFunc(alone, func(kind string) bool { return strings.Contains(kind, "Polic") || strings.Contains(kind, "Namespace") }) {
+	if alone := held("webapp"); slices.ContainsFunc(alone,
+		func(kind string) bool { return strings.Contains(kind, "Polic") || strings.Contains(kind, "Namespace") }) {
 		t.Errorf("without policies the cache holds %v", alone)
 	}
 	says := func(name string) kind {
 		return kind{name: name, cached: func() map[client.Object]cache.ByObject { return map[client.Object]cache.ByObject{&corev1.Pod{}: {}} }}
 	}
-	if _, err := cacheOptions([]kind{says("a"), says("b")}, observe.SecretAccess{}); err == nil || !strings.Contains(err.Error(), "a and b both say how to cache") {
+	if _, err := cacheOptions([]kind{says("a"), says("b")}, observe.SecretAccess{}); err == nil ||
+		!strings.Contains(err.Error(), "a and b both say how to cache") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -134,7 +134,8 @@ func (s *storage) addTo(to ctrl.Manager, watched []string) error {
 		return fmt.Errorf("adding the watch over the conversion: %w", err)
 	}
 	if len(watched) > 0 {
-		ctrl.Log.WithName("storage").Info("Not migrating stored objects: that takes an installation that watches all namespaces", "definitions", s.unmigrated)
+		ctrl.Log.WithName("storage").Info("Not migrating stored objects: that takes an installation that watches all namespaces", "definitions",
+			s.unmigrated)
 		return nil
 	}
 	migration := manager.RunnableFunc(func(ctx context.Context) error { return s.migrate(ctx, to.GetConfig()) })

@@ -49,9 +49,11 @@ func uninstallCommand(logs io.Writer) *cobra.Command {
 	logOptions.AddFlags(flags)
 	flags.StringVar(&options.Namespace, "namespace", "mainstay-system", "namespace of the installation")
 	flags.StringVar(&options.Deployment, "deployment", "mainstay-manager", "Deployment of the managers, which are stopped if it is there")
-	flags.StringVar(&options.Owner, "webhook-owner", "", "ClusterRole of the installation; what goes with another is left alone (default: take back whatever there is)")
+	flags.StringVar(&options.Owner, "webhook-owner", "",
+		"ClusterRole of the installation; what goes with another is left alone (default: take back whatever there is)")
 	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces that the installation watched (default: all)")
-	flags.BoolVar(&options.DeleteDefinitions, "delete-definitions-and-all-objects", false, "delete the definitions of our kinds, and with them ALL their objects")
+	flags.BoolVar(&options.DeleteDefinitions, "delete-definitions-and-all-objects", false,
+		"delete the definitions of our kinds, and with them ALL their objects")
 	flags.BoolVar(&bestEffort, "best-effort", false, "say what could not be done, and succeed")
 	return command
 }

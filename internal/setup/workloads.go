@@ -117,8 +117,9 @@ func grantedSecrets(ctx context.Context, live client.Reader, namespaces []string
 		return nil, fmt.Errorf("asking whose Secrets may be read: %w", err)
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(missing)) {
-		ctrl.Log.WithName("setup").Error(missing[namespace], "The Secrets of a namespace are not read until the next start: the Role is missing that lets "+
-			"the manager get, list and watch secrets there; helm upgrade makes it, if the namespace exists", "namespace", namespace)
+		ctrl.Log.WithName("setup").Error(missing[namespace],
+			"The Secrets of a namespace are not read until the next start: the Role is missing that lets "+
+				"the manager get, list and watch secrets there; helm upgrade makes it, if the namespace exists", "namespace", namespace)
 	}
 	return slices.DeleteFunc(slices.Clone(namespaces), func(namespace string) bool { return !granted[namespace] }), nil
 }

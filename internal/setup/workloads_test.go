@@ -69,7 +69,8 @@ func TestWorkloadsAreShared(t *testing.T) {
 	if diff := cmp.Diff(append(slices.Clone(all[:3]), "*v1.Secret", "*v1.StatefulSet"), heldBeside(opted, restarting("a"))); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := cacheOptions([]kind{restarting("a", &corev1.ConfigMap{})}, opted); err == nil || !strings.Contains(err.Error(), "configuration and a both say how to cache *v1.ConfigMap") {
+	if _, err := cacheOptions([]kind{restarting("a", &corev1.ConfigMap{})}, opted); err == nil ||
+		!strings.Contains(err.Error(), "configuration and a both say how to cache *v1.ConfigMap") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -86,7 +87,8 @@ func TestSecretAccess(t *testing.T) {
 	if got, err := secretAccess(t.Context(), nowhere, settings, nil); err != nil || got.Granted("shop") {
 		t.Errorf("without such a kind: got %v, %v", got, err)
 	}
-	if _, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err == nil || !strings.Contains(err.Error(), "mainstay-system/mainstay-hash-key") {
+	if _, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err == nil ||
+		!strings.Contains(err.Error(), "mainstay-system/mainstay-hash-key") {
 		t.Errorf("the key was not asked for: %v", err)
 	}
 }
@@ -104,8 +106,10 @@ func TestGrantedSecrets(t *testing.T) {
 		"granted":             {[]error{nil}, []string{"blog", "shop", "web"}, ""},
 		"granted in a moment": {[]error{forbidden, nil}, []string{"blog", "shop", "web"}, ""},
 		"no Role":             {[]error{forbidden}, []string{"blog", "web"}, ""},
-		"no namespace":        {[]error{apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")}, []string{"blog", "web"}, ""},
-		"no answer":           {[]error{errors.New("connection refused")}, nil, "asking whether the Secrets of namespace shop may be read: connection refused"},
+		"no namespace": {[]error{apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")}, []string{"blog", "web"},
+			""},
+		"no answer": {[]error{errors.New("connection refused")}, nil,
+			"asking whether the Secrets of namespace shop may be read: connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{

@@ -124,7 +124,8 @@ func newClient(options Options) (*client, error) {
 			return nil, fmt.Errorf("the CA of the collector of traces: %s has no certificate", options.Certificate)
 		}
 	}
-	return &client{url: options.URL, headers: headers, http: &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: noRedirect}}, nil
+	return &client{url: options.URL, headers: headers, http: &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: noRedirect}},
+		nil
 }
 
 // noRedirect keeps headers, which may be secrets, from going elsewhere.

@@ -79,11 +79,13 @@ func TestStart(t *testing.T) {
 		t.Errorf("the resource is %v", described)
 	}
 	apply, reconcile := c.got[0].GetScopeSpans()[0].GetSpans()[0], c.got[0].GetScopeSpans()[0].GetSpans()[1]
-	if string(apply.GetParentSpanId()) != string(reconcile.GetSpanId()) || apply.GetStatus().GetMessage() != "no quota" || len(reconcile.GetAttributes()) != 5 {
+	if string(apply.GetParentSpanId()) != string(reconcile.GetSpanId()) || apply.GetStatus().GetMessage() != "no quota" ||
+		len(reconcile.GetAttributes()) != 5 {
 		t.Errorf("spans:\n%v\n%v", apply, reconcile)
 	}
 	header := c.requests[0].Header
-	if header.Get("Authorization") != "Basic abc" || header.Get("X-Tenant") != "a" || header.Get("Content-Type") != "application/x-protobuf" || c.requests[0].URL.Path != "/v1/traces" {
+	if header.Get("Authorization") != "Basic abc" || header.Get("X-Tenant") != "a" || header.Get("Content-Type") != "application/x-protobuf" ||
+		c.requests[0].URL.Path != "/v1/traces" {
 		t.Errorf("%s with %v", c.requests[0].URL, header)
 	}
 }

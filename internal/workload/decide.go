@@ -178,10 +178,12 @@ func (d *planner) compare(index int, target *Target) relation {
 		r.state, r.reason, r.message = Left, ReasonSourceMissing, fmt.Sprintf("%s does not exist", demand.Source)
 		return r
 	case source.Standing == NotGranted:
-		r.state, r.reason, r.message = Left, ReasonNotGranted, fmt.Sprintf("%s may not be read: name its namespace in secrets.namespaces of the chart", demand.Source)
+		r.state, r.reason, r.message = Left, ReasonNotGranted,
+			fmt.Sprintf("%s may not be read: name its namespace in secrets.namespaces of the chart", demand.Source)
 		return r
 	case source.isBeingPutBack():
-		r.state, r.reason, r.message = Left, ReasonEditedByHand, fmt.Sprintf("%s is not as its AppConfig made it, and is being put back", demand.Source)
+		r.state, r.reason, r.message = Left, ReasonEditedByHand, fmt.Sprintf("%s is not as its AppConfig made it, and is being put back",
+			demand.Source)
 		return r
 	}
 	same, stamped := d.equals(target.Stamp.Sources[demand.Source.String()], demand, &source)

@@ -17,7 +17,8 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // flags is a ConfigMap with one key per pair.
 func flags(pairs ...string) Source {
-	source := Source{Ref: SourceRef{ConfigMap, "flags"}, Standing: Present, Keys: map[string]string{}, Created: noon.Add(-time.Hour), Changed: noon.Add(-time.Minute)}
+	source := Source{Ref: SourceRef{ConfigMap, "flags"}, Standing: Present, Keys: map[string]string{}, Created: noon.Add(-time.Hour),
+		Changed: noon.Add(-time.Minute)}
 	for i := 0; i < len(pairs); i += 2 {
 		source.Keys[pairs[i]] = HashKey([]byte(pairs[i+1]))
 	}
@@ -38,7 +39,8 @@ func web(name string, stamped ...Source) Target {
 
 // watching is a demand for all that is labelled app=web.
 func watching(change ...func(*Demand)) Demand {
-	demand := Demand{Origin: "ConfigMonitor/flags", Source: SourceRef{ConfigMap, "flags"}, Scope: Scope{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, Cooldown: DefaultCooldown}
+	demand := Demand{Origin: "ConfigMonitor/flags", Source: SourceRef{ConfigMap, "flags"},
+		Scope: Scope{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, Cooldown: DefaultCooldown}
 	for _, c := range change {
 		c(&demand)
 	}
@@ -111,28 +113,43 @@ func with(source Source, change func(*Source)) Source {
 // whatIsCompared are the cases of Decide's table.
 func whatIsCompared() map[string]decideCase {
 	return map[string]decideCase{
-		"equal: nothing":                           {web("web", after), after, watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
-		"changed: one restart":                     {changedWeb(), after, watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
-		"not selected: nothing":                    {changedWeb(func(w *Target) { w.Labels = nil }), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{}}},
-		"deleted: nothing, the stamp stays":        {changedWeb(), Source{Ref: after.Ref}, watching(), told{Verdicts: map[string]string{"web": "Left SourceMissing"}}},
-		"unreadable: nothing, the stamp stays":     {changedWeb(), with(after, func(s *Source) { s.Standing = NotGranted }), watching(), told{Verdicts: map[string]string{"web": "Left SecretAccessNotGranted"}}},
-		"edited by hand: it is put back":           {changedWeb(), with(after, func(s *Source) { s.Declared = before.All() }), watching(), told{Verdicts: map[string]string{"web": "Left EditedByHand"}}},
-		"as its AppConfig made it":                 {changedWeb(), with(after, func(s *Source) { s.Declared = after.All() }), watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
-		"all was seen, and now only a key matters": {changedWeb(), after, watching(func(d *Demand) { d.Keys = []string{"b"} }), told{Ask: 0, Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
-		"never seen, older than the workload":      {web("web"), with(after, func(s *Source) { s.Changed = noon.Add(-3 * time.Hour) }), watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
-		"never seen, the template is not known":    {func() Target { w := web("web"); w.Template = nil; return w }(), after, watching(), told{Ask: 1, Verdicts: map[string]string{"web": "Waiting Baseline"}}},
-		"never seen, older than the template":      {unstamped(-30 * time.Second), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
-		"never seen, in the same second":           {unstamped(-time.Minute), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
-		"never seen, newer than the template":      {unstamped(-61 * time.Second), after, watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
-		"never seen, and there were no pods":       {func() Target { w := web("web"); w.Template = &time.Time{}; return w }(), after, watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
-		"the pods waited for it":                   {unstarted(), with(after, func(s *Source) { s.Created = s.Changed }), watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"equal: nothing": {web("web", after), after, watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
+		"changed: one restart": {changedWeb(), after, watching(),
+			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"not selected: nothing": {changedWeb(func(w *Target) { w.Labels = nil }), after, watching(),
+			told{Stamps: []string{"web"}, Verdicts: map[string]string{}}},
+		"deleted: nothing, the stamp stays": {changedWeb(), Source{Ref: after.Ref}, watching(),
+			told{Verdicts: map[string]string{"web": "Left SourceMissing"}}},
+		"unreadable: nothing, the stamp stays": {changedWeb(), with(after, func(s *Source) { s.Standing = NotGranted }), watching(),
+			told{Verdicts: map[string]string{"web": "Left SecretAccessNotGranted"}}},
+		"edited by hand: it is put back": {changedWeb(), with(after, func(s *Source) { s.Declared = before.All() }), watching(),
+			told{Verdicts: map[string]string{"web": "Left EditedByHand"}}},
+		"as its AppConfig made it": {changedWeb(), with(after, func(s *Source) { s.Declared = after.All() }), watching(),
+			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"all was seen, and now only a key matters": {changedWeb(), after, watching(func(d *Demand) { d.Keys = []string{"b"} }),
+			told{Ask: 0, Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"never seen, older than the workload": {web("web"), with(after, func(s *Source) { s.Changed = noon.Add(-3 * time.Hour) }),
+			watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"never seen, the template is not known": {func() Target { w := web("web"); w.Template = nil; return w }(), after, watching(),
+			told{Ask: 1, Verdicts: map[string]string{"web": "Waiting Baseline"}}},
+		"never seen, older than the template": {unstamped(-30 * time.Second), after, watching(),
+			told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"never seen, in the same second": {unstamped(-time.Minute), after, watching(),
+			told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"never seen, newer than the template": {unstamped(-61 * time.Second), after, watching(),
+			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"never seen, and there were no pods": {func() Target { w := web("web"); w.Template = &time.Time{}; return w }(), after, watching(),
+			told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+		"the pods waited for it": {unstarted(), with(after, func(s *Source) { s.Created = s.Changed }), watching(),
+			told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
 	}
 }
 
 // whenItGoes are cases of what differs, and what holds it back.
 func whenItGoes() map[string]decideCase {
 	return map[string]decideCase{
-		"restarted a moment ago: it cools down": {changedWeb(restarted(10*time.Second, 1)), after, watching(), told{Again: 20 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
+		"restarted a moment ago: it cools down": {changedWeb(restarted(10*time.Second, 1)), after, watching(),
+			told{Again: 20 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
 		"another key changed": {
 			func() Target {
 				w := web("web")
@@ -145,13 +162,22 @@ func whenItGoes() map[string]decideCase {
 				w.Stamp.set("ConfigMap/flags", SeenSource{Keys: map[string]string{"c": before.Key("b")}})
 				return w
 			}(), after, watching(func(d *Demand) { d.Keys = []string{"c"} }), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
-		"restarted for long":                      {changedWeb(restarted(30*time.Second, 1)), after, watching(), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
-		"no cooldown is asked for":                {changedWeb(restarted(time.Second, 1)), after, watching(func(d *Demand) { d.Cooldown = 0 }), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
-		"it flaps: it cools down all the same":    {changedWeb(restarted(time.Second, 4)), after, watching(func(d *Demand) { d.Cooldown = 0 }), told{Again: 29 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
-		"changes are collected":                   {changedWeb(restarted(time.Minute, 1)), after, watching(func(d *Demand) { d.Debounce = 2 * time.Minute }), told{Again: time.Minute, Verdicts: map[string]string{"web": "Waiting Debounce"}}},
-		"back to what it was while it cools down": {func() Target { w := web("web", before); restarted(time.Second, 1)(&w); return w }(), before, watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
-		"outside its window":                      {changedWeb(), after, watching(func(d *Demand) { d.Rollout.Window = &rolloutv1.Window{Start: "13:00", End: "14:00"} }), told{Again: time.Hour, Verdicts: map[string]string{"web": "Waiting OutsideWindow"}}},
-		"its own deadline has passed":             {func() Target { w := web("web", after); w.Rolled = Rolled{Failed: "no"}; return w }(), after, watching(), told{Verdicts: map[string]string{"web": "Failed RolloutFailed"}}},
+		"restarted for long": {changedWeb(restarted(30*time.Second, 1)), after, watching(),
+			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"no cooldown is asked for": {changedWeb(restarted(time.Second, 1)), after, watching(func(d *Demand) { d.Cooldown = 0 }),
+			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+		"it flaps: it cools down all the same": {changedWeb(restarted(time.Second, 4)), after, watching(func(d *Demand) { d.Cooldown = 0 }),
+			told{Again: 29 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
+		"changes are collected": {changedWeb(restarted(time.Minute, 1)), after,
+			watching(func(d *Demand) { d.Debounce = 2 * time.Minute }), told{Again: time.Minute,
+				Verdicts: map[string]string{"web": "Waiting Debounce"}}},
+		"back to what it was while it cools down": {func() Target { w := web("web", before); restarted(time.Second, 1)(&w); return w }(), before,
+			watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
+		"outside its window": {changedWeb(), after,
+			watching(func(d *Demand) { d.Rollout.Window = &rolloutv1.Window{Start: "13:00", End: "14:00"} }), told{Again: time.Hour,
+				Verdicts: map[string]string{"web": "Waiting OutsideWindow"}}},
+		"its own deadline has passed": {func() Target { w := web("web", after); w.Rolled = Rolled{Failed: "no"}; return w }(), after,
+			watching(), told{Verdicts: map[string]string{"web": "Failed RolloutFailed"}}},
 	}
 }
 
@@ -160,7 +186,8 @@ func TestDecide(t *testing.T) {
 	maps.Copy(cases, whenItGoes())
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			snapshot := Snapshot{Targets: []Target{test.target}, Demands: []Demand{test.demand}, Sources: map[SourceRef]Source{test.source.Ref: test.source}}
+			snapshot := Snapshot{Targets: []Target{test.target}, Demands: []Demand{test.demand},
+				Sources: map[SourceRef]Source{test.source.Ref: test.source}}
 			if diff := cmp.Diff(test.want, tell(snapshot, Decide(snapshot, noon))); diff != "" {
 				t.Error(diff)
 			}
@@ -189,7 +216,8 @@ func carryOut(s Snapshot, p RestartPlan) {
 
 func TestDecideSettles(t *testing.T) {
 	source := flags("a", "2")
-	snapshot := Snapshot{Targets: []Target{web("web", flags("a", "1"))}, Demands: []Demand{watching(), watching(func(d *Demand) { d.Origin, d.Keys = "ConfigMonitor/a", []string{"a"} })}, Sources: map[SourceRef]Source{source.Ref: source}}
+	snapshot := Snapshot{Targets: []Target{web("web", flags("a", "1"))},
+		Demands: []Demand{watching(), watching(func(d *Demand) { d.Origin, d.Keys = "ConfigMonitor/a", []string{"a"} })}, Sources: map[SourceRef]Source{source.Ref: source}}
 	first := Decide(snapshot, noon)
 	if len(first.Patches) != 1 || first.Patches[0].RestartedFor != "flags="+source.All()+"#1" {
 		t.Fatalf("two demands give %+v", first.Patches)
@@ -305,13 +333,17 @@ func TestOfWorkload(t *testing.T) {
 		marks       map[SourceRef]map[string]string
 		want        []string
 	}{
-		"auto":                {map[string]string{"reloader.stakater.com/auto": "true"}, nil, []string{"ConfigMap/flags#a", "Secret/db"}},
-		"auto of one kind":    {map[string]string{"secret.reloader.stakater.com/auto": "true"}, nil, []string{"Secret/db"}},
-		"named":               {map[string]string{"configmap.reloader.stakater.com/reload": "flags,other"}, nil, []string{"ConfigMap/flags#a", "ConfigMap/other"}},
-		"an expression":       {map[string]string{"configmap.reloader.stakater.com/reload": "fl.*"}, nil, []string{"ConfigMap/flags#a"}},
-		"search and match":    {map[string]string{"reloader.stakater.com/search": "true"}, map[SourceRef]map[string]string{{Secret, "db"}: {"reloader.stakater.com/match": "true"}}, []string{"Secret/db"}},
-		"ignored":             {map[string]string{"reloader.stakater.com/auto": "true"}, map[SourceRef]map[string]string{{Secret, "db"}: {"reloader.stakater.com/ignore": "true"}}, []string{"ConfigMap/flags#a"}},
-		"excluded":            {map[string]string{"reloader.stakater.com/auto": "true", "secrets.exclude.reloader.stakater.com/reload": "db"}, nil, []string{"ConfigMap/flags#a"}},
+		"auto":             {map[string]string{"reloader.stakater.com/auto": "true"}, nil, []string{"ConfigMap/flags#a", "Secret/db"}},
+		"auto of one kind": {map[string]string{"secret.reloader.stakater.com/auto": "true"}, nil, []string{"Secret/db"}},
+		"named": {map[string]string{"configmap.reloader.stakater.com/reload": "flags,other"}, nil,
+			[]string{"ConfigMap/flags#a", "ConfigMap/other"}},
+		"an expression": {map[string]string{"configmap.reloader.stakater.com/reload": "fl.*"}, nil, []string{"ConfigMap/flags#a"}},
+		"search and match": {map[string]string{"reloader.stakater.com/search": "true"},
+			map[SourceRef]map[string]string{{Secret, "db"}: {"reloader.stakater.com/match": "true"}}, []string{"Secret/db"}},
+		"ignored": {map[string]string{"reloader.stakater.com/auto": "true"},
+			map[SourceRef]map[string]string{{Secret, "db"}: {"reloader.stakater.com/ignore": "true"}}, []string{"ConfigMap/flags#a"}},
+		"excluded": {map[string]string{"reloader.stakater.com/auto": "true", "secrets.exclude.reloader.stakater.com/reload": "db"},
+			nil, []string{"ConfigMap/flags#a"}},
 		"nothing of the kind": {map[string]string{"a": "true"}, nil, nil},
 	} {
 		t.Run("Stakater: "+name, func(t *testing.T) {
@@ -326,7 +358,8 @@ func TestOfWorkload(t *testing.T) {
 
 // TestCompletionIsRemembered of a workload that does not remember it: what becomes of its pods later is no rollout that fails.
 func TestCompletionIsRemembered(t *testing.T) {
-	snapshot := Snapshot{Targets: []Target{web("agent", before)}, Demands: []Demand{watching()}, Sources: map[SourceRef]Source{after.Ref: after}}
+	snapshot := Snapshot{Targets: []Target{web("agent", before)}, Demands: []Demand{watching()},
+		Sources: map[SourceRef]Source{after.Ref: after}}
 	carryOut(snapshot, Decide(snapshot, noon))
 	target := &snapshot.Targets[0]
 	target.Rolled = Rolled{Forgets: true, Pods: 3, Updated: 3}
@@ -388,7 +421,8 @@ func TestRestartedWithoutForSeveral(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target := web("web", before, other)
 			target.Stamp.Sources[other.Ref.String()] = SeenSource{All: other.All(), Keys: map[string]string{"x": other.Key("x")}}
-			snapshot := Snapshot{Targets: []Target{target}, Sources: map[SourceRef]Source{after.Ref: after}, Demands: append([]Demand{watching()}, demands...)}
+			snapshot := Snapshot{Targets: []Target{target}, Sources: map[SourceRef]Source{after.Ref: after},
+				Demands: append([]Demand{watching()}, demands...)}
 			carryOut(snapshot, Decide(snapshot, noon))
 			snapshot.Sources[other.Ref] = other
 			if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); len(got.Restarts) != 1 {
@@ -421,7 +455,8 @@ func TestWhatIsPutBackWaitsForNothing(t *testing.T) {
 	snapshot := Snapshot{
 		Targets: []Target{web("a", before), web("b", before)}, Sources: map[SourceRef]Source{back.Ref: back},
 		Demands: []Demand{watching(func(d *Demand) {
-			d.Rollout = rolloutv1.Policy{Window: &rolloutv1.Window{Start: "13:00", End: "14:00"}, Canary: &rolloutv1.Canary{Count: 1}, Order: []string{"b"}}
+			d.Rollout = rolloutv1.Policy{Window: &rolloutv1.Window{Start: "13:00", End: "14:00"}, Canary: &rolloutv1.Canary{Count: 1},
+				Order: []string{"b"}}
 		})},
 	}
 	if got := tell(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"a", "b"}) {

@@ -109,12 +109,14 @@ func OfSource(source SourceRef, annotations map[string]string) (Demand, bool, er
 	}
 	selector, err := labels.Parse(text)
 	if err != nil {
-		return Demand{}, false, fmt.Errorf("annotation %s: %q is given: %w; accepted are label selectors, as app=frontend", configv1.AnnotationPodSelector, text, err)
+		return Demand{}, false, fmt.Errorf("annotation %s: %q is given: %w; accepted are label selectors, as app=frontend",
+			configv1.AnnotationPodSelector, text, err)
 	}
 	if selector.Empty() {
 		return Demand{}, false, fmt.Errorf("annotation %s: nothing is given, which would select every pod; accepted are label selectors, as app=frontend", configv1.AnnotationPodSelector)
 	}
-	return Demand{Origin: source.String(), Source: source, Scope: Scope{Selector: selector, Declinable: true}, Cooldown: DefaultCooldown}, true, nil
+	return Demand{Origin: source.String(), Source: source, Scope: Scope{Selector: selector, Declinable: true}, Cooldown: DefaultCooldown},
+		true, nil
 }
 
 const (
@@ -142,7 +144,8 @@ func OfWorkload(target *Target) ([]Demand, error) {
 		demands = append(demands, ownDemand(target, ref, nil))
 	}
 	if len(wrong) > 0 {
-		return demands, fmt.Errorf("annotation %s: %q is given; accepted are auto, false, or a list of names, as flags, secret/database", configv1.AnnotationReload, strings.Join(wrong, ", "))
+		return demands, fmt.Errorf("annotation %s: %q is given; accepted are auto, false, or a list of names, as flags, secret/database",
+			configv1.AnnotationReload, strings.Join(wrong, ", "))
 	}
 	return demands, nil
 }

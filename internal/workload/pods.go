@@ -138,7 +138,8 @@ func containerProblem(status *corev1.ContainerStatus) *Problem {
 	if waiting := status.State.Waiting; waiting != nil {
 		switch {
 		case IsPullFailure(waiting.Reason):
-			return &Problem{api.ReasonImagePullFailed, fmt.Sprintf("image %s of container %s can't be pulled: %s", status.Image, status.Name, PullDetail(waiting.Message))}
+			return &Problem{api.ReasonImagePullFailed, fmt.Sprintf("image %s of container %s can't be pulled: %s", status.Image, status.Name,
+				PullDetail(waiting.Message))}
 		case IsStartFailure(waiting.Reason):
 			return &Problem{api.ReasonContainerConfigError, fmt.Sprintf("container %s: %s", status.Name, StartDetail(waiting))}
 		}
@@ -151,7 +152,8 @@ func containerProblem(status *corev1.ContainerStatus) *Problem {
 	if status.Ready || ended == nil || (!backingOff && status.RestartCount < 2) {
 		return nil
 	}
-	return &Problem{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode) + SeeLogs}
+	return &Problem{api.ReasonCrashLoop, fmt.Sprintf("container %s keeps exiting: %s, exit code %d", status.Name, ended.Reason,
+		ended.ExitCode) + SeeLogs}
 }
 
 // wasReady tells whether the pod was ready since a running container's last start: its Ready

@@ -65,7 +65,8 @@ func down(restarts, code int32) corev1.ContainerStatus {
 func unscheduled() corev1.Pod {
 	one := pod()
 	one.Spec.NodeName, one.Status.Phase = "", "Pending"
-	one.Status.Conditions = []corev1.PodCondition{{Type: "PodScheduled", Status: "False", Reason: "Unschedulable", Message: "0/3 nodes are available: 3 Insufficient cpu."}}
+	one.Status.Conditions = []corev1.PodCondition{{Type: "PodScheduled", Status: "False", Reason: "Unschedulable",
+		Message: "0/3 nodes are available: 3 Insufficient cpu."}}
 	return one
 }
 
@@ -119,11 +120,16 @@ var troubleCases = map[string]struct {
 		pods:   []corev1.Pod{pod(waiting("ImagePullBackOff", `Back-off pulling image "shop:9"`))},
 		reason: "ImagePullFailed", message: pullFailed + "the registry does not give it",
 	},
-	"a name that is no image's":        {pods: []corev1.Pod{pod(waiting("InvalidImageName", "bad"))}, reason: "ImagePullFailed", message: pullFailed + "bad"},
-	"an image that is never pulled":    {pods: []corev1.Pod{pod(waiting("ErrImageNeverPull", "absent"))}, reason: "ImagePullFailed", message: pullFailed + "absent"},
-	"a registry that is away":          {pods: []corev1.Pod{pod(waiting("RegistryUnavailable", "away"))}, reason: "ImagePullFailed", message: pullFailed + "away"},
-	"a signature that does not hold":   {pods: []corev1.Pod{pod(waiting("SignatureValidationFailed", "no"))}, reason: "ImagePullFailed", message: pullFailed + "no"},
-	"an image that can't be looked at": {pods: []corev1.Pod{pod(waiting("ImageInspectError", "broken"))}, reason: "ImagePullFailed", message: pullFailed + "broken"},
+	"a name that is no image's": {pods: []corev1.Pod{pod(waiting("InvalidImageName", "bad"))}, reason: "ImagePullFailed",
+		message: pullFailed + "bad"},
+	"an image that is never pulled": {pods: []corev1.Pod{pod(waiting("ErrImageNeverPull", "absent"))}, reason: "ImagePullFailed",
+		message: pullFailed + "absent"},
+	"a registry that is away": {pods: []corev1.Pod{pod(waiting("RegistryUnavailable", "away"))}, reason: "ImagePullFailed",
+		message: pullFailed + "away"},
+	"a signature that does not hold": {pods: []corev1.Pod{pod(waiting("SignatureValidationFailed", "no"))}, reason: "ImagePullFailed",
+		message: pullFailed + "no"},
+	"an image that can't be looked at": {pods: []corev1.Pod{pod(waiting("ImageInspectError", "broken"))}, reason: "ImagePullFailed",
+		message: pullFailed + "broken"},
 	"a missing Secret": {
 		pods: []corev1.Pod{pod(waiting("CreateContainerConfigError", `secret "db" not found`))}, reason: "ContainerConfigError",
 		message: `1 of 1 pods: container webapp: secret "db" not found`,
@@ -137,10 +143,12 @@ var troubleCases = map[string]struct {
 		reason: "ContainerConfigError", message: `1 of 1 pods: container webapp: name "webapp_(pod)_web_(pod)_0" is reserved for "(id)"`,
 	},
 	"a digest is no container's id": {
-		pods: []corev1.Pod{pod(waiting("ErrImagePull", "a@sha256:"+longID+" not found"))}, reason: "ImagePullFailed", message: pullFailed + "a@sha256:" + longID + " not found",
+		pods: []corev1.Pod{pod(waiting("ErrImagePull", "a@sha256:"+longID+" not found"))}, reason: "ImagePullFailed", message: pullFailed +
+			"a@sha256:" + longID + " not found",
 	},
 	"a command that is not there": {
-		pods: []corev1.Pod{pod(waiting("RunContainerError", "exec: not found"))}, reason: "ContainerConfigError", message: "1 of 1 pods: container webapp: exec: not found",
+		pods: []corev1.Pod{pod(waiting("RunContainerError",
+			"exec: not found"))}, reason: "ContainerConfigError", message: "1 of 1 pods: container webapp: exec: not found",
 	},
 	"what a hook prints is not repeated": {
 		pods:   []corev1.Pod{pod(waiting("PostStartHookError", `Exec lifecycle hook ([migrate]) failed - error: exited with 1, message: "password=hunter2"`))},
@@ -159,7 +167,8 @@ var troubleCases = map[string]struct {
 		pods: []corev1.Pod{pod()}, mount: `secret "tls" not found`, reason: "VolumeError", message: `1 of 1 pods: secret "tls" not found`,
 	},
 	"a mount that names the pod is made anonymous": {
-		pods: []corev1.Pod{pod()}, mount: "mount failed: /var/lib/kubelet/pods/" + podUID + "/x", reason: "VolumeError", message: "1 of 1 pods: mount failed: /var/lib/kubelet/pods/(pod)/x",
+		pods: []corev1.Pod{pod()}, mount: "mount failed: /var/lib/kubelet/pods/" + podUID +
+			"/x", reason: "VolumeError", message: "1 of 1 pods: mount failed: /var/lib/kubelet/pods/(pod)/x",
 	},
 	"a mount problem of old, with containers there, is none": {pods: []corev1.Pod{healthy()}, mount: "x"},
 	"a pod that no node takes": {
@@ -225,7 +234,8 @@ func TestTheSameTroubleSaysTheSame(t *testing.T) {
 func TestACrashLoopSaysTheSameThroughItsTurns(t *testing.T) {
 	for name, code := range map[string]int32{"that fails": 1, "that ends well": 0} {
 		t.Run(name, func(t *testing.T) {
-			turns := []corev1.ContainerStatus{backingOff(1, code), upAgain(2, code), down(2, code), backingOff(2, code), upAgain(3, code), down(3, code), backingOff(3, code)}
+			turns := []corev1.ContainerStatus{backingOff(1, code), upAgain(2, code), down(2, code), backingOff(2, code), upAgain(3, code),
+				down(3, code), backingOff(3, code)}
 			first := FindProblem([]corev1.Pod{pod(turns[0])}, "")
 			if first == nil || first.Reason != "CrashLoop" {
 				t.Fatalf("got %v", first)

@@ -61,7 +61,8 @@ func RolledOfStatefulSet(set *appsv1.StatefulSet) Rolled {
 	if rolled.Complete {
 		return rolled
 	}
-	if rolling := spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.Partition != nil && *rolling.Partition > 0 && status.UpdatedReplicas >= wanted-*rolling.Partition {
+	if rolling := spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.Partition != nil && *rolling.Partition > 0 &&
+		status.UpdatedReplicas >= wanted-*rolling.Partition {
 		rolled.Blocked = fmt.Sprintf("its partition keeps the first %d of its pods as they are", *rolling.Partition)
 	}
 	if onDelete {

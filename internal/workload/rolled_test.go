@@ -31,20 +31,31 @@ func TestRolledOfDeployment(t *testing.T) {
 		paused bool
 		want   string
 	}{
-		"nothing is known":            {appsv1.DeploymentStatus{}, false, "under way"},
-		"rolled out":                  {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3, Conditions: progressing("NewReplicaSetAvailable")}, false, "complete"},
-		"of an earlier generation":    {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 3, Conditions: progressing("NewReplicaSetAvailable")}, false, "under way"},
-		"being scaled up":             {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2, Conditions: progressing("NewReplicaSetAvailable")}, false, "complete"},
-		"a pod was lost later":        {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 2, Conditions: progressing("NewReplicaSetAvailable")}, false, "complete"},
-		"rolling":                     {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 4, UpdatedReplicas: 1, Conditions: progressing("ReplicaSetUpdated")}, false, "under way"},
-		"its deadline has passed":     {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 4, UpdatedReplicas: 1, Conditions: progressing("ProgressDeadlineExceeded")}, false, "failed"},
-		"an earlier deadline passed":  {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 4, UpdatedReplicas: 1, Conditions: progressing("ProgressDeadlineExceeded")}, false, "under way"},
-		"paused":                      {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, Conditions: progressing("DeploymentPaused")}, true, "blocked"},
-		"without a deadline, rolled":  {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}, false, "complete"},
-		"without a deadline, rolling": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 2}, false, "under way"},
+		"nothing is known": {appsv1.DeploymentStatus{}, false, "under way"},
+		"rolled out": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3,
+			Conditions: progressing("NewReplicaSetAvailable")}, false, "complete"},
+		"of an earlier generation": {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 3,
+			Conditions: progressing("NewReplicaSetAvailable")}, false, "under way"},
+		"being scaled up": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2,
+			Conditions: progressing("NewReplicaSetAvailable")}, false, "complete"},
+		"a pod was lost later": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 2,
+			Conditions: progressing("NewReplicaSetAvailable")}, false, "complete"},
+		"rolling": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 4, UpdatedReplicas: 1,
+			Conditions: progressing("ReplicaSetUpdated")}, false, "under way"},
+		"its deadline has passed": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 4, UpdatedReplicas: 1,
+			Conditions: progressing("ProgressDeadlineExceeded")}, false, "failed"},
+		"an earlier deadline passed": {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 4, UpdatedReplicas: 1,
+			Conditions: progressing("ProgressDeadlineExceeded")}, false, "under way"},
+		"paused": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, Conditions: progressing("DeploymentPaused")},
+			true, "blocked"},
+		"without a deadline, rolled": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3},
+			false, "complete"},
+		"without a deadline, rolling": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 2},
+			false, "under way"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Paused: test.paused}, Status: test.status}
+			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2},
+				Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Paused: test.paused}, Status: test.status}
 			if diff := cmp.Diff(test.want, RolledOfDeployment(deployment).state()); diff != "" {
 				t.Error(diff)
 			}
@@ -58,13 +69,20 @@ func TestRolledOfStatefulSet(t *testing.T) {
 		update appsv1.StatefulSetUpdateStrategy
 		want   string
 	}{
-		"rolled out":                    {appsv1.StatefulSetStatus{CurrentRevision: "b", UpdateRevision: "b", Replicas: 3}, appsv1.StatefulSetUpdateStrategy{}, "complete"},
-		"being scaled up":               {appsv1.StatefulSetStatus{CurrentRevision: "b", UpdateRevision: "b", Replicas: 1}, appsv1.StatefulSetUpdateStrategy{}, "complete"},
-		"rolling":                       {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 1}, appsv1.StatefulSetUpdateStrategy{}, "under way"},
-		"as far as its partition lets":  {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 1}, withPartition(2), "blocked"},
-		"within its partition, rolling": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3}, withPartition(2), "under way"},
-		"nobody has deleted its pods":   {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 2}, onDelete(), "blocked"},
-		"somebody has deleted its pods": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 3}, onDelete(), "complete"},
+		"rolled out": {appsv1.StatefulSetStatus{CurrentRevision: "b", UpdateRevision: "b", Replicas: 3},
+			appsv1.StatefulSetUpdateStrategy{}, "complete"},
+		"being scaled up": {appsv1.StatefulSetStatus{CurrentRevision: "b", UpdateRevision: "b", Replicas: 1},
+			appsv1.StatefulSetUpdateStrategy{}, "complete"},
+		"rolling": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 1},
+			appsv1.StatefulSetUpdateStrategy{}, "under way"},
+		"as far as its partition lets": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 1},
+			withPartition(2), "blocked"},
+		"within its partition, rolling": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3}, withPartition(2),
+			"under way"},
+		"nobody has deleted its pods": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 2},
+			onDelete(), "blocked"},
+		"somebody has deleted its pods": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 3},
+			onDelete(), "complete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), UpdateStrategy: test.update}, Status: test.status}
@@ -88,9 +106,12 @@ func TestRolledOfDaemonSet(t *testing.T) {
 		status appsv1.DaemonSetStatus
 		want   string
 	}{
-		"rolled out":                {appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 3, NumberAvailable: 3}, "complete"},
-		"rolling":                   {appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 2, NumberAvailable: 3}, "under way"},
-		"the last one is not there": {appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 3, NumberAvailable: 2}, "under way"},
+		"rolled out": {appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 3, NumberAvailable: 3},
+			"complete"},
+		"rolling": {appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 2, NumberAvailable: 3},
+			"under way"},
+		"the last one is not there": {appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 3, NumberAvailable: 2},
+			"under way"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, RolledOfDaemonSet(&appsv1.DaemonSet{Status: test.status}).state()); diff != "" {

@@ -108,7 +108,8 @@ type binding struct {
 // granted are the rights of an account of an installation with the default values, and with Llamas.
 func granted(t *testing.T, account string) []use {
 	t.Helper()
-	manifest := helm(t, "template", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--set", "uninstall.enabled=true", "--set", withLlamas)
+	manifest := helm(t, "template", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--set",
+		"uninstall.enabled=true", "--set", withLlamas)
 	roles, bound := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
 	for document := range strings.SplitSeq(manifest, "\n---\n") {
 		var one binding
@@ -162,7 +163,8 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "the testbed has no Gateway API"
 	case right.verb == "list" && with("watch"):
 		return "API servers before 1.34 do not stream lists, and are asked for them before a watch"
-	case right.resource == "webapps/finalizers", right.resource == "appconfigs/finalizers", right.verb == "delete" && (right.resource == "deployments" || right.resource == "services"):
+	case right.resource == "webapps/finalizers", right.resource == "appconfigs/finalizers", right.verb == "delete" &&
+		(right.resource == "deployments" || right.resource == "services"):
 		return "OwnerReferencesPermissionEnforcement asks for it: for blockOwnerDeletion, and to adopt"
 	case right.resource == "events" && right.verb == "patch" && with("create"):
 		return "an event that is repeated within minutes is counted up"

@@ -69,7 +69,8 @@ func testStoppedLeader(t *testing.T) {
 	apply(t, ns, webapp("shop", demo, "replicas: 1"))
 	waitReady(t, ns, "shop")
 	former := leaderPod(t)
-	g.Expect(writesOf(auditLog(t), former.Name, begun)).To(gomega.ContainElement(gomega.ContainSubstring("/namespaces/"+ns+"/")), "what it writes is seen")
+	g.Expect(writesOf(auditLog(t), former.Name, begun)).To(gomega.ContainElement(gomega.ContainSubstring("/namespaces/"+ns+"/")),
+		"what it writes is seen")
 	restarts := reading(t, system, "pod/"+former.Name, "{.status.containerStatuses[0].restartCount}")
 	before, err := restarts()
 	g.Expect(err).NotTo(gomega.HaveOccurred())

@@ -69,7 +69,8 @@ func changedWhileAway(t *testing.T, ns string) absence {
 	g := gomega.NewWithT(t)
 	const auto = "\n  annotations: {config.mainstay.dev/reload: auto}"
 	annotated := func(name, source string) string {
-		return strings.Replace(plain(name, "envFrom: [{configMapRef: {name: "+source+"}}]"), "metadata: {name: "+name+"}", "metadata:\n  name: "+name+auto, 1)
+		return strings.Replace(plain(name, "envFrom: [{configMapRef: {name: "+source+"}}]"), "metadata: {name: "+name+"}",
+			"metadata:\n  name: "+name+auto, 1)
 	}
 	apply(t, ns, configMap("message", "before")+configMap("other", "same")+annotated("greeter", "message")+annotated("quiet", "other"))
 	for _, deployment := range []string{"greeter", "quiet"} {

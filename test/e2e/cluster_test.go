@@ -32,7 +32,8 @@ import (
 var resources = map[string]schema.GroupVersionResource{}
 
 // shortNames are further names of resources; most singulars need none.
-var shortNames = map[string]string{"crd": "customresourcedefinitions", "platformpolicy": "platformpolicies", "networkpolicy": "networkpolicies"}
+var shortNames = map[string]string{"crd": "customresourcedefinitions", "platformpolicy": "platformpolicies",
+	"networkpolicy": "networkpolicies"}
 
 // clusterScoped are the resources without a namespace.
 var clusterScoped = map[string]bool{}
@@ -305,7 +306,8 @@ func unfinished(object *unstructured.Unstructured) string {
 		return fmt.Sprintf("generation %d of %d is observed", seen, object.GetGeneration())
 	}
 	want := number("spec", "replicas")
-	now := map[string]int64{"replicas": number("status", "replicas"), "updated": number("status", "updatedReplicas"), "available": number("status", "availableReplicas")}
+	now := map[string]int64{"replicas": number("status", "replicas"), "updated": number("status", "updatedReplicas"),
+		"available": number("status", "availableReplicas")}
 	if object.GetKind() == "DaemonSet" {
 		want = number("status", "desiredNumberScheduled")
 		now = map[string]int64{"updated": number("status", "updatedNumberScheduled"), "available": number("status", "numberAvailable")}

@@ -48,7 +48,8 @@ func configMap(name, message string) string {
 }
 
 func monitor(name string, spec ...string) string {
-	return fmt.Sprintf("apiVersion: config.mainstay.dev/v1\nkind: ConfigMonitor\nmetadata: {name: %s}\nspec:\n  %s\n---\n", name, strings.Join(spec, "\n  "))
+	return fmt.Sprintf("apiVersion: config.mainstay.dev/v1\nkind: ConfigMonitor\nmetadata: {name: %s}\nspec:\n  %s\n---\n", name,
+		strings.Join(spec, "\n  "))
 }
 
 const fromConfigMap = "env: [{name: MESSAGE, valueFrom: {configMapKeyRef: {name: message, key: MESSAGE}}}]"
@@ -90,7 +91,8 @@ func testChangedConfiguration(t *testing.T) {
 func changedConfiguration(t *testing.T, ns string) {
 	g := gomega.NewWithT(t)
 	apply(t, ns, configMap("message", "good morning")+plain("greeter", fromConfigMap)+plain("bystander", fromConfigMap)+
-		monitor("greeter", "configmap: message", "podSelector: {app: greeter}")+monitor("again", "configMap: message", "podSelector: {app: greeter}", "maxParallel: 1"))
+		monitor("greeter", "configmap: message", "podSelector: {app: greeter}")+monitor("again", "configMap: message",
+		"podSelector: {app: greeter}", "maxParallel: 1"))
 	for _, deployment := range []string{"greeter", "bystander"} {
 		rolledOut(t, ns, deployment)
 	}
@@ -113,7 +115,8 @@ func changedConfiguration(t *testing.T, ns string) {
 	g.Expect(replicaSets(t, ns, "greeter")).To(gomega.Equal("2"), "two monitors give one restart")
 	g.Expect(replicaSets(t, ns, "bystander")).To(gomega.Equal("1"), "whom none selects is left alone")
 	g.Expect(kubectl(t, "-n", ns, "get", "configmonitor", "greeter")).To(gomega.MatchRegexp(`greeter +True +ConfigMap/message +1 `))
-	g.Expect(kubectl(t, "-n", ns, "get", "events", "--field-selector", "involvedObject.name=greeter")).To(gomega.ContainSubstring("ConfigMap/message changed"))
+	g.Expect(kubectl(t, "-n", ns, "get", "events", "--field-selector",
+		"involvedObject.name=greeter")).To(gomega.ContainSubstring("ConfigMap/message changed"))
 }
 
 // changedSecret: where Secrets may be read, one that is changed restarts what a monitor selects. No value and no plain hash of it stands anywhere.
@@ -122,7 +125,8 @@ func changedSecret(t *testing.T, ns string) {
 	secret := func(message string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: password}\nstringData: {MESSAGE: %q}\n---\n", message)
 	}
-	apply(t, ns, secret("hunter2")+plain("vault", "envFrom: [{secretRef: {name: password}}]")+monitor("vault", "secret: password", "podSelector: {app: vault}"))
+	apply(t, ns, secret("hunter2")+plain("vault", "envFrom: [{secretRef: {name: password}}]")+monitor("vault", "secret: password",
+		"podSelector: {app: vault}"))
 	rolledOut(t, ns, "vault")
 	await(t, ns, "configmonitor/vault", "Ready")
 	apply(t, ns, secret("hunter3"))
@@ -135,7 +139,8 @@ func changedSecret(t *testing.T, ns string) {
 }
 
 func appConfig(spec ...string) string {
-	return fmt.Sprintf("apiVersion: config.mainstay.dev/v1\nkind: AppConfig\nmetadata: {name: shop}\nspec:\n  application: shop\n  %s\n---\n", strings.Join(spec, "\n  "))
+	return fmt.Sprintf("apiVersion: config.mainstay.dev/v1\nkind: AppConfig\nmetadata: {name: shop}\nspec:\n  application: shop\n  %s\n---\n",
+		strings.Join(spec, "\n  "))
 }
 
 // testAppConfig: a WebApp takes its variables from an AppConfig. An edit reaches all pods; one that lets them crash is taken back by itself;
@@ -150,7 +155,8 @@ func testAppConfig(t *testing.T) {
 	waitReady(t, ns, "shop")
 	await(t, ns, "appconfig/shop", "Ready")
 	g.Eventually(answers(t, ns, "shop")).Should(gomega.ContainSubstring("shop in " + ns))
-	g.Expect(strings.Fields(kubectl(t, "-n", ns, "get", "appconfig", "shop"))[:8]).To(gomega.Equal([]string{"NAME", "READY", "REVISION", "PODS", "AGE", "shop", "True", "1"}))
+	g.Expect(strings.Fields(kubectl(t, "-n", ns, "get", "appconfig", "shop"))[:8]).To(gomega.Equal([]string{"NAME", "READY", "REVISION",
+		"PODS", "AGE", "shop", "True", "1"}))
 
 	stop := steadily(t, serviceURL(t, ns, "shop"))
 	apply(t, ns, appConfig(`config: {MESSAGE: second, NAME: "{{ .Values.MESSAGE }}!"}`, rollback))
@@ -169,10 +175,12 @@ func testAppConfig(t *testing.T) {
 	apply(t, ns, appConfig(`config: {MESSAGE: third, CRASH_AFTER: 1ms, START_DELAY: "0s"}`, rollback))
 	g.Eventually(reading(t, ns, "appconfig/shop", "{.status.pending.reason}")).Should(gomega.Equal("RolledBack"))
 	g.Expect(read(t, ns, "configmap/shop-config", "{.data.MESSAGE}")).To(gomega.Equal("second"))
-	g.Expect(names(t, ns, "configmaps", "config.mainstay.dev/revision=1")).To(gomega.BeEmpty(), "what nobody runs and nobody asked to keep is pruned")
+	g.Expect(names(t, ns, "configmaps", "config.mainstay.dev/revision=1")).To(gomega.BeEmpty(),
+		"what nobody runs and nobody asked to keep is pruned")
 	waitReady(t, ns, "shop")
 	g.Eventually(answers(t, ns, "shop")).Should(gomega.ContainSubstring("second"))
-	g.Expect(kubectl(t, "-n", ns, "describe", "appconfig", "shop")).To(gomega.ContainSubstring("Deployment/shop: "), "it says which workload failed")
+	g.Expect(kubectl(t, "-n", ns, "describe", "appconfig", "shop")).To(gomega.ContainSubstring("Deployment/shop: "),
+		"it says which workload failed")
 }
 
 // testOtherWorkloads: a StatefulSet, a DaemonSet and a Deployment that nobody has looked at run pods from before the last change of their
@@ -195,10 +203,12 @@ spec:
 ---
 `
 	var all strings.Builder
-	for kind, more := range map[string]string{"StatefulSet": "serviceName: none", "DaemonSet": "", "Deployment": "", "ReplicaSet": "replicas: 2"} {
+	for kind, more := range map[string]string{"StatefulSet": "serviceName: none", "DaemonSet": "", "Deployment": "",
+		"ReplicaSet": "replicas: 2"} {
 		fmt.Fprintf(&all, kinds, kind, strings.ToLower(kind), more, demo)
 	}
-	apply(t, ns, configMap("message", "before")+all.String()+monitor("evict", "configMap: message", "podSelector: {app: replicaset}", "strategy: Evict", "maxParallel: 1"))
+	apply(t, ns, configMap("message", "before")+all.String()+monitor("evict", "configMap: message", "podSelector: {app: replicaset}",
+		"strategy: Evict", "maxParallel: 1"))
 	for _, kind := range []string{"statefulset", "daemonset", "deployment"} {
 		rollout(t, ns, kind+"/"+kind)
 	}

@@ -78,7 +78,8 @@ func tryDocumented(t *testing.T, page, ns, command string, replaced ...string) (
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	script := fmt.Sprintf("cd %q; export KUBECONFIG=%q PATH=%q:$PATH; %s", repository, kubeconfig, folder, strings.NewReplacer(replaced...).Replace(command))
+	script := fmt.Sprintf("cd %q; export KUBECONFIG=%q PATH=%q:$PATH; %s", repository, kubeconfig, folder,
+		strings.NewReplacer(replaced...).Replace(command))
 	return shell(t, script)
 }
 
@@ -165,7 +166,8 @@ func testQuickstart(t *testing.T) {
 		g.Expect(err != nil).To(gomega.Equal(want.fails), "%s: %s", command, said)
 		g.Expect(said).To(gomega.ContainSubstring(want.says), command)
 	}
-	g.Eventually(func() []string { return names(t, ns, "deployments,services") }).Should(gomega.ConsistOf("legacy", "legacy", "nginx", "nginx"), "shop is gone, and legacy adopted")
+	g.Eventually(func() []string { return names(t, ns, "deployments,services") }).Should(gomega.ConsistOf("legacy", "legacy", "nginx",
+		"nginx"), "shop is gone, and legacy adopted")
 }
 
 // testInstallation runs what docs/install.md says of an installation from its beginning to its end, in two ways: for all
@@ -190,7 +192,8 @@ func testInstallation(t *testing.T) {
 		"helm upgrade mainstay charts/mainstay --namespace mainstay-system --wait",
 		`kubectl -n mainstay-system annotate --overwrite secret mainstay-webhook mainstay.dev/rotate="$(date +%s)"`)
 	awaitServed(t)
-	run("kubectl -n mainstay-system rollout restart deployment mainstay-manager", "kubectl -n mainstay-system rollout status deployment mainstay-manager",
+	run("kubectl -n mainstay-system rollout restart deployment mainstay-manager",
+		"kubectl -n mainstay-system rollout status deployment mainstay-manager",
 		"kubectl delete apiservice v1alpha1.farm.mainstay.dev")
 	awaitServed(t)
 	run("kubectl delete instrumentations --all --all-namespaces",

@@ -142,8 +142,10 @@ func testInstrumentation(t *testing.T) {
 	instrumented(t, ns, "instrumentation/tracing", 2)
 	g.Eventually(asks(t, ns, "shop")).Should(gomega.Equal("1.0 team=shop, TEAM=shop"))
 	g.Eventually(asks(t, ns, "store")).Should(gomega.Equal("1.0 team=shop, TEAM=store"))
-	g.Expect(read(t, ns, "deployment/shop", "{.spec.template.spec.containers[1]}")).To(gomega.Equal(beside), "what stands beside it is left alone")
-	g.Expect(read(t, ns, "statefulset/store", "{.spec.template.spec.containers[1].env[*].name}")).To(gomega.Equal("PORT"), "a side-car is left alone")
+	g.Expect(read(t, ns, "deployment/shop", "{.spec.template.spec.containers[1]}")).To(gomega.Equal(beside),
+		"what stands beside it is left alone")
+	g.Expect(read(t, ns, "statefulset/store", "{.spec.template.spec.containers[1].env[*].name}")).To(gomega.Equal("PORT"),
+		"a side-car is left alone")
 	g.Expect(kubectl(t, "-n", ns, "get", "instrumentations", "--no-headers")).To(gomega.MatchRegexp(`tracing +True +2 +2 +0 +Injected `))
 	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "shop")).To(gomega.MatchRegexp(`AgentInjected .*Instrumentation/tracing is injected`))
 

@@ -86,7 +86,8 @@ func TestMainstay(t *testing.T) {
 	}
 	deploy(t)
 	if len(upgraded) > 0 {
-		gomega.NewWithT(t).Expect(names(t, system, "pods", managers)).To(gomega.Equal(upgraded), "the release that is installed already is deployed again")
+		gomega.NewWithT(t).Expect(names(t, system, "pods", managers)).To(gomega.Equal(upgraded),
+			"the release that is installed already is deployed again")
 	}
 	t.Run("users", func(t *testing.T) { beside(t, users) })
 	t.Run("webhooks down", testWebhooksDown)

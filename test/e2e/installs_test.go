@@ -86,7 +86,8 @@ func testUninstallAndManifest(t *testing.T) {
 // testSubchart installs a chart that carries Mainstay and objects of its kinds together, over what a release left that knew v1beta1 only.
 func testSubchart(t *testing.T) {
 	g := gomega.NewWithT(t)
-	kubectl(t, "apply", "--server-side", "--field-manager=helm", "-f", filepath.Join(repository, "test/integration/testdata/webapps-v1beta1.yaml"))
+	kubectl(t, "apply", "--server-side", "--field-manager=helm", "-f",
+		filepath.Join(repository, "test/integration/testdata/webapps-v1beta1.yaml"))
 	awaitFor(t, "", "crd/webapps.apps.mainstay.dev", "Established", within)
 	ns := namespace(t, "older")
 	for i := range 3 {

@@ -135,7 +135,8 @@ func namespace(t *testing.T, name string, labels ...string) string {
 		if t.Failed() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 			defer cancel()
-			state, _ := command(ctx, "", os.Getenv("KUBECTL"), "-n", name, "get", "all,webapps,appconfigs,configmonitors,instrumentations,events", "-o", "wide")
+			state, _ := command(ctx, "", os.Getenv("KUBECTL"), "-n", name, "get", "all,webapps,appconfigs,configmonitors,instrumentations,events",
+				"-o", "wide")
 			t.Logf("what was in %s:\n%s", name, state)
 		}
 		discard(t, name, "namespace/"+name)

@@ -92,7 +92,8 @@ func (m *monitored) test(t *testing.T) absence {
 			// The Secret was deleted meanwhile, and Prometheus reads what is mounted anew.
 			gomega.NewWithT(t).Eventually(func() ([]string, error) {
 				scraper.find(t)
-				if err := os.WriteFile(filepath.Join(scraper.targets, "mainstay-webhook.crt"), []byte(mountedCA(t, "mainstay-webhook")), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(scraper.targets, "mainstay-webhook.crt"), []byte(mountedCA(t, "mainstay-webhook")),
+					0o600); err != nil {
 					return nil, err
 				}
 				return scraper.firing(t)()
@@ -106,7 +107,8 @@ func (m *monitored) count(t *testing.T) {
 	t.Helper()
 	g, ns, scraper := gomega.NewWithT(t), m.ns, m.scraper
 	apply(t, ns, webapp("shop", demo, "replicas: 1", limits))
-	restart := configMap("message", "one") + strings.Replace(plain("greeter", fromConfigMap), "metadata: {name: greeter}", "metadata: {name: greeter, annotations: {config.mainstay.dev/reload: auto}}", 1)
+	restart := configMap("message", "one") + strings.Replace(plain("greeter", fromConfigMap), "metadata: {name: greeter}",
+		"metadata: {name: greeter, annotations: {config.mainstay.dev/reload: auto}}", 1)
 	apply(t, ns, restart)
 	waitReady(t, ns, "shop")
 	_, err := tryApply(t, ns, webapp("large", demo, "replicas: 11", limits))
@@ -118,7 +120,8 @@ func (m *monitored) count(t *testing.T) {
 	rolledOut(t, ns, "greeter")
 	apply(t, ns, configMap("message", "two"))
 	g.Eventually(scraper.value(t, fmt.Sprintf("sum(mainstay_config_restarts_total{namespace=%q})", ns))).Should(gomega.Equal(1.0))
-	g.Eventually(scraper.value(t, fmt.Sprintf("sum(mainstay_config_rollout_duration_seconds_count{namespace=%q})", ns))).Should(gomega.Equal(1.0))
+	g.Eventually(scraper.value(t, fmt.Sprintf("sum(mainstay_config_rollout_duration_seconds_count{namespace=%q})",
+		ns))).Should(gomega.Equal(1.0))
 	rolledOut(t, ns, "greeter")
 }
 
@@ -234,7 +237,8 @@ func startPrometheus(t *testing.T, token string) *prometheus {
 	}
 	address := listener.Addr().String()
 	_ = listener.Close()
-	run := exec.CommandContext(t.Context(), program, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address)
+	run := exec.CommandContext(t.Context(), program, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(folder, "data"),
+		"--web.listen-address="+address)
 	var output bytes.Buffer
 	run.Stdout, run.Stderr = &output, &output
 	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }

@@ -36,9 +36,11 @@ func testOptions(t *testing.T) {
 	for _, service := range []string{"another-mainstay-webhook", "another-mainstay-apiserver"} {
 		apply(t, system, authority.secret(t, service))
 	}
-	helm(t, "install", "another", later, "--namespace", system, "--set", "certManager.enabled=true,replicaCount=1", "--wait", "--timeout", "5m")
+	helm(t, "install", "another", later, "--namespace", system, "--set", "certManager.enabled=true,replicaCount=1", "--wait", "--timeout",
+		"5m")
 	g.Expect(read(t, system, "deployment/another-mainstay-manager", "{.status.replicas}")).To(gomega.Equal("1"))
-	g.Expect(kubectl(t, "-n", system, "get", "certificates.cert-manager.io", "-o", "name")).To(gomega.ContainSubstring("another-mainstay-webhook"))
+	g.Expect(kubectl(t, "-n", system, "get", "certificates.cert-manager.io", "-o",
+		"name")).To(gomega.ContainSubstring("another-mainstay-webhook"))
 	awaitWebhooks(t)
 	awaitServed(t)
 	g.Expect(read(t, "", validating, "{.webhooks[0].clientConfig.caBundle}")).To(
@@ -101,7 +103,8 @@ func (a *authority) secret(t *testing.T, service string) string {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: service}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{service + "." + system + ".svc"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: []string{service + "." + system +
+			".svc"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	key, raw := signed(t, template, a)
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
@@ -110,7 +113,8 @@ func (a *authority) secret(t *testing.T, service string) string {
 	}
 	text := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf("apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {name: %s}\ndata: {ca.crt: %s, tls.crt: %s, tls.key: %s}\n", service, text(a.pem),
-		text(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})), text(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})))
+		text(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})), text(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY",
+			Bytes: encoded})))
 }
 
 // signed makes a key and its certificate, by an authority or by itself.

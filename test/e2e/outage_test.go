@@ -75,7 +75,8 @@ func testAPIServerAway(t *testing.T) {
 	}, 10*backAtWork).Should(gomega.Succeed())
 	accepted := time.Since(back)
 	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.replicas}"), 10*backAtWork).Should(gomega.Equal("3"))
-	t.Logf("away for %s: after its return a change was accepted in %s and carried out in %s", outage, accepted.Round(time.Millisecond), time.Since(back).Round(time.Millisecond))
+	t.Logf("away for %s: after its return a change was accepted in %s and carried out in %s", outage, accepted.Round(time.Millisecond),
+		time.Since(back).Round(time.Millisecond))
 	g.Eventually(up, 5*time.Minute).Should(gomega.Receive(gomega.Succeed()))
 	// What is left is Kubernetes' own controllers' to do, whose watches may come back a minute and a half later.
 	awaitAll(t, ns, "webapps", 5*time.Minute)

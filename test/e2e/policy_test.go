@@ -23,7 +23,8 @@ import (
 func awaitWebhooks(t *testing.T) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
-		for _, object := range []string{"validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay", "platformpolicy/default"} {
+		for _, object := range []string{"validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay",
+			"platformpolicy/default"} {
 			if _, err := tryGet(t, "", object); err != nil {
 				return err
 			}
@@ -79,7 +80,8 @@ func testPolicyMadeStricter(t *testing.T) {
 	t.Cleanup(func() { discard(t, "", "platformpolicy/e2e-strict") })
 	await(t, ns, "webapp/shop", "PolicyViolation")
 	g.Expect(read(t, ns, "webapp/shop", `{.status.conditions[?(@.type=="PolicyViolation")].reason} {.status.conditions[?(@.type=="Ready")].status}`)).To(gomega.Equal("Tolerated True"))
-	g.Eventually(reading(t, "", "platformpolicy/e2e-strict", "{.status.violations} {.status.violating[0].name}")).Should(gomega.Equal("1 shop"))
+	g.Eventually(reading(t, "", "platformpolicy/e2e-strict",
+		"{.status.violations} {.status.violating[0].name}")).Should(gomega.Equal("1 shop"))
 	_, err := tryKubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=3")
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("3 is given, accepted is at most 1 (policy e2e-strict, rule staging.maxReplicas)")))
 	kubectl(t, "-n", ns, "label", "webapp", "shop", "team=shop")
@@ -188,7 +190,8 @@ func testNoAdmissionIsRefused(t *testing.T) {
 		g.Expect(trusted()).NotTo(gomega.BeEmpty())
 		// The new certificate is served 5 s after it is trusted.
 		former := serving
-		g.Eventually(func() []string { serving = served(t); return serving }).Should(gomega.And(gomega.HaveLen(1), gomega.Not(gomega.Equal(former))))
+		g.Eventually(func() []string { serving = served(t); return serving }).Should(gomega.And(gomega.HaveLen(1),
+			gomega.Not(gomega.Equal(former))))
 	}
 	refusedNone(t, begun, stop)
 }

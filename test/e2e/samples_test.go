@@ -51,7 +51,8 @@ func testChangedAtOnce(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "at-once")
 	all := func(message, image, agent string) string {
-		return appConfig("config: {MESSAGE: "+message+"}") + webapp("shop", image, "replicas: 2", "envFrom: [{configMapRef: {name: shop-config}}]") + "---" +
+		return appConfig("config: {MESSAGE: "+message+"}") + webapp("shop", image, "replicas: 2",
+			"envFrom: [{configMapRef: {name: shop-config}}]") + "---" +
 			instrumentation(agent, "[{deployment: shop, container: webapp}]")
 	}
 	settled := func(message, image, agent string) {

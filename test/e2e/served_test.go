@@ -162,7 +162,8 @@ func testLlamas(t *testing.T) {
 		g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(says)))
 	}
 
-	_, err := command(t.Context(), llama("generateName: born-", "{weight: 9, height: 0.8}"), os.Getenv("KUBECTL"), "-n", ns, "create", "-f", "-")
+	_, err := command(t.Context(), llama("generateName: born-", "{weight: 9, height: 0.8}"), os.Getenv("KUBECTL"), "-n", ns, "create", "-f",
+		"-")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(kubectl(t, "-n", ns, "get", "llamas", "-o", "name")).To(gomega.MatchRegexp(`/born-[a-z0-9]{5}`))
 	kubectl(t, "-n", ns, "patch", "llama", "tinto", "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/shear"]}}`)

@@ -269,10 +269,12 @@ func testServersReplaced(t *testing.T) {
 	rollout(t, system, "deployment/mainstay-apiserver")
 	kubectl(t, "-n", system, "rollout", "restart", "deployment", "mainstay-apiserver")
 	rollout(t, system, "deployment/mainstay-apiserver")
-	g.Eventually(func() []string { return names(t, system, "pods", servers) }).Should(gomega.And(gomega.HaveLen(2), gomega.Not(gomega.ContainElement(pods[1]))), "the old ones have ended")
+	g.Eventually(func() []string { return names(t, system, "pods", servers) }).Should(gomega.And(gomega.HaveLen(2),
+		gomega.Not(gomega.ContainElement(pods[1]))), "the old ones have ended")
 	written, unwritten := stopWriting()
 	asked, unanswered := stopAsking()
-	t.Logf("%d questions, %.0f a second, %d failed; %d writes, %d failed", asked, float64(asked)/time.Since(begun).Seconds(), len(unanswered), written, len(unwritten))
+	t.Logf("%d questions, %.0f a second, %d failed; %d writes, %d failed", asked, float64(asked)/time.Since(begun).Seconds(), len(unanswered),
+		written, len(unwritten))
 	for _, failed := range [][]string{unanswered, unwritten} {
 		if len(failed) > 0 {
 			t.Errorf("%d failed; the first: %s; the last: %s", len(failed), failed[0], failed[len(failed)-1])

@@ -81,8 +81,10 @@ func sideCars(t *testing.T) []string {
 // everything is one of each kind that has pods, in a namespace.
 func everything(t *testing.T, ns string) {
 	t.Helper()
-	apply(t, ns, appConfig("config: {MESSAGE: hello}")+webapp("shop", demo, "replicas: 2", "ingress: {host: shop.example.com}", "envFrom: [{configMapRef: {name: shop-config}}]")+"---\n"+
-		configMap("flags", "on")+plain("flagged", "env: [{name: MESSAGE, valueFrom: {configMapKeyRef: {name: flags, key: MESSAGE}}}]")+monitor("flags", "configMap: flags", "podSelector: {app: flagged}")+
+	apply(t, ns, appConfig("config: {MESSAGE: hello}")+webapp("shop", demo, "replicas: 2", "ingress: {host: shop.example.com}",
+		"envFrom: [{configMapRef: {name: shop-config}}]")+"---\n"+
+		configMap("flags", "on")+plain("flagged",
+		"env: [{name: MESSAGE, valueFrom: {configMapKeyRef: {name: flags, key: MESSAGE}}}]")+monitor("flags", "configMap: flags", "podSelector: {app: flagged}")+
 		javaDeployment("traced")+instrumentation(agent1, "[{deployment: traced, container: java}]"))
 	waitReady(t, ns, "shop")
 	await(t, ns, "appconfig/shop", "Ready")
@@ -107,7 +109,8 @@ func testUpgrade(t *testing.T) {
 	everything(t, ns)
 	before := running(t, ns)
 	g.Expect(len(before)).To(gomega.BeNumerically(">=", 8))
-	_, err := command(t.Context(), "", os.Getenv("HELM"), "install", "second", chart, "--namespace", elsewhere, "--skip-crds", "--dry-run=server")
+	_, err := command(t.Context(), "", os.Getenv("HELM"), "install", "second", chart, "--namespace", elsewhere, "--skip-crds",
+		"--dry-run=server")
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("another installation of Mainstay (release mainstay in namespace " + system)))
 
 	begun, stop := time.Now(), admissions(t, ns, 25)

@@ -17,7 +17,8 @@ import (
 // webapp is the manifest of a WebApp, with further lines of its spec.
 func webapp(name, image string, spec ...string) string {
 	lines := append([]string{"image: " + image}, spec...)
-	return fmt.Sprintf("apiVersion: apps.mainstay.dev/v1\nkind: WebApp\nmetadata:\n  name: %s\nspec:\n  %s\n", name, strings.Join(lines, "\n  "))
+	return fmt.Sprintf("apiVersion: apps.mainstay.dev/v1\nkind: WebApp\nmetadata:\n  name: %s\nspec:\n  %s\n", name,
+		strings.Join(lines, "\n  "))
 }
 
 // nowhere is an image of a registry that refuses at once: this machine, where none listens.
@@ -46,12 +47,14 @@ func testLifeOfAWebApp(t *testing.T) {
 	const promised = 2 * time.Second
 	kubectl(t, "-n", ns, "set", "image", "deployment/shop", "webapp="+demo2)
 	edited := time.Now()
-	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.template.spec.containers[0].image}"), 10*promised).Should(gomega.Equal(demo), "an edit of a child is undone")
+	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.template.spec.containers[0].image}"), 10*promised).Should(gomega.Equal(demo),
+		"an edit of a child is undone")
 
 	deleted := time.Now()
 	remove(t, ns, "service/shop")
 	g.Eventually(exists(t, ns, "service/shop"), 10*promised).Should(gomega.Succeed(), "a deleted child is back")
-	t.Logf("the edited child was healed in %s, the deleted one in %s", deleted.Sub(edited).Round(time.Millisecond), time.Since(deleted).Round(time.Millisecond))
+	t.Logf("the edited child was healed in %s, the deleted one in %s", deleted.Sub(edited).Round(time.Millisecond),
+		time.Since(deleted).Round(time.Millisecond))
 	waitReady(t, ns, "shop")
 
 	more := func() []string { return names(t, ns, "ingresses,networkpolicies,poddisruptionbudgets,serviceaccounts") }
@@ -105,7 +108,8 @@ func testMissingReferencesHeal(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "references")
 	apply(t, ns, webapp("env", demo, "replicas: 1", "envFrom: [{configMapRef: {name: settings}}]"))
-	apply(t, ns, webapp("files", demo, "replicas: 1", "volumes: [{name: s, configMap: {name: settings}}]", "volumeMounts: [{name: s, mountPath: /settings}]"))
+	apply(t, ns, webapp("files", demo, "replicas: 1", "volumes: [{name: s, configMap: {name: settings}}]",
+		"volumeMounts: [{name: s, mountPath: /settings}]"))
 	g.Eventually(readyReason(t, ns, "env")).Should(gomega.Equal("ContainerConfigError"))
 	g.Eventually(readyReason(t, ns, "files")).Should(gomega.Equal("VolumeError"))
 	for _, name := range []string{"env", "files"} {
@@ -126,7 +130,8 @@ func testNginxAsRootOnPort80(t *testing.T) {
 
 func testRestrictedProfile(t *testing.T) {
 	ns := restricted(t, "restricted")
-	apply(t, ns, webapp("shop", demo, "securityProfile: Restricted", "sidecars: [{name: helper, image: "+demo+", env: [{name: PORT, value: '9090'}]}]"))
+	apply(t, ns, webapp("shop", demo, "securityProfile: Restricted",
+		"sidecars: [{name: helper, image: "+demo+", env: [{name: PORT, value: '9090'}]}]"))
 	waitReady(t, ns, "shop")
 }
 

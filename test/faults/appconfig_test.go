@@ -46,7 +46,8 @@ func appConfig() campaign.Scenario {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &config); err != nil {
 				return false
 			}
-			return config.Status.ObservedGeneration == config.Generation && meta.IsStatusConditionTrue(config.Status.Conditions, configv1.ConditionReady)
+			return config.Status.ObservedGeneration == config.Generation && meta.IsStatusConditionTrue(config.Status.Conditions,
+				configv1.ConditionReady)
 		},
 	}
 }

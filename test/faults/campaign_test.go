@@ -53,7 +53,8 @@ type tally struct {
 // tell has `make faults` and `make test` show the count.
 func (c *tally) tell(t *testing.T) {
 	t.Helper()
-	t.Attr("faults", fmt.Sprintf("%s: %d points, %d runs in %s", t.Name(), c.points.Load(), c.runs.Load(), time.Since(c.start).Round(time.Second)))
+	t.Attr("faults", fmt.Sprintf("%s: %d points, %d runs in %s", t.Name(), c.points.Load(), c.runs.Load(),
+		time.Since(c.start).Round(time.Second)))
 }
 
 // same runs a scenario with something disturbing it, beside others, and expects no difference.

@@ -62,7 +62,8 @@ func flags(namespace, value string) *corev1.ConfigMap {
 func namedMonitor(namespace string) *configv1.ConfigMonitor {
 	return &configv1.ConfigMonitor{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName},
-		Spec:       configv1.ConfigMonitorSpec{ConfigMap: flagsName, PodSelector: map[string]string{"app": appName}, Cooldown: &metav1.Duration{}},
+		Spec: configv1.ConfigMonitorSpec{ConfigMap: flagsName, PodSelector: map[string]string{"app": appName},
+			Cooldown: &metav1.Duration{}},
 	}
 }
 

@@ -93,7 +93,8 @@ func TestEdits(t *testing.T) {
 		e.write(name, "end")
 		e.settle(edits)
 	}
-	t.Attr("faults", fmt.Sprintf("%s: %d edits, %d kills, %d restarts of %d workloads, %d requests failed", t.Name(), edits, kills, e.total(), len(e.reads), len(e.proxy.Fired())))
+	t.Attr("faults", fmt.Sprintf("%s: %d edits, %d kills, %d restarts of %d workloads, %d requests failed", t.Name(), edits, kills, e.total(),
+		len(e.reads), len(e.proxy.Fired())))
 }
 
 // none is, in a stamp, that pods were started while there was no ConfigMap.
@@ -159,7 +160,8 @@ func newEditing(t *testing.T, seed uint64) *editing {
 			e.runs[deployment][source] = "begin"
 			e.must(cluster.Client.Create(t.Context(), &configv1.ConfigMonitor{
 				ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: deployment + "-" + source},
-				Spec:       configv1.ConfigMonitorSpec{ConfigMap: source, PodSelector: map[string]string{"app": deployment}, Cooldown: &metav1.Duration{}},
+				Spec: configv1.ConfigMonitorSpec{ConfigMap: source, PodSelector: map[string]string{"app": deployment},
+					Cooldown: &metav1.Duration{}},
 			}))
 		}
 	}

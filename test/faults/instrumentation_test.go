@@ -88,7 +88,8 @@ func instrumentationIs(ready, loads string) func(campaign.World) error {
 		if err := conditionIs(found.Status.Conditions, found.Generation, found.Status.ObservedGeneration, ready); err != nil {
 			return err
 		}
-		if progressing := meta.FindStatusCondition(found.Status.Conditions, instrv1.ConditionProgressing); progressing.Reason == instrv1.ReasonRestoring {
+		if progressing := meta.FindStatusCondition(found.Status.Conditions,
+			instrv1.ConditionProgressing); progressing.Reason == instrv1.ReasonRestoring {
 			return errors.New("the Instrumentation still tells of an agent that is taken out")
 		}
 		for _, told := range found.Status.Workloads {

@@ -120,7 +120,8 @@ func looked(namespace string) (int, error) {
 			for _, label := range metric.GetLabel() {
 				labels[label.GetName()] = label.GetValue()
 			}
-			if labels["namespace"] == namespace && labels["kind"] != "Workload" && (labels["result"] == "changed" || labels["result"] == "unchanged") {
+			if labels["namespace"] == namespace && labels["kind"] != "Workload" &&
+				(labels["result"] == "changed" || labels["result"] == "unchanged") {
 				count += int(metric.GetCounter().GetValue())
 			}
 		}

@@ -49,7 +49,8 @@ func at(fault proxy.Fault, verb, resource string, nth int) campaign.Options {
 	if subresource == "" {
 		subresource = "-"
 	}
-	rule := proxy.Rule{Match: proxy.Match{Verb: verb, Resource: resource, Subresource: subresource, DryRun: new(false)}, Nth: nth, Fault: fault}
+	rule := proxy.Rule{Match: proxy.Match{Verb: verb, Resource: resource, Subresource: subresource, DryRun: new(false)}, Nth: nth,
+		Fault: fault}
 	if fault == proxy.Delay {
 		rule.For = metav1.Duration{Duration: 500 * time.Millisecond}
 	}
@@ -79,11 +80,13 @@ var seeds = []seed{
 		reason: campaign.Unsettled, text: "Ingress: there is one: false",
 	},
 	{
-		name: "a conflict of the status is taken for success", bug: always(ignoreConflict), options: at(proxy.Conflict, "patch", "webapps/status", 2),
+		name: "a conflict of the status is taken for success", bug: always(ignoreConflict), options: at(proxy.Conflict, "patch", "webapps/status",
+			2),
 		reason: campaign.Unsettled, text: "Ready is Deploying",
 	},
 	{
-		name: "the status is written before the children", bug: always(statusFirst), options: at(proxy.KillBefore, "patch", "horizontalpodautoscalers", 1),
+		name: "the status is written before the children", bug: always(statusFirst), options: at(proxy.KillBefore, "patch",
+			"horizontalpodautoscalers", 1),
 		reason: campaign.Claimed, text: "in step update",
 	},
 	{
@@ -320,7 +323,8 @@ func again(next http.RoundTripper, request *http.Request, asked proxy.Request) (
 // absent takes a child that can't be read for one that is not there, and begins again.
 func absent(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 	response, err := next.RoundTrip(request)
-	if err != nil || asked.Verb != "get" || asked.Resource != "horizontalpodautoscalers" || response.StatusCode != http.StatusInternalServerError {
+	if err != nil || asked.Verb != "get" || asked.Resource != "horizontalpodautoscalers" ||
+		response.StatusCode != http.StatusInternalServerError {
 		return response, err
 	}
 	deployment := "/apis/apps/v1/namespaces/" + asked.Namespace + "/deployments/" + asked.Name

@@ -27,8 +27,10 @@ import (
 func usedConfig() campaign.Scenario {
 	first := usedConfigState{ready: "False RollingOut", user: "Rolling 1", content: "red", runs: "red", revisions: []string{"1"}}
 	good := usedConfigState{ready: "True UpToDate", user: "UpToDate 1", content: "red", runs: "red", revisions: []string{"1"}, good: "1"}
-	second := usedConfigState{ready: "False RollingOut", user: "Rolling 2", content: "blue", runs: "blue", restarted: true, revisions: []string{"1", "2"}, good: "1"}
-	better := usedConfigState{ready: "True UpToDate", user: "UpToDate 2", content: "blue", runs: "blue", restarted: true, revisions: []string{"2"}, good: "2"}
+	second := usedConfigState{ready: "False RollingOut", user: "Rolling 2", content: "blue", runs: "blue", restarted: true,
+		revisions: []string{"1", "2"}, good: "1"}
+	better := usedConfigState{ready: "True UpToDate", user: "UpToDate 2", content: "blue", runs: "blue", restarted: true,
+		revisions: []string{"2"}, good: "2"}
 	return campaign.Scenario{
 		Name:  "appconfig-used",
 		Owner: configv1.GroupVersion.WithKind("AppConfig"),
@@ -37,12 +39,14 @@ func usedConfig() campaign.Scenario {
 			appsv1.SchemeGroupVersion.WithKind("Deployment"),
 		},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createUsedConfig, Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "red", revisions: []string{"1"}})},
+			{Name: "create", Do: createUsedConfig, Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "red",
+				revisions: []string{"1"}})},
 			{Name: "use", Do: useConfig, Settled: usedConfigIs(first)},
 			{Name: "roll out", Do: makeAvailable, Settled: usedConfigIs(good)},
 			{Name: "change", Do: changeUsedConfig, Settled: usedConfigIs(second)},
 			{Name: "roll out the change", Do: makeAvailable, Settled: usedConfigIs(better)},
-			{Name: "retire", Do: retire, Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "blue", revisions: []string{"2"}, good: "2"})},
+			{Name: "retire", Do: retire, Settled: usedConfigIs(usedConfigState{ready: "True NoUsers", content: "blue", revisions: []string{"2"},
+				good: "2"})},
 			{Name: "delete", Do: deleteUsedConfig, Settled: campaign.IsEmpty},
 		},
 		MoreStatuses: betweenControllers,

@@ -37,10 +37,14 @@ func webApp() campaign.Scenario {
 			networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 		},
 		Steps: []campaign.Step{
-			{Name: "create", Do: createApp, Settled: appIs("Deploying: 0 of 2 replicas run the current template, 0 are available", "demo-web:1.0", withIngress)},
-			{Name: "roll out", Do: makeAvailable, Settled: appIs("Available: 2 of 2 replicas are available and run the current template", "demo-web:1.0", withIngress)},
-			{Name: "update", Do: updateApp, Settled: appIs("Deploying: 2 of 2 replicas run the current template, 2 are available", "demo-web:2.0", withAutoscaler)},
-			{Name: "roll out the update", Do: makeAvailable, Settled: appIs("Available: 2 of 2 replicas are available and run the current template", "demo-web:2.0", withAutoscaler)},
+			{Name: "create", Do: createApp, Settled: appIs("Deploying: 0 of 2 replicas run the current template, 0 are available", "demo-web:1.0",
+				withIngress)},
+			{Name: "roll out", Do: makeAvailable, Settled: appIs("Available: 2 of 2 replicas are available and run the current template",
+				"demo-web:1.0", withIngress)},
+			{Name: "update", Do: updateApp, Settled: appIs("Deploying: 2 of 2 replicas run the current template, 2 are available", "demo-web:2.0",
+				withAutoscaler)},
+			{Name: "roll out the update", Do: makeAvailable, Settled: appIs("Available: 2 of 2 replicas are available and run the current template",
+				"demo-web:2.0", withAutoscaler)},
 			{Name: "delete", Do: deleteApp, Settled: campaign.IsEmpty},
 		},
 		IsReady: isReadyForPresentSpec,
@@ -53,7 +57,8 @@ func adoptingWebApp() campaign.Scenario {
 	scenario := webApp()
 	scenario.Name = "webapp-adopting"
 	scenario.Steps = []campaign.Step{
-		{Name: "adopt", Do: createOverForeign, Settled: adopted("Deploying: 0 of 2 replicas run the current template, 0 are available", "legacy")},
+		{Name: "adopt", Do: createOverForeign, Settled: adopted("Deploying: 0 of 2 replicas run the current template, 0 are available",
+			"legacy")},
 		{Name: "roll out", Do: makeAvailable, Settled: adopted("Available: 2 of 2 replicas are available and run the current template", "")},
 		{Name: "delete", Do: deleteApp, Settled: campaign.IsEmpty},
 	}
@@ -65,7 +70,8 @@ const appName = "shop"
 // createOverForeign makes a Deployment and a Service that consent, and then the app.
 func createOverForeign(ctx context.Context, c client.Client, namespace string) error {
 	labels := map[string]string{"run": "legacy"}
-	consenting := metav1.ObjectMeta{Namespace: namespace, Name: appName, Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/" + appName}}
+	consenting := metav1.ObjectMeta{Namespace: namespace, Name: appName,
+		Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/" + appName}}
 	for _, object := range []client.Object{
 		&appsv1.Deployment{ObjectMeta: consenting, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},

@@ -104,7 +104,8 @@ func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
 	operator := testenv.RunManager(s.whole, s.config, testenv.ManagerOptions{Settings: func(usual *setup.Settings) { *usual = settings }})
 	s.calls, s.stop = operator.Requests, operator.Stop
 	gomega.NewWithT(t).Eventually(func() error {
-		return s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }), client.DryRunAll)
+		return s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }),
+			client.DryRunAll)
 	}).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks are asked and know the default policy")
 }
 
@@ -230,7 +231,8 @@ func (s *governed) testRegistries(t *testing.T) {
 	g := gomega.NewWithT(t)
 	policy := &mspolicyv1.PlatformPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "registries"},
-		Spec:       mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*", AllowedRegistries: []string{"reg.io", "docker.io/mainstay"}}}},
+		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "*",
+			AllowedRegistries: []string{"reg.io", "docker.io/mainstay"}}}},
 	}
 	s.create(t, policy)
 	defer func() { g.Expect(s.client.Delete(t.Context(), policy)).To(gomega.Succeed()) }()
@@ -241,10 +243,12 @@ func (s *governed) testRegistries(t *testing.T) {
 	}
 	g.Eventually(func() error { return try("nginx") }).Should(gomega.MatchError(gomega.ContainSubstring(
 		"spec.image: nginx is given, accepted is an image of reg.io, docker.io/mainstay (policy registries, rule *.allowedRegistries)")))
-	for _, image := range []string{"reg.io.evil.com/shop:1", "evil.com/reg.io/shop", "reg.io:5000/shop", "evil.io/shop" + digest, "docker.io/mainstayed/shop:1", "localhost/shop"} {
+	for _, image := range []string{"reg.io.evil.com/shop:1", "evil.com/reg.io/shop", "reg.io:5000/shop", "evil.io/shop" + digest,
+		"docker.io/mainstayed/shop:1", "localhost/shop"} {
 		g.Expect(try(image)).To(gomega.MatchError(gomega.ContainSubstring("spec.image: "+image+" is given")), image)
 	}
-	for _, image := range []string{"reg.io/shop", "reg.io/team/shop:1.2" + digest, "mainstay/demo-web:1.0", "docker.io/mainstay/demo-web" + digest} {
+	for _, image := range []string{"reg.io/shop", "reg.io/team/shop:1.2" + digest, "mainstay/demo-web:1.0",
+		"docker.io/mainstay/demo-web" + digest} {
 		g.Expect(try(image)).To(gomega.Succeed(), image)
 	}
 	g.Expect(try("reg.io/shop:1", func(a *msappsv1.WebApp) {
@@ -264,7 +268,8 @@ func (s *governed) testReplaced(t *testing.T) {
 	root := func(a *msappsv1.WebApp) {
 		a.Name = "root"
 		a.Labels = map[string]string{"version": "v7"}
-		a.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0), Privileged: new(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
+		a.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0), Privileged: new(true),
+			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
 		a.Spec.PodSecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(false)}
 	}
 	app := s.app("shop-prod", root)
@@ -311,7 +316,8 @@ func (s *governed) testStricter(t *testing.T) {
 	g.Eventually(func() error { return s.scale(t.Context(), app, 9) }).Should(gomega.MatchError(gomega.ContainSubstring("9 is given, accepted is at most 5 (policy strict")))
 	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Labels["team"] = "shop" })).To(gomega.Succeed())
 	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityDefault), "a label restarts nothing")
-	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.RestartedAt = new(metav1.Now()) })).To(gomega.Succeed(), "no worse than before")
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.RestartedAt = new(metav1.Now()) })).To(gomega.Succeed(),
+		"no worse than before")
 	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityRestricted), "a change of the spec brings it in line")
 	g.Expect(s.scale(t.Context(), app, 7)).To(gomega.Succeed(), "a step in the right direction")
 }
@@ -347,7 +353,8 @@ func (s *governed) testOlderVersion(t *testing.T) {
 	}).Should(gomega.MatchError(gomega.ContainSubstring("spec.autoscaling chooses the number of replicas")))
 	// Another number: a scale that was admitted before the webhook knew of the autoscaler has stored the first.
 	patch = client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":3}}`))
-	g.Expect(s.client.Patch(t.Context(), small, patch)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Forbidden: replicas and autoscaling exclude each other")))
+	g.Expect(s.client.Patch(t.Context(), small,
+		patch)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Forbidden: replicas and autoscaling exclude each other")))
 }
 
 func (s *governed) testPolicies(t *testing.T) {
@@ -374,7 +381,8 @@ func (s *governed) testUngoverned(t *testing.T) {
 func (s *governed) testConfigurations(t *testing.T) {
 	g := gomega.NewWithT(t)
 	refused := func() error {
-		return s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name, a.Spec.Replicas = "again", ptr.To[int32](11) }), client.DryRunAll)
+		return s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name, a.Spec.Replicas = "again", ptr.To[int32](11) }),
+			client.DryRunAll)
 	}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name}}
 	g.Expect(s.client.Delete(t.Context(), validating)).To(gomega.Succeed())
@@ -452,7 +460,8 @@ func (s *governed) testNobodyAnswers(t *testing.T) {
 		a.Annotations, a.Finalizers = map[string]string{"example.com/note": "1"}, []string{"example.com/held"}
 	})).To(gomega.Succeed())
 	g.Expect(s.client.Delete(t.Context(), app)).To(gomega.Succeed())
-	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Finalizers, a.Labels = nil, nil })).To(gomega.Succeed(), "what is being deleted is never held up")
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Finalizers, a.Labels = nil, nil })).To(gomega.Succeed(),
+		"what is being deleted is never held up")
 	g.Expect(apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(app), app))).To(gomega.BeTrue())
 
 	s.start(t)

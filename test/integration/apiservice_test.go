@@ -91,7 +91,8 @@ func (s *serving) testUnreachable(t *testing.T) {
 		live, err := s.live(t.Context())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(live.Status.Conditions).To(gomega.ContainElement(gomega.And(
-			gomega.HaveField("Type", apiregistrationv1.Available), gomega.HaveField("Status", apiregistrationv1.ConditionFalse), gomega.HaveField("Reason", "FailedDiscoveryCheck"))))
+			gomega.HaveField("Type", apiregistrationv1.Available), gomega.HaveField("Status",
+				apiregistrationv1.ConditionFalse), gomega.HaveField("Reason", "FailedDiscoveryCheck"))))
 	}).Should(gomega.Succeed())
 	s.looks(t)
 	s.calls.Settle(t)
@@ -116,7 +117,8 @@ func (s *serving) testRotation(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, api.AnnotationRotate, "now-1")
 		return s.client.Update(t.Context(), &secret)
 	}).Should(gomega.Succeed())
-	g.Eventually(func() int { return len(certificatesIn(t, s.awaitLive(t).Spec.CABundle)) }).Should(gomega.Equal(2), "the former stays trusted")
+	g.Eventually(func() int { return len(certificatesIn(t, s.awaitLive(t).Spec.CABundle)) }).Should(gomega.Equal(2),
+		"the former stays trusted")
 	after := s.awaitLive(t)
 	g.Expect(after.UID).To(gomega.Equal(before.UID))
 	g.Expect(string(after.Spec.CABundle)).To(gomega.ContainSubstring(string(before.Spec.CABundle)))
@@ -215,7 +217,8 @@ func (s *serving) testNewLeader(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		live.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, LastTransitionTime: since}}
+		live.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available,
+			Status: apiregistrationv1.ConditionFalse, LastTransitionTime: since}}
 		return s.client.Status().Update(t.Context(), live)
 	}).Should(gomega.Succeed())
 	s.lead(t)
@@ -309,7 +312,8 @@ func (s *serving) testExternal(t *testing.T) {
 	s.stop()
 	second := write()
 	s.lead(t, external)
-	g.Eventually(bundle).Should(gomega.And(gomega.ContainSubstring(strings.TrimSpace(string(first))), gomega.ContainSubstring(strings.TrimSpace(string(second)))))
+	g.Eventually(bundle).Should(gomega.And(gomega.ContainSubstring(strings.TrimSpace(string(first))),
+		gomega.ContainSubstring(strings.TrimSpace(string(second)))))
 	s.calls.Settle(t)
 	written := len(s.calls.Since(0, "PATCH"))
 	s.clock.Step(time.Minute)
@@ -360,7 +364,8 @@ func TestAPIServiceOfTheManager(t *testing.T) {
 		var found eventsv1.EventList
 		g.Expect(s.client.List(t.Context(), &found, client.InNamespace(s.in))).To(gomega.Succeed())
 		return found.Items
-	}).Should(gomega.ContainElement(gomega.And(gomega.HaveField("Reason", "Published"), gomega.HaveField("Regarding.Name", servedBy), gomega.HaveField("Regarding.UID", gomega.Not(gomega.BeEmpty())))))
+	}).Should(gomega.ContainElement(gomega.And(gomega.HaveField("Reason", "Published"), gomega.HaveField("Regarding.Name", servedBy),
+		gomega.HaveField("Regarding.UID", gomega.Not(gomega.BeEmpty())))))
 	stop()
 	g.Expect(s.live(t.Context())).NotTo(gomega.BeNil(), "a manager that ends leaves it to the next")
 
@@ -404,7 +409,8 @@ func TestUninstallWithdrawsTheAPIService(t *testing.T) {
 	g.Expect(live.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})).To(gomega.Succeed())
 	g.Expect(live.Create(t.Context(), managersOf(system))).To(gomega.Succeed())
 	options := uninstall.Options{
-		Client: clientOf(t, counted), Definitions: definitionsOf(t, counted), Namespace: system, Deployment: "mainstay-manager", Patience: 10 * time.Second,
+		Client: clientOf(t, counted), Definitions: definitionsOf(t,
+			counted), Namespace: system, Deployment: "mainstay-manager", Patience: 10 * time.Second,
 	}
 	uninstalled := func(owner string) *apiregistrationv1.APIService {
 		options.Owner = owner
@@ -426,7 +432,8 @@ func TestUninstallWithdrawsTheAPIService(t *testing.T) {
 	}
 	g.Expect(len(writes)).To(gomega.BeNumerically(">", 2))
 	g.Expect(writes[:2]).To(gomega.Equal([]string{
-		"PATCH /apis/apps/v1/namespaces/" + system + "/deployments/mainstay-manager/scale", "DELETE /apis/apiregistration.k8s.io/v1/apiservices/" + farmGroup,
+		"PATCH /apis/apps/v1/namespaces/" + system +
+			"/deployments/mainstay-manager/scale", "DELETE /apis/apiregistration.k8s.io/v1/apiservices/" + farmGroup,
 	}))
 	g.Expect(uninstalled("mainstay-manager")).To(gomega.BeNil(), "a second time")
 	g.Expect(live.Create(t.Context(), apiServiceOf("other-manager"))).To(gomega.Succeed())

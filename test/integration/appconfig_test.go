@@ -85,11 +85,14 @@ func bringUp(t *testing.T, deployment *appsv1.Deployment, available bool) {
 		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
 			return err
 		}
-		status := appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
-		progressing := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}
+		status := appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1,
+			AvailableReplicas: 1}
+		progressing := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue,
+			Reason: "NewReplicaSetAvailable"}
 		if !available {
 			status.Replicas, status.UnavailableReplicas = 2, 1
-			progressing.Status, progressing.Reason, progressing.Message = corev1.ConditionFalse, "ProgressDeadlineExceeded", "it has timed out progressing"
+			progressing.Status, progressing.Reason, progressing.Message = corev1.ConditionFalse, "ProgressDeadlineExceeded",
+				"it has timed out progressing"
 		}
 		status.Conditions = []appsv1.DeploymentCondition{progressing}
 		deployment.Status = status
@@ -193,9 +196,11 @@ func TestAppConfigHealsHandEdits(t *testing.T) {
 	var healed corev1.ConfigMap
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-config"}, &healed)).To(gomega.Succeed())
 	g.Expect(healed.Annotations).To(gomega.HaveKeyWithValue("example.com/note", "theirs"), "what others noted on it stays")
-	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config-1"}})).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space,
+		Name: "shop-config-1"}})).To(gomega.Succeed())
 	g.Eventually(data(space, "shop-config-1")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
-	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}})).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space,
+		Name: "shop-config"}})).To(gomega.Succeed())
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
 	g.Expect(startedFor(deployment)(t.Context())).To(gomega.Equal("first"), "nothing restarts for what is put back")
 }
@@ -229,7 +234,8 @@ func TestAppConfigOfItsEnvironment(t *testing.T) {
 	create(t, config)
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(map[string]string{"HOST": "db", "MESSAGE": " db"}))
 	label(t, space, "production")
-	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(map[string]string{"HOST": "db.prod", "MESSAGE": "production db.prod"}))
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(map[string]string{"HOST": "db.prod",
+		"MESSAGE": "production db.prod"}))
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Environment = "dev" })
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.HavePrefix("False InvalidSpec"))
 }
@@ -246,12 +252,14 @@ func TestAppConfigConflict(t *testing.T) {
 	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	g.Eventually(told(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
-	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message", gomega.ContainSubstring("AppConfig shop is for application shop too"))))
+	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
+		gomega.ContainSubstring("AppConfig shop is for application shop too"))))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 
 	// There is no garbage collector here: what it would do.
 	g.Expect(cluster.Client.Delete(t.Context(), first)).To(gomega.Succeed())
-	g.Expect(cluster.Client.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(space), client.MatchingLabels{configv1.LabelAppConfig: "shop"})).To(gomega.Succeed())
+	g.Expect(cluster.Client.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(space),
+		client.MatchingLabels{configv1.LabelAppConfig: "shop"})).To(gomega.Succeed())
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("second")))
 }
 
@@ -268,7 +276,8 @@ func TestAppConfigOfOneSecond(t *testing.T) {
 	create(t, second)
 	g.Eventually(told(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
-	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message", gomega.HavePrefix("AppConfig b is for application shop too, and counts"))))
+	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
+		gomega.HavePrefix("AppConfig b is for application shop too, and counts"))))
 	change(t, first, says("bye"))
 	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 2, 0/0"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bye")))
@@ -304,7 +313,8 @@ func TestAppConfigManual(t *testing.T) {
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False AwaitingApproval, revision 1, 1/1, pending AwaitingApproval"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 	setData(t, space, "shop-config", "MESSAGE", "oops")
-	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")), "what waits does not keep the rest from being healed")
+	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")),
+		"what waits does not keep the rest from being healed")
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Rollout.Approved = config.Status.Pending.Hash })
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("bye")))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
@@ -321,7 +331,8 @@ func TestAppConfigWindow(t *testing.T) {
 	window := &rolloutv1.Window{Start: now.Add(3 * time.Hour).Format("15:04"), End: now.Add(5 * time.Hour).Format("15:04")}
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Window = window })
 	create(t, config)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"), "the first content does not wait")
+	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"),
+		"the first content does not wait")
 	change(t, config, says("bye"))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False OutsideWindow, revision 1, 0/0, pending OutsideWindow"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
@@ -422,7 +433,8 @@ func (s *governed) testAppConfig(t *testing.T) {
 			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(part)))
 		}
 	}
-	refused(func(spec *configv1.AppConfigSpec) { spec.Config["URL"] = "a\n{{ .Values.NO }}" }, "spec.config.URL: ", "line 2: there is no key NO in config: it has MESSAGE, URL")
+	refused(func(spec *configv1.AppConfigSpec) { spec.Config["URL"] = "a\n{{ .Values.NO }}" }, "spec.config.URL: ",
+		"line 2: there is no key NO in config: it has MESSAGE, URL")
 	refused(func(spec *configv1.AppConfigSpec) {
 		spec.Config = map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.A }}"}
 	}, "it needs itself: A -> B -> A")
@@ -485,7 +497,8 @@ func TestAppConfigInOrder(t *testing.T) {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Status.Workloads, err
 	}).WithContext(t.Context()).Should(gomega.HaveExactElements(
-		configv1.WorkloadStatus{Kind: "Deployment", Name: "web", State: "Waiting", Revision: 1, Pods: 1, Message: "waits for what goes before it: Deployment/worker"},
+		configv1.WorkloadStatus{Kind: "Deployment", Name: "web", State: "Waiting", Revision: 1, Pods: 1,
+			Message: "waits for what goes before it: Deployment/worker"},
 		gomega.HaveField("State", "Rolling")))
 	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("first"))
 	bringUp(t, worker, true)
@@ -530,13 +543,15 @@ func TestAppConfigDeletedByHand(t *testing.T) {
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
 	bringUp(t, deployment, true)
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
-	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-config"}})).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space,
+		Name: "shop-config"}})).To(gomega.Succeed())
 	g.Eventually(func(ctx context.Context) (map[string]string, error) {
 		var configMap corev1.ConfigMap
 		err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: space, Name: "shop-config"}, &configMap)
 		return configMap.Annotations, client.IgnoreNotFound(err)
 	}).WithContext(t.Context()).Should(gomega.And(
-		gomega.HaveKeyWithValue(configv1.AnnotationRevision, "1"), gomega.HaveKeyWithValue(configv1.AnnotationLastGood, "1"), gomega.HaveKeyWithValue(configv1.AnnotationFailed, "2"),
+		gomega.HaveKeyWithValue(configv1.AnnotationRevision, "1"), gomega.HaveKeyWithValue(configv1.AnnotationLastGood,
+			"1"), gomega.HaveKeyWithValue(configv1.AnnotationFailed, "2"),
 	))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))

@@ -118,7 +118,8 @@ func TestCertificatesOfSomebodyElse(t *testing.T) {
 	g.Expect(err).To(gomega.HaveOccurred())
 
 	secret := func() *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: servingSecret}, Type: corev1.SecretTypeTLS, Data: externalData(t)}
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: servingSecret}, Type: corev1.SecretTypeTLS,
+			Data: externalData(t)}
 	}
 	g.Expect(cluster.Client.Create(t.Context(), secret())).To(gomega.Succeed())
 	load := startLoad(t, keepers)
@@ -213,7 +214,8 @@ func keeperConfig(t *testing.T, in string) *rest.Config {
 	at := metav1.ObjectMeta{Namespace: in, Name: "keeper"}
 	create(t, &rbacv1.Role{ObjectMeta: at, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{servingSecret}, Verbs: []string{"list", "watch", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{servingSecret},
+			Verbs: []string{"list", "watch", "update"}},
 	}})
 	create(t, &rbacv1.RoleBinding{
 		ObjectMeta: at,
@@ -266,7 +268,8 @@ func startKeepers(t *testing.T, config *rest.Config, n int, options certificates
 func readServing(t *testing.T, in string) *corev1.Secret {
 	t.Helper()
 	var secret corev1.Secret
-	if err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: in, Name: servingSecret}, &secret); client.IgnoreNotFound(err) != nil {
+	if err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: in, Name: servingSecret},
+		&secret); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 	return &secret

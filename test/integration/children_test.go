@@ -143,8 +143,10 @@ func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
 	policy, err := get(app, &networkingv1.NetworkPolicy{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	foreign := &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "by-hand", Labels: map[string]string{"app.kubernetes.io/managed-by": "mainstay"}},
-		Spec:       networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "x", Port: networkingv1.ServiceBackendPort{Number: 80}}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "by-hand",
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "mainstay"}},
+		Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "x",
+			Port: networkingv1.ServiceBackendPort{Number: 80}}}},
 	}
 	create(t, foreign)
 
@@ -167,7 +169,8 @@ func foreignDeployment(namespace string) *appsv1.Deployment {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "legacy:1", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "legacy:1",
+					Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}}},
 			},
 		},
 	}
@@ -211,8 +214,10 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 	foreign.Annotations = map[string]string{"mainstay.dev/adopt": "WebApp/shop"}
 	create(t, foreign)
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop", Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/shop"}},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"run": "legacy"}, Ports: []corev1.ServicePort{{Port: 8080}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "shop",
+			Annotations: map[string]string{"mainstay.dev/adopt": "WebApp/shop"}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"run": "legacy"},
+			Ports: []corev1.ServicePort{{Port: 8080}}},
 	}
 	create(t, service)
 	create(t, app)
@@ -306,7 +311,8 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5}}`))
-	g.Expect(cluster.Client.SubResource("scale").Patch(t.Context(), deployment, scale, client.FieldOwner("kube-controller-manager"))).To(gomega.Succeed())
+	g.Expect(cluster.Client.SubResource("scale").Patch(t.Context(), deployment, scale,
+		client.FieldOwner("kube-controller-manager"))).To(gomega.Succeed())
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "2"}} })
 	g.Eventually(func() (int, error) {
 		deployment, err := get(app, &appsv1.Deployment{})(t.Context())

@@ -84,7 +84,8 @@ func rollOut(t *testing.T, deployment *appsv1.Deployment) {
 		deployment.Status = appsv1.DeploymentStatus{
 			ObservedGeneration: deployment.Generation,
 			Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
-			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}},
+			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue,
+				Reason: "NewReplicaSetAvailable"}},
 		}
 		return cluster.Client.Status().Update(t.Context(), deployment)
 	}).Should(gomega.Succeed())
@@ -251,7 +252,8 @@ func TestConfigMonitorFlaps(t *testing.T) {
 		before, err := restartedFor(web)(t.Context())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		patch := fmt.Sprintf(`{"data":{"COLOUR":"%d"}}`, i)
-		g.Expect(cluster.Client.Patch(t.Context(), newFlags(in, nil), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner([]string{"tick", "tock"}[i%2]))).To(gomega.Succeed())
+		g.Expect(cluster.Client.Patch(t.Context(), newFlags(in, nil), client.RawPatch(types.MergePatchType, []byte(patch)),
+			client.FieldOwner([]string{"tick", "tock"}[i%2]))).To(gomega.Succeed())
 		g.Eventually(restartedFor(web)).WithContext(t.Context()).ShouldNot(gomega.Equal(before))
 		rollOut(t, web)
 	}

@@ -108,7 +108,8 @@ func TestConfigMonitorEvictsNotEverything(t *testing.T) {
 	guarded.Labels["guarded"] = "true"
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "guarded"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "true"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(0)),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "true"}}},
 	}
 	create(t, budget)
 	unowned, static := newPod(in, "unowned", ""), newPod(in, "static", "Node")
@@ -132,7 +133,8 @@ func TestConfigMonitorEvictsNotEverything(t *testing.T) {
 	}
 	held := gomega.Equal([]string{"Pod/guarded DisruptionBudget", "Pod/job Unowned", "Pod/static StaticPod", "Pod/unowned Unowned"})
 	g.Eventually(skipped).WithContext(t.Context()).Should(held, "nobody has counted for the budget yet: the API server asks to wait")
-	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, ExpectedPods: 1, CurrentHealthy: 1,
+		DesiredHealthy: 1}
 	g.Expect(cluster.Client.Status().Update(t.Context(), budget)).To(gomega.Succeed())
 	g.Expect(monitorReady(monitor)(t.Context())).To(gomega.Equal("False Waiting"))
 
@@ -159,7 +161,8 @@ func TestConfigMonitorsOfASecret(t *testing.T) {
 	ofSecret := func(s *configv1.ConfigMonitorSpec) {
 		s.ConfigMap, s.Secret, s.Keys = "", "database", []string{"password"}
 	}
-	rolling, evicts := newMonitor(in, ofSecret), newMonitor(in, ofSecret, evicting, func(s *configv1.ConfigMonitorSpec) { s.PodSelector = pod.Labels })
+	rolling, evicts := newMonitor(in, ofSecret),
+		newMonitor(in, ofSecret, evicting, func(s *configv1.ConfigMonitorSpec) { s.PodSelector = pod.Labels })
 	evicts.Name = "lone"
 	watched{web}.by(t, rolling)
 	watched{}.by(t, evicts)
@@ -173,5 +176,6 @@ func TestConfigMonitorsOfASecret(t *testing.T) {
 	g.Eventually(monitorReady(evicts)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(evicts), evicts)).To(gomega.Succeed())
 	plain := workload.HashAll(map[string]string{"password": workload.HashKey([]byte("hunter3"))})
-	g.Expect(evicts.Annotations[configv1.AnnotationEvicted]).NotTo(gomega.Or(gomega.ContainSubstring("hunter"), gomega.ContainSubstring(plain)))
+	g.Expect(evicts.Annotations[configv1.AnnotationEvicted]).NotTo(gomega.Or(gomega.ContainSubstring("hunter"),
+		gomega.ContainSubstring(plain)))
 }

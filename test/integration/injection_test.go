@@ -38,7 +38,8 @@ func bareDeployment(namespace, name string, env ...corev1.EnvVar) *appsv1.Deploy
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", Env: env}, {Name: "istio-proxy", Image: "proxy:1"}}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", Env: env},
+					{Name: "istio-proxy", Image: "proxy:1"}}},
 			},
 		},
 	}

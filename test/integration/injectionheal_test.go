@@ -140,7 +140,8 @@ func clusterAgent(name, label string) *instrv1.ClusterInstrumentation {
 
 // patched counts the writes to Deployments of a namespace after the first n calls.
 func (s *governed) patched(n int, namespace string) int {
-	return len(slices.DeleteFunc(s.calls.Done(n, "/namespaces/"+namespace+"/deployments/"), func(call string) bool { return strings.HasPrefix(call, "GET ") }))
+	return len(slices.DeleteFunc(s.calls.Done(n, "/namespaces/"+namespace+"/deployments/"),
+		func(call string) bool { return strings.HasPrefix(call, "GET ") }))
 }
 
 // TestInjectionWhileTheWebhookIsAway: what happens meanwhile is mended with one write each.
@@ -189,13 +190,15 @@ func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
 			g.Expect(s.client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: name}, &found)).To(gomega.Succeed())
 			g.Expect(found.Annotations).To(gomega.BeEmpty())
 			found.Spec.Template.Labels = first.Spec.Template.Labels
-			g.Expect(equality.Semantic.DeepEqual(found.Spec.Template, first.Spec.Template)).To(gomega.BeTrue(), "%s/%s: %v", space, name, found.Spec.Template)
+			g.Expect(equality.Semantic.DeepEqual(found.Spec.Template, first.Spec.Template)).To(gomega.BeTrue(), "%s/%s: %v", space, name,
+				found.Spec.Template)
 		}
 	}
 	s.removed(t, agents[healed])
 	var found appsv1.Deployment
 	g.Expect(s.client.Get(t.Context(), client.ObjectKey{Namespace: healed, Name: "web-1"}, &found)).To(gomega.Succeed())
-	g.Expect(found.Spec.Template.Spec.Containers[0].Env).To(gomega.Equal([]corev1.EnvVar{{Name: javaOptions, Value: "-Xmx1g"}}), "the record was lost, and it is restored all the same")
+	g.Expect(found.Spec.Template.Spec.Containers[0].Env).To(gomega.Equal([]corev1.EnvVar{{Name: javaOptions, Value: "-Xmx1g"}}),
+		"the record was lost, and it is restored all the same")
 }
 
 // injectionFollows: what is matched, and who wants no agents, may change at any time.
@@ -263,7 +266,8 @@ func testKinds(t *testing.T, s *governed, space string) {
 	template := s.bare(t, space, "web-1")
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "web-1"},
-		Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: template.Spec.Selector, Template: *template.Spec.Template.DeepCopy()},
+		Spec: appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: template.Spec.Selector,
+			Template: *template.Spec.Template.DeepCopy()},
 	}
 	s.create(t, set)
 	daemons := &appsv1.DaemonSet{
@@ -326,7 +330,8 @@ func testRivals(t *testing.T, s *governed, space string) {
 	g.Eventually(s.tells(t, cluster)).Should(gomega.Equal("False Overruled 0/1"))
 	overruled := meta.FindStatusCondition(cluster.Status.Conditions, instrv1.ConditionOverruled)
 	g.Expect(overruled).NotTo(gomega.BeNil())
-	g.Expect(overruled.Message).To(gomega.And(gomega.ContainSubstring("Deployment/web-1"), gomega.ContainSubstring("Instrumentation/zz-first")))
+	g.Expect(overruled.Message).To(gomega.And(gomega.ContainSubstring("Deployment/web-1"),
+		gomega.ContainSubstring("Instrumentation/zz-first")))
 	second := agentFor(space, "aa-second", "web-*")
 	nextSecond(t, first)
 	s.create(t, second)
@@ -386,7 +391,8 @@ func testRefused(t *testing.T, s *governed, space string) {
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
 				}}},
 			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "object.metadata.namespace != '" + space + "' || object.metadata.name != 'web-1'", Message: "nobody touches web-1"}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "object.metadata.namespace != '" + space +
+				"' || object.metadata.name != 'web-1'", Message: "nobody touches web-1"}},
 		},
 	}
 	s.create(t, policy)
@@ -405,7 +411,8 @@ func testRefused(t *testing.T, s *governed, space string) {
 	s.finish(t, space, "web-2")
 	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False NotInjected 1/2"))
 	g.Expect(agent.Status.Workloads).To(gomega.HaveLen(1))
-	g.Expect(agent.Status.Workloads[0]).To(gomega.And(gomega.HaveField("Name", "Deployment/web-1"), gomega.HaveField("Reason", instrv1.WorkloadRefused),
+	g.Expect(agent.Status.Workloads[0]).To(gomega.And(gomega.HaveField("Name", "Deployment/web-1"),
+		gomega.HaveField("Reason", instrv1.WorkloadRefused),
 		gomega.HaveField("State", instrv1.StateFailed), gomega.HaveField("Message", gomega.ContainSubstring("nobody touches web-1"))))
 }
 
@@ -416,7 +423,8 @@ func testUndo(t *testing.T, s *governed, space string) {
 	agent := javaAgent(space, "web-*")
 	undo := func(to *appsv1.Deployment) {
 		patch := testenv.JSON(t, []map[string]any{
-			{"op": "replace", "path": "/spec/template", "value": to.Spec.Template}, {"op": "add", "path": "/metadata/annotations", "value": to.Annotations},
+			{"op": "replace", "path": "/spec/template", "value": to.Spec.Template}, {"op": "add", "path": "/metadata/annotations",
+				"value": to.Annotations},
 		})
 		g.Expect(s.client.Patch(t.Context(), made, client.RawPatch(types.JSONPatchType, []byte(patch)))).To(gomega.Succeed())
 	}
@@ -440,7 +448,8 @@ func testUndo(t *testing.T, s *governed, space string) {
 	undo(old)
 	g.Eventually(s.with(t, space)).Should(gomega.BeEmpty())
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(made), made)).To(gomega.Succeed())
-	g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, bare.Spec.Template)), "what came back of an Instrumentation that is no more is taken out")
+	g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, bare.Spec.Template)),
+		"what came back of an Instrumentation that is no more is taken out")
 }
 
 func testImageVolume(t *testing.T, s *governed, space string) {

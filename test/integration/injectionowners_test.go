@@ -51,9 +51,12 @@ func forms() []form {
 		{name: "absent", wanted: javaSuffix},
 		{name: "empty", env: value(""), wanted: javaSuffix},
 		{name: "value", env: value("-Xmx1g"), wanted: "-Xmx1g " + javaSuffix},
-		{name: "config map", env: source(&corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: options, Key: "java"}}), wanted: extended},
-		{name: "secret", env: source(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: options, Key: "java"}}), wanted: extended},
-		{name: "field", env: source(&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"}}), wanted: extended},
+		{name: "config map", env: source(&corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: options,
+			Key: "java"}}), wanted: extended},
+		{name: "secret", env: source(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: options, Key: "java"}}),
+			wanted: extended},
+		{name: "field", env: source(&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"}}),
+			wanted: extended},
 		{name: "all of a config map that has it", from: all("has", nil), wanted: "$(" + javaOptions + ") " + javaSuffix},
 		{name: "all of a config map that lacks it", from: all("lacks", nil), wanted: javaSuffix},
 		{name: "all of a config map that is optional", from: all("has", new(true))},
@@ -64,10 +67,12 @@ func forms() []form {
 func (s *governed) sources(t *testing.T, namespace string) {
 	t.Helper()
 	s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	for name, data := range map[string]map[string]string{"has": {javaOptions: "-Xmx2g"}, "lacks": {"COLOUR": "red"}, "options": {"java": "-Xmx3g"}} {
+	for name, data := range map[string]map[string]string{"has": {javaOptions: "-Xmx2g"}, "lacks": {"COLOUR": "red"},
+		"options": {"java": "-Xmx3g"}} {
 		s.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data})
 	}
-	s.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "options"}, StringData: map[string]string{"java": "-Xmx4g"}})
+	s.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "options"},
+		StringData: map[string]string{"java": "-Xmx4g"}})
 }
 
 // owned is what an owner keeps in a repository: a program with all that injection has to leave in its place.

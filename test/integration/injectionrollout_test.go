@@ -58,8 +58,9 @@ func (s *gated) crash(t *testing.T, space, name string) *corev1.Pod {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name + "-0", Labels: of.Spec.Template.Labels, Annotations: of.Spec.Template.Annotations},
-		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name + "-0", Labels: of.Spec.Template.Labels,
+			Annotations: of.Spec.Template.Annotations},
+		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
 	}
 	s.create(t, pod)
 	pod.Status.Phase = corev1.PodRunning

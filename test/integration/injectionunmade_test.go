@@ -40,7 +40,8 @@ func testUnmade(t *testing.T, s *governed, space string) {
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-2: Instrumentation/java"))
 	s.finish(t, space, "web-2")
 	g.Eventually(s.tells(t, agent)).Should(gomega.HaveSuffix("1/2"))
-	g.Expect(agent.Status.Workloads).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Name", "Deployment/web-1"), gomega.HaveField("State", instrv1.StatePending),
+	g.Expect(agent.Status.Workloads).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Name", "Deployment/web-1"),
+		gomega.HaveField("State", instrv1.StatePending),
 		gomega.HaveField("Reason", instrv1.WorkloadAsked))))
 	g.Expect(s.client.Delete(t.Context(), broken)).To(gomega.Succeed())
 	g.Eventually(s.with(t, space)).Should(gomega.Equal(both))

@@ -67,7 +67,8 @@ func kubectl(t *testing.T, config *rest.Config) func(t *testing.T, input []byte,
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	access := clientcmdapi.NewConfig()
 	access.Clusters["test"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
+	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
+		Token: config.BearerToken}
 	access.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	access.CurrentContext = "test"
 	if err := clientcmd.WriteToFile(*access, file); err != nil {
@@ -129,7 +130,8 @@ func helm() writer {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.client.Patch(t.Context(), manifest, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("helm")); err != nil {
+			if err := s.client.Patch(t.Context(), manifest, client.RawPatch(types.StrategicMergePatchType, patch),
+				client.FieldOwner("helm")); err != nil {
 				t.Fatal(err)
 			}
 		}

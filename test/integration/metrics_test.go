@@ -54,7 +54,8 @@ func startScraped(t *testing.T, watched ...string) (*testenv.Manager, *scraper) 
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name, Name: "reader"}}})
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // without webhooks there is nothing to verify it by
 	t.Cleanup(transport.CloseIdleConnections)
-	scraper := &scraper{url: "https://" + address, token: tokenOf(t, name, "reader"), client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
+	scraper := &scraper{url: "https://" + address, token: tokenOf(t, name, "reader"),
+		client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
 	gomega.NewWithT(t).Eventually(func(ctx context.Context) (int, error) {
 		status, _, err := scraper.get(ctx, "/metrics", scraper.token)
 		return status, err
@@ -70,7 +71,8 @@ func tokenOf(t *testing.T, namespace, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +299,8 @@ func TestMetricsHaveEachDeclared(t *testing.T) {
 	}).Should(gomega.ContainSubstring("controller_runtime_active_workers"), "the controllers have started")
 	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others()) {
 		// Webhooks, and our API server, are looked at end to end.
-		if strings.Contains(metric.Name, "certificate") || strings.Contains(metric.Name, "webhook") || strings.Contains(metric.Name, "apiservice") {
+		if strings.Contains(metric.Name, "certificate") || strings.Contains(metric.Name, "webhook") ||
+			strings.Contains(metric.Name, "apiservice") {
 			continue
 		}
 		if !strings.Contains(body, "# TYPE "+metric.Name+" "+metric.Type+"\n") {
@@ -330,7 +333,8 @@ func TestMetricsOfRestarts(t *testing.T) {
 
 	setFlag(t, in, "COLOUR", "blue")
 	g.Eventually(scraper.sum("mainstay_config_restarts_total", of)).WithContext(t.Context()).Should(gomega.Equal(1.0))
-	g.Expect(scraper.sum("mainstay_config_rollout_duration_seconds_count", of)(t.Context())).To(gomega.BeZero(), "pods are still to be replaced")
+	g.Expect(scraper.sum("mainstay_config_rollout_duration_seconds_count", of)(t.Context())).To(gomega.BeZero(),
+		"pods are still to be replaced")
 	rollOut(t, deployment)
 	g.Eventually(scraper.sum("mainstay_config_rollout_duration_seconds_count", of)).WithContext(t.Context()).Should(gomega.Equal(1.0))
 }

@@ -104,7 +104,8 @@ func TestPolicyStopsACreation(t *testing.T) {
 	create(t, other)
 	g.Eventually(ready(other)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	label(t, other.Namespace, "staging")
-	g.Eventually(violation(other)).WithContext(t.Context()).Should(gomega.HavePrefix("Tolerated"), "what runs when the namespace's environment changes goes on")
+	g.Eventually(violation(other)).WithContext(t.Context()).Should(gomega.HavePrefix("Tolerated"),
+		"what runs when the namespace's environment changes goes on")
 }
 
 func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
@@ -118,7 +119,8 @@ func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 	before := manager.Requests.Count()
 	policy := stagingPolicy(t, mspolicyv1.Rule{
 		MaxReplicas: ptr.To[int32](3), RequireResourceLimits: true, AllowedRegistries: []string{"registry.example.com"},
-		Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted", SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: ptr.To[int64](1000)}},
+		Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted",
+			SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: ptr.To[int64](1000)}},
 		Defaults: mspolicyv1.Defaults{Labels: map[string]string{"team": "shop"}},
 	})
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.And(

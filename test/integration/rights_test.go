@@ -50,7 +50,8 @@ func TestKindsOff(t *testing.T) {
 	}).Should(gomega.Succeed())
 	g.Expect(policy.Status.Violations).To(gomega.BeZero(), "it knows of no WebApps")
 	manager.Stop()
-	for resource, wanted := range map[string]bool{"platformpolicies": true, "namespaces": true, "webapps": false, "deployments": false, "pods": false} {
+	for resource, wanted := range map[string]bool{"platformpolicies": true, "namespaces": true, "webapps": false, "deployments": false,
+		"pods": false} {
 		g.Expect(asked(manager, resource)).To(gomega.Equal(wanted), resource)
 	}
 	seen, err := get(app, &msappsv1.WebApp{})(t.Context())
@@ -64,7 +65,8 @@ func TestKindsOff(t *testing.T) {
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "no policy governs")
 	g.Expect(violation(app)(t.Context())).To(gomega.BeEmpty())
 	manager.Stop()
-	for resource, wanted := range map[string]bool{"platformpolicies": false, "namespaces": false, "webapps": true, "deployments": true, "pods": true} {
+	for resource, wanted := range map[string]bool{"platformpolicies": false, "namespaces": false, "webapps": true, "deployments": true,
+		"pods": true} {
 		g.Expect(asked(manager, resource)).To(gomega.Equal(wanted), resource)
 	}
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())

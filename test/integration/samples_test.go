@@ -42,9 +42,11 @@ func problemsOf[T any](fill func(*T), validate func(*T) field.ErrorList) func(ac
 
 func allSampled() map[string]sampled {
 	return map[string]sampled{
-		"WebApp":                 {resource: webapps, problems: problemsOf(webapp.Default, webapp.Validate)},
-		"Instrumentation":        {resource: instrv1.GroupVersion.WithResource("instrumentations"), problems: problemsOf(instrumentation.Default, instrumentation.Validate)},
-		"ClusterInstrumentation": {instrv1.GroupVersion.WithResource("clusterinstrumentations"), true, problemsOf(clusterinstrumentation.Default, clusterinstrumentation.Validate)},
+		"WebApp": {resource: webapps, problems: problemsOf(webapp.Default, webapp.Validate)},
+		"Instrumentation": {resource: instrv1.GroupVersion.WithResource("instrumentations"),
+			problems: problemsOf(instrumentation.Default, instrumentation.Validate)},
+		"ClusterInstrumentation": {instrv1.GroupVersion.WithResource("clusterinstrumentations"), true,
+			problemsOf(clusterinstrumentation.Default, clusterinstrumentation.Validate)},
 	}
 }
 

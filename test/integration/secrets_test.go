@@ -20,7 +20,8 @@ import (
 
 // database is a Secret.
 func database(namespace, password string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "database"}, StringData: map[string]string{"password": password}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "database"},
+		StringData: map[string]string{"password": password}}
 }
 
 // reloading is a Deployment that asks to be restarted when a source changes.
@@ -80,7 +81,8 @@ func TestSecretNamespaces(t *testing.T) {
 	manager.Settle(t)
 	manager.Stop()
 	for _, call := range append(manager.Requests.Since(0, "/secrets"), manager.Requests.Watched()...) {
-		if strings.Contains(call, "/secrets") && !strings.Contains(call, "/namespaces/"+opted+"/secrets") && !strings.Contains(call, "/namespaces/"+own+"/secrets") {
+		if strings.Contains(call, "/secrets") && !strings.Contains(call, "/namespaces/"+opted+"/secrets") &&
+			!strings.Contains(call, "/namespaces/"+own+"/secrets") {
 			t.Errorf("it asked for %s", call)
 		}
 	}
@@ -88,7 +90,8 @@ func TestSecretNamespaces(t *testing.T) {
 	for _, value := range []string{"hunter2", "hunter3"} {
 		plain := workload.HashKey([]byte(value))
 		stamp := after.Annotations[configv1.AnnotationObserved] + after.Spec.Template.Annotations[configv1.AnnotationRestartedFor]
-		g.Expect(stamp).NotTo(gomega.Or(gomega.ContainSubstring(value), gomega.ContainSubstring(plain), gomega.ContainSubstring(workload.HashAll(map[string]string{"password": plain}))))
+		g.Expect(stamp).NotTo(gomega.Or(gomega.ContainSubstring(value), gomega.ContainSubstring(plain),
+			gomega.ContainSubstring(workload.HashAll(map[string]string{"password": plain}))))
 	}
 
 	manager = startManagerWith(t, everywhere, nil, within)
@@ -97,7 +100,8 @@ func TestSecretNamespaces(t *testing.T) {
 	again := now(t, served)
 	g.Expect(again.ResourceVersion).To(gomega.Equal(after.ResourceVersion), "it came back with the same key")
 
-	g.Expect(cluster.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: hashkey.Name}})).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own,
+		Name: hashkey.Name}})).To(gomega.Succeed())
 	startManagerWith(t, everywhere, nil, within)
 	g.Eventually(func() string { return first().All }).ShouldNot(gomega.Equal(seenOf(again, "Secret/database").All))
 	lost := now(t, served)

@@ -55,7 +55,8 @@ func newServing(t *testing.T, config *rest.Config) *serving {
 		}
 	}
 	s.in = namespace.Name
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.in, Name: servedBy}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.in, Name: servedBy},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
 	if err := s.client.Create(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
@@ -94,19 +95,24 @@ func (s *serving) granted(t *testing.T) *rest.Config {
 	}
 	// Those that go by name, as in the chart's templates/rbac.yaml, and that of the part certificates.
 	rules["cluster"] = append(rules["cluster"],
-		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{servedRole}, Verbs: []string{"get"}},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{s.in}, Verbs: []string{"list", "watch"}})
+		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{servedRole},
+			Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{s.in},
+			Verbs: []string{"list", "watch"}})
 	rules["own"] = append(rules["own"],
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{servedBy}, Verbs: []string{"list", "watch", "update"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{servedBy},
+			Verbs: []string{"list", "watch", "update"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{servedBy}, Verbs: []string{"get"}})
 	user := "leader-" + s.in
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
 	for _, object := range []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules["cluster"]},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user}},
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: s.in, Name: user}, Rules: rules["own"]},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: s.in, Name: user}, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: s.in, Name: user}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}},
 	} {
 		if err := s.client.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)

@@ -153,7 +153,8 @@ func TestQuotaRefusalIsToldInTheAPIsWords(t *testing.T) {
 	startManager(t, space)
 	app := newApp(space)
 	hard := corev1.ResourceList{"count/deployments.apps": resource.MustParse("0")}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "none"},
+		Spec: corev1.ResourceQuotaSpec{Hard: hard}}
 	create(t, quota)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{"count/deployments.apps": resource.MustParse("0")}}
 	g.Expect(cluster.Client.Status().Update(t.Context(), quota)).To(gomega.Succeed())
@@ -222,9 +223,11 @@ func TestScaleSubresourceAndFieldSelector(t *testing.T) {
 		return ptr.Deref(deployment.Spec.Replicas, 0), client.IgnoreNotFound(err)
 	}).Should(gomega.BeEquivalentTo(4))
 	var apps msappsv1.WebAppList
-	g.Expect(cluster.Client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": app.Spec.Image})).To(gomega.Succeed())
+	g.Expect(cluster.Client.List(t.Context(), &apps, client.InNamespace(app.Namespace),
+		client.MatchingFields{"spec.image": app.Spec.Image})).To(gomega.Succeed())
 	g.Expect(apps.Items).To(gomega.HaveLen(1))
-	g.Expect(cluster.Client.List(t.Context(), &apps, client.InNamespace(app.Namespace), client.MatchingFields{"spec.image": "other"})).To(gomega.Succeed())
+	g.Expect(cluster.Client.List(t.Context(), &apps, client.InNamespace(app.Namespace),
+		client.MatchingFields{"spec.image": "other"})).To(gomega.Succeed())
 	g.Expect(apps.Items).To(gomega.BeEmpty())
 }
 
@@ -235,7 +238,8 @@ func gatewayCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(directory)), "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"))
+	document, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(directory)),
+		"config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +270,8 @@ func TestRoutesAreMadeOnceTheirAPIAppears(t *testing.T) {
 
 	route, err := get(app, &gatewayv1.HTTPRoute{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	accepted := metav1.Condition{Status: metav1.ConditionTrue, Reason: "Accepted", ObservedGeneration: route.Generation, LastTransitionTime: metav1.Now()}
+	accepted := metav1.Condition{Status: metav1.ConditionTrue, Reason: "Accepted", ObservedGeneration: route.Generation,
+		LastTransitionTime: metav1.Now()}
 	parent := gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: "public"}, ControllerName: "example.com/gateway"}
 	for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 		accepted.Type = string(kind)

@@ -42,7 +42,8 @@ func TestUninstall(t *testing.T) {
 	deployment := managersOf(system)
 	g.Expect(live.Create(t.Context(), deployment)).To(gomega.Succeed())
 	owner := metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name, OwnerReferences: []metav1.OwnerReference{owner}}}
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name,
+		OwnerReferences: []metav1.OwnerReference{owner}}}
 	g.Expect(live.Create(t.Context(), configuration)).To(gomega.Succeed())
 	held := []*msappsv1.WebApp{newApp("shop"), newApp("other")}
 	for _, app := range held {
@@ -51,7 +52,8 @@ func TestUninstall(t *testing.T) {
 	}
 	flaky := firstFails(server.Config)
 	options := uninstall.Options{
-		Client: clientOf(t, flaky), Definitions: definitionsOf(t, flaky), Namespace: system, Deployment: "mainstay-manager", Owner: "mainstay-manager",
+		Client: clientOf(t, flaky), Definitions: definitionsOf(t,
+			flaky), Namespace: system, Deployment: "mainstay-manager", Owner: "mainstay-manager",
 		WatchNamespaces: []string{"shop"}, Patience: time.Minute,
 	}
 
@@ -71,7 +73,8 @@ func TestUninstall(t *testing.T) {
 		g.Expect(client.IgnoreNotFound(live.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration))).To(gomega.Succeed())
 		g.Expect(definitions.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
 		g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
-		for at, left := range [][]string{{"example.com/notmainstay.dev", "example.com/keep"}, {"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}} {
+		for at, left := range [][]string{{"example.com/notmainstay.dev", "example.com/keep"},
+			{"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}} {
 			g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(held[at]), held[at])).To(gomega.Succeed())
 			g.Expect(held[at].Finalizers).To(gomega.Equal(left), held[at].Namespace)
 		}
@@ -145,15 +148,19 @@ func TestUninstallIsBounded(t *testing.T) {
 	g.Expect(w.apps.Create(t.Context(), managers)).To(gomega.Succeed())
 	managers.Status.Replicas, managers.Status.ReadyReplicas = 1, 1
 	g.Expect(w.apps.Status().Update(t.Context(), managers)).To(gomega.Succeed())
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stuck", Labels: managers.Spec.Selector.MatchLabels}, Spec: managers.Spec.Template.Spec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stuck", Labels: managers.Spec.Selector.MatchLabels},
+		Spec: managers.Spec.Template.Spec}
 	pod.Spec.ServiceAccountName = "default"
-	g.Expect(w.apps.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}})).To(gomega.Succeed())
+	g.Expect(w.apps.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+		Name: "default"}})).To(gomega.Succeed())
 	g.Expect(w.apps.Create(t.Context(), pod)).To(gomega.Succeed())
 
 	// Two of the steps will take all of it. It has to be enough for each of the others on a machine that has much to do.
 	const patience = 5 * time.Second
-	err := uninstall.Run(t.Context(), uninstall.Options{Client: w.apps, Definitions: w.crds, Namespace: "default", Deployment: managers.Name, Patience: patience})
-	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring("stored in an older version"), gomega.ContainSubstring("waiting until the pods of Deployment default/mainstay-manager have ended"))))
+	err := uninstall.Run(t.Context(), uninstall.Options{Client: w.apps, Definitions: w.crds, Namespace: "default", Deployment: managers.Name,
+		Patience: patience})
+	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring("stored in an older version"),
+		gomega.ContainSubstring("waiting until the pods of Deployment default/mainstay-manager have ended"))))
 	var definition apiextensionsv1.CustomResourceDefinition
 	g.Expect(w.crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
 	g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))

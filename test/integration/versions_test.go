@@ -141,7 +141,8 @@ func (w *world) definition(t *testing.T) *apiextensionsv1.CustomResourceDefiniti
 // installOld makes the definition that knew v1beta1 only.
 func (w *world) installOld(t *testing.T) {
 	t.Helper()
-	if _, err := envtest.InstallCRDs(w.config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("testdata", "webapps-v1beta1.yaml")}}); err != nil {
+	if _, err := envtest.InstallCRDs(w.config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("testdata",
+		"webapps-v1beta1.yaml")}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -210,7 +211,8 @@ func TestVersionsUpgrade(t *testing.T) {
 		g.Expect(w.stored(t, name)).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1"))
 	}
 	g.Expect(w.stored(t, "shop")["spec"]).To(gomega.HaveKeyWithValue("ingress", gomega.HaveKeyWithValue("host", "shop.example.com")))
-	g.Expect(w.full("shop")(ctx)).To(gomega.And(gomega.HaveField("Generation", int64(1)), gomega.HaveField("ManagedFields", gomega.HaveLen(1))),
+	g.Expect(w.full("shop")(ctx)).To(gomega.And(gomega.HaveField("Generation", int64(1)),
+		gomega.HaveField("ManagedFields", gomega.HaveLen(1))),
 		"the migration changed more than the form")
 	g.Expect(w.definition(t).Status.StoredVersions).To(gomega.Equal([]string{"v1"}))
 	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.BeEmpty())
@@ -259,7 +261,8 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	}
 	g.Expect(w.writes.Load()).To(gomega.Equal(before + 1))
 	live = w.definition(t)
-	g.Expect(live.Annotations).To(gomega.And(gomega.HaveKeyWithValue("mainstay.dev/release", "999.0.0"), gomega.HaveKeyWithValue("mainstay.dev/applied", "other")))
+	g.Expect(live.Annotations).To(gomega.And(gomega.HaveKeyWithValue("mainstay.dev/release", "999.0.0"),
+		gomega.HaveKeyWithValue("mainstay.dev/applied", "other")))
 	g.Expect(live.Spec.Conversion.Webhook.ClientConfig.URL).To(gomega.Equal(other.URL))
 	g.Expect(crds.Convert(ctx, w.crds, other)).To(gomega.Succeed())
 	g.Expect(w.writes.Load()).To(gomega.Equal(before+1), "the second pass writes nothing")
@@ -283,7 +286,8 @@ func TestVersionsReleaseAfterARollback(t *testing.T) {
 		g.Expect(version.Served).To(gomega.Equal(version.Storage), version.Name)
 	}
 	g.Expect(live.Spec.Names.ShortNames).To(gomega.Equal([]string{"later"}))
-	g.Expect(live.Annotations).To(gomega.And(gomega.HaveKeyWithValue("mainstay.dev/release", "999.0.0"), gomega.HaveKeyWithValue("mainstay.dev/applied", "other")))
+	g.Expect(live.Annotations).To(gomega.And(gomega.HaveKeyWithValue("mainstay.dev/release", "999.0.0"),
+		gomega.HaveKeyWithValue("mainstay.dev/applied", "other")))
 	before := w.writes.Load()
 	g.Expect(crds.Release(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
@@ -373,7 +377,8 @@ func (w *world) testUpdate(t *testing.T) {
 	key := client.ObjectKeyFromObject(app)
 	var old msappsv1beta1.WebApp
 	g.Expect(w.apps.Get(ctx, key, &old)).To(gomega.Succeed())
-	g.Expect(old.Spec).To(gomega.Equal(msappsv1beta1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](2), Port: 8080, Host: "a.example.com"}))
+	g.Expect(old.Spec).To(gomega.Equal(msappsv1beta1.WebAppSpec{Image: "mainstay/demo-web:1.0", Replicas: ptr.To[int32](2), Port: 8080,
+		Host: "a.example.com"}))
 	old.Spec.Image, old.Spec.Host = "shop:2", "b.example.com"
 	g.Expect(w.apps.Update(ctx, &old)).To(gomega.Succeed())
 	want := app.Spec.DeepCopy()

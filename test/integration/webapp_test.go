@@ -112,5 +112,6 @@ func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
 	third.Name = "third"
 	create(t, third)
 	g.Eventually(ready(third)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
-	g.Expect(restarted.Requests.Since(0, app.Namespace+"/deployments/shop", app.Namespace+"/services/shop", app.Namespace+"/webapps/shop", "/other")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
+	g.Expect(restarted.Requests.Since(0, app.Namespace+"/deployments/shop", app.Namespace+"/services/shop", app.Namespace+"/webapps/shop",
+		"/other")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
 }

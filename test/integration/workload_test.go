@@ -118,7 +118,8 @@ func TestReload(t *testing.T) {
 	manager := startManagerWith(t, ns, nil, testenv.WithClock(leaping))
 	setData(t, ns, "flags", "a", "1")
 	web := user(ns, "web", "flags", auto())
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "store", Annotations: map[string]string{configv1.AnnotationReload: "flags, secret/none"}}}
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "store",
+		Annotations: map[string]string{configv1.AnnotationReload: "flags, secret/none"}}}
 	set.Spec.Selector, set.Spec.Template = web.Spec.Selector, *user(ns, "web", "other", nil).Spec.Template.DeepCopy()
 	daemon := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"}}
 	daemon.Spec.Selector, daemon.Spec.Template = web.Spec.Selector, *web.Spec.Template.DeepCopy()
@@ -146,7 +147,8 @@ func TestReload(t *testing.T) {
 	// Deleted, and made again with the same data: nothing.
 	leaping.Leap(time.Hour)
 	before = manager.Settle(t)
-	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "flags"}})).To(gomega.Succeed())
+	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+		Name: "flags"}})).To(gomega.Succeed())
 	setData(t, ns, "flags", "a", "2")
 	manager.Settle(t)
 	g.Expect(patchesOf(manager, before, ns)).To(gomega.BeEmpty())
@@ -224,7 +226,8 @@ func TestBaseline(t *testing.T) {
 			if test.hasPods {
 				create(t, replicaSetOf(web))
 			}
-			g.Eventually(time.Now).Should(gomega.BeTemporally(">=", web.CreationTimestamp.Add(1100*time.Millisecond)), "times are known to the second")
+			g.Eventually(time.Now).Should(gomega.BeTemporally(">=", web.CreationTimestamp.Add(1100*time.Millisecond)),
+				"times are known to the second")
 			if test.changed {
 				setData(t, ns, "flags", "a", "2")
 			}

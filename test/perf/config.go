@@ -106,10 +106,12 @@ func (b *bench) fanOut(ctx context.Context, p *plane, n int, limit float64) erro
 	lists := made.that(func(c call) bool { return c.Verb == "list" })
 	b.add(
 		Figure{Name: fmt.Sprintf("config: %d Deployments of one ConfigMap: until all are patched", n), Kind: Info, Unit: "s", Limit: &limit,
-			Value: median(took).Seconds(), Note: fmt.Sprintf("from the edit's request to the last patch, as another client sees it; each of %v", took)},
+			Value: median(took).Seconds(), Note: fmt.Sprintf("from the edit's request to the last patch, as another client sees it; each of %v",
+				took)},
 		Figure{Name: fmt.Sprintf("config: %d Deployments of one ConfigMap: patches of one edit", n), Kind: Count, Limit: new(float64(n)),
 			Value: float64(len(patches)), Note: made.String()},
-		Figure{Name: fmt.Sprintf("config: %d Deployments of one ConfigMap: lists of one edit", n), Kind: Count, Limit: new(0.0), Value: float64(len(lists))},
+		Figure{Name: fmt.Sprintf("config: %d Deployments of one ConfigMap: lists of one edit", n), Kind: Count, Limit: new(0.0),
+			Value: float64(len(lists))},
 	)
 	return nil
 }
@@ -135,7 +137,8 @@ func (b *bench) oneByOne(ctx context.Context, p *plane) error {
 	more := percentile(own, 0.99) - percentile(floor, 0.99)
 	b.add(Figure{Name: "config: one Deployment: p99 beyond that of a bare program", Kind: Info, Unit: "ms", Limit: new(20.0),
 		Value: float64(more.Microseconds()) / 1e3,
-		Note: fmt.Sprintf("p50 %s and p99 %s, bare %s and %s, of %d edits each", percentile(own, 0.5).Round(10*time.Microsecond), percentile(own, 0.99).Round(10*time.Microsecond),
+		Note: fmt.Sprintf("p50 %s and p99 %s, bare %s and %s, of %d edits each", percentile(own, 0.5).Round(10*time.Microsecond),
+			percentile(own, 0.99).Round(10*time.Microsecond),
 			percentile(floor, 0.5).Round(10*time.Microsecond), percentile(floor, 0.99).Round(10*time.Microsecond), singles)})
 	return nil
 }
@@ -152,7 +155,8 @@ func (b *bench) timeSingles(ctx context.Context, p *plane, namespace, reload str
 	stamped := p.until(ctx, &appsv1.DeploymentList{}, singles, ready)
 	err := each(ctx, singles, clients, func(ctx context.Context, i int) error {
 		name := fmt.Sprintf("app-%d", i)
-		return errors.Join(p.client.Create(ctx, settingsOf(namespace, name, "0")), p.client.Create(ctx, scaledToZero(namespace, name, name, reload)))
+		return errors.Join(p.client.Create(ctx, settingsOf(namespace, name, "0")),
+			p.client.Create(ctx, scaledToZero(namespace, name, name, reload)))
 	})
 	if err := errors.Join(err, <-stamped); err != nil {
 		return nil, err
@@ -174,7 +178,8 @@ func (b *bench) timeSingles(ctx context.Context, p *plane, namespace, reload str
 			return nil, err
 		}
 		for event := range stream.ResultChan() {
-			if deployment, ok := event.Object.(*appsv1.Deployment); ok && deployment.Name == name && deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor] != "" {
+			if deployment, ok := event.Object.(*appsv1.Deployment); ok && deployment.Name == name &&
+				deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor] != "" {
 				break
 			}
 		}
@@ -203,7 +208,8 @@ func patchBarely(ctx context.Context, p *plane, namespace string) error {
 			body := fmt.Sprintf(`{"metadata":{"annotations":{%q:"x"}},"spec":{"template":{"metadata":{"annotations":{%q:"%s"}}}}}`,
 				configv1.AnnotationObserved, configv1.AnnotationRestartedFor, changed.Data["value"])
 			// One that fails is missed by who waits for it.
-			_ = watching.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: changed.Name}}, client.RawPatch(types.MergePatchType, []byte(body)))
+			_ = watching.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: changed.Name}},
+				client.RawPatch(types.MergePatchType, []byte(body)))
 		}
 	}()
 	return nil
@@ -217,7 +223,8 @@ func settingsOf(namespace, name, value string) *corev1.ConfigMap {
 func scaledToZero(namespace, name, configMap, reload string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{configv1.AnnotationReload: strings.TrimPrefix(reload, barely)}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Annotations: map[string]string{configv1.AnnotationReload: strings.TrimPrefix(reload, barely)}},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(0)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},

@@ -48,7 +48,8 @@ func (b *bench) creation(ctx context.Context) error {
 	b.add(
 		Figure{Name: "creation: rate over a bare client's", Kind: Ratio, AtLeast: true, Limit: new(0.7),
 			Value: floor.Seconds() / own.took().Seconds(),
-			Note:  fmt.Sprintf("%d WebApps in %.1f s; the same writes, and no reads, by a bare client in %.1f s", b.apps, own.took().Seconds(), floor.Seconds())},
+			Note: fmt.Sprintf("%d WebApps in %.1f s; the same writes, and no reads, by a bare client in %.1f s", b.apps, own.took().Seconds(),
+				floor.Seconds())},
 		Figure{Name: "creation: writes over the minimum", Kind: Ratio, Limit: new(1.1),
 			Value: float64(len(own)) / float64(minimum*b.apps),
 			Note:  fmt.Sprintf("minimum %d for each: one for each child, one status; %s", minimum, own)},
@@ -104,7 +105,8 @@ func (b *bench) simulated(ctx context.Context) error {
 	own := made.that(not(call.isRead), not(call.isLease), not(call.isEvent))
 	b.add(
 		Figure{Name: "simulated: rate until ready over a bare client's", Kind: Ratio, AtLeast: true, Value: floor.Seconds() / took.Seconds(),
-			Note: fmt.Sprintf("%d WebApps ready in %.1f s; their Deployments available in %.1f s when a bare client makes the same writes", b.apps, took.Seconds(), floor.Seconds())},
+			Note: fmt.Sprintf("%d WebApps ready in %.1f s; their Deployments available in %.1f s when a bare client makes the same writes", b.apps,
+				took.Seconds(), floor.Seconds())},
 		Figure{Name: "simulated: writes over the minimum", Kind: Ratio,
 			Value: float64(len(own)) / float64((minimum+1)*b.apps),
 			Note:  fmt.Sprintf("minimum %d for each: one for each child, and two statuses, progressing and ready; %s", minimum+1, own)},
@@ -158,7 +160,8 @@ func (b *bench) awaitManager(ctx context.Context, p *plane, running *child) erro
 
 // bareCreation records what a manager writes for one WebApp, and has measure make the same for many. It returns
 // the time.
-func (b *bench) bareCreation(ctx context.Context, name string, measure func(context.Context, *plane, *replay) (time.Duration, error)) (time.Duration, error) {
+func (b *bench) bareCreation(ctx context.Context, name string, measure func(context.Context, *plane, *replay) (time.Duration,
+	error)) (time.Duration, error) {
 	p, err := b.plane(ctx, name)
 	if err != nil {
 		return 0, err

@@ -161,7 +161,8 @@ func (r *Report) compare(baseline *Report, complete bool) []string {
 	for _, figure := range r.Figures {
 		now[figure.Name] = figure
 		if figure.isMissed() && !missed[figure.Name] {
-			worse = append(worse, fmt.Sprintf("%s: %.4g, promised %s (%s)", figure.Name, figure.Value, figure.promise(), cmp.Or(figure.Note, "no details")))
+			worse = append(worse, fmt.Sprintf("%s: %.4g, promised %s (%s)", figure.Name, figure.Value, figure.promise(),
+				cmp.Or(figure.Note, "no details")))
 		}
 	}
 	for _, before := range baseline.Figures {
@@ -173,7 +174,8 @@ func (r *Report) compare(baseline *Report, complete bool) []string {
 		case figure.Kind == Count && figure.Value != before.Value:
 			worse = append(worse, fmt.Sprintf("%s: %.4g, was %.4g (%s)", figure.Name, figure.Value, before.Value, figure.Note))
 		case figure.Kind == Ratio && figure.isWorse(before.Value, ratioMargin):
-			worse = append(worse, fmt.Sprintf("%s: %.4g, was %.4g, more than %.0f %% worse (%s)", figure.Name, figure.Value, before.Value, ratioMargin*100, figure.Note))
+			worse = append(worse, fmt.Sprintf("%s: %.4g, was %.4g, more than %.0f %% worse (%s)", figure.Name, figure.Value, before.Value,
+				ratioMargin*100, figure.Note))
 		}
 	}
 	return worse

@@ -37,7 +37,8 @@ func TestCompare(t *testing.T) {
 			},
 			worse: []string{"slower: 1.26, was 1, more than 25 % worse", "rate: 0.74, was 1, more than 25 % worse"},
 		},
-		"better ratios":                 {now: []Figure{{Name: "slower", Kind: Ratio, Value: 0.1}, {Name: "rate", Kind: Ratio, Value: 9, AtLeast: true}}},
+		"better ratios": {now: []Figure{{Name: "slower", Kind: Ratio, Value: 0.1},
+			{Name: "rate", Kind: Ratio, Value: 9, AtLeast: true}}},
 		"infos are not compared":        {now: []Figure{{Name: "seconds", Kind: Info, Value: 100}}},
 		"a part leaves out what it may": {now: baseline.Figures[:1]},
 		"a whole run leaves out nothing": {

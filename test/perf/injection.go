@@ -102,7 +102,8 @@ func (b *bench) promises(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.add(Figure{Name: "injection: generated pod templates of which all promises hold", Kind: Count, Value: generatedTemplates, Limit: new(float64(generatedTemplates)), AtLeast: true,
+	b.add(Figure{Name: "injection: generated pod templates of which all promises hold", Kind: Count, Value: generatedTemplates,
+		Limit: new(float64(generatedTemplates)), AtLeast: true,
 		Note: fmt.Sprintf("%d injections, %s", injected.Load(), time.Since(start).Round(time.Second))})
 	return nil
 }
@@ -164,7 +165,8 @@ func (b *bench) inject(ctx context.Context, p *plane, name, has string, do func(
 	b.add(
 		Figure{Name: title + name, Kind: Info, Unit: "s", Limit: new(10.0), Value: took.Seconds()},
 		Figure{Name: title + name + ", over a bare client's patches", Kind: Ratio, Value: took.Seconds() / floor.Seconds(),
-			Note: fmt.Sprintf("%.2f s; as many patches of an annotation, as many at once, of Deployments that are not matched: %.2f s", took.Seconds(), floor.Seconds())},
+			Note: fmt.Sprintf("%.2f s; as many patches of an annotation, as many at once, of Deployments that are not matched: %.2f s",
+				took.Seconds(), floor.Seconds())},
 		Figure{Name: title + name + ": patches", Kind: Count, Limit: new(float64(matched)), Value: float64(len(patches)), Note: made.String()},
 		Figure{Name: title + name + ": lists", Kind: Count, Limit: new(0.0), Value: float64(len(lists))},
 	)
@@ -232,7 +234,8 @@ func (b *bench) injectionAtRest(ctx context.Context, p *plane) error {
 		return err
 	}
 	made = made.that(not(call.isEvent), not(call.isLease), func(c call) bool { return c.Verb != "watch" })
-	b.add(Figure{Name: fmt.Sprintf("injection: calls in %s at rest", injectionQuiet), Kind: Count, Limit: new(0.0), Value: float64(len(made)), Note: made.String()})
+	b.add(Figure{Name: fmt.Sprintf("injection: calls in %s at rest", injectionQuiet), Kind: Count, Limit: new(0.0), Value: float64(len(made)),
+		Note: made.String()})
 	return nil
 }
 
@@ -262,7 +265,8 @@ func (b *bench) composing(ctx context.Context, p *plane) error {
 		own, floor := percentile(took[0], share), percentile(took[1], share)
 		b.add(Figure{Name: fmt.Sprintf("injection: p%.0f of what an owner waits longer", share*100), Kind: Info, Unit: "ms", Limit: limit,
 			Value: (own.Seconds() - floor.Seconds()) * 1e3,
-			Note:  fmt.Sprintf("%.2f ms, and %.2f ms where no webhook is asked; %d dry-run creations of a Deployment, one after the other", own.Seconds()*1e3, floor.Seconds()*1e3, reviews)})
+			Note: fmt.Sprintf("%.2f ms, and %.2f ms where no webhook is asked; %d dry-run creations of a Deployment, one after the other",
+				own.Seconds()*1e3, floor.Seconds()*1e3, reviews)})
 	}
 	return nil
 }

@@ -65,7 +65,8 @@ func namespaceMetadata() client.ObjectList {
 }
 
 // single is what a manager watches by name, one object each, and the floor does not list.
-var single = []string{"customresourcedefinitions", "secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "endpointslices"}
+var single = []string{"customresourcedefinitions", "secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+	"endpointslices"}
 
 // checkListed makes sure that the floor is as high as it claims: it lists all that the manager watches.
 func checkListed(made calls) error {

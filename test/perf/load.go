@@ -98,10 +98,12 @@ func newReplay(config *rest.Config, recorded string, from *msappsv1.WebApp) (*re
 
 // write makes all writes for one WebApp, one after the other.
 func (r *replay) write(ctx context.Context, app *msappsv1.WebApp) error {
-	rename := strings.NewReplacer(r.from.Name, app.Name, string(r.from.UID), string(app.UID), "/namespaces/"+r.from.Namespace+"/", "/namespaces/"+app.Namespace+"/",
+	rename := strings.NewReplacer(r.from.Name, app.Name, string(r.from.UID), string(app.UID), "/namespaces/"+r.from.Namespace+"/",
+		"/namespaces/"+app.Namespace+"/",
 		`"namespace":"`+r.from.Namespace+`"`, `"namespace":"`+app.Namespace+`"`)
 	for _, recorded := range r.first {
-		request, err := http.NewRequestWithContext(ctx, recorded.Method, r.host+rename.Replace(recorded.URI), bytes.NewBufferString(rename.Replace(recorded.Body)))
+		request, err := http.NewRequestWithContext(ctx, recorded.Method, r.host+rename.Replace(recorded.URI),
+			bytes.NewBufferString(rename.Replace(recorded.Body)))
 		if err != nil {
 			return err
 		}

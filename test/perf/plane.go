@@ -175,7 +175,8 @@ func (p *plane) simulate(ctx context.Context, with simulator, nodes int) error {
 		p.run(filepath.Join(with.assets, "kube-controller-manager"), "controllers", append(fast,
 			"--controllers=deployment-controller,replicaset-controller,disruption-controller,node-lifecycle-controller")...),
 		p.run(filepath.Join(with.assets, "kube-scheduler"), "scheduler", fast...),
-		p.run(with.kwok, "kwok", append([]string{"--kubeconfig=" + path, "--manage-all-nodes", "--node-lease-duration-seconds=40"}, with.configs()...)...),
+		p.run(with.kwok, "kwok", append([]string{"--kubeconfig=" + path, "--manage-all-nodes", "--node-lease-duration-seconds=40"},
+			with.configs()...)...),
 	)
 }
 

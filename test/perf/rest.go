@@ -106,7 +106,8 @@ func (b *bench) fill(ctx context.Context, p *plane, running *child, n int) error
 	heap := float64(full.Heap) - float64(empty.Heap)
 	b.add(Figure{Name: fmt.Sprintf("%d WebApps: heap over the JSON of them and their children", n), Kind: Ratio, Limit: new(3.0),
 		Value: heap / float64(size),
-		Note:  fmt.Sprintf("%.1f kB of heap for %.1f kB of JSON each; %.1f MB without any", heap/float64(n)/1e3, float64(size)/float64(n)/1e3, float64(empty.Heap)/megabyte)})
+		Note: fmt.Sprintf("%.1f kB of heap for %.1f kB of JSON each; %.1f MB without any", heap/float64(n)/1e3, float64(size)/float64(n)/1e3,
+			float64(empty.Heap)/megabyte)})
 	return nil
 }
 
@@ -150,8 +151,9 @@ func (b *bench) silence(ctx context.Context, p *plane, running *child) error {
 		return err
 	}
 	asked := made.that(not(call.isLease), func(c call) bool { return c.Verb != "watch" })
-	b.add(Figure{Name: fmt.Sprintf("rest: calls in %.0f s of silence", silence.Seconds()), Kind: Count, Limit: new(0.0), Value: float64(len(asked)),
-		Note: fmt.Sprintf("%s; not counted: %s", asked, made.that(func(c call) bool { return c.isLease() || c.Verb == "watch" }))})
+	b.add(Figure{Name: fmt.Sprintf("rest: calls in %.0f s of silence", silence.Seconds()), Kind: Count, Limit: new(0.0),
+		Value: float64(len(asked)),
+		Note:  fmt.Sprintf("%s; not counted: %s", asked, made.that(func(c call) bool { return c.isLease() || c.Verb == "watch" }))})
 	return nil
 }
 
@@ -234,7 +236,8 @@ func (b *bench) restart(ctx context.Context, p *plane, options childOptions, n i
 		Figure{Name: fmt.Sprintf("restart with %d WebApps: writes", n), Kind: Count, Limit: new(0.0), Value: float64(writes)},
 		Figure{Name: fmt.Sprintf("restart with %d WebApps: time to the first reconcile over a bare LIST", n), Kind: Ratio, Limit: new(1.3),
 			Value: median(ours).Seconds() / median(bare).Seconds(),
-			Note:  fmt.Sprintf("%.2f s from the start of the process; one that lists the same and ends: %.2f s", median(ours).Seconds(), median(bare).Seconds())},
+			Note: fmt.Sprintf("%.2f s from the start of the process; one that lists the same and ends: %.2f s", median(ours).Seconds(),
+				median(bare).Seconds())},
 	)
 	return nil
 }

@@ -120,7 +120,8 @@ func (f *farm) register(ctx context.Context, running *child) error {
 		return err
 	}
 	// That of an earlier one names another port.
-	before := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: farmv1alpha1.GroupVersion.Version + "." + farmv1alpha1.GroupVersion.Group}}
+	before := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: farmv1alpha1.GroupVersion.Version +
+		"." + farmv1alpha1.GroupVersion.Group}}
 	if err := client.IgnoreNotFound(f.client.Delete(ctx, before)); err != nil {
 		return err
 	}
@@ -195,11 +196,14 @@ func (b *bench) servedHeap(f *farm, running *child, ours, plain state) error {
 	}
 	held, floor := float64(full.Heap)-float64(ours.Heap), float64(informed.Heap)-float64(plain.Heap)
 	b.add(
-		Figure{Name: fmt.Sprintf("served: heap for %d FarmPods over that of a plain informer of their Pods", servedPods), Kind: Ratio, Limit: new(0.4), Value: held / floor,
-			Note: fmt.Sprintf("%.1f MB and %.1f MB without any; %.1f MB and %.1f MB with them", float64(ours.Heap)/megabyte, float64(plain.Heap)/megabyte,
+		Figure{Name: fmt.Sprintf("served: heap for %d FarmPods over that of a plain informer of their Pods", servedPods), Kind: Ratio,
+			Limit: new(0.4), Value: held / floor,
+			Note: fmt.Sprintf("%.1f MB and %.1f MB without any; %.1f MB and %.1f MB with them", float64(ours.Heap)/megabyte,
+				float64(plain.Heap)/megabyte,
 				float64(full.Heap)/megabyte, float64(informed.Heap)/megabyte)},
 		Figure{Name: "served: heap of one FarmPod", Kind: Info, Unit: "bytes", Value: held / servedPods,
-			Note: fmt.Sprintf("%.0f of a Pod in the informer; who owns whom is counted: %d ReplicaSets and as many Deployments", floor/servedPods, servedSets)},
+			Note: fmt.Sprintf("%.0f of a Pod in the informer; who owns whom is counted: %d ReplicaSets and as many Deployments", floor/servedPods,
+				servedSets)},
 	)
 	return nil
 }
@@ -229,7 +233,8 @@ func (b *bench) servedRequests(ctx context.Context, f *farm, running *child) err
 	b.add(
 		Figure{Name: "served: heap after that", Kind: Info, Unit: "MB", Value: float64(changed.Heap) / megabyte,
 			Note: fmt.Sprintf("all of it, with what watches may still ask for of %d changes", changes)},
-		Figure{Name: "served: lists of Pods for all these requests", Kind: Count, Limit: new(0.0), Value: float64(len(asked)), Note: made.String()},
+		Figure{Name: "served: lists of Pods for all these requests", Kind: Count, Limit: new(0.0), Value: float64(len(asked)),
+			Note: made.String()},
 	)
 	return b.servedAtRest(ctx, f)
 }
@@ -249,7 +254,8 @@ func (b *bench) servedAtRest(ctx context.Context, f *farm) error {
 		return err
 	}
 	asked := made.that(func(c call) bool { return c.Verb != "watch" }, not(call.isReview))
-	b.add(Figure{Name: fmt.Sprintf("served: calls in %.0f s at rest", servedQuiet.Seconds()), Kind: Count, Limit: new(0.0), Value: float64(len(asked)),
-		Note: fmt.Sprintf("%s; not counted: %s", asked, made.that(func(c call) bool { return c.isReview() || c.Verb == "watch" }))})
+	b.add(Figure{Name: fmt.Sprintf("served: calls in %.0f s at rest", servedQuiet.Seconds()), Kind: Count, Limit: new(0.0),
+		Value: float64(len(asked)),
+		Note:  fmt.Sprintf("%s; not counted: %s", asked, made.that(func(c call) bool { return c.isReview() || c.Verb == "watch" }))})
 	return nil
 }

@@ -93,7 +93,8 @@ func makeSet(ctx context.Context, to client.Client, i int) (*appsv1.ReplicaSet, 
 
 func servedLabels(set int) map[string]string {
 	return map[string]string{
-		"app.kubernetes.io/name": "checkout", "app.kubernetes.io/instance": fmt.Sprintf("checkout-%03d", set), "app.kubernetes.io/version": "2.14.0",
+		"app.kubernetes.io/name": "checkout", "app.kubernetes.io/instance": fmt.Sprintf("checkout-%03d",
+			set), "app.kubernetes.io/version": "2.14.0",
 		"app.kubernetes.io/component": "web", "team": fmt.Sprintf("team-%d", set/servedNamespaces%teams),
 	}
 }
@@ -186,8 +187,10 @@ func servedSpec(set int, node string) corev1.PodSpec {
 			LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprintf("checkout-%03d", set)},
 		}}}},
 		Tolerations: []corev1.Toleration{
-			{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
-			{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
+			{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+				TolerationSeconds: new(int64(300))},
+			{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+				TolerationSeconds: new(int64(300))},
 		},
 	}
 }

@@ -140,9 +140,11 @@ func (b *bench) servedList(ctx context.Context, from *reader, selected selection
 		limit *float64
 	}{{0.5, Ratio, nil}, {0.99, Info, new(1.2)}} {
 		ours, floor := percentile(took[0], each.share), percentile(took[1], each.share)
-		b.add(Figure{Name: fmt.Sprintf("served: p%.0f of a LIST of %s over one of Pods", each.share*100, what), Kind: each.kind, Limit: each.limit,
+		b.add(Figure{Name: fmt.Sprintf("served: p%.0f of a LIST of %s over one of Pods", each.share*100, what), Kind: each.kind,
+			Limit: each.limit,
 			Value: ours.Seconds() / floor.Seconds(),
-			Note: fmt.Sprintf("%.1f ms, %.1f ms; %d of each; %d FarmPods of %.0f bytes, Pods of %.0f", ours.Seconds()*1e3, floor.Seconds()*1e3, lists,
+			Note: fmt.Sprintf("%.1f ms, %.1f ms; %d of each; %d FarmPods of %.0f bytes, Pods of %.0f", ours.Seconds()*1e3, floor.Seconds()*1e3,
+				lists,
 				items[0], float64(size[0])/float64(items[0]), float64(size[1])/float64(items[1]))})
 	}
 	return nil
@@ -179,7 +181,8 @@ func (b *bench) servedWatches(ctx context.Context, f *farm) error {
 	}
 	events := float64(fanOutChanges * watchers)
 	ours, floor := events/median(took[0]).Seconds(), events/median(took[1]).Seconds()
-	b.add(Figure{Name: fmt.Sprintf("served: events a second to %d watchers over those of Pods", watchers), Kind: Ratio, Limit: new(1.0), AtLeast: true, Value: ours / floor,
+	b.add(Figure{Name: fmt.Sprintf("served: events a second to %d watchers over those of Pods", watchers), Kind: Ratio, Limit: new(1.0),
+		AtLeast: true, Value: ours / floor,
 		Note: fmt.Sprintf("%.0f, %.0f; %d changes, %d at once, in %.2f s, %.2f s, and %.2f s while nobody watches; the middle of %d; %d and %d watches were ended as too slow, and resumed",
 			ours, floor, fanOutChanges, patchesAtOnce, median(took[0]).Seconds(), median(took[1]).Seconds(), alone.Seconds(), fanOutRounds, resumed[0], resumed[1])})
 	return nil

@@ -92,7 +92,8 @@ func (b *bench) fillSources(ctx context.Context, p *plane, running *child) (empt
 			failed = p.client.Create(ctx, &corev1.Secret{ObjectMeta: name, Data: map[string][]byte{"value": content}})
 		}
 		if i < manyConfigMaps-users {
-			failed = errors.Join(failed, p.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: name, Data: map[string]string{"value": base64.RawStdEncoding.EncodeToString(content)[:sourceSize]}}))
+			failed = errors.Join(failed, p.client.Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: name, Data: map[string]string{"value": base64.RawStdEncoding.EncodeToString(content)[:sourceSize]}}))
 		}
 		return failed
 	})
@@ -181,7 +182,8 @@ func randomBytes(seed int) []byte {
 func userOf(name metav1.ObjectMeta) *appsv1.Deployment {
 	deployment := scaledToZero(name.Namespace, name.Name, name.Name, "auto")
 	pod := &deployment.Spec.Template.Spec
-	pod.Volumes = []corev1.Volume{{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name.Name}}}}
+	pod.Volumes = []corev1.Volume{{Name: "secret",
+		VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name.Name}}}}
 	pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "secret", MountPath: "/secret"}}
 	return deployment
 }

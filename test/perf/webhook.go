@@ -76,7 +76,8 @@ func (b *bench) webhook(ctx context.Context) error {
 		own, floor := percentile(took[0], share), percentile(took[1], share)
 		b.add(Figure{Name: fmt.Sprintf("webhook: p%.0f of a creation over that with no-op webhooks", share*100), Kind: Ratio, Limit: new(1.5),
 			Value: own.Seconds() / floor.Seconds(),
-			Note:  fmt.Sprintf("%.2f ms, %.2f ms; %d dry-run creations of a WebApp, one after the other", own.Seconds()*1e3, floor.Seconds()*1e3, reviews)})
+			Note: fmt.Sprintf("%.2f ms, %.2f ms; %d dry-run creations of a WebApp, one after the other", own.Seconds()*1e3, floor.Seconds()*1e3,
+				reviews)})
 	}
 	return nil
 }

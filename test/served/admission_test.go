@@ -28,7 +28,8 @@ func only(namespace string) *metav1.LabelSelector {
 func writtenLlamas() admissionregistrationv1.RuleWithOperations {
 	return admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"llamas"}},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"},
+			Resources: []string{"llamas"}},
 	}
 }
 

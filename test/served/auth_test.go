@@ -26,10 +26,13 @@ import (
 )
 
 var (
-	readFarmPods = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"farmpods"}, Verbs: []string{"get", "list", "watch"}}
-	readLlamas   = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"llamas"}, Verbs: []string{"get", "list", "watch"}}
-	createLlamas = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"llamas"}, Verbs: []string{"create"}}
-	listPods     = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}
+	readFarmPods = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"farmpods"},
+		Verbs: []string{"get", "list", "watch"}}
+	readLlamas = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"llamas"},
+		Verbs: []string{"get", "list", "watch"}}
+	createLlamas = rbacv1.PolicyRule{APIGroups: []string{farmv1alpha1.GroupVersion.Group}, Resources: []string{"llamas"},
+		Verbs: []string{"create"}}
+	listPods = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}
 )
 
 // TestFarmPodsNeedPods: a rule on farmpods shows nobody what a rule on Pods would not.
@@ -42,7 +45,8 @@ func TestFarmPodsNeedPods(t *testing.T) {
 	t.Run("without list pods", func(t *testing.T) {
 		t.Parallel()
 		user := unique("user")
-		grantUser(t, user, "", readFarmPods, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "watch"}})
+		grantUser(t, user, "", readFarmPods, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"},
+			Verbs: []string{"get", "watch"}})
 		asUser := newClient(t, as(user))
 		for where, in := range map[string]string{"in the namespace " + namespace: namespace, "in all namespaces": ""} {
 			for verb, err := range readAll(t, asUser, in) {
@@ -125,15 +129,20 @@ func TestForged(t *testing.T) {
 		question
 		status int
 	}{
-		"no certificate":                        {question{path: path, header: forged}, http.StatusUnauthorized},
-		"a self-signed certificate":             {question{path: path, header: forged, certFile: selfCert, keyFile: selfKey}, http.StatusUnauthorized},
-		"a certificate for another name":        {question{path: path, header: forged, certFile: otherCert, keyFile: otherKey}, http.StatusUnauthorized},
-		"the right certificate and no user":     {question{path: path, certFile: cluster.frontCert, keyFile: cluster.frontKey}, http.StatusUnauthorized},
+		"no certificate": {question{path: path, header: forged}, http.StatusUnauthorized},
+		"a self-signed certificate": {question{path: path, header: forged, certFile: selfCert, keyFile: selfKey},
+			http.StatusUnauthorized},
+		"a certificate for another name": {question{path: path, header: forged, certFile: otherCert, keyFile: otherKey},
+			http.StatusUnauthorized},
+		"the right certificate and no user": {question{path: path, certFile: cluster.frontCert, keyFile: cluster.frontKey},
+			http.StatusUnauthorized},
 		"the right certificate":                 {asProxied(path, "admin", "system:masters"), http.StatusOK},
 		"the right certificate, without rights": {asProxied(path, "nobody", "system:authenticated"), http.StatusForbidden},
 		"the right certificate, for anonymous":  {asProxied(path, "system:anonymous", "system:unauthenticated"), http.StatusUnauthorized},
-		"a made up token":                       {question{path: path, header: map[string]string{"Authorization": "Bearer made-up"}}, http.StatusUnauthorized},
-		"impersonation without certificate":     {question{path: path, header: map[string]string{"Impersonate-User": "admin"}}, http.StatusUnauthorized},
+		"a made up token": {question{path: path, header: map[string]string{"Authorization": "Bearer made-up"}},
+			http.StatusUnauthorized},
+		"impersonation without certificate": {question{path: path, header: map[string]string{"Impersonate-User": "admin"}},
+			http.StatusUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +178,8 @@ func TestNoProfiles(t *testing.T) {
 		question.method = method
 		return ask(t, cluster.server, question)
 	}
-	for _, path := range []string{"/debug/pprof", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace", "/debug/pprof/heap"} {
+	for _, path := range []string{"/debug/pprof", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/profile", "/debug/pprof/symbol",
+		"/debug/pprof/trace", "/debug/pprof/heap"} {
 		if got := asked(http.MethodGet, path); got.Status != http.StatusNotFound {
 			t.Errorf("%s: answered %d, expected 404: %s", path, got.Status, got.Body)
 		}
@@ -225,7 +235,8 @@ func TestReviewsAreCached(t *testing.T) {
 	before, begun := reviews(), time.Now()
 	const asked = 20
 	for range asked {
-		if got := ask(t, server.Server, asProxied("/apis/farm.mainstay.dev/v1alpha1/namespaces/default/farmpods", user)); got.Status != http.StatusOK {
+		if got := ask(t, server.Server, asProxied("/apis/farm.mainstay.dev/v1alpha1/namespaces/default/farmpods",
+			user)); got.Status != http.StatusOK {
 			t.Fatal(got)
 		}
 	}
@@ -363,7 +374,8 @@ func selfSigned(t *testing.T) (certFile, keyFile string) {
 
 // newLlama is one that is accepted.
 func newLlama(namespace, name string) *farmv1alpha1.Llama {
-	return &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: farmv1alpha1.LlamaSpec{Weight: 120, Height: 1.7}}
+	return &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: farmv1alpha1.LlamaSpec{Weight: 120, Height: 1.7}}
 }
 
 // createPod makes one, and waits until its FarmPod is served.
@@ -378,7 +390,8 @@ func createPod(t *testing.T, namespace, name string, change ...func(*corev1.Pod)
 		t.Fatal(err)
 	}
 	gomega.NewWithT(t).Eventually(func() error {
-		return cluster.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: farmv1alpha1.FarmPodPrefix + name}, &farmv1alpha1.FarmPod{})
+		return cluster.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: farmv1alpha1.FarmPodPrefix + name},
+			&farmv1alpha1.FarmPod{})
 	}).Should(gomega.Succeed())
 	return pod
 }

@@ -24,7 +24,8 @@ type resourceOf struct {
 var served = map[string]resourceOf{
 	"farmpods": {"FarmPod", "farmpod", true, []string{"get", "list", "watch"}, []string{"fp"}, []string{"mainstay"}},
 	"llamas": {
-		"Llama", "llama", true, []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}, []string{"ll"}, []string{"all", "mainstay"},
+		"Llama", "llama", true, []string{"create", "delete", "deletecollection", "get", "list", "patch", "update",
+			"watch"}, []string{"ll"}, []string{"all", "mainstay"},
 	},
 	"llamas/status": {"Llama", "", true, []string{"get", "patch", "update"}, nil, nil},
 }
@@ -36,7 +37,8 @@ func TestDiscovery(t *testing.T) {
 	decode(t, get(t, "/apis/farm.mainstay.dev/v1alpha1", "application/json").Body, &legacy)
 	got := map[string]resourceOf{}
 	for _, one := range legacy.APIResources {
-		got[one.Name] = resourceOf{one.Kind, one.SingularName, one.Namespaced, slices.Sorted(slices.Values(one.Verbs)), one.ShortNames, one.Categories}
+		got[one.Name] = resourceOf{one.Kind, one.SingularName, one.Namespaced, slices.Sorted(slices.Values(one.Verbs)), one.ShortNames,
+			one.Categories}
 	}
 	if diff := cmp.Diff(served, got); diff != "" {
 		t.Error("legacy", diff)
@@ -51,9 +53,11 @@ func TestDiscovery(t *testing.T) {
 		}
 		for _, one := range group.Versions[0].Resources {
 			namespaced := one.Scope == apidiscoveryv2.ScopeNamespace
-			got[one.Resource] = resourceOf{one.ResponseKind.Kind, one.SingularResource, namespaced, slices.Sorted(slices.Values(one.Verbs)), one.ShortNames, one.Categories}
+			got[one.Resource] = resourceOf{one.ResponseKind.Kind, one.SingularResource, namespaced, slices.Sorted(slices.Values(one.Verbs)),
+				one.ShortNames, one.Categories}
 			for _, sub := range one.Subresources {
-				got[one.Resource+"/"+sub.Subresource] = resourceOf{Kind: sub.ResponseKind.Kind, Namespaced: namespaced, Verbs: slices.Sorted(slices.Values(sub.Verbs))}
+				got[one.Resource+"/"+sub.Subresource] = resourceOf{Kind: sub.ResponseKind.Kind, Namespaced: namespaced,
+					Verbs: slices.Sorted(slices.Values(sub.Verbs))}
 			}
 		}
 	}

@@ -69,11 +69,13 @@ func createPods(t *testing.T) string {
 			pod.Labels = map[string]string{"half": strconv.Itoa(i % 2)}
 			pod.Spec.NodeName = "node-" + strconv.Itoa(i%3)
 			if i < 2 {
-				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Herd", Name: "north", UID: "1", Controller: new(true)}}
+				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Herd", Name: "north", UID: "1",
+					Controller: new(true)}}
 			}
 		})
 		pod.Status.Phase = []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed}[i/3]
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Ready: i < 3, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Ready: i < 3,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		if err := cluster.client.Status().Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +108,8 @@ func TestSelectors(t *testing.T) {
 		}
 		return strings.Join(names, ""), err
 	}
-	for selector, want := range map[string]string{"half=0": "024", "half in (0,1)": "012345", "half!=0": "135", "!half": "", "half=0,half=1": ""} {
+	for selector, want := range map[string]string{"half=0": "024", "half in (0,1)": "012345", "half!=0": "135", "!half": "",
+		"half=0,half=1": ""} {
 		if got, err := list(metav1.ListOptions{LabelSelector: selector}); err != nil || got != want {
 			t.Errorf("labels %s: %s, expected %s (%v)", selector, got, want, err)
 		}
@@ -141,14 +144,16 @@ func TestPages(t *testing.T) {
 	page := &farmv1alpha1.FarmPodList{}
 	first := ""
 	for {
-		g.Expect(cluster.client.List(t.Context(), page, client.InNamespace(namespace), client.Limit(2), client.Continue(page.Continue))).To(gomega.Succeed())
+		g.Expect(cluster.client.List(t.Context(), page, client.InNamespace(namespace), client.Limit(2),
+			client.Continue(page.Continue))).To(gomega.Succeed())
 		for _, one := range page.Items {
 			names = append(names, one.Name)
 		}
 		if first == "" {
 			first = page.ResourceVersion
 			g.Expect(page.RemainingItemCount).To(gomega.HaveValue(gomega.Equal(int64(4))))
-			g.Expect(cluster.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p4"}}, client.GracePeriodSeconds(0))).To(gomega.Succeed())
+			g.Expect(cluster.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p4"}},
+				client.GracePeriodSeconds(0))).To(gomega.Succeed())
 			createPod(t, namespace, "p9")
 		}
 		g.Expect(page.ResourceVersion).To(gomega.Equal(first))
@@ -158,11 +163,13 @@ func TestPages(t *testing.T) {
 	}
 	g.Expect(names).To(gomega.Equal([]string{"farm-p0", "farm-p1", "farm-p2", "farm-p3", "farm-p4", "farm-p5"}))
 	selected := &farmv1alpha1.FarmPodList{}
-	g.Expect(cluster.client.List(t.Context(), selected, client.InNamespace(namespace), client.Limit(1), client.MatchingFields{"status.phase": "Running"})).To(gomega.Succeed())
+	g.Expect(cluster.client.List(t.Context(), selected, client.InNamespace(namespace), client.Limit(1),
+		client.MatchingFields{"status.phase": "Running"})).To(gomega.Succeed())
 	g.Expect(selected.Items).To(gomega.HaveLen(1))
 	g.Expect(selected.Continue).NotTo(gomega.BeEmpty())
 	// A token of a version that was before anything here.
-	err := cluster.client.List(t.Context(), page, client.InNamespace(namespace), client.Limit(2), client.Continue(continueAt(t, namespace, "farm-p1", 2)))
+	err := cluster.client.List(t.Context(), page, client.InNamespace(namespace), client.Limit(2),
+		client.Continue(continueAt(t, namespace, "farm-p1", 2)))
 	g.Expect(apierrors.IsResourceExpired(err)).To(gomega.BeTrue(), "a list begun long ago: %v", err)
 	err = cluster.client.List(t.Context(), page, client.InNamespace(namespace), client.Limit(2), client.Continue("nonsense"))
 	g.Expect(apierrors.IsBadRequest(err)).To(gomega.BeTrue(), "%v", err)
@@ -171,7 +178,8 @@ func TestPages(t *testing.T) {
 // continueAt is a token as the library writes it, for the rest of a list of a version after some name.
 func continueAt(t *testing.T, namespace, name string, version int64) string {
 	t.Helper()
-	token, err := storage.EncodeContinue("/farm.mainstay.dev/farmpods/"+namespace+"/"+name+"\x00", "/farm.mainstay.dev/farmpods/"+namespace+"/", version)
+	token, err := storage.EncodeContinue("/farm.mainstay.dev/farmpods/"+namespace+"/"+name+"\x00",
+		"/farm.mainstay.dev/farmpods/"+namespace+"/", version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,9 +239,10 @@ func TestWatch(t *testing.T) {
 	g := gomega.NewWithT(t)
 	namespace := createPods(t)
 	watching := newClient(t, cluster.config)
-	events, err := watching.Watch(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{
-		ResourceVersion: "0", FieldSelector: "status.phase=Running",
-	}})
+	events, err := watching.Watch(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{
+			ResourceVersion: "0", FieldSelector: "status.phase=Running",
+		}})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	defer events.Stop()
 	next := func() string {
@@ -254,7 +263,8 @@ func TestWatch(t *testing.T) {
 	patchPhase(t, namespace, "p5", "Running")
 	g.Expect(next()).To(gomega.Equal("ADDED farm-p5"), "it came into it")
 
-	old, err := watching.Watch(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "2"}})
+	old, err := watching.Watch(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "2"}})
 	if err == nil {
 		defer old.Stop()
 		err = apierrors.FromObject((<-old.ResultChan()).Object)
@@ -270,9 +280,10 @@ func TestBookmarks(t *testing.T) {
 	createPod(t, namespace, "web")
 	watching := newClient(t, cluster.config)
 	gomega.NewWithT(t).Eventually(func() (string, error) {
-		events, err := watching.Watch(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{
-			AllowWatchBookmarks: true, TimeoutSeconds: new(int64(5)),
-		}})
+		events, err := watching.Watch(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace),
+			&client.ListOptions{Raw: &metav1.ListOptions{
+				AllowWatchBookmarks: true, TimeoutSeconds: new(int64(5)),
+			}})
 		if err != nil {
 			return "", err
 		}
@@ -303,9 +314,12 @@ func TestOwner(t *testing.T) {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: by}
 	}
 	labels := map[string]string{"app": "shop"}
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "demo"}}}}
-	app := metav1.OwnerReference{APIVersion: msappsv1.GroupVersion.String(), Kind: "WebApp", Name: "shop", UID: "a-webapp", Controller: new(true)}
-	deployment := &appsv1.Deployment{ObjectMeta: owned("shop", app), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template}}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "demo"}}}}
+	app := metav1.OwnerReference{APIVersion: msappsv1.GroupVersion.String(), Kind: "WebApp", Name: "shop", UID: "a-webapp",
+		Controller: new(true)}
+	deployment := &appsv1.Deployment{ObjectMeta: owned("shop", app),
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template}}
 	g.Expect(cluster.client.Create(t.Context(), deployment)).To(gomega.Succeed())
 	controlled := func(kind, name string, uid types.UID) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: uid, Controller: new(true)}
@@ -339,7 +353,8 @@ func TestNothingSecret(t *testing.T) {
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: canary}}
 		pod.Spec.Containers[0].Args = []string{"--password=" + canary}
 	})
-	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: canary, FinishedAt: metav1.Now()}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: canary,
+		FinishedAt: metav1.Now()}}
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off " + canary}}
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: 3, State: waiting, LastTerminationState: ended}}
@@ -436,7 +451,8 @@ func TestGzip(t *testing.T) {
 	for i := range 4 {
 		createPod(t, namespace, "p"+strconv.Itoa(i), func(pod *corev1.Pod) {
 			for j := range 60 {
-				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d-%d", i, j), Image: long + strconv.Itoa(i*100+j)})
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d-%d", i, j),
+					Image: long + strconv.Itoa(i*100+j)})
 			}
 		})
 	}
@@ -466,7 +482,8 @@ func TestReadsAskForNothing(t *testing.T) {
 	asks := func(verbs ...string) int {
 		return countCalls(t, sharedServer, "", func(call auditv1.Event) bool {
 			return call.ObjectRef != nil && slices.Contains(verbs, call.Verb) &&
-				slices.Contains([]string{"pods", "replicasets", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs"}, call.ObjectRef.Resource) &&
+				slices.Contains([]string{"pods", "replicasets", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs"},
+					call.ObjectRef.Resource) &&
 				(call.ObjectRef.Namespace == "" || call.ObjectRef.Namespace == namespace)
 		})
 	}
@@ -487,9 +504,11 @@ func read(t *testing.T, watching client.WithWatch, namespace string) {
 	g := gomega.NewWithT(t)
 	for range 50 {
 		g.Expect(watching.List(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace))).To(gomega.Succeed())
-		g.Expect(watching.List(t.Context(), &farmv1alpha1.FarmPodList{}, client.MatchingFields{"status.phase": "Running"}, client.Limit(2))).To(gomega.Succeed())
+		g.Expect(watching.List(t.Context(), &farmv1alpha1.FarmPodList{}, client.MatchingFields{"status.phase": "Running"},
+			client.Limit(2))).To(gomega.Succeed())
 		g.Expect(watching.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "farm-p1"}, &farmv1alpha1.FarmPod{})).To(gomega.Succeed())
-		g.Expect(apierrors.IsNotFound(watching.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "farm-none"}, &farmv1alpha1.FarmPod{}))).To(gomega.BeTrue())
+		g.Expect(apierrors.IsNotFound(watching.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "farm-none"},
+			&farmv1alpha1.FarmPod{}))).To(gomega.BeTrue())
 		events, err := watching.Watch(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace))
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		var event watch.Event

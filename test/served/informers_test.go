@@ -123,7 +123,8 @@ func inform(t *testing.T, server *ownServer, namespace string) map[string]*ledge
 	for name, one := range informed {
 		first, second := &ledger{versions: map[string]string{}}, &ledger{versions: map[string]string{}}
 		ledgers["client-go: "+name], ledgers["controller-runtime: "+name] = first, second
-		informer := dynamicinformer.NewFilteredDynamicInformer(asked, farmv1alpha1.GroupVersion.WithResource(name), namespace, 0, clientcache.Indexers{}, nil).Informer()
+		informer := dynamicinformer.NewFilteredDynamicInformer(asked, farmv1alpha1.GroupVersion.WithResource(name), namespace, 0,
+			clientcache.Indexers{}, nil).Informer()
 		_, err := informer.AddEventHandler(first.handler())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		running.Go(func() { informer.Run(ctx.Done()) })
@@ -144,7 +145,8 @@ func expectInformed(t *testing.T, ledgers map[string]*ledger, namespace, when st
 			t.Fatal(err)
 		}
 		for _, by := range []string{"client-go: ", "controller-runtime: "} {
-			gomega.NewWithT(t).Eventually(func() string { return ledgers[by+name].differs(want) }).Should(gomega.BeEmpty(), "%s%s %s", by, name, when)
+			gomega.NewWithT(t).Eventually(func() string { return ledgers[by+name].differs(want) }).Should(gomega.BeEmpty(), "%s%s %s", by, name,
+				when)
 		}
 	}
 }
@@ -155,7 +157,8 @@ func writeAll(t *testing.T, namespace string, round int) {
 	g := gomega.NewWithT(t)
 	for i := range 4 {
 		name := fmt.Sprintf("r%d-%d", round, i)
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "demo"}}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "demo"}}}}
 		g.Expect(cluster.client.Create(t.Context(), pod)).To(gomega.Succeed())
 		g.Expect(cluster.client.Create(t.Context(), newLlama(namespace, name))).To(gomega.Succeed())
 	}

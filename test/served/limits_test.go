@@ -59,6 +59,8 @@ func TestLargeBodies(t *testing.T) {
 	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(kept), still)).To(gomega.Succeed())
 	g.Expect(still.ResourceVersion).To(gomega.Equal(kept.ResourceVersion))
 	g.Expect(writes(t, namespace)).To(gomega.Equal(1), "nothing refused is written")
-	g.Expect(sent(http.MethodPost, all, "application/json", named("dolly"), largest)).To(gomega.HaveField("Status", http.StatusCreated), "one byte less")
-	g.Expect(cluster.client.Delete(t.Context(), &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dolly"}})).To(gomega.Succeed())
+	g.Expect(sent(http.MethodPost, all, "application/json", named("dolly"), largest)).To(gomega.HaveField("Status", http.StatusCreated),
+		"one byte less")
+	g.Expect(cluster.client.Delete(t.Context(), &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "dolly"}})).To(gomega.Succeed())
 }

@@ -116,7 +116,8 @@ func start(ctx context.Context, folder string) (<-chan error, error) {
 // scheme knows what Kubernetes has, what we serve, and where that is kept.
 func scheme() *runtime.Scheme {
 	made := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiregistrationv1.AddToScheme, farmv1alpha1.AddToScheme, recordsv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiregistrationv1.AddToScheme, farmv1alpha1.AddToScheme,
+		recordsv1alpha1.AddToScheme} {
 		if err := add(made); err != nil {
 			panic(err) // two types of one name, which no run would get past
 		}

@@ -16,9 +16,11 @@ import (
 func TestMetadataClient(t *testing.T) {
 	g := gomega.NewWithT(t)
 	namespace := newNamespace(t)
-	animal := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "perla"}, Spec: farmv1alpha1.LlamaSpec{Weight: 120, Height: 1.7}}
+	animal := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "perla"},
+		Spec: farmv1alpha1.LlamaSpec{Weight: 120, Height: 1.7}}
 	g.Expect(cluster.client.Create(t.Context(), animal)).To(gomega.Succeed())
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "shop:9"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "shop:9"}}}}
 	g.Expect(cluster.client.Create(t.Context(), pod)).To(gomega.Succeed())
 	asking, err := metadata.NewForConfig(cluster.config)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -32,7 +34,8 @@ func TestMetadataClient(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(listed.Items).To(gomega.BeEmpty())
 	g.Eventually(func() (int, error) {
-		pods, err := asking.Resource(farmv1alpha1.GroupVersion.WithResource("farmpods")).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+		pods, err := asking.Resource(farmv1alpha1.GroupVersion.WithResource("farmpods")).Namespace(namespace).List(t.Context(),
+			metav1.ListOptions{})
 		if err != nil {
 			return 0, err
 		}

@@ -89,7 +89,8 @@ func listThenWatch(
 
 // writeLlama creates, changes or deletes one, sometimes with a finalizer, sometimes from an old version, as it may be.
 func writeLlama(ctx context.Context, random *rand.Rand, key client.ObjectKey) error {
-	llama := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: farmv1alpha1.LlamaSpec{Weight: 1 + random.Float64(), Height: 1}}
+	llama := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: farmv1alpha1.LlamaSpec{Weight: 1 + random.Float64(), Height: 1}}
 	switch random.IntN(6) {
 	case 0, 1:
 		if random.IntN(4) == 0 {
@@ -123,7 +124,8 @@ func writePod(ctx context.Context, random *rand.Rand, key client.ObjectKey) erro
 		return expected(cluster.client.Patch(ctx, pod, client.RawPatch("application/merge-patch+json", []byte(body))), apierrors.IsNotFound)
 	default:
 		body := fmt.Sprintf(`{"status":{"phase":"Running","containerStatuses":[{"name":"main","restartCount":%d,"ready":true,"image":"demo","imageID":""}]}}`, random.IntN(3))
-		return expected(cluster.client.Status().Patch(ctx, pod, client.RawPatch("application/merge-patch+json", []byte(body))), apierrors.IsNotFound)
+		return expected(cluster.client.Status().Patch(ctx, pod, client.RawPatch("application/merge-patch+json", []byte(body))),
+			apierrors.IsNotFound)
 	}
 }
 
@@ -161,7 +163,8 @@ func follow(t *testing.T, watching client.WithWatch, namespace string, list clie
 	}
 	f := &follower{known: known, last: from.GetResourceVersion()}
 	begin := func() (watch.Interface, error) {
-		return watching.Watch(t.Context(), from, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: f.last}})
+		return watching.Watch(t.Context(), from, client.InNamespace(namespace),
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: f.last}})
 	}
 	events, err := begin()
 	if err != nil {

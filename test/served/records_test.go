@@ -96,7 +96,8 @@ func TestRecordDeleted(t *testing.T) {
 	held.Finalizers = []string{"example.com/held"}
 	for _, llama := range []*farmv1alpha1.Llama{free, held} {
 		g.Expect(cluster.client.Create(t.Context(), llama)).To(gomega.Succeed())
-		g.Expect(cluster.client.Delete(t.Context(), &recordsv1alpha1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: llama.Name}})).To(gomega.Succeed())
+		g.Expect(cluster.client.Delete(t.Context(), &recordsv1alpha1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+			Name: llama.Name}})).To(gomega.Succeed())
 	}
 	g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(free), free))).To(gomega.BeTrue())
 	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(held), held)).To(gomega.Succeed())
@@ -104,7 +105,8 @@ func TestRecordDeleted(t *testing.T) {
 	g.Expect(held.Finalizers).To(gomega.Equal([]string{"example.com/held"}))
 	g.Expect(cluster.client.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(gomega.Succeed())
 	for _, object := range []client.Object{&farmv1alpha1.Llama{}, &recordsv1alpha1.LlamaRecord{}} {
-		g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(held), object))).To(gomega.BeTrue(), "%T", object)
+		g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(held), object))).To(gomega.BeTrue(), "%T",
+			object)
 	}
 }
 
@@ -116,7 +118,8 @@ func TestUnreadableRecord(t *testing.T) {
 	g.Expect(cluster.client.Create(t.Context(), newLlama(namespace, "perla"))).To(gomega.Succeed())
 	followed := follow(t, newClient(t, cluster.config), namespace, &farmv1alpha1.LlamaList{})
 	for _, name := range []string{"mended", "deleted"} {
-		record := &recordsv1alpha1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{recordsv1alpha1.Finalizer}}}
+		record := &recordsv1alpha1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Finalizers: []string{recordsv1alpha1.Finalizer}}}
 		record.Kept = runtime.RawExtension{Raw: []byte(`{"spec":{"weight":"heavy"}}`)}
 		g.Expect(cluster.client.Create(t.Context(), record)).To(gomega.Succeed())
 	}
@@ -141,7 +144,8 @@ func TestUnreadableRecord(t *testing.T) {
 	deleted := newLlama(namespace, "deleted")
 	g.Expect(cluster.client.Delete(t.Context(), deleted)).To(gomega.Succeed())
 	g.Expect(cluster.client.Patch(t.Context(), deleted, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(gomega.Succeed())
-	g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deleted), &recordsv1alpha1.LlamaRecord{}))).To(gomega.BeTrue())
+	g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(deleted),
+		&recordsv1alpha1.LlamaRecord{}))).To(gomega.BeTrue())
 	g.Eventually(followed.copy).Should(gomega.HaveLen(2))
 	g.Expect(followed.problem()).NotTo(gomega.HaveOccurred())
 }

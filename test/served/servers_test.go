@@ -126,7 +126,8 @@ func serverUser(ctx context.Context, name string, granted grant) ([]byte, error)
 	}
 	err = errors.Join(
 		cluster.client.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}),
-		cluster.client.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subjects, RoleRef: clusterRole(name)}),
+		cluster.client.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subjects,
+			RoleRef: clusterRole(name)}),
 		cluster.client.Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-auth"}, Subjects: subjects, RoleRef: clusterRole("system:auth-delegator"),
 		}),
@@ -137,7 +138,8 @@ func serverUser(ctx context.Context, name string, granted grant) ([]byte, error)
 		awaitAllowed(ctx, name, authorizationv1.ResourceAttributes{
 			Namespace: metav1.NamespaceSystem, Verb: "get", Resource: "configmaps", Name: "extension-apiserver-authentication",
 		}),
-		awaitAllowed(ctx, name, authorizationv1.ResourceAttributes{Group: authorizationv1.GroupName, Verb: "create", Resource: "subjectaccessreviews"}),
+		awaitAllowed(ctx, name, authorizationv1.ResourceAttributes{Group: authorizationv1.GroupName, Verb: "create",
+			Resource: "subjectaccessreviews"}),
 	)
 	if err == nil && len(rules) > 0 {
 		err = awaitAllowed(ctx, name, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
@@ -255,7 +257,8 @@ func ask(t *testing.T, server *aggregatedtest.Server, asked question) answer {
 		config.Certificates = []tls.Certificate{certificate}
 	}
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DisableCompression: true}
-	request, err := http.NewRequestWithContext(t.Context(), asked.method, fmt.Sprintf("https://127.0.0.1:%d%s", server.Port, asked.path), bytes.NewReader([]byte(asked.body)))
+	request, err := http.NewRequestWithContext(t.Context(), asked.method, fmt.Sprintf("https://127.0.0.1:%d%s", server.Port, asked.path),
+		bytes.NewReader([]byte(asked.body)))
 	if err != nil {
 		t.Fatal(err)
 	}

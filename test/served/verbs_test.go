@@ -74,7 +74,8 @@ func create(t *testing.T, asked client.WithWatch, namespace string) {
 	g := gomega.NewWithT(t)
 	llama := newLlama(namespace, "perla")
 	llama.Labels = map[string]string{"made-by": "create"}
-	llama.Status.Conditions = []metav1.Condition{{Type: "Shorn", Status: metav1.ConditionTrue, Reason: "Summer", LastTransitionTime: metav1.Now()}}
+	llama.Status.Conditions = []metav1.Condition{{Type: "Shorn", Status: metav1.ConditionTrue, Reason: "Summer",
+		LastTransitionTime: metav1.Now()}}
 	llama.Generation = 7
 	g.Expect(asked.Create(t.Context(), llama)).To(gomega.Succeed())
 	g.Expect(llama.UID).NotTo(gomega.BeEmpty())
@@ -88,7 +89,8 @@ func create(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), got)).To(gomega.Succeed())
 	g.Expect(cmp.Diff(llama, got)).To(gomega.BeEmpty(), "what was created and what is read")
 	list := &farmv1alpha1.LlamaList{}
-	g.Expect(asked.List(t.Context(), list, client.InNamespace(namespace), client.MatchingFields{"metadata.name": "perla"})).To(gomega.Succeed())
+	g.Expect(asked.List(t.Context(), list, client.InNamespace(namespace),
+		client.MatchingFields{"metadata.name": "perla"})).To(gomega.Succeed())
 	g.Expect(cmp.Diff([]farmv1alpha1.Llama{*llama}, list.Items)).To(gomega.BeEmpty(), "what was created and what is listed")
 
 	err := asked.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "none"}, got)
@@ -167,7 +169,8 @@ func patch(t *testing.T, asked client.WithWatch, namespace string) {
 }
 
 // applied has a field manager apply the text of a Llama: its spec, and what its metadata have besides the name.
-func applied(t *testing.T, asked client.WithWatch, key client.ObjectKey, manager, labels, spec string, options ...client.PatchOption) (*farmv1alpha1.Llama, error) {
+func applied(t *testing.T, asked client.WithWatch, key client.ObjectKey, manager, labels, spec string,
+	options ...client.PatchOption) (*farmv1alpha1.Llama, error) {
 	t.Helper()
 	llama := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	body := fmt.Appendf(nil, `{"apiVersion":"farm.mainstay.dev/v1alpha1","kind":"Llama","metadata":{"name":%q%s},"spec":%s}`, key.Name, labels, spec)
@@ -183,7 +186,8 @@ func apply(t *testing.T, asked client.WithWatch, namespace string) {
 	expectReady(t, first, 1)
 	g.Expect(first.ManagedFields).To(gomega.HaveLen(1))
 	g.Expect(first.ManagedFields[0].Manager).To(gomega.Equal("vet"))
-	g.Expect(first.ManagedFields[0].FieldsV1.GetRawString()).NotTo(gomega.ContainSubstring("status"), "who applies a Llama does not own its status")
+	g.Expect(first.ManagedFields[0].FieldsV1.GetRawString()).NotTo(gomega.ContainSubstring("status"),
+		"who applies a Llama does not own its status")
 
 	again, err := applied(t, asked, key, "vet", `,"labels":{"herd":"north"}`, `{"weight":120,"height":1.7}`)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -214,8 +218,10 @@ func status(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(asked.Create(t.Context(), llama)).To(gomega.Succeed())
 	changed := llama.DeepCopy()
 	changed.Spec.Weight, changed.Labels = 1, nil
-	shorn := metav1.Condition{Type: "Shorn", Status: metav1.ConditionTrue, Reason: "Summer", LastTransitionTime: metav1.NewTime(llama.CreationTimestamp.Time)}
-	changed.Status.Conditions = []metav1.Condition{shorn, {Type: "Ready", Status: metav1.ConditionFalse, Reason: "Mine", LastTransitionTime: metav1.Now()}}
+	shorn := metav1.Condition{Type: "Shorn", Status: metav1.ConditionTrue, Reason: "Summer",
+		LastTransitionTime: metav1.NewTime(llama.CreationTimestamp.Time)}
+	changed.Status.Conditions = []metav1.Condition{shorn, {Type: "Ready", Status: metav1.ConditionFalse, Reason: "Mine",
+		LastTransitionTime: metav1.Now()}}
 	g.Expect(asked.Status().Update(t.Context(), changed)).To(gomega.Succeed())
 	g.Expect(changed.Spec).To(gomega.Equal(llama.Spec), "the status subresource keeps the spec")
 	g.Expect(changed.Labels).To(gomega.Equal(llama.Labels))
@@ -225,7 +231,8 @@ func status(t *testing.T, asked client.WithWatch, namespace string) {
 
 	changed.Spec.Weight, changed.Status = 121, farmv1alpha1.LlamaStatus{}
 	g.Expect(asked.Update(t.Context(), changed)).To(gomega.Succeed())
-	g.Expect(meta.FindStatusCondition(changed.Status.Conditions, "Shorn")).To(gomega.HaveField("Reason", "Summer"), "an update keeps the status")
+	g.Expect(meta.FindStatusCondition(changed.Status.Conditions, "Shorn")).To(gomega.HaveField("Reason", "Summer"),
+		"an update keeps the status")
 	expectReady(t, changed, 2)
 
 	gone := changed.DeepCopy()
@@ -249,7 +256,8 @@ func preconditions(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(apierrors.IsConflict(asked.Delete(t.Context(), llama, client.Preconditions{UID: &wrong}))).To(gomega.BeTrue())
 	g.Expect(apierrors.IsConflict(asked.Delete(t.Context(), llama, client.Preconditions{ResourceVersion: &old}))).To(gomega.BeTrue())
 	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), llama)).To(gomega.Succeed())
-	g.Expect(asked.Delete(t.Context(), llama, client.Preconditions{UID: &llama.UID, ResourceVersion: &llama.ResourceVersion})).To(gomega.Succeed())
+	g.Expect(asked.Delete(t.Context(), llama,
+		client.Preconditions{UID: &llama.UID, ResourceVersion: &llama.ResourceVersion})).To(gomega.Succeed())
 	g.Expect(apierrors.IsNotFound(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), &farmv1alpha1.Llama{}))).To(gomega.BeTrue())
 	g.Expect(apierrors.IsNotFound(asked.Delete(t.Context(), llama))).To(gomega.BeTrue())
 	again := newLlama(namespace, "perla")
@@ -278,7 +286,8 @@ func finalizers(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(asked.Update(t.Context(), held)).To(gomega.Succeed())
 	held.Finalizers = nil
 	g.Expect(asked.Update(t.Context(), held)).To(gomega.Succeed())
-	g.Expect(apierrors.IsNotFound(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), held))).To(gomega.BeTrue(), "gone with its last finalizer")
+	g.Expect(apierrors.IsNotFound(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), held))).To(gomega.BeTrue(),
+		"gone with its last finalizer")
 	g.Expect(asked.Create(t.Context(), newLlama(namespace, "perla"))).To(gomega.Succeed(), "and its name is free")
 }
 
@@ -310,11 +319,13 @@ func collection(t *testing.T, asked client.WithWatch, namespace string) {
 		llama.Labels = map[string]string{"herd": []string{"north", "south"}[i%2]}
 		g.Expect(asked.Create(t.Context(), llama)).To(gomega.Succeed())
 	}
-	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1alpha1.Llama{}, client.InNamespace(namespace), client.MatchingLabels{"herd": "north"})).To(gomega.Succeed())
+	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1alpha1.Llama{}, client.InNamespace(namespace),
+		client.MatchingLabels{"herd": "north"})).To(gomega.Succeed())
 	left, err := listVersions(t.Context(), asked, &farmv1alpha1.LlamaList{}, namespace, "")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(left).To(gomega.And(gomega.HaveLen(3), gomega.HaveKey("l1"), gomega.HaveKey("l3"), gomega.HaveKey("l5")))
-	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1alpha1.Llama{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": "l3"})).To(gomega.Succeed())
+	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1alpha1.Llama{}, client.InNamespace(namespace),
+		client.MatchingFields{"metadata.name": "l3"})).To(gomega.Succeed())
 	left, err = listVersions(t.Context(), asked, &farmv1alpha1.LlamaList{}, namespace, "")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(left).To(gomega.And(gomega.HaveLen(2), gomega.Not(gomega.HaveKey("l3"))))
@@ -346,7 +357,8 @@ func dryRun(t *testing.T, asked client.WithWatch, namespace string) {
 	})
 	g.Expect(asked.Status().Update(t.Context(), changed, client.DryRunAll)).To(gomega.Succeed())
 	g.Expect(asked.Delete(t.Context(), llama.DeepCopy(), client.DryRunAll)).To(gomega.Succeed())
-	g.Expect(asked.Delete(t.Context(), llama.DeepCopy(), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(gomega.Succeed())
+	g.Expect(asked.Delete(t.Context(), llama.DeepCopy(), client.DryRunAll,
+		client.PropagationPolicy(metav1.DeletePropagationForeground))).To(gomega.Succeed())
 	g.Expect(asked.DeleteAllOf(t.Context(), &farmv1alpha1.Llama{}, client.InNamespace(namespace), client.DryRunAll)).To(gomega.Succeed())
 	_, err = applied(t, asked, client.ObjectKeyFromObject(llama), "vet", "", `{"weight":1}`, client.DryRunAll, client.ForceOwnership)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -468,7 +480,8 @@ func paged(t *testing.T, asked client.Reader, options ...client.ListOption) []st
 func expectReady(t *testing.T, llama *farmv1alpha1.Llama, generation int64) {
 	t.Helper()
 	ready := meta.FindStatusCondition(llama.Status.Conditions, farmv1alpha1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != farmv1alpha1.ReasonKept || ready.ObservedGeneration != generation {
+	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != farmv1alpha1.ReasonKept ||
+		ready.ObservedGeneration != generation {
 		t.Errorf("%s: Ready is %+v, expected True of generation %d", llama.Name, ready, generation)
 	}
 }

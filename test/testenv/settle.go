@@ -62,7 +62,8 @@ func (r *Requests) state() (begun int, why string) {
 	}
 	for open := range r.watches {
 		if wanted := written.latest(open.about); !open.isSelective && open.seen.Load() < wanted {
-			return r.begun, fmt.Sprintf("the watch of %s in %q is at %d, and %d was written", open.about.resource, open.about.namespace, open.seen.Load(), wanted)
+			return r.begun, fmt.Sprintf("the watch of %s in %q is at %d, and %d was written", open.about.resource, open.about.namespace,
+				open.seen.Load(), wanted)
 		}
 	}
 	return r.begun, ""

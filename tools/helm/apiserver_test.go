@@ -51,7 +51,8 @@ func TestServed(t *testing.T) {
 		if strings.Contains(values, "certManager") {
 			isExternal = "true"
 		}
-		flags := []string{"--apiservice-service=mainstay-apiserver", "--apiservice-secret=mainstay-apiserver", "--apiservice-certificate-external=" + isExternal}
+		flags := []string{"--apiservice-service=mainstay-apiserver", "--apiservice-secret=mainstay-apiserver",
+			"--apiservice-certificate-external=" + isExternal}
 		if diff := cmp.Diff(flags, told); diff != "" {
 			t.Errorf("%s: the manager is told: %s", values, diff)
 		}
@@ -62,11 +63,13 @@ func TestServed(t *testing.T) {
 			}
 		}
 		slices.Sort(kinds)
-		whole := []string{"ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "RoleBinding", "Service", "ServiceAccount"}
+		whole := []string{"ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding", "Deployment", "NetworkPolicy", "PodDisruptionBudget",
+			"RoleBinding", "Service", "ServiceAccount"}
 		if diff := cmp.Diff(whole, kinds); diff != "" {
 			t.Errorf("%s: the server is made of: %s", values, diff)
 		}
-		if container := apiserver.deployment(t, manifest).Spec.Template.Spec.Containers[0]; !slices.Contains(container.Args, "--resources="+want) {
+		if container := apiserver.deployment(t, manifest).Spec.Template.Spec.Containers[0]; !slices.Contains(container.Args,
+			"--resources="+want) {
 			t.Errorf("%s: the server has %v", values, container.Args)
 		}
 	}
@@ -88,7 +91,8 @@ func TestServerIsReachable(t *testing.T) {
 		}
 	}
 	ports, _, _ := unstructured.NestedSlice(apiserver.only(t, manifest, "Service").Object, "spec", "ports")
-	if diff := cmp.Diff([]any{map[string]any{"name": "https", "port": float64(443), "targetPort": "https", "protocol": "TCP"}}, ports); diff != "" {
+	if diff := cmp.Diff([]any{map[string]any{"name": "https", "port": float64(443), "targetPort": "https", "protocol": "TCP"}},
+		ports); diff != "" {
 		t.Error(diff)
 	}
 	allowed, _, _ := unstructured.NestedSlice(apiserver.only(t, manifest, "NetworkPolicy").Object, "spec", "ingress")
@@ -105,11 +109,13 @@ func TestServerIsReachable(t *testing.T) {
 	if diff := cmp.Diff([]string{"/mainstay-apiserver"}, container.Command); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]corev1.VolumeMount{{Name: "tls", MountPath: "/etc/mainstay/tls", ReadOnly: true}}, container.VolumeMounts); diff != "" {
+	if diff := cmp.Diff([]corev1.VolumeMount{{Name: "tls", MountPath: "/etc/mainstay/tls", ReadOnly: true}},
+		container.VolumeMounts); diff != "" {
 		t.Error(diff)
 	}
 	// Whom the clients are told to trust is not the server's business.
-	secret := &corev1.SecretVolumeSource{SecretName: "mainstay-apiserver", Items: []corev1.KeyToPath{{Key: "tls.crt", Path: "tls.crt"}, {Key: "tls.key", Path: "tls.key"}}}
+	secret := &corev1.SecretVolumeSource{SecretName: "mainstay-apiserver", Items: []corev1.KeyToPath{{Key: "tls.crt", Path: "tls.crt"},
+		{Key: "tls.key", Path: "tls.key"}}}
 	if diff := cmp.Diff([]corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: secret}}}, pod.Volumes); diff != "" {
 		t.Error(diff)
 	}
@@ -121,7 +127,8 @@ func TestServerIsAlwaysThere(t *testing.T) {
 	manifest := mustRender(t, "", target{}).Manifest
 	server := apiserver.deployment(t, manifest).Spec
 	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
-	want := appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &none, MaxSurge: &one}}
+	want := appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &none, MaxSurge: &one}}
 	if diff := cmp.Diff(want, server.Strategy); diff != "" {
 		t.Error(diff)
 	}
@@ -135,7 +142,8 @@ func TestServerIsAlwaysThere(t *testing.T) {
 	if diff := cmp.Diff(server.Selector, apart[0].PodAffinityTerm.LabelSelector); diff != "" {
 		t.Errorf("replicas are kept apart from others: %s", diff)
 	}
-	if missing, _, _ := unstructured.NestedFieldNoCopy(apiserver.only(t, manifest, "PodDisruptionBudget").Object, "spec", "maxUnavailable"); missing != float64(1) {
+	if missing, _, _ := unstructured.NestedFieldNoCopy(apiserver.only(t, manifest, "PodDisruptionBudget").Object, "spec",
+		"maxUnavailable"); missing != float64(1) {
 		t.Errorf("%v may be missing", missing)
 	}
 	// Neither the manager's Service nor its budget takes the server's pods for its own.
@@ -167,13 +175,16 @@ func boundTo(t *testing.T, manifest, account string) []string {
 // TestRightsOfTheServer: it has what its code asks for, for what it serves, and what Kubernetes has for such servers; no right on Secrets, and none of
 // the manager's roles, as the manager has none of its.
 func TestRightsOfTheServer(t *testing.T) {
-	for values, parts := range map[string][]string{"": {"farmpods"}, llamas: {"farmpods", "llamas", "admission"}, onlyLlamas: {"llamas", "admission"}} {
+	for values, parts := range map[string][]string{"": {"farmpods"}, llamas: {"farmpods", "llamas", "admission"},
+		onlyLlamas: {"llamas", "admission"}} {
 		manifest := mustRender(t, values, target{}).Manifest
-		want := []string{"ClusterRole mainstay-apiserver", "ClusterRole system:auth-delegator", "Role kube-system extension-apiserver-authentication-reader"}
+		want := []string{"ClusterRole mainstay-apiserver", "ClusterRole system:auth-delegator",
+			"Role kube-system extension-apiserver-authentication-reader"}
 		if diff := cmp.Diff(want, boundTo(t, manifest, "mainstay-apiserver")); diff != "" {
 			t.Errorf("%s: the server's roles: %s", values, diff)
 		}
-		if others := boundTo(t, manifest, "mainstay-manager"); len(others) == 0 || slices.ContainsFunc(others, func(role string) bool { return slices.Contains(want, role) }) {
+		if others := boundTo(t, manifest, "mainstay-manager"); len(others) == 0 ||
+			slices.ContainsFunc(others, func(role string) bool { return slices.Contains(want, role) }) {
 			t.Errorf("%s: the manager's roles are %v", values, others)
 		}
 		asked := map[right]bool{}
@@ -254,7 +265,8 @@ func TestAuditPolicy(t *testing.T) {
 			t.Errorf("the server has %v", container.Args)
 		}
 	}
-	if diff := cmp.Diff(corev1.VolumeMount{Name: "audit", MountPath: "/etc/mainstay/audit", ReadOnly: true}, container.VolumeMounts[1]); diff != "" {
+	if diff := cmp.Diff(corev1.VolumeMount{Name: "audit", MountPath: "/etc/mainstay/audit", ReadOnly: true},
+		container.VolumeMounts[1]); diff != "" {
 		t.Error(diff)
 	}
 	if cmp.Equal(first.Annotations, second.Annotations) {

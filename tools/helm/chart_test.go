@@ -130,7 +130,8 @@ func (c component) only(t *testing.T, manifest, kind string) *unstructured.Unstr
 func (c component) deployment(t *testing.T, manifest string) *appsv1.Deployment {
 	t.Helper()
 	var typed appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(c.only(t, manifest, "Deployment").Object, &typed, true); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(c.only(t, manifest, "Deployment").Object, &typed,
+		true); err != nil {
 		t.Fatalf("reading the Deployment: %v", err)
 	}
 	return &typed

@@ -48,7 +48,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	ports, _, _ := unstructured.NestedSlice(named(t, on, "Service", "mainstay-metrics").Object, "spec", "ports")
-	if diff := cmp.Diff([]any{map[string]any{"name": "metrics", "port": float64(9999), "targetPort": "metrics", "protocol": "TCP"}}, ports); diff != "" {
+	if diff := cmp.Diff([]any{map[string]any{"name": "metrics", "port": float64(9999), "targetPort": "metrics", "protocol": "TCP"}},
+		ports); diff != "" {
 		t.Errorf("ports of the Service: %s", diff)
 	}
 	rules, _, _ := unstructured.NestedSlice(named(t, on, "NetworkPolicy", "mainstay-metrics").Object, "spec", "ingress")
@@ -98,7 +99,8 @@ func TestMonitors(t *testing.T) {
 	} {
 		t.Run(label, func(t *testing.T) {
 			for _, object := range []struct{ value, kind, name string }{
-				{"serviceMonitor", "ServiceMonitor", name}, {"serviceMonitor", "ServiceMonitor", "mainstay-apiserver"}, {"prometheusRule", "PrometheusRule", name},
+				{"serviceMonitor", "ServiceMonitor", name}, {"serviceMonitor", "ServiceMonitor", "mainstay-apiserver"}, {"prometheusRule",
+					"PrometheusRule", name},
 			} {
 				values := strings.ReplaceAll(test.values, "serviceMonitor", object.value)
 				if got := named(t, mustRender(t, values, target{apis: test.apis}).Manifest, object.kind, object.name) != nil; got != test.want {
@@ -110,7 +112,8 @@ func TestMonitors(t *testing.T) {
 	tlsOf := func(values string) map[string]any {
 		monitor := named(t, mustRender(t, values, target{apis: monitors}).Manifest, "ServiceMonitor", name)
 		endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
-		if len(endpoints) != 1 || endpoints[0].(map[string]any)["scheme"] != "https" || endpoints[0].(map[string]any)["honorLabels"] != true || monitor.GetLabels()["team"] != "a" {
+		if len(endpoints) != 1 || endpoints[0].(map[string]any)["scheme"] != "https" || endpoints[0].(map[string]any)["honorLabels"] != true ||
+			monitor.GetLabels()["team"] != "a" {
 			t.Fatalf("%v", monitor.Object)
 		}
 		return endpoints[0].(map[string]any)["tlsConfig"].(map[string]any)
@@ -122,7 +125,8 @@ func TestMonitors(t *testing.T) {
 	if diff := cmp.Diff(verified, tlsOf("metrics: {serviceMonitor: {labels: {team: a}}}")); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]any{"insecureSkipVerify": true}, tlsOf("webhook: {enabled: false}\nmetrics: {serviceMonitor: {labels: {team: a}}}")); diff != "" {
+	if diff := cmp.Diff(map[string]any{"insecureSkipVerify": true},
+		tlsOf("webhook: {enabled: false}\nmetrics: {serviceMonitor: {labels: {team: a}}}")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -210,7 +214,8 @@ func TestMonitorsAreOfTheirAPI(t *testing.T) {
 			kind, name string
 			typed      any
 		}{
-			{"ServiceMonitor", "mainstay-metrics", &monitoringv1.ServiceMonitor{}}, {"ServiceMonitor", "mainstay-apiserver", &monitoringv1.ServiceMonitor{}},
+			{"ServiceMonitor", "mainstay-metrics", &monitoringv1.ServiceMonitor{}}, {"ServiceMonitor", "mainstay-apiserver",
+				&monitoringv1.ServiceMonitor{}},
 			{"PrometheusRule", "mainstay-metrics", &monitoringv1.PrometheusRule{}},
 		} {
 			object := named(t, manifest, one.kind, one.name)

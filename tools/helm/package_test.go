@@ -18,7 +18,8 @@ func TestPackage(t *testing.T) {
 		"ghcr.io/someone": "ghcr.io/someone/mainstay/mainstay:1.2.3",
 	} {
 		to := t.TempDir()
-		output, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "chart", "VERSION=1.2.3", "REGISTRY="+registry, "PACKAGED="+to).CombinedOutput()
+		output, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "chart", "VERSION=1.2.3", "REGISTRY="+registry,
+			"PACKAGED="+to).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}

@@ -65,13 +65,16 @@ func TestKindsOff(t *testing.T) {
 		"deployments.apps", "services", "serviceaccounts", "pods", "ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io",
 		"horizontalpodautoscalers.autoscaling", "poddisruptionbudgets.policy", "httproutes.gateway.networking.k8s.io",
 	}
-	webapp := append([]string{"webapps.apps.mainstay.dev", "webapps/status.apps.mainstay.dev", "webapps/finalizers.apps.mainstay.dev"}, children...)
+	webapp := append([]string{"webapps.apps.mainstay.dev", "webapps/status.apps.mainstay.dev", "webapps/finalizers.apps.mainstay.dev"},
+		children...)
 	policies := []string{"platformpolicies.policy.mainstay.dev", "platformpolicies/status.policy.mainstay.dev", "namespaces"}
-	appconfig := []string{"appconfigs.config.mainstay.dev", "appconfigs/status.config.mainstay.dev", "appconfigs/finalizers.config.mainstay.dev"}
+	appconfig := []string{"appconfigs.config.mainstay.dev", "appconfigs/status.config.mainstay.dev",
+		"appconfigs/finalizers.config.mainstay.dev"}
 	monitors := []string{"configmonitors.config.mainstay.dev", "configmonitors/status.config.mainstay.dev", "pods/eviction"}
 	restarts := []string{"configmaps", "deployments.apps", "statefulsets.apps", "daemonsets.apps"}
 	instrumentation := []string{"instrumentations.instrumentation.mainstay.dev", "instrumentations/status.instrumentation.mainstay.dev"}
-	clusterwide := []string{"clusterinstrumentations.instrumentation.mainstay.dev", "clusterinstrumentations/status.instrumentation.mainstay.dev"}
+	clusterwide := []string{"clusterinstrumentations.instrumentation.mainstay.dev",
+		"clusterinstrumentations/status.instrumentation.mainstay.dev"}
 	// The kinds of configuration and those that inject need Deployments and Namespaces, too.
 	const alone = ", appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}"
 	for off, wanted := range map[string]struct {
@@ -124,7 +127,8 @@ func TestSharedRights(t *testing.T) {
 	} {
 		granted := roleRights(t, mustRender(t, "kinds: {"+off+": {enabled: false}}", target{}).Manifest, "ClusterRole", "", "mainstay-manager")
 		if !slices.Contains(granted, wanted.kept) || slices.Contains(granted, wanted.gone) {
-			t.Errorf("without %s: %v is there: %t, %v is there: %t", off, wanted.kept, slices.Contains(granted, wanted.kept), wanted.gone, slices.Contains(granted, wanted.gone))
+			t.Errorf("without %s: %v is there: %t, %v is there: %t", off, wanted.kept, slices.Contains(granted, wanted.kept), wanted.gone,
+				slices.Contains(granted, wanted.gone))
 		}
 	}
 }
@@ -145,8 +149,10 @@ func roleRights(t *testing.T, manifest, kind, namespace, name string) []right {
 func TestWatchNamespaces(t *testing.T) {
 	everywhere := mustRender(t, nothing, target{}).Manifest // for some namespaces nothing is served
 	some := mustRender(t, "watchNamespaces: [shop, web]", target{}).Manifest
-	whole, smallest := roleRights(t, everywhere, "ClusterRole", "", "mainstay-manager"), roleRights(t, some, "ClusterRole", "", "mainstay-manager")
-	within, events := roleRights(t, some, "Role", "shop", "mainstay-manager-kinds"), roleRights(t, some, "Role", "default", "mainstay-manager-events")
+	whole, smallest := roleRights(t, everywhere, "ClusterRole", "", "mainstay-manager"),
+		roleRights(t, some, "ClusterRole", "", "mainstay-manager")
+	within, events := roleRights(t, some, "Role", "shop", "mainstay-manager-kinds"),
+		roleRights(t, some, "Role", "default", "mainstay-manager-events")
 	cluster := []string{
 		"customresourcedefinitions", "customresourcedefinitions/status", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
 		"namespaces", "platformpolicies", "platformpolicies/status", "clusterroles", "clusterinstrumentations", "clusterinstrumentations/status",
@@ -205,9 +211,12 @@ func TestSecrets(t *testing.T) {
 	}
 	for values, want := range map[string]struct{ shop, blog, own []right }{
 		"{" + others + "}": {nil, nil, nil},
-		"{" + others + ", secrets: {namespaces: [shop, web]}}":                                                                   {read, nil, key},
-		"{" + others + ", secrets: {namespaces: [shop]}, watchNamespaces: [shop, blog]}":                                         {read, nil, key},
-		"{" + others + ", secrets: {namespaces: [shop]}, kinds: {appconfig: {enabled: false}}}":                                  {read, nil, key},
+		"{" + others + ", secrets: {namespaces: [shop, web]}}": {read, nil,
+			key},
+		"{" + others + ", secrets: {namespaces: [shop]}, watchNamespaces: [shop, blog]}": {read, nil,
+			key},
+		"{" + others + ", secrets: {namespaces: [shop]}, kinds: {appconfig: {enabled: false}}}": {read, nil,
+			key},
 		"{" + others + ", secrets: {namespaces: [shop]}, kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}}": {nil, nil, nil},
 	} {
 		for namespace, want := range map[string][]right{"shop": want.shop, "blog": want.blog} {
@@ -244,14 +253,16 @@ func TestUsersMayEveryKind(t *testing.T) {
 		plural, _, _ := unstructured.NestedString(object.Object, "spec", "names", "plural")
 		if group == records {
 			for _, role := range []string{"view", "edit", "admin", "platform"} {
-				if given := roleRights(t, manifest, "ClusterRole", "", "mainstay-"+role); slices.ContainsFunc(given, func(r right) bool { return r.Group == group }) {
+				if given := roleRights(t, manifest, "ClusterRole", "", "mainstay-"+role); slices.ContainsFunc(given,
+					func(r right) bool { return r.Group == group }) {
 					t.Errorf("%s has rights on %s.%s, which our own API server keeps", role, plural, group)
 				}
 			}
 			continue
 		}
 		scope, _, _ := unstructured.NestedString(object.Object, "spec", "scope")
-		for role, writes := range map[string]bool{"view": false, "edit": scope == "Namespaced", "admin": scope == "Namespaced", "platform": true} {
+		for role, writes := range map[string]bool{"view": false, "edit": scope == "Namespaced", "admin": scope == "Namespaced",
+			"platform": true} {
 			given := roleRights(t, manifest, "ClusterRole", "", "mainstay-"+role)
 			if !slices.Contains(given, right{group, plural, "", "watch"}) {
 				t.Errorf("%s may not see %s.%s", role, plural, group)
@@ -269,7 +280,8 @@ func TestUsersMayEveryKind(t *testing.T) {
 	for role, aggregated := range map[string]string{"view": "view", "edit": "edit", "admin": "admin", "platform": ""} {
 		for _, object := range objects(t, manifest) {
 			for label := range object.GetLabels() {
-				if to, is := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); is && object.GetName() == "mainstay-"+role && to != aggregated {
+				if to, is := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); is && object.GetName() == "mainstay-"+role &&
+					to != aggregated {
 					t.Errorf("%s is aggregated to %s", role, to)
 				}
 			}
@@ -294,7 +306,8 @@ func TestNetworkPolicy(t *testing.T) {
 		if diff := cmp.Diff(want, string(spec)); diff != "" {
 			t.Errorf("%s: %s", values, diff)
 		}
-		named := slices.ContainsFunc(deployment(t, manifest).Spec.Template.Spec.Containers[0].Ports, func(port corev1.ContainerPort) bool { return port.Name == "webhook" })
+		named := slices.ContainsFunc(deployment(t, manifest).Spec.Template.Spec.Containers[0].Ports,
+			func(port corev1.ContainerPort) bool { return port.Name == "webhook" })
 		if named != strings.Contains(want, `"port":"webhook"`) {
 			t.Errorf("%s: the port's name is not that of the pod", values)
 		}
@@ -330,15 +343,17 @@ func TestRightsOfParts(t *testing.T) {
 		"injectiondirect":        {"webhook: {enabled: false}", "{}", "ClusterRole", "statefulsets", "get"},
 		"instrumentation":        {"{}", "kinds: {instrumentation: {enabled: false}}", "ClusterRole", "instrumentations", "watch"},
 		"clusterinstrumentation": {"{}", "kinds: {clusterinstrumentation: {enabled: false}}", "ClusterRole", "clusterinstrumentations", "watch"},
-		"configuration":          {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole", "controllerrevisions", "list"},
-		"secrets":                {"secrets: {namespaces: [shop]}", "{}", "Role", "secrets", "get"},
-		"shared":                 {"{}", "", "ClusterRole", "customresourcedefinitions", "get"},
+		"configuration": {"{}", "kinds: {appconfig: {enabled: false}, configmonitor: {enabled: false}}", "ClusterRole",
+			"controllerrevisions", "list"},
+		"secrets": {"secrets: {namespaces: [shop]}", "{}", "Role", "secrets", "get"},
+		"shared":  {"{}", "", "ClusterRole", "customresourcedefinitions", "get"},
 	} {
 		granted := func(values string) bool {
 			return slices.ContainsFunc(objects(t, mustRender(t, values, target{}).Manifest), func(object *unstructured.Unstructured) bool {
-				return object.GetKind() == wanted.kind && object.GetName() == "mainstay-manager" && slices.ContainsFunc(rightsOf(t, object), func(r right) bool {
-					return r.Resource == wanted.resource && r.Verb == wanted.verb
-				})
+				return object.GetKind() == wanted.kind && object.GetName() == "mainstay-manager" &&
+					slices.ContainsFunc(rightsOf(t, object), func(r right) bool {
+						return r.Resource == wanted.resource && r.Verb == wanted.verb
+					})
 			})
 		}
 		if !granted(wanted.on) {
@@ -359,7 +374,8 @@ func TestRightsOfParts(t *testing.T) {
 	for _, file := range files {
 		parts = append(parts, strings.TrimSuffix(file.Name(), ".yaml"))
 	}
-	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "certificates", "clusterinstrumentation", "configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
+	if diff := cmp.Diff([]string{"admission", "apiservice", "apiservicewithdrawal", "appconfig", "certificates", "clusterinstrumentation",
+		"configmonitor", "configuration", "defaultpolicy", "election", "farmpods", "injection", "injectiondirect", "instrumentation", "llamas", "platformpolicy", "secrets", "shared", "uninstall", "webapp", "webhooks", "withdrawal", "workload"}, parts); diff != "" {
 		t.Errorf("a part that the table above does not know, or none: %s", diff)
 	}
 }
@@ -368,9 +384,10 @@ func TestRightsOfParts(t *testing.T) {
 func TestRightsToTellWhoServes(t *testing.T) {
 	more := func(base, kind, namespace string) []right {
 		without := roleRights(t, mustRender(t, "{"+base+", "+nothing+"}", target{}).Manifest, kind, namespace, "mainstay-manager")
-		found := slices.DeleteFunc(roleRights(t, mustRender(t, "{"+base+"}", target{}).Manifest, kind, namespace, "mainstay-manager"), func(r right) bool {
-			return slices.Contains(without, r)
-		})
+		found := slices.DeleteFunc(roleRights(t, mustRender(t, "{"+base+"}", target{}).Manifest, kind, namespace, "mainstay-manager"),
+			func(r right) bool {
+				return slices.Contains(without, r)
+			})
 		slices.SortFunc(found, func(a, b right) int {
 			return strings.Compare(strings.Join([]string{a.Resource, a.Name, a.Verb}, " "), strings.Join([]string{b.Resource, b.Name, b.Verb}, " "))
 		})
@@ -378,14 +395,16 @@ func TestRightsToTellWhoServes(t *testing.T) {
 	}
 	const registration, farm = "apiregistration.k8s.io", "v1alpha1.farm.mainstay.dev"
 	cluster := []right{
-		{registration, "apiservices", farm, "create"}, {registration, "apiservices", farm, "list"}, {registration, "apiservices", farm, "patch"}, {registration, "apiservices", farm, "watch"},
+		{registration, "apiservices", farm, "create"}, {registration, "apiservices", farm, "list"}, {registration, "apiservices", farm,
+			"patch"}, {registration, "apiservices", farm, "watch"},
 		{"rbac.authorization.k8s.io", "clusterroles", "mainstay-manager", "get"},
 		{"", "namespaces", "mainstay-system", "list"}, {"", "namespaces", "mainstay-system", "watch"},
 	}
 	own := []right{
 		{"discovery.k8s.io", "endpointslices", "", "list"}, {"discovery.k8s.io", "endpointslices", "", "watch"},
 		{"events.k8s.io", "events", "", "create"}, {"events.k8s.io", "events", "", "patch"},
-		{"", "secrets", "", "create"}, {"", "secrets", "mainstay-apiserver", "list"}, {"", "secrets", "mainstay-apiserver", "update"}, {"", "secrets", "mainstay-apiserver", "watch"},
+		{"", "secrets", "", "create"}, {"", "secrets", "mainstay-apiserver", "list"}, {"", "secrets", "mainstay-apiserver", "update"}, {"",
+			"secrets", "mainstay-apiserver", "watch"},
 		{"", "services", "mainstay-apiserver", "get"},
 	}
 	if diff := cmp.Diff(cluster, more("webhook: {enabled: false}", "ClusterRole", "")); diff != "" {

@@ -36,7 +36,8 @@ func TestUninstallIsHelms(t *testing.T) {
 
 // TestUninstall: a Job of few rights runs before the release is deleted, leaves nothing, and tells what it did.
 func TestUninstall(t *testing.T) {
-	for _, values := range []string{"", "ambassador: {enabled: true}", "watchNamespaces: [shop, web], crds: {keep: false}", "serviceAccount: {create: false, name: mine}"} {
+	for _, values := range []string{"", "ambassador: {enabled: true}", "watchNamespaces: [shop, web], crds: {keep: false}",
+		"serviceAccount: {create: false, name: mine}"} {
 		for _, to := range []target{{}, {release: strings.Repeat("n", 53), namespace: strings.Repeat("s", 63)}} {
 			release := mustRender(t, always(values), to)
 			if len(release.Hooks) < 5 {
@@ -51,7 +52,8 @@ func TestUninstall(t *testing.T) {
 					t.Errorf("%s: %s %s has the weight %d and tells %v", values, hook.Kind, hook.Name, hook.Weight, hook.OutputLogPolicies)
 				}
 				if hook.Kind == "Job" {
-					if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(only(t, hook.Manifest, "Job").Object, &job, true); err != nil {
+					if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(only(t, hook.Manifest, "Job").Object, &job,
+						true); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -108,14 +110,17 @@ func TestRightsOfUninstall(t *testing.T) {
 		resources = append(resources, r.Resource)
 	}
 	slices.Sort(resources)
-	want := []string{"apiservices", "appconfigs", "clusterinstrumentations", "configmonitors", "customresourcedefinitions", "instrumentations", "llamarecords", "mutatingwebhookconfigurations", "platformpolicies", "validatingwebhookconfigurations", "webapps"}
+	want := []string{"apiservices", "appconfigs", "clusterinstrumentations", "configmonitors", "customresourcedefinitions", "instrumentations",
+		"llamarecords", "mutatingwebhookconfigurations", "platformpolicies", "validatingwebhookconfigurations", "webapps"}
 	if diff := cmp.Diff(want, slices.Compact(resources)); diff != "" {
 		t.Error(diff)
 	}
 	deleting := roleRights(t, hooks(t, "watchNamespaces: [shop], crds: {keep: false}"), "ClusterRole", "", "mainstay-uninstall")
 	for _, needed := range []right{
-		{"apiextensions.k8s.io", "customresourcedefinitions", "webapps.apps.mainstay.dev", "delete"}, {"apps.mainstay.dev", "webapps", "", "delete"},
-		{"apiextensions.k8s.io", "customresourcedefinitions", "llamarecords.records.mainstay.dev", "delete"}, {records, "llamarecords", "", "delete"},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "webapps.apps.mainstay.dev", "delete"}, {"apps.mainstay.dev", "webapps", "",
+			"delete"},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "llamarecords.records.mainstay.dev", "delete"}, {records, "llamarecords", "",
+			"delete"},
 	} {
 		if !slices.Contains(deleting, needed) {
 			t.Errorf("what is to be deleted may not be: %v", needed)

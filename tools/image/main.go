@@ -30,7 +30,8 @@ type options struct {
 func run(ctx context.Context, arguments []string, registry string, out io.Writer) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	var o options
-	flags.StringVar(&o.binary, "binary", "bin/mainstay", "static binary of the manager, with mainstay-apiserver beside it, to put into the image")
+	flags.StringVar(&o.binary, "binary", "bin/mainstay",
+		"static binary of the manager, with mainstay-apiserver beside it, to put into the image")
 	flags.StringVar(&o.version, "version", "0.0.0-dev", "version that the image's labels tell")
 	flags.StringVar(&o.name, "name", "", "reference of the image (default: docker.io/mainstay/mainstay:VERSION)")
 	flags.StringVar(&o.output, "output", "bin/mainstay-image.tar", "file to write, for docker load or ctr images import; empty writes none")

@@ -55,7 +55,8 @@ func writeSBOM(binaries []string, version string, to io.Writer) error {
 // libraries are the modules in a binary, and Go's own.
 func libraries(info *debug.BuildInfo) []cdx.Component {
 	found := []cdx.Component{{
-		Type: cdx.ComponentTypeLibrary, BOMRef: "std@" + info.GoVersion, Name: "std", Version: info.GoVersion, PackageURL: packageURL("std", info.GoVersion),
+		Type: cdx.ComponentTypeLibrary, BOMRef: "std@" + info.GoVersion, Name: "std", Version: info.GoVersion, PackageURL: packageURL("std",
+			info.GoVersion),
 	}}
 	for _, module := range info.Deps {
 		found = append(found, component(module))

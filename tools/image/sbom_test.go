@@ -54,7 +54,8 @@ func TestSBOMOfPrograms(t *testing.T) {
 	folder := t.TempDir()
 	const module = "example.com/product"
 	for name, content := range map[string]string{
-		"go.mod":             "module " + module + "\n\ngo 1.26\n\nrequire example.com/library v1.0.0\n\nreplace example.com/library => ./library\n",
+		"go.mod": "module " + module +
+			"\n\ngo 1.26\n\nrequire example.com/library v1.0.0\n\nreplace example.com/library => ./library\n",
 		"library/go.mod":     "module example.com/library\n\ngo 1.26\n",
 		"library/library.go": "package library\n\nfunc Do() {}\n",
 		"cmd/one/main.go":    "package main\n\nfunc main() {}\n",

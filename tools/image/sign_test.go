@@ -31,7 +31,8 @@ func TestSignWhatWasPushed(t *testing.T) {
 	}
 	// The programs themselves are not what this is about.
 	for _, target := range []string{"push", "sign"} {
-		command := exec.CommandContext(t.Context(), "make", "-C", root, "--old-file=build", target, "VERSION=1.2.3", "GOARCH=amd64", "BINARY="+binary, "REGISTRY="+host, "PACKAGED="+folder, "COSIGN_KEY=")
+		command := exec.CommandContext(t.Context(), "make", "-C", root, "--old-file=build", target, "VERSION=1.2.3", "GOARCH=amd64",
+			"BINARY="+binary, "REGISTRY="+host, "PACKAGED="+folder, "COSIGN_KEY=")
 		command.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))
 		output, err := command.CombinedOutput()
 		if err != nil {

@@ -206,7 +206,8 @@ func TestRunbooks(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := 0
-		for _, part := range []string{"# " + name + "\n", "\n## What it means\n", "\n## What users feel\n", "\n## What to look at\n", "\n    kubectl ", "\n## What to do\n"} {
+		for _, part := range []string{"# " + name + "\n", "\n## What it means\n", "\n## What users feel\n", "\n## What to look at\n",
+			"\n    kubectl ", "\n## What to do\n"} {
 			at := strings.Index(string(content), part)
 			if at < last {
 				t.Errorf("%s: %q is missing, or not in its place", page, part)

@@ -157,7 +157,8 @@ func (m *Memory) send(ctx context.Context, to memoryWatch, pending []memoryEvent
 			}
 		}
 		m.mutex.Lock()
-		first, _ := slices.BinarySearchFunc(m.events, to.since+1, func(e memoryEvent, version uint64) int { return cmp.Compare(e.version, version) })
+		first, _ := slices.BinarySearchFunc(m.events, to.since+1,
+			func(e memoryEvent, version uint64) int { return cmp.Compare(e.version, version) })
 		pending, to.since = slices.Clone(m.events[first:]), m.version
 		changed := m.changed
 		m.mutex.Unlock()
@@ -226,7 +227,8 @@ func (m *Memory) at(name types.NamespacedName, resourceVersion string) (Object, 
 		return nil, apierrors.NewNotFound(m.resource, name.Name)
 	}
 	if resourceVersion != "" && resourceVersion != former.GetResourceVersion() {
-		return nil, apierrors.NewConflict(m.resource, name.Name, fmt.Errorf("resourceVersion: %s is given, it is %s now", resourceVersion, former.GetResourceVersion()))
+		return nil, apierrors.NewConflict(m.resource, name.Name, fmt.Errorf("resourceVersion: %s is given, it is %s now", resourceVersion,
+			former.GetResourceVersion()))
 	}
 	return former, nil
 }

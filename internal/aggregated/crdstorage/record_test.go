@@ -13,7 +13,8 @@ import (
 
 // TestUnreadable: of what can't be read, who it is and what it belongs to stays what it was, as far as that can be.
 func TestUnreadable(t *testing.T) {
-	form := KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"), func() runtime.Object { return &farmv1alpha1.LlamaList{} },
+	form := KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"),
+		func() runtime.Object { return &farmv1alpha1.LlamaList{} },
 		recordsv1alpha1.Finalizer, func(llama *farmv1alpha1.Llama, err error) {
 			llama.Annotations = map[string]string{"unreadable": err.Error()}
 		})
@@ -25,11 +26,13 @@ func TestUnreadable(t *testing.T) {
 		"the metadata can be read": {
 			`{"metadata":{"uid":"u","generation":3,"labels":{"a":"b"},"finalizers":["example.com/held"],
 				"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"herd","uid":"h"}]},"spec":{"weight":"heavy"}}`,
-			metav1.ObjectMeta{UID: "u", Generation: 3, Labels: map[string]string{"a": "b"}, Finalizers: []string{"example.com/held"}, OwnerReferences: owner},
+			metav1.ObjectMeta{UID: "u", Generation: 3, Labels: map[string]string{"a": "b"}, Finalizers: []string{"example.com/held"},
+				OwnerReferences: owner},
 		},
 		"nothing can be read": {
 			`{"metadata":[],"spec":{"weight":"heavy"}}`,
-			metav1.ObjectMeta{UID: "4cf1a6c2-e03a-5b10-8253-8504380be370", Labels: map[string]string{"r": "r"}, Finalizers: []string{recordsv1alpha1.Finalizer}},
+			metav1.ObjectMeta{UID: "4cf1a6c2-e03a-5b10-8253-8504380be370", Labels: map[string]string{"r": "r"},
+				Finalizers: []string{recordsv1alpha1.Finalizer}},
 		},
 	} {
 		record := &recordsv1alpha1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{

@@ -50,7 +50,8 @@ const deleters = 4
 
 // decorate puts the library's cache on a Storage: from here on there is one list and one watch, however many ask.
 func (s Serving) decorate( //nolint:revive // the library's interface
-	config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
+	config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string,
+		error), newFunc, newListFunc func() runtime.Object,
 	attributes storage.AttrFunc, indexers storage.IndexerFuncs, indexes *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
 	behind := NewStorage(s.Objects, s.Form, prefix)

@@ -140,7 +140,8 @@ func (s *Storage) asked(key string, options storage.ListOptions) (string, metav1
 }
 
 // appendServed adds what is wanted of a page.
-func (s *Storage) appendServed(ctx context.Context, items []runtime.Object, list runtime.Object, wanted storage.SelectionPredicate) ([]runtime.Object, error) {
+func (s *Storage) appendServed(ctx context.Context, items []runtime.Object, list runtime.Object,
+	wanted storage.SelectionPredicate) ([]runtime.Object, error) {
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		backing, err := asObject(item)
 		if err != nil {

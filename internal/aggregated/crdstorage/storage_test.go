@@ -64,16 +64,19 @@ func newServed(t *testing.T) storage.Interface {
 		t.Fatal(err)
 	}
 	serving := Serving{
-		Codec:   serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion),
-		Objects: NewMemory(recordsv1alpha1.GroupVersion.WithResource("records").GroupResource(), func() runtime.Object { return &recordsv1alpha1.LlamaRecordList{} }),
-		Form:    KeptForm[example.Pod, recordsv1alpha1.LlamaRecord](example.SchemeGroupVersion.WithKind("Pod"), newList, recordsv1alpha1.Finalizer, func(*example.Pod, error) {}),
+		Codec: serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion),
+		Objects: NewMemory(recordsv1alpha1.GroupVersion.WithResource("records").GroupResource(),
+			func() runtime.Object { return &recordsv1alpha1.LlamaRecordList{} }),
+		Form: KeptForm[example.Pod, recordsv1alpha1.LlamaRecord](example.SchemeGroupVersion.WithKind("Pod"), newList,
+			recordsv1alpha1.Finalizer, func(*example.Pod, error) {}),
 	}
 	options, err := serving.GetRESTOptions(schema.GroupResource{Resource: "pods"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	key := func(object runtime.Object) (string, error) { return storage.NamespaceKeyFunc("/pods/", object) }
-	served, stop, err := options.Decorator(options.StorageConfig, "/pods/", key, func() runtime.Object { return &example.Pod{} }, newList, attributes, nil, nil)
+	served, stop, err := options.Decorator(options.StorageConfig, "/pods/", key, func() runtime.Object { return &example.Pod{} }, newList,
+		attributes, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,8 @@ func (s *Storage) GuaranteedUpdate( //nolint:revive // the library's interface
 
 // insist tries until that says that it is done, each time with the state read anew, and returns the last. An error of a try that is not done may
 // come of a state that was too old: it stands if the state is the same when it is read anew.
-func (s *Storage) insist(ctx context.Context, key string, mayMiss bool, cached runtime.Object, try func(was state) (done bool, err error)) (state, error) {
+func (s *Storage) insist(ctx context.Context, key string, mayMiss bool, cached runtime.Object,
+	try func(was state) (done bool, err error)) (state, error) {
 	was, err := s.start(ctx, key, mayMiss, cached)
 	if err != nil {
 		return was, err

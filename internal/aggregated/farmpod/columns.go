@@ -28,8 +28,9 @@ func Columns() []table.Column[farmv1alpha1.FarmPod] {
 			return word
 		}),
 		{
-			TableColumnDefinition: metav1.TableColumnDefinition{Name: "Restarts", Type: "integer", Description: "How often its containers were started anew."},
-			Cell:                  func(pod *farmv1alpha1.FarmPod) any { return int64(pod.Status.Restarts) },
+			TableColumnDefinition: metav1.TableColumnDefinition{Name: "Restarts", Type: "integer",
+				Description: "How often its containers were started anew."},
+			Cell: func(pod *farmv1alpha1.FarmPod) any { return int64(pod.Status.Restarts) },
 		},
 		table.Age[farmv1alpha1.FarmPod](),
 		column("Owner", "What it belongs to in the end.", 0, func(pod *farmv1alpha1.FarmPod) string { return orNone(pod.Spec.Owner) }),
@@ -39,7 +40,8 @@ func Columns() []table.Column[farmv1alpha1.FarmPod] {
 			return rest
 		}),
 		column("Images", "The images of its containers, and what of them runs.", wide, shownImages),
-		column("Requests", "What its containers ask for.", wide, func(pod *farmv1alpha1.FarmPod) string { return shownResources(pod.Spec.Requests) }),
+		column("Requests", "What its containers ask for.", wide,
+			func(pod *farmv1alpha1.FarmPod) string { return shownResources(pod.Spec.Requests) }),
 		column("Limits", "What its containers may use.", wide, func(pod *farmv1alpha1.FarmPod) string { return shownResources(pod.Spec.Limits) }),
 	}
 	for i := range facts {

@@ -130,7 +130,8 @@ func digest(imageID string) string {
 		imageID = after
 	}
 	imageID = imageID[strings.LastIndex(imageID, "@")+1:]
-	if algorithm, digits, found := strings.Cut(imageID, ":"); !found || digits == "" || !strings.HasPrefix(algorithm, "sha") || strings.Trim(digits, "0123456789abcdef") != "" {
+	if algorithm, digits, found := strings.Cut(imageID, ":"); !found || digits == "" || !strings.HasPrefix(algorithm, "sha") ||
+		strings.Trim(digits, "0123456789abcdef") != "" {
 		return ""
 	}
 	return imageID
@@ -171,5 +172,6 @@ func lastTermination(pod *corev1.Pod) *farmv1alpha1.FarmPodTermination {
 	if last == nil {
 		return nil
 	}
-	return &farmv1alpha1.FarmPodTermination{Container: text(name), Reason: text(last.Reason), ExitCode: last.ExitCode, FinishedAt: last.FinishedAt}
+	return &farmv1alpha1.FarmPodTermination{Container: text(name), Reason: text(last.Reason), ExitCode: last.ExitCode,
+		FinishedAt: last.FinishedAt}
 }

@@ -52,7 +52,8 @@ func whole() *corev1.Pod {
 		pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 		pod.Spec.InitContainers = []corev1.Container{
 			{Name: "migrate", Image: "migrate:1", Resources: corev1.ResourceRequirements{Requests: list("8", "8Gi"), Limits: list("8", "8Gi")}},
-			{Name: "mesh", Image: "mesh:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{Requests: list("50m", ""), Limits: list("", "32Mi")}},
+			{Name: "mesh", Image: "mesh:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+				Resources: corev1.ResourceRequirements{Requests: list("50m", ""), Limits: list("", "32Mi")}},
 		}
 		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "migrate"}, {Name: "mesh", Ready: true, Started: new(true)}}
 		exits("Completed", 0)(&pod.Status.InitContainerStatuses[0])
@@ -136,15 +137,20 @@ func TestResources(t *testing.T) {
 		pod              *corev1.Pod
 		requests, limits corev1.ResourceList
 	}{
-		"none":                   {pod: pod()},
-		"of one":                 {pod(alone(corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")})), list("1", "1Gi"), list("2", "2Gi")},
-		"limits of one of two":   {pod(hasProxy, alone(corev1.ResourceRequirements{Requests: list("1", ""), Limits: list("2", "2Gi")})), list("1", ""), nil},
-		"of the Pod":             {pod(func(pod *corev1.Pod) { pod.Spec.Resources = &corev1.ResourceRequirements{Limits: list("3", "")} }), nil, list("3", "")},
-		"of the Pod, over one's": {pod(alone(corev1.ResourceRequirements{Requests: list("1", "1Gi")}), func(pod *corev1.Pod) { pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("3", "")} }), list("3", "1Gi"), nil},
+		"none": {pod: pod()},
+		"of one": {pod(alone(corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")})),
+			list("1", "1Gi"), list("2", "2Gi")},
+		"limits of one of two": {pod(hasProxy, alone(corev1.ResourceRequirements{Requests: list("1", ""), Limits: list("2", "2Gi")})),
+			list("1", ""), nil},
+		"of the Pod": {pod(func(pod *corev1.Pod) { pod.Spec.Resources = &corev1.ResourceRequirements{Limits: list("3", "")} }), nil,
+			list("3", "")},
+		"of the Pod, over one's": {pod(alone(corev1.ResourceRequirements{Requests: list("1", "1Gi")}),
+			func(pod *corev1.Pod) { pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("3", "")} }), list("3", "1Gi"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Of(test.pod, "")
-			if diff := cmp.Diff([]corev1.ResourceList{test.requests, test.limits}, []corev1.ResourceList{got.Spec.Requests, got.Spec.Limits}); diff != "" {
+			if diff := cmp.Diff([]corev1.ResourceList{test.requests, test.limits}, []corev1.ResourceList{got.Spec.Requests,
+				got.Spec.Limits}); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -191,7 +197,8 @@ func TestFacts(t *testing.T) {
 }
 
 func TestFields(t *testing.T) {
-	want := fields.Set{"metadata.name": "farm-shop-1-x", "metadata.namespace": "web", "spec.nodeName": "n1", "spec.owner": "WebApp/shop", "status.phase": "Running"}
+	want := fields.Set{"metadata.name": "farm-shop-1-x", "metadata.namespace": "web", "spec.nodeName": "n1", "spec.owner": "WebApp/shop",
+		"status.phase": "Running"}
 	got := Fields(Of(pod(), "WebApp/shop"))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -281,13 +288,15 @@ func FuzzTerminationMessages(f *testing.F) {
 
 // spread puts what a container said where the kubelet writes it, and what repeats it where others write.
 func spread(pod *corev1.Pod, said string, repeated []string, chance int) {
-	reasons := []string{"ErrImagePull", "ImagePullBackOff", "CreateContainerError", "RunContainerError", "PostStartHookError", "CrashLoopBackOff", "Other"}
+	reasons := []string{"ErrImagePull", "ImagePullBackOff", "CreateContainerError", "RunContainerError", "PostStartHookError",
+		"CrashLoopBackOff", "Other"}
 	pod.Status.Message = repeated[chance%len(repeated)]
 	pod.Status.Phase = []corev1.PodPhase{"Pending", "Running", "Failed"}[chance%3]
 	for i := range pod.Status.Conditions {
 		pod.Status.Conditions[i].Message = repeated[(chance+i)%len(repeated)]
 	}
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "PodScheduled", Status: "False", Message: repeated[chance%len(repeated)]})
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "PodScheduled", Status: "False",
+		Message: repeated[chance%len(repeated)]})
 	each := func(containers []corev1.Container, statuses []corev1.ContainerStatus) {
 		for i := range statuses {
 			if i < len(containers) {
@@ -314,7 +323,8 @@ func many(tb testing.TB, count int) []*corev1.Pod {
 	pods := make([]*corev1.Pod, count)
 	for i := range pods {
 		template := whole()
-		template.Name, template.UID, template.ResourceVersion = fmt.Sprintf("shop-6c5d8f7b9-%05d", i), types.UID(fmt.Sprintf("5f0c7a3e-8d4b-4b61-9a55-%012d", i)), fmt.Sprint(1_000_000+i)
+		template.Name, template.UID, template.ResourceVersion = fmt.Sprintf("shop-6c5d8f7b9-%05d", i),
+			types.UID(fmt.Sprintf("5f0c7a3e-8d4b-4b61-9a55-%012d", i)), fmt.Sprint(1_000_000+i)
 		template.Spec.NodeName, template.ManagedFields = fmt.Sprintf("node-%d", i%100), nil
 		for at := range template.Spec.Containers {
 			one := &template.Spec.Containers[at]
@@ -322,7 +332,8 @@ func many(tb testing.TB, count int) []*corev1.Pod {
 			for _, name := range []string{"TEAM", "LEVEL", "REGION", "URL"} {
 				one.Env = append(one.Env, corev1.EnvVar{Name: name, Value: "the value of " + name})
 			}
-			one.VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-abcde", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
+			one.VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-abcde", ReadOnly: true,
+				MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
 		}
 		encoded, err := template.Marshal()
 		if err != nil {

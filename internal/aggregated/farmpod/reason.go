@@ -259,7 +259,8 @@ func gated(s *subject) string {
 // plane does once a node has not answered for a while (pkg/controller/util/node, MarkPodsNotReady).
 func isSilent(s *subject) bool {
 	ready, containers := workload.Condition(s.Pod, corev1.PodReady), workload.Condition(s.Pod, corev1.ContainersReady)
-	return ready != nil && containers != nil && ready.Status != corev1.ConditionTrue && containers.Status == corev1.ConditionTrue && gated(s) == ""
+	return ready != nil && containers != nil && ready.Status != corev1.ConditionTrue && containers.Status == corev1.ConditionTrue &&
+		gated(s) == ""
 }
 
 // trouble is what is wrong with a container that waits or has ended; empty if it runs, is about to, or has ended as it may.
@@ -335,7 +336,8 @@ const (
 // exit is a container's exit code, with the signal that ended it if one did and the runtime does not say itself what happened.
 func exit(ended *corev1.ContainerStateTerminated) string {
 	text, signal := "exit "+strconv.Itoa(int(ended.ExitCode)), int(ended.Signal)
-	if signal == 0 && (ended.Reason == "" || ended.Reason == runtimeError) && ended.ExitCode > shellBase && ended.ExitCode <= shellBase+realTime {
+	if signal == 0 && (ended.Reason == "" || ended.Reason == runtimeError) && ended.ExitCode > shellBase &&
+		ended.ExitCode <= shellBase+realTime {
 		signal = int(ended.ExitCode) - shellBase
 	}
 	if signal > 0 {
@@ -413,7 +415,8 @@ func (s *subject) repeatsTermination(message string) bool {
 	if message == "" {
 		return false
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{s.Status.InitContainerStatuses, s.Status.ContainerStatuses, s.Status.EphemeralContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{s.Status.InitContainerStatuses, s.Status.ContainerStatuses,
+		s.Status.EphemeralContainerStatuses} {
 		for i := range statuses {
 			for _, ended := range []*corev1.ContainerStateTerminated{statuses[i].State.Terminated, statuses[i].LastTerminationState.Terminated} {
 				if ended != nil && repeats(message, ended.Message) {

@@ -20,7 +20,8 @@ var (
 )
 
 func newLlama(change ...func(*farmv1alpha1.Llama)) *farmv1alpha1.Llama {
-	made := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Name: "perla", Namespace: "farm", Generation: 3}, Spec: farmv1alpha1.LlamaSpec{Weight: 120, Height: 1.7}}
+	made := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Name: "perla", Namespace: "farm", Generation: 3},
+		Spec: farmv1alpha1.LlamaSpec{Weight: 120, Height: 1.7}}
 	made.Status.Conditions = []metav1.Condition{kept(3, before), shorn("Summer")}
 	for _, one := range change {
 		one(made)
@@ -46,10 +47,12 @@ func TestValidateTable(t *testing.T) {
 		change func(*farmv1alpha1.Llama)
 		says   string
 	}{
-		"right":             {func(*farmv1alpha1.Llama) {}, ""},
-		"the smallest":      {func(l *farmv1alpha1.Llama) { l.Spec.Weight = math.SmallestNonzeroFloat64 }, ""},
-		"no weight":         {func(l *farmv1alpha1.Llama) { l.Spec.Weight = 0 }, "spec.weight: Invalid value: 0: accepted is a number above 0, as in spec.weight: 1.5"},
-		"a negative height": {func(l *farmv1alpha1.Llama) { l.Spec.Height = -1.5 }, "spec.height: Invalid value: -1.5: accepted is a number above 0, as in spec.height: 1.5"},
+		"right":        {func(*farmv1alpha1.Llama) {}, ""},
+		"the smallest": {func(l *farmv1alpha1.Llama) { l.Spec.Weight = math.SmallestNonzeroFloat64 }, ""},
+		"no weight": {func(l *farmv1alpha1.Llama) { l.Spec.Weight = 0 },
+			"spec.weight: Invalid value: 0: accepted is a number above 0, as in spec.weight: 1.5"},
+		"a negative height": {func(l *farmv1alpha1.Llama) { l.Spec.Height = -1.5 },
+			"spec.height: Invalid value: -1.5: accepted is a number above 0, as in spec.height: 1.5"},
 		"no number":         {func(l *farmv1alpha1.Llama) { l.Spec.Height = math.NaN() }, "spec.height: Invalid value"},
 		"a name of a path":  {func(l *farmv1alpha1.Llama) { l.Name = "a/b" }, "metadata.name: Invalid value"},
 		"a name of capital": {func(l *farmv1alpha1.Llama) { l.Name = "Perla" }, "metadata.name: Invalid value"},
@@ -76,11 +79,12 @@ func TestValidateUpdate(t *testing.T) {
 		changed, old *farmv1alpha1.Llama
 		accepted     bool
 	}{
-		"right":                       {newLlama(), newLlama(), true},
-		"wrong as it was":             {newLlama(heavy), newLlama(heavy), false},
-		"wrong, and being deleted":    {newLlama(heavy, deleted), newLlama(heavy, deleted), true},
-		"wrong since being deleted":   {newLlama(heavy, deleted), newLlama(deleted), false},
-		"half a condition in the end": {newLlama(deleted, func(l *farmv1alpha1.Llama) { l.Status.Conditions[1].Reason = "" }), newLlama(deleted), false},
+		"right":                     {newLlama(), newLlama(), true},
+		"wrong as it was":           {newLlama(heavy), newLlama(heavy), false},
+		"wrong, and being deleted":  {newLlama(heavy, deleted), newLlama(heavy, deleted), true},
+		"wrong since being deleted": {newLlama(heavy, deleted), newLlama(deleted), false},
+		"half a condition in the end": {newLlama(deleted, func(l *farmv1alpha1.Llama) { l.Status.Conditions[1].Reason = "" }), newLlama(deleted),
+			false},
 	} {
 		if problems := ValidateUpdate(one.changed, one.old); (len(problems) == 0) != one.accepted {
 			t.Errorf("%s: %v", name, problems)
@@ -95,7 +99,8 @@ func TestPrepare(t *testing.T) {
 		t.Parallel()
 		made := newLlama()
 		PrepareForCreate(made, now)
-		if diff := cmp.Diff(newLlama(func(l *farmv1alpha1.Llama) { l.Generation, l.Status.Conditions = 1, []metav1.Condition{kept(1, now)} }), made); diff != "" {
+		if diff := cmp.Diff(newLlama(func(l *farmv1alpha1.Llama) { l.Generation, l.Status.Conditions = 1, []metav1.Condition{kept(1, now)} }),
+			made); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -122,7 +127,8 @@ func TestPrepare(t *testing.T) {
 		t.Parallel()
 		changed := newLlama(func(l *farmv1alpha1.Llama) {
 			l.Spec.Weight, l.Labels, l.Generation, l.Finalizers = 1, map[string]string{"a": "b"}, 9, []string{"example.com/held"}
-			l.Status.Conditions = []metav1.Condition{shorn("Winter"), {Type: "Ready", Status: metav1.ConditionFalse, Reason: "Mine", LastTransitionTime: now}}
+			l.Status.Conditions = []metav1.Condition{shorn("Winter"), {Type: "Ready", Status: metav1.ConditionFalse, Reason: "Mine",
+				LastTransitionTime: now}}
 		})
 		PrepareForStatusUpdate(changed, newLlama(), now)
 		if diff := cmp.Diff(newLlama(func(l *farmv1alpha1.Llama) { l.Status.Conditions[1] = shorn("Winter") }), changed); diff != "" {

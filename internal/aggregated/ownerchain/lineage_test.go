@@ -120,14 +120,17 @@ func TestOwner(t *testing.T) {
 		},
 		"a static Pod": {nil, by("v1", "Node", "n1"), "Node/n1", nil},
 		"a Job of a CronJob": {
-			[]runtime.Object{object("batch/v1", "Job", "report-1", by("batch/v1", "CronJob", "report")), object("batch/v1", "CronJob", "report", nil)},
+			[]runtime.Object{object("batch/v1", "Job", "report-1", by("batch/v1", "CronJob", "report")),
+				object("batch/v1", "CronJob", "report", nil)},
 			by("batch/v1", "Job", "report-1"), "CronJob/report", []string{"get jobs report-1", "get cronjobs report"},
 		},
 		"a StatefulSet": {
-			[]runtime.Object{object("apps/v1", "StatefulSet", "db", nil)}, by("apps/v1", "StatefulSet", "db"), "StatefulSet/db", []string{"get statefulsets db"},
+			[]runtime.Object{object("apps/v1", "StatefulSet", "db", nil)}, by("apps/v1", "StatefulSet",
+				"db"), "StatefulSet/db", []string{"get statefulsets db"},
 		},
 		"a DaemonSet": {
-			[]runtime.Object{object("apps/v1", "DaemonSet", "log", nil)}, by("apps/v1", "DaemonSet", "log"), "DaemonSet/log", []string{"get daemonsets log"},
+			[]runtime.Object{object("apps/v1", "DaemonSet", "log", nil)}, by("apps/v1", "DaemonSet",
+				"log"), "DaemonSet/log", []string{"get daemonsets log"},
 		},
 		"an owner that is gone": {nil, ofShop, "ReplicaSet/shop-1", []string{"get replicasets shop-1"}},
 		"an owner that was made anew": {
@@ -213,7 +216,8 @@ func TestFillPages(t *testing.T) {
 // TestChanges: what is known is asked for again after some minutes, for the next change, or read by Fill, and no sooner.
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := client(t, object("apps/v1", "Deployment", "web", nil), object("apps/v1", "ReplicaSet", "web-1", by("apps/v1", "Deployment", "web")))
+		client := client(t, object("apps/v1", "Deployment", "web", nil), object("apps/v1", "ReplicaSet", "web-1",
+			by("apps/v1", "Deployment", "web")))
 		lineage := New(client, clock.RealClock{})
 		pod := podOf(by("apps/v1", "ReplicaSet", "web-1"))
 		gone := podOf(by("apps/v1", "StatefulSet", "gone"))
@@ -268,7 +272,8 @@ func TestGone(t *testing.T) {
 		lineage := New(client, clock.RealClock{})
 		fill(t, lineage)
 		for resource, name := range map[string]string{"replicasets": "shop-1", "deployments": "shop"} {
-			if err := client.Tracker().Delete(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}, namespace, name); err != nil {
+			if err := client.Tracker().Delete(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}, namespace,
+				name); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -413,7 +418,8 @@ type slowResource struct {
 	client *slow
 }
 
-func (r *slowResource) Get(ctx context.Context, name string, options metav1.GetOptions, subresources ...string) (*metav1.PartialObjectMetadata, error) {
+func (r *slowResource) Get(ctx context.Context, name string, options metav1.GetOptions,
+	subresources ...string) (*metav1.PartialObjectMetadata, error) {
 	r.client.asked.Add(1)
 	select {
 	case <-ctx.Done():

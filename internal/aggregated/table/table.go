@@ -86,7 +86,8 @@ func (c *Convertor[T]) ConvertToTable(_ context.Context, object, options runtime
 		return nil, err
 	}
 	if about, err := meta.ListAccessor(object); err == nil {
-		made.ResourceVersion, made.Continue, made.RemainingItemCount = about.GetResourceVersion(), about.GetContinue(), about.GetRemainingItemCount()
+		made.ResourceVersion, made.Continue, made.RemainingItemCount = about.GetResourceVersion(), about.GetContinue(),
+			about.GetRemainingItemCount()
 	}
 	return made, nil
 }

@@ -73,7 +73,8 @@ func (g *Generator) agent() instrv1.Agent {
 	if agent.VolumeMode != instrv1.VolumeImage && g.oneIn(3) {
 		agent.Command = []string{"/bin/cp", "-R", "/files/.", "/mainstay/agent"}
 		agent.SizeLimit = new(resource.MustParse(pick(g, "1Gi", "0.5Gi", "1000")))
-		agent.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(pick(g, "1", "0.25", "0.0001"))}}
+		agent.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(pick(g, "1", "0.25",
+			"0.0001"))}}
 	}
 	agent.Env = g.agentEnv(&agent)
 	return agent

@@ -62,7 +62,8 @@ func Check(seed uint64) (int, error) {
 }
 
 // compose leaves what it is given as it is.
-func (c *check) compose(setting *injection.NamespaceContext, template, before *corev1.PodTemplateSpec) (corev1.PodTemplateSpec, []injection.AgentStatus) {
+func (c *check) compose(setting *injection.NamespaceContext, template, before *corev1.PodTemplateSpec) (corev1.PodTemplateSpec,
+	[]injection.AgentStatus) {
 	w := injection.Workload{
 		Kind: "Deployment", Namespace: Namespace, Name: c.name, Labels: c.labels, Annotations: c.annotations, Template: template.DeepCopy(),
 	}
@@ -207,7 +208,8 @@ func (c *check) changed() error {
 }
 
 func (c *check) stripped() error {
-	for _, setting := range []*injection.NamespaceContext{c.old, c.next, nothing(), without(injection.KindCluster, c.next), withInvalid(c.next)} {
+	for _, setting := range []*injection.NamespaceContext{c.old, c.next, nothing(), without(injection.KindCluster, c.next),
+		withInvalid(c.next)} {
 		for name, template := range map[string]*corev1.PodTemplateSpec{"owner's": &c.owners, "injected": &c.injected} {
 			small := corev1.PodTemplateSpec{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: injection.Strip(template.DeepCopy())}
 			whole, verdicts := c.compose(setting, template, nil)
@@ -361,7 +363,8 @@ func (c *check) held() error {
 	alone.Agents = slices.DeleteFunc(alone.Agents, func(agent *injection.Agent) bool { return agent.Invalid == nil })
 	before, _ := c.compose(alone, &c.injected, nil)
 	after, _ := c.compose(alone, &around, nil)
-	if err := errors.Join(same(&after, &before), same(&again, &around), same(withoutHistory(back), withoutHistory(anew)), same(&left, &c.owners)); err != nil {
+	if err := errors.Join(same(&after, &before), same(&again, &around), same(withoutHistory(back), withoutHistory(anew)),
+		same(&left, &c.owners)); err != nil {
 		return fmt.Errorf("%s, and the others are changed: %w", way.name, err)
 	}
 	return nil

@@ -101,11 +101,13 @@ func (g *Generator) container(name string, spec *corev1.PodSpec) corev1.Containe
 	made := corev1.Container{Name: name, Image: "registry.example.com/" + name + ":1", Env: g.env(spec), EnvFrom: g.envFrom()}
 	for _, volume := range spec.Volumes {
 		if volume.PersistentVolumeClaim != nil && g.oneIn(4) {
-			made.VolumeDevices = append(made.VolumeDevices, corev1.VolumeDevice{Name: volume.Name, DevicePath: pick(g, "/dev/", "/mainstay/agent/") + volume.Name})
+			made.VolumeDevices = append(made.VolumeDevices, corev1.VolumeDevice{Name: volume.Name, DevicePath: pick(g, "/dev/",
+				"/mainstay/agent/") + volume.Name})
 			continue
 		}
 		if g.oneIn(2) {
-			made.VolumeMounts = append(made.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: g.mountPath(volume.Name), ReadOnly: g.oneIn(2)})
+			made.VolumeMounts = append(made.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: g.mountPath(volume.Name),
+				ReadOnly: g.oneIn(2)})
 		}
 	}
 	switch g.chance.IntN(6) {
@@ -168,7 +170,8 @@ func (g *Generator) source(spec *corev1.PodSpec) *corev1.EnvVarSource {
 	optional := pick(g, nil, new(false), new(true))
 	switch g.chance.IntN(5) {
 	case 0:
-		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: pick(g, "metadata.name", "metadata.labels['team']")}}
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
+			FieldPath: pick(g, "metadata.name", "metadata.labels['team']")}}
 	case 1:
 		return &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory", Divisor: resource.MustParse("0")}}
 	case 2:
@@ -178,7 +181,8 @@ func (g *Generator) source(spec *corev1.PodSpec) *corev1.EnvVarSource {
 	case 3:
 		for _, volume := range spec.Volumes {
 			if volume.EmptyDir != nil {
-				return &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: volume.Name, Path: "env", Key: "KEY", Optional: pick(g, new(false), new(true))}}
+				return &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: volume.Name, Path: "env", Key: "KEY",
+					Optional: pick(g, new(false), new(true))}}
 			}
 		}
 	}

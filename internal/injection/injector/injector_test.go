@@ -33,7 +33,8 @@ var now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
 // java is an Instrumentation for Deployments "web-*".
 func java() *instrv1.Instrumentation {
-	object := &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "java", UID: "java", Finalizers: []string{injection.Finalizer}}}
+	object := &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "java", UID: "java",
+		Finalizers: []string{injection.Finalizer}}}
 	object.Spec.Agent = instrv1.Agent{Image: "registry.example.com/agent:1", Language: instrv1.LanguageJava}
 	object.Spec.Matchers = []instrv1.Matcher{{Deployment: "web-*"}}
 	return object
@@ -41,7 +42,8 @@ func java() *instrv1.Instrumentation {
 
 // everywhere is a ClusterInstrumentation for the same of the namespaces that are labelled for it.
 func everywhere() *instrv1.ClusterInstrumentation {
-	object := &instrv1.ClusterInstrumentation{ObjectMeta: metav1.ObjectMeta{Name: "java", UID: "everywhere", Finalizers: []string{injection.Finalizer}}}
+	object := &instrv1.ClusterInstrumentation{ObjectMeta: metav1.ObjectMeta{Name: "java", UID: "everywhere",
+		Finalizers: []string{injection.Finalizer}}}
 	object.Spec.InstrumentationSpec = java().Spec
 	object.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"agents": "yes"}}
 	return object
@@ -85,7 +87,8 @@ func (b backwards) List(ctx context.Context, list client.ObjectList, options ...
 
 // TestWorkloadsInOrder: messages name the first of them, and must not change by themselves.
 func TestWorkloadsInOrder(t *testing.T) {
-	reader := readerOf(t, namespace(nil), deployment("b"), deployment("a"), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "c"}})
+	reader := readerOf(t, namespace(nil), deployment("b"), deployment("a"),
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "c"}})
 	reader.Cached = backwards{reader.Cached.(client.Client)}
 	found, err := reader.workloads(t.Context(), space)
 	if err != nil {
@@ -212,15 +215,16 @@ func TestIsBehind(t *testing.T) {
 		injected      bool
 		want          bool
 	}{
-		"no grant":                                       {agent: java()},
-		"a grant of what is known":                       {agent: java(), after: granted(plain.Revision)},
-		"a grant of another revision":                    {agent: java(), after: granted("another"), want: true},
-		"a grant that was there before":                  {agent: java(), before: granted("another"), after: granted("another")},
-		"a grant of what is not known":                   {after: granted(plain.Revision), want: true},
-		"a grant, and its finalizer is not seen":         {agent: starting, after: granted(plain.Revision), want: true},
-		"a grant of what is not matched":                 {agent: java(), after: granted(plain.Revision), workload: "api", want: true},
-		"a grant to keep what there is":                  {agent: java(), after: granted("kept")},
-		"what is no grant":                               {agent: java(), after: map[string]string{injection.GrantKey(plain.ID): "x"}, workload: "api"},
+		"no grant":                               {agent: java()},
+		"a grant of what is known":               {agent: java(), after: granted(plain.Revision)},
+		"a grant of another revision":            {agent: java(), after: granted("another"), want: true},
+		"a grant that was there before":          {agent: java(), before: granted("another"), after: granted("another")},
+		"a grant of what is not known":           {after: granted(plain.Revision), want: true},
+		"a grant, and its finalizer is not seen": {agent: starting, after: granted(plain.Revision), want: true},
+		"a grant of what is not matched":         {agent: java(), after: granted(plain.Revision), workload: "api", want: true},
+		"a grant to keep what there is":          {agent: java(), after: granted("kept")},
+		"what is no grant": {agent: java(), after: map[string]string{injection.GrantKey(plain.ID): "x"},
+			workload: "api"},
 		"a grant is taken off":                           {agent: java(), before: granted(plain.Revision), want: true},
 		"a grant is taken off, as it failed":             {agent: noted, before: granted(plain.Revision)},
 		"a grant is taken off, as it is gone":            {before: granted(plain.Revision)},
@@ -276,7 +280,8 @@ func TestComposeWithAKindThatIsOff(t *testing.T) {
 		reader *Reader
 		want   string
 	}{
-		"off":                                  {NewReader(Reader{Cached: reader.Cached, Live: reader.Live, Cluster: true}), before.Spec.Template.Annotations[instrv1.AnnotationInjected]},
+		"off": {NewReader(Reader{Cached: reader.Cached, Live: reader.Live, Cluster: true}),
+			before.Spec.Template.Annotations[instrv1.AnnotationInjected]},
 		"on, and the Instrumentation has gone": {readerOf(t, namespace(nil)), ""},
 	} {
 		got := before.DeepCopy()
@@ -329,9 +334,10 @@ func TestByWorkload(t *testing.T) {
 		"matched in a namespace that is covered": {kind: injection.KindCluster, labels: map[string]string{"agents": "yes"}, want: "/java"},
 		"matched in one that is not":             {kind: injection.KindCluster},
 		"injected, in one that is not any more":  {kind: injection.KindCluster, injected: everywhere(), want: "/java"},
-		"injected, and gone":                     {kind: injection.KindNamespaced, workload: "api", injected: &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "gone"}}, want: "shop/gone"},
-		"injected by another kind":               {kind: injection.KindNamespaced, workload: "api", injected: everywhere()},
-		"a record whose id is another's":         {kind: injection.KindNamespaced, workload: "api", record: forged},
+		"injected, and gone": {kind: injection.KindNamespaced, workload: "api",
+			injected: &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "gone"}}, want: "shop/gone"},
+		"injected by another kind":       {kind: injection.KindNamespaced, workload: "api", injected: everywhere()},
+		"a record whose id is another's": {kind: injection.KindNamespaced, workload: "api", record: forged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := deployment("web-1")
@@ -370,7 +376,8 @@ func TestByRival(t *testing.T) {
 		"one of a namespace, those of the cluster":    {injection.KindCluster, java(), "/java"},
 		"one of the cluster, the rest of the cluster": {injection.KindCluster, everywhere(), "/java"},
 	} {
-		isWatched := slices.ContainsFunc(reader.rivals(), func(rival client.Object) bool { return reflect.TypeOf(rival) == reflect.TypeOf(test.rival) })
+		isWatched := slices.ContainsFunc(reader.rivals(),
+			func(rival client.Object) bool { return reflect.TypeOf(rival) == reflect.TypeOf(test.rival) })
 		var woken []string
 		for _, request := range (concerned{reader, test.kind}).byRival(t.Context(), test.rival) {
 			woken = append(woken, request.String())
@@ -389,7 +396,8 @@ func TestByRival(t *testing.T) {
 func TestNote(t *testing.T) {
 	pod := func(record string, age time.Duration, ready corev1.ConditionStatus) corev1.Pod {
 		return corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{instrv1.AnnotationInjected: record}},
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"},
+				Annotations: map[string]string{instrv1.AnnotationInjected: record}},
 			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)},
 				{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(now.Add(-age))},
@@ -442,7 +450,8 @@ func TestReportOfANoteThatIsNotWritten(t *testing.T) {
 	object := java()
 	self := plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}
 	fails, forgives := injection.Decision{Failure: "Deployment/web-1: CrashLoop: it exits"}, injection.Decision{ClearsFailure: true}
-	refused, unmade := plan.Result{Refused: map[plan.Ref]string{self: "frozen"}}, plan.Result{Unwritten: map[plan.Ref]string{self: "no answer"}}
+	refused, unmade := plan.Result{Refused: map[plan.Ref]string{self: "frozen"}},
+		plan.Result{Unwritten: map[plan.Ref]string{self: "no answer"}}
 	for want, test := range map[string]struct {
 		decision injection.Decision
 		result   plan.Result
@@ -452,10 +461,12 @@ func TestReportOfANoteThatIsNotWritten(t *testing.T) {
 		"can't be taken off it, and so no workload gets the agent: frozen":                       {forgives, refused},
 		"can't be taken off it, and so no workload gets the agent: it is tried again: no answer": {forgives, unmade},
 	} {
-		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.ObservedWorkload{seenOf("web-1", agent)}, decision: test.decision}
+		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.ObservedWorkload{seenOf("web-1", agent)},
+			decision: test.decision}
 		into := object.DeepCopy()
 		kind[*instrv1.Instrumentation]{}.Report(into, object, observed, test.result)
-		ready := into.Status.Conditions[slices.IndexFunc(into.Status.Conditions, func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]
+		ready := into.Status.Conditions[slices.IndexFunc(into.Status.Conditions,
+			func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]
 		if ready.Status != metav1.ConditionFalse || ready.Reason != api.ReasonRefused || !strings.HasSuffix(ready.Message, want) {
 			t.Errorf("it says %s, %s: %s", ready.Status, ready.Reason, ready.Message)
 		}

@@ -253,7 +253,8 @@ func noteFailure(object client.Object, observed *Observed, result plan.Result) *
 	}
 	message := "that its canaries failed can't be noted on it, and so nothing is undone: "
 	if observed.decision.ClearsFailure {
-		message = "the annotation " + instrv1.AnnotationFailed + ", which does not count any more, can't be taken off it, and so no workload gets the agent: "
+		message = "the annotation " + instrv1.AnnotationFailed +
+			", which does not count any more, can't be taken off it, and so no workload gets the agent: "
 	}
 	return &plan.Failure{Reason: api.ReasonRefused, Message: message + why}
 }

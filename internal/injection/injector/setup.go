@@ -68,7 +68,8 @@ func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(name).
 		For(definition.New(), written).
-		Watches(watch.Namespace(), watch.Later(concerned.byNamespace, gather), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})))
+		Watches(watch.Namespace(), watch.Later(concerned.byNamespace, gather),
+			builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})))
 	for _, rival := range options.Reader.rivals() {
 		under = under.Watches(rival, watch.Later(concerned.byRival, gather), written)
 	}
@@ -77,10 +78,12 @@ func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 			builder.WithPredicates(predicate.Or(observe.ConcernsWorkload(), predicate.LabelChangedPredicate{})))
 	}
 	if options.Reader.Source != nil {
-		under = under.Watches(&corev1.ConfigMap{}, watch.Later(concerned.bySource(workload.ConfigMap), gather), builder.WithPredicates(watch.ContentChanged()))
+		under = under.Watches(&corev1.ConfigMap{}, watch.Later(concerned.bySource(workload.ConfigMap), gather),
+			builder.WithPredicates(watch.ContentChanged()))
 	}
 	if options.Reader.Source != nil && options.Secrets {
-		under = under.Watches(&corev1.Secret{}, watch.Later(concerned.bySource(workload.Secret), gather), builder.WithPredicates(watch.ContentChanged()))
+		under = under.Watches(&corev1.Secret{}, watch.Later(concerned.bySource(workload.Secret), gather),
+			builder.WithPredicates(watch.ContentChanged()))
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,

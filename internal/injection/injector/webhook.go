@@ -29,7 +29,8 @@ const hookName = "workloads.instrumentation.mainstay.dev"
 // Hook is the webhook that composes what is injected with what owners write.
 func Hook(scheme *runtime.Scheme, reader *Reader) admission.Hook {
 	composed := func(resource string, empty func() client.Object) admission.Composed {
-		return admission.Composed{Resource: appsv1.SchemeGroupVersion.WithResource(resource), Scope: admissionregistrationv1.NamespacedScope, New: empty}
+		return admission.Composed{Resource: appsv1.SchemeGroupVersion.WithResource(resource), Scope: admissionregistrationv1.NamespacedScope,
+			New: empty}
 	}
 	return admission.Composer{
 		Name: hookName,
@@ -100,7 +101,8 @@ func written(request webhook.Request, old client.Object) map[string]string {
 
 // current is the setting of a workload's namespace. Where a controller of another replica, perhaps, has seen what the cache does not have yet, it
 // waits for it a moment: replaced are the annotations that it has written over, nil for none.
-func (r *Reader) current(ctx context.Context, w *injection.Workload, before *corev1.PodTemplateSpec, replaced map[string]string) (*injection.NamespaceContext, error) {
+func (r *Reader) current(ctx context.Context, w *injection.Workload, before *corev1.PodTemplateSpec,
+	replaced map[string]string) (*injection.NamespaceContext, error) {
 	var setting *injection.NamespaceContext
 	read := func(ctx context.Context) (bool, error) {
 		agents, err := r.agents(ctx, w.Namespace)

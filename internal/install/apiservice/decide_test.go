@@ -29,7 +29,8 @@ func stored(change ...func(*apiregistrationv1.APIService)) *apiregistrationv1.AP
 // unavailable is what the API server says of an APIService since a time.
 func unavailable(since time.Time) func(*apiregistrationv1.APIService) {
 	return func(a *apiregistrationv1.APIService) {
-		a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: "Available", Status: "False", LastTransitionTime: metav1.NewTime(since)}}
+		a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: "Available", Status: "False",
+			LastTransitionTime: metav1.NewTime(since)}}
 	}
 }
 
@@ -46,27 +47,38 @@ func TestDecide(t *testing.T) {
 		want  action
 		again time.Time
 	}{
-		"served, and all is well":             {observed{apiService: stored(), isOurs: true, known: true, ready: 2, wanted: stored()}, keep, time.Time{}},
-		"served, and it was edited":           {observed{apiService: stored(edited), isOurs: true, known: true, ready: 2, wanted: stored()}, publish, time.Time{}},
+		"served, and all is well": {observed{apiService: stored(), isOurs: true, known: true, ready: 2, wanted: stored()}, keep,
+			time.Time{}},
+		"served, and it was edited": {observed{apiService: stored(edited), isOurs: true, known: true, ready: 2, wanted: stored()},
+			publish, time.Time{}},
 		"edited, and nobody knows the bundle": {observed{apiService: stored(edited), isOurs: true, known: true, ready: 2}, keep, time.Time{}},
 		"served, and it is not there":         {observed{known: true, ready: 1, wanted: stored()}, publish, time.Time{}},
 		"served, without a certificate":       {observed{known: true, ready: 1}, wait, time.Time{}},
 		"nobody serves, and it is not there":  {observed{known: true, wanted: stored(), missing: start}, wait, time.Time{}},
 		"nobody knows who serves":             {observed{wanted: stored()}, wait, time.Time{}},
 		"nobody knows who serves, and it is":  {observed{apiService: stored(), isOurs: true, wanted: stored()}, keep, time.Time{}},
-		"nobody serves from now on":           {observed{apiService: stored(), isOurs: true, known: true, missing: start, wanted: stored()}, keep, at(60)},
-		"nobody has for 59 s":                 {observed{apiService: stored(), isOurs: true, known: true, missing: at(-59), wanted: stored()}, keep, at(1)},
-		"nobody has for 60 s":                 {observed{apiService: stored(), isOurs: true, known: true, missing: at(-60), wanted: stored()}, withdraw, time.Time{}},
-		"nobody has for 60 s, no bundle":      {observed{apiService: stored(), isOurs: true, known: true, missing: at(-60)}, withdraw, time.Time{}},
-		"edited while nobody serves":          {observed{apiService: stored(edited), isOurs: true, known: true, missing: at(-59), wanted: stored()}, publish, at(1)},
-		"edited, and nobody has for 60 s":     {observed{apiService: stored(edited), isOurs: true, known: true, missing: at(-60), wanted: stored()}, withdraw, time.Time{}},
-		"our namespace goes":                  {observed{apiService: stored(), isOurs: true, known: true, ready: 2, leaving: true, wanted: stored()}, withdraw, time.Time{}},
-		"our namespace goes, unknown":         {observed{apiService: stored(), isOurs: true, leaving: true}, withdraw, time.Time{}},
-		"our namespace goes, without it":      {observed{known: true, ready: 2, leaving: true, wanted: stored()}, wait, time.Time{}},
-		"it is being deleted":                 {observed{apiService: stored(deleted), isOurs: true, known: true, missing: at(-60), wanted: stored()}, wait, time.Time{}},
-		"another's, and we serve":             {observed{apiService: stored(edited), known: true, ready: 2, wanted: stored()}, wait, time.Time{}},
-		"another's, and nobody serves":        {observed{apiService: stored(), known: true, missing: at(-60), wanted: stored()}, wait, time.Time{}},
-		"another's, and our namespace goes":   {observed{apiService: stored(), known: true, leaving: true, wanted: stored()}, wait, time.Time{}},
+		"nobody serves from now on": {observed{apiService: stored(), isOurs: true, known: true, missing: start, wanted: stored()}, keep,
+			at(60)},
+		"nobody has for 59 s": {observed{apiService: stored(), isOurs: true, known: true, missing: at(-59), wanted: stored()},
+			keep, at(1)},
+		"nobody has for 60 s": {observed{apiService: stored(), isOurs: true, known: true, missing: at(-60), wanted: stored()},
+			withdraw, time.Time{}},
+		"nobody has for 60 s, no bundle": {observed{apiService: stored(), isOurs: true, known: true, missing: at(-60)}, withdraw,
+			time.Time{}},
+		"edited while nobody serves": {observed{apiService: stored(edited), isOurs: true, known: true, missing: at(-59),
+			wanted: stored()}, publish, at(1)},
+		"edited, and nobody has for 60 s": {observed{apiService: stored(edited), isOurs: true, known: true, missing: at(-60),
+			wanted: stored()}, withdraw, time.Time{}},
+		"our namespace goes": {observed{apiService: stored(), isOurs: true, known: true, ready: 2, leaving: true,
+			wanted: stored()}, withdraw, time.Time{}},
+		"our namespace goes, unknown":    {observed{apiService: stored(), isOurs: true, leaving: true}, withdraw, time.Time{}},
+		"our namespace goes, without it": {observed{known: true, ready: 2, leaving: true, wanted: stored()}, wait, time.Time{}},
+		"it is being deleted": {observed{apiService: stored(deleted), isOurs: true, known: true, missing: at(-60),
+			wanted: stored()}, wait, time.Time{}},
+		"another's, and we serve": {observed{apiService: stored(edited), known: true, ready: 2, wanted: stored()}, wait, time.Time{}},
+		"another's, and nobody serves": {observed{apiService: stored(), known: true, missing: at(-60), wanted: stored()}, wait,
+			time.Time{}},
+		"another's, and our namespace goes": {observed{apiService: stored(), known: true, leaving: true, wanted: stored()}, wait, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.o.now = start
@@ -96,16 +108,18 @@ func TestUnreachable(t *testing.T) {
 		want  string
 		again time.Time
 	}{
-		"not there":                     {observed{present: at(-90)}, "", time.Time{}},
-		"nothing said yet":              {observed{apiService: stored(), isOurs: true, present: at(-90)}, "", time.Time{}},
-		"reached":                       {observed{apiService: reached, isOurs: true, present: at(-90)}, "", time.Time{}},
-		"not reached from now on":       {observed{apiService: refused(0), isOurs: true, present: at(-90)}, "", at(60)},
-		"not reached for 59 s":          {observed{apiService: refused(-59), isOurs: true, present: at(-90)}, "", at(1)},
-		"not reached for 60 s":          {observed{apiService: refused(-60), isOurs: true, present: at(-90)}, "FailedDiscoveryCheck", time.Time{}},
-		"ready from now on":             {observed{apiService: refused(-90), isOurs: true, present: at(0)}, "", at(60)},
-		"ready for 60 s, never reached": {observed{apiService: refused(-90), isOurs: true, present: at(-60)}, "FailedDiscoveryCheck", time.Time{}},
-		"nobody is ready":               {observed{apiService: refused(-90), isOurs: true}, "", time.Time{}},
-		"somebody else's":               {observed{apiService: refused(-90), present: at(-90)}, "", time.Time{}},
+		"not there":               {observed{present: at(-90)}, "", time.Time{}},
+		"nothing said yet":        {observed{apiService: stored(), isOurs: true, present: at(-90)}, "", time.Time{}},
+		"reached":                 {observed{apiService: reached, isOurs: true, present: at(-90)}, "", time.Time{}},
+		"not reached from now on": {observed{apiService: refused(0), isOurs: true, present: at(-90)}, "", at(60)},
+		"not reached for 59 s":    {observed{apiService: refused(-59), isOurs: true, present: at(-90)}, "", at(1)},
+		"not reached for 60 s": {observed{apiService: refused(-60), isOurs: true, present: at(-90)}, "FailedDiscoveryCheck",
+			time.Time{}},
+		"ready from now on": {observed{apiService: refused(-90), isOurs: true, present: at(0)}, "", at(60)},
+		"ready for 60 s, never reached": {observed{apiService: refused(-90), isOurs: true, present: at(-60)}, "FailedDiscoveryCheck",
+			time.Time{}},
+		"nobody is ready": {observed{apiService: refused(-90), isOurs: true}, "", time.Time{}},
+		"somebody else's": {observed{apiService: refused(-90), present: at(-90)}, "", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.o.now = start
@@ -127,16 +141,21 @@ func TestAbsence(t *testing.T) {
 		o      observed
 		want   absence
 	}{
-		"not known yet":                         {absence{}, observed{}, absence{}},
-		"not known, after it was":               {absence{since: earlier}, observed{}, absence{since: earlier}},
-		"one is ready":                          {absence{since: earlier}, observed{known: true, ready: 1}, absence{sawReady: true}},
-		"none at the start":                     {absence{}, observed{known: true, apiService: stored()}, absence{since: start}},
-		"none at the start, nor anything":       {absence{}, observed{known: true}, absence{since: start}},
-		"none at the start, as was before":      {absence{}, observed{known: true, apiService: stored(unavailable(earlier))}, absence{since: earlier}},
-		"none at the start, by another's clock": {absence{}, observed{known: true, apiService: stored(unavailable(later))}, absence{since: start}},
-		"none at the start, said without time":  {absence{}, observed{known: true, apiService: stored(unavailable(time.Time{}))}, absence{since: start}},
-		"the last one went":                     {absence{sawReady: true}, observed{known: true, apiService: stored(unavailable(earlier))}, absence{since: start, sawReady: true}},
-		"still none":                            {absence{since: earlier}, observed{known: true, apiService: stored(unavailable(start.Add(-time.Hour)))}, absence{since: earlier}},
+		"not known yet":                   {absence{}, observed{}, absence{}},
+		"not known, after it was":         {absence{since: earlier}, observed{}, absence{since: earlier}},
+		"one is ready":                    {absence{since: earlier}, observed{known: true, ready: 1}, absence{sawReady: true}},
+		"none at the start":               {absence{}, observed{known: true, apiService: stored()}, absence{since: start}},
+		"none at the start, nor anything": {absence{}, observed{known: true}, absence{since: start}},
+		"none at the start, as was before": {absence{}, observed{known: true, apiService: stored(unavailable(earlier))},
+			absence{since: earlier}},
+		"none at the start, by another's clock": {absence{}, observed{known: true, apiService: stored(unavailable(later))},
+			absence{since: start}},
+		"none at the start, said without time": {absence{}, observed{known: true, apiService: stored(unavailable(time.Time{}))},
+			absence{since: start}},
+		"the last one went": {absence{sawReady: true}, observed{known: true, apiService: stored(unavailable(earlier))},
+			absence{since: start, sawReady: true}},
+		"still none": {absence{since: earlier},
+			observed{known: true, apiService: stored(unavailable(start.Add(-time.Hour)))}, absence{since: earlier}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.o.now = start
@@ -243,15 +262,19 @@ func TestCountReady(t *testing.T) {
 		slices []discoveryv1.EndpointSlice
 		want   int
 	}{
-		"no slice":            {nil, 0},
-		"an empty slice":      {[]discoveryv1.EndpointSlice{{}}, 0},
-		"none is ready":       {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(no, "a", "10.0.0.1")}}}, 0},
-		"one of two":          {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(no, "a", "10.0.0.1"), endpoint(yes, "b", "10.0.0.2")}}}, 1},
-		"nothing is said":     {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(nil, "", "10.0.0.1")}}}, 1},
-		"without an address":  {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "a")}}}, 0},
-		"by addresses":        {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "", "10.0.0.1"), endpoint(yes, "", "10.0.0.2")}}}, 2},
-		"of both families":    {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "a", "10.0.0.1")}}, {Endpoints: []discoveryv1.Endpoint{endpoint(yes, "a", "fd00::1")}}}, 1},
-		"in different slices": {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "a", "10.0.0.1")}}, {Endpoints: []discoveryv1.Endpoint{endpoint(yes, "b", "10.0.0.2")}}}, 2},
+		"no slice":       {nil, 0},
+		"an empty slice": {[]discoveryv1.EndpointSlice{{}}, 0},
+		"none is ready":  {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(no, "a", "10.0.0.1")}}}, 0},
+		"one of two": {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(no, "a", "10.0.0.1"),
+			endpoint(yes, "b", "10.0.0.2")}}}, 1},
+		"nothing is said":    {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(nil, "", "10.0.0.1")}}}, 1},
+		"without an address": {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "a")}}}, 0},
+		"by addresses": {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "", "10.0.0.1"),
+			endpoint(yes, "", "10.0.0.2")}}}, 2},
+		"of both families": {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "a", "10.0.0.1")}},
+			{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "a", "fd00::1")}}}, 1},
+		"in different slices": {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "a", "10.0.0.1")}},
+			{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "b", "10.0.0.2")}}}, 2},
 	} {
 		if got := countReady(test.slices); got != test.want {
 			t.Errorf("%s: got %d, want %d", name, got, test.want)

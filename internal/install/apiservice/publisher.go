@@ -251,9 +251,11 @@ func (p *Publisher) report(ctx context.Context, before reported, d decision, err
 type event struct{ kind, reason, note string }
 
 var (
-	published   = event{"Normal", "Published", "The API server now asks this Service for " + Name + "."}
-	withdrawn   = event{"Warning", "Withdrawn", fmt.Sprintf("No endpoint was ready for %s, so APIService %s was deleted: it would keep namespaces from being deleted. It comes back with the first endpoint that is ready: see why the pods are not.", Patience, Name)}
-	conflicting = event{"Warning", "Conflict", "APIService " + Name + " was made by somebody else and is left alone, so nobody is sent here. If it is a remnant, delete it: kubectl delete apiservice " + Name}
+	published = event{"Normal", "Published", "The API server now asks this Service for " + Name + "."}
+	withdrawn = event{"Warning", "Withdrawn",
+		fmt.Sprintf("No endpoint was ready for %s, so APIService %s was deleted: it would keep namespaces from being deleted. It comes back with the first endpoint that is ready: see why the pods are not.", Patience, Name)}
+	conflicting = event{"Warning", "Conflict", "APIService " + Name +
+		" was made by somebody else and is left alone, so nobody is sent here. If it is a remnant, delete it: kubectl delete apiservice " + Name}
 )
 
 // unreached is the event for an API server that says, for this reason, that it does not get through. What it says beside has random parts.

@@ -64,7 +64,8 @@ func (p *Publisher) watch(ctx context.Context, running *sync.WaitGroup) error {
 		object client.Object
 		synced *toolscache.InformerSynced
 	}{
-		{&apiregistrationv1.APIService{}, &p.watched.apiService}, {watch.Namespace(), &p.watched.namespace}, {&discoveryv1.EndpointSlice{}, &p.watched.endpoints},
+		{&apiregistrationv1.APIService{}, &p.watched.apiService}, {watch.Namespace(), &p.watched.namespace}, {&discoveryv1.EndpointSlice{},
+			&p.watched.endpoints},
 	} {
 		informer, err := p.options.Cache.GetInformer(ctx, one.object, cache.BlockUntilSynced(false))
 		if ctx.Err() != nil {

@@ -22,7 +22,8 @@ import (
 // newKeeper talks to nobody: tests put into its shelf what the Secret would hold.
 func newKeeper(t *testing.T, clock *clocktesting.FakeClock) *Keeper {
 	t.Helper()
-	k, err := New(&rest.Config{Host: "192.0.2.1"}, Options{Namespace: "mainstay-system", Name: "mainstay-serving", Names: []string{host}, Clock: clock})
+	k, err := New(&rest.Config{Host: "192.0.2.1"}, Options{Namespace: "mainstay-system", Name: "mainstay-serving", Names: []string{host},
+		Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 		}
 		return nil, errors.New("connection refused")
 	})
-	k, err := New(&rest.Config{Host: "192.0.2.1", Transport: away}, Options{Namespace: "mainstay-system", Name: "mainstay-serving", Names: []string{host}})
+	k, err := New(&rest.Config{Host: "192.0.2.1", Transport: away}, Options{Namespace: "mainstay-system", Name: "mainstay-serving",
+		Names: []string{host}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,20 +96,23 @@ func TestParsePair(t *testing.T) {
 		at    time.Time
 		want  string
 	}{
-		"a good one":                 {data, []string{host}, start, ""},
-		"none":                       {nil, []string{host}, start, "failed to find any PEM data"},
-		"no certificate":             {with(data, "tls.crt", []byte("x")), []string{host}, start, "reading tls.crt and tls.key: "},
-		"a damaged certificate":      {with(data, "tls.crt", []byte(strings.Replace(string(data["tls.crt"]), "MII", "AAA", 1))), []string{host}, start, "reading tls.crt and tls.key: "},
-		"no key":                     {with(data, "tls.key", nil), []string{host}, start, "reading tls.crt and tls.key: "},
-		"the key of another":         {with(data, "tls.key", foreign["tls.key"]), []string{host}, start, "private key does not match"},
-		"no bundle":                  {with(data, "ca.crt", nil), []string{host}, start, "reading ca.crt: no certificate found"},
-		"a key in the bundle":        {with(data, "ca.crt", append(data["tls.key"], data["ca.crt"]...)), []string{host}, start, "reading ca.crt: a block is not a certificate"},
-		"the bundle of another":      {with(data, "ca.crt", foreign["ca.crt"]), []string{host}, start, "signed by unknown authority"},
-		"another CA before ours":     {with(data, "ca.crt", append(foreign["ca.crt"], data["ca.crt"]...)), []string{host}, start, ""},
-		"a name that it lacks":       {data, []string{host, other}, start, "not " + other},
-		"one that has expired":       {data, []string{host}, start.Add(3*month + time.Hour), "expired"},
-		"one that is of the future":  {data, []string{host}, start.Add(-2 * time.Hour), "not yet valid"},
-		"an unreadable intermediate": {with(data, "tls.crt", append(data["tls.crt"], "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...)), []string{host}, start, "intermediates"},
+		"a good one":     {data, []string{host}, start, ""},
+		"none":           {nil, []string{host}, start, "failed to find any PEM data"},
+		"no certificate": {with(data, "tls.crt", []byte("x")), []string{host}, start, "reading tls.crt and tls.key: "},
+		"a damaged certificate": {with(data, "tls.crt", []byte(strings.Replace(string(data["tls.crt"]), "MII", "AAA", 1))), []string{host},
+			start, "reading tls.crt and tls.key: "},
+		"no key":             {with(data, "tls.key", nil), []string{host}, start, "reading tls.crt and tls.key: "},
+		"the key of another": {with(data, "tls.key", foreign["tls.key"]), []string{host}, start, "private key does not match"},
+		"no bundle":          {with(data, "ca.crt", nil), []string{host}, start, "reading ca.crt: no certificate found"},
+		"a key in the bundle": {with(data, "ca.crt", append(data["tls.key"], data["ca.crt"]...)), []string{host}, start,
+			"reading ca.crt: a block is not a certificate"},
+		"the bundle of another":     {with(data, "ca.crt", foreign["ca.crt"]), []string{host}, start, "signed by unknown authority"},
+		"another CA before ours":    {with(data, "ca.crt", append(foreign["ca.crt"], data["ca.crt"]...)), []string{host}, start, ""},
+		"a name that it lacks":      {data, []string{host, other}, start, "not " + other},
+		"one that has expired":      {data, []string{host}, start.Add(3*month + time.Hour), "expired"},
+		"one that is of the future": {data, []string{host}, start.Add(-2 * time.Hour), "not yet valid"},
+		"an unreadable intermediate": {with(data, "tls.crt",
+			append(data["tls.crt"], "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...)), []string{host}, start, "intermediates"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := parsePair(test.data, test.names, test.at)

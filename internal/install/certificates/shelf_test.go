@@ -28,32 +28,39 @@ func stories(t *testing.T) map[string][]step {
 	old := newPair(t, start.Add(-3*month+time.Second)) // expires a second after start
 	return map[string][]step{
 		"the first is served at once, and settles later": {
-			{put: a, serving: a}, {trust: []*pair{a}, serving: a}, {after: 4 * time.Second, serving: a}, {after: time.Second, serving: a, settled: true},
+			{put: a, serving: a}, {trust: []*pair{a}, serving: a}, {after: 4 * time.Second, serving: a}, {after: time.Second, serving: a,
+				settled: true},
 		},
 		"a second waits until it is trusted and settled": {
 			{put: a, serving: a}, {put: b, serving: a}, {after: time.Hour, serving: a}, {trust: []*pair{b, a}, serving: a},
 			{after: 4999 * time.Millisecond, serving: a}, {after: time.Millisecond, serving: b, settled: true},
 		},
 		"being told again does not start again": {
-			{put: a, serving: a}, {put: b, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: 3 * time.Second, trust: []*pair{b, a}, serving: a},
+			{put: a, serving: a}, {put: b, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: 3 * time.Second, trust: []*pair{b, a},
+				serving: a},
 			{after: 2 * time.Second, serving: b, settled: true},
 		},
 		"a bundle that lacks it again does": {
 			{put: a, serving: a}, {put: b, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: 3 * time.Second, trust: []*pair{a}, serving: a},
-			{after: 2 * time.Second, serving: a, settled: true}, {trust: []*pair{a, b}, serving: a, settled: true}, {after: 5 * time.Second, serving: b, settled: true},
+			{after: 2 * time.Second, serving: a, settled: true}, {trust: []*pair{a, b}, serving: a, settled: true}, {after: 5 * time.Second,
+				serving: b, settled: true},
 		},
 		"being told before it arrives counts": {
-			{put: a, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: 5 * time.Second, serving: a, settled: true}, {put: b, serving: b, settled: true},
+			{put: a, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: 5 * time.Second, serving: a, settled: true}, {put: b, serving: b,
+				settled: true},
 		},
 		"one that was replaced before it was trusted is never served": {
-			{put: a, serving: a}, {put: b, serving: a}, {put: c, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: time.Hour, serving: a, settled: true},
+			{put: a, serving: a}, {put: b, serving: a}, {put: c, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: time.Hour, serving: a,
+				settled: true},
 			{trust: []*pair{a, b, c}, serving: a, settled: true}, {after: 5 * time.Second, serving: c, settled: true},
 		},
 		"the same again changes nothing": {
-			{put: a, serving: a}, {put: a, serving: a}, {put: b, serving: a}, {trust: []*pair{b}, serving: a}, {put: b, serving: a}, {after: 5 * time.Second, serving: b, settled: true},
+			{put: a, serving: a}, {put: a, serving: a}, {put: b, serving: a}, {trust: []*pair{b}, serving: a}, {put: b,
+				serving: a}, {after: 5 * time.Second, serving: b, settled: true},
 		},
 		"a rotation that was undone": {
-			{put: a, serving: a}, {put: b, serving: a}, {put: a, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: time.Hour, serving: a, settled: true},
+			{put: a, serving: a}, {put: b, serving: a}, {put: a, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: time.Hour, serving: a,
+				settled: true},
 		},
 		"what has expired gives way, trusted or not": {
 			{put: old, serving: old}, {put: b, serving: old}, {after: 2 * time.Second, serving: b},

@@ -131,12 +131,14 @@ func (d definition) read(ctx context.Context, c client.Client) (*apiextensionsv1
 }
 
 // apply writes d as composed makes it.
-func (d definition) apply(ctx context.Context, c client.Client, conversion *apiextensionsv1.CustomResourceConversion, served []string) error {
+func (d definition) apply(ctx context.Context, c client.Client, conversion *apiextensionsv1.CustomResourceConversion,
+	served []string) error {
 	object, err := d.composed(conversion, served)
 	if err != nil {
 		return fmt.Errorf("composing CustomResourceDefinition %s: %w", d.name, err)
 	}
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager),
+		client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying CustomResourceDefinition %s: %w", d.name, err)
 	}
 	return nil

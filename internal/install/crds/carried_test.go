@@ -114,7 +114,8 @@ func TestComposed(t *testing.T) {
 			if diff := cmp.Diff(test.conversion, got.Spec.Conversion); diff != "" {
 				t.Error(diff)
 			}
-			if got.Spec.Versions[0].Schema == nil || got.Annotations["a"] != "b" || !d.isOf(got.Annotations) || got.Annotations["mainstay.dev/release"] != "1.2.0" {
+			if got.Spec.Versions[0].Schema == nil || got.Annotations["a"] != "b" || !d.isOf(got.Annotations) ||
+				got.Annotations["mainstay.dev/release"] != "1.2.0" {
 				t.Errorf("something was lost: %+v", got)
 			}
 		})
@@ -169,7 +170,8 @@ func TestLaterToken(t *testing.T) {
 	if got := laterToken(expired); got != "next" {
 		t.Errorf("got %q", got)
 	}
-	for _, err := range []error{nil, apierrors.NewInternalError(http.ErrAbortHandler), &apierrors.StatusError{ErrStatus: metav1.Status{ListMeta: metav1.ListMeta{Continue: "next"}}}} {
+	for _, err := range []error{nil, apierrors.NewInternalError(http.ErrAbortHandler),
+		&apierrors.StatusError{ErrStatus: metav1.Status{ListMeta: metav1.ListMeta{Continue: "next"}}}} {
 		if got := laterToken(err); got != "" {
 			t.Errorf("%v: got %q", err, got)
 		}

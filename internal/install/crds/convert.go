@@ -59,13 +59,15 @@ func Convert(ctx context.Context, c client.Client, webhook apiextensionsv1.Webho
 }
 
 // redirect changes who converts, and nothing else, where somebody does.
-func redirect(ctx context.Context, c client.Client, live *apiextensionsv1.CustomResourceDefinition, conversion *apiextensionsv1.CustomResourceConversion) error {
+func redirect(ctx context.Context, c client.Client, live *apiextensionsv1.CustomResourceDefinition,
+	conversion *apiextensionsv1.CustomResourceConversion) error {
 	if !usesWebhook(live) || equality.Semantic.DeepEqual(live.Spec.Conversion, conversion) {
 		return nil
 	}
 	changed := live.DeepCopy()
 	changed.Spec.Conversion = conversion
-	if err := c.Patch(ctx, changed, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
+	if err := c.Patch(ctx, changed, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(fieldManager)); err != nil {
 		return fmt.Errorf("redirecting the conversion of CustomResourceDefinition %s: %w", live.Name, err)
 	}
 	return nil
@@ -86,7 +88,8 @@ func conversionBy(webhook apiextensionsv1.WebhookClientConfig) *apiextensionsv1.
 func isConverted(d definition, live *apiextensionsv1.CustomResourceDefinition, conversion *apiextensionsv1.CustomResourceConversion) bool {
 	served := servedIn(live)
 	unserved := func(name string) bool { return !slices.Contains(served, name) }
-	return d.isOf(live.Annotations) && equality.Semantic.DeepEqual(live.Spec.Conversion, conversion) && !slices.ContainsFunc(d.versions, unserved)
+	return d.isOf(live.Annotations) && equality.Semantic.DeepEqual(live.Spec.Conversion, conversion) &&
+		!slices.ContainsFunc(d.versions, unserved)
 }
 
 // Withdraw takes the webhook away from the definitions of ours and leaves only the storage version

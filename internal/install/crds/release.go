@@ -111,7 +111,8 @@ func releaseLater(ctx context.Context, c client.Client, live *apiextensionsv1.Cu
 	for at, v := range live.Spec.Versions {
 		if v.Served && !v.Storage {
 			path := fmt.Sprintf("/spec/versions/%d/", at)
-			operations = append(operations, operation{"test", path + "name", v.Name}, operation{"test", path + "storage", false}, operation{"replace", path + "served", false})
+			operations = append(operations, operation{"test", path + "name", v.Name}, operation{"test", path + "storage", false},
+				operation{"replace", path + "served", false})
 		}
 	}
 	patch, err := json.Marshal(operations)

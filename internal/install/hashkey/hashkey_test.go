@@ -36,7 +36,8 @@ func TestLoad(t *testing.T) {
 		t.Errorf("another installation has the same key: %v", err)
 	}
 	stored := &corev1.Secret{}
-	if err := live.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: Name}, stored); err != nil || !*stored.Immutable || len(stored.OwnerReferences) != 0 {
+	if err := live.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: Name}, stored); err != nil || !*stored.Immutable ||
+		len(stored.OwnerReferences) != 0 {
 		t.Errorf("got %+v, %v", stored, err)
 	}
 }
@@ -63,7 +64,8 @@ func TestLoadRefused(t *testing.T) {
 		want   string
 	}{
 		"too short": {secret("short"), interceptor.Funcs{}, `its entry "key" has 5 bytes, and a key has 32 at least; delete the Secret`},
-		"not readable": {nil, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		"not readable": {nil, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object,
+			...client.GetOption) error {
 			return down
 		}}, "reading Secret mainstay-system/mainstay-hash-key, the key that Secrets are hashed with: the API server is away"},
 		"not writable": {nil, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {

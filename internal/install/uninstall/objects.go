@@ -27,17 +27,18 @@ func isOurs(finalizer string) bool {
 // releaseFinalizers takes ours off all objects of our kinds: nobody else would, and neither they nor their
 // namespace could be deleted any more. Who is installed again puts them back, but on records: see isHeld.
 func (o Options) releaseFinalizers(ctx context.Context) error {
-	return o.eachKind(ctx, "taking finalizers off objects", o.WatchNamespaces, func(ctx context.Context, kind crds.Kind, objects []metav1.PartialObjectMetadata) error {
-		for i := range objects {
-			if o.isHeld(kind, &objects[i]) {
-				continue
+	return o.eachKind(ctx, "taking finalizers off objects", o.WatchNamespaces,
+		func(ctx context.Context, kind crds.Kind, objects []metav1.PartialObjectMetadata) error {
+			for i := range objects {
+				if o.isHeld(kind, &objects[i]) {
+					continue
+				}
+				if err := o.releaseObject(ctx, &objects[i]); err != nil {
+					return err
+				}
 			}
-			if err := o.releaseObject(ctx, &objects[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+			return nil
+		})
 }
 
 // isHeld tells whether an object goes on waiting for who is installed next: in a record our own API server keeps what it serves, with the
@@ -70,7 +71,8 @@ func (o Options) deleteObjects(ctx context.Context) error {
 			if !objects[i].DeletionTimestamp.IsZero() {
 				continue
 			}
-			if err := o.Client.Delete(ctx, &objects[i], client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
+			if err := o.Client.Delete(ctx, &objects[i],
+				client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
 				return err
 			}
 		}
@@ -84,7 +86,8 @@ func (o Options) deleteObjects(ctx context.Context) error {
 // eachKind does something to the objects of all kinds that are installed, in these namespaces or in all, until it
 // succeeds for all, or for as long as the options' patience, which is one for all kinds. What fails for one does not keep it from the
 // others.
-func (o Options) eachKind(ctx context.Context, doing string, namespaces []string, do func(context.Context, crds.Kind, []metav1.PartialObjectMetadata) error) error {
+func (o Options) eachKind(ctx context.Context, doing string, namespaces []string,
+	do func(context.Context, crds.Kind, []metav1.PartialObjectMetadata) error) error {
 	return o.within(ctx, doing, func(ctx context.Context) error {
 		kinds, err := crds.Kinds(ctx, o.Definitions)
 		if err != nil {

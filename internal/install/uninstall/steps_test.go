@@ -67,7 +67,8 @@ func TestAwaitMigration(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				reads := 0
-				options := installed(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+				options := installed(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object,
+					o ...client.GetOption) error {
 					err := c.Get(ctx, key, into, o...)
 					if deployment, is := into.(*appsv1.Deployment); is {
 						if reads++; reads > test.readyFor {
@@ -92,7 +93,8 @@ func TestAwaitMigration(t *testing.T) {
 func TestEachKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var listed []string
-		options := installed(t, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
+		options := installed(t, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, into client.ObjectList,
+			_ ...client.ListOption) error {
 			listed = append(listed, into.GetObjectKind().GroupVersionKind().Kind)
 			if len(listed) == 1 {
 				return errors.New("no answer")

@@ -46,8 +46,9 @@ func TestWithin(t *testing.T) {
 		want      error
 	}{
 		"transient": {time.Minute, nil, transient + 1, nil},
-		"final":     {time.Minute, apierrors.NewForbidden(schema.GroupResource{}, "x", nil), 1, apierrors.NewForbidden(schema.GroupResource{}, "x", nil)},
-		"no time":   {time.Millisecond, nil, 1, broken},
+		"final": {time.Minute, apierrors.NewForbidden(schema.GroupResource{}, "x", nil), 1,
+			apierrors.NewForbidden(schema.GroupResource{}, "x", nil)},
+		"no time": {time.Millisecond, nil, 1, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +66,8 @@ func TestWithin(t *testing.T) {
 				if calls != test.wantCalls {
 					t.Errorf("%d calls", calls)
 				}
-				if (test.want == nil) != (err == nil) || apierrors.IsForbidden(test.want) != apierrors.IsForbidden(err) || errors.Is(test.want, broken) != errors.Is(err, broken) {
+				if (test.want == nil) != (err == nil) || apierrors.IsForbidden(test.want) != apierrors.IsForbidden(err) ||
+					errors.Is(test.want, broken) != errors.Is(err, broken) {
 					t.Errorf("%v", err)
 				}
 			})

@@ -54,7 +54,8 @@ func (e Endpoint) client(path string, bundle []byte) admissionregistrationv1.Web
 		return admissionregistrationv1.WebhookClientConfig{URL: new(strings.TrimSuffix(e.URL, "/") + path), CABundle: bundle}
 	}
 	return admissionregistrationv1.WebhookClientConfig{
-		Service:  &admissionregistrationv1.ServiceReference{Namespace: e.Namespace, Name: e.Service, Path: &path, Port: ptr.To[int32](servicePort)},
+		Service: &admissionregistrationv1.ServiceReference{Namespace: e.Namespace, Name: e.Service, Path: &path,
+			Port: ptr.To[int32](servicePort)},
 		CABundle: bundle,
 	}
 }
@@ -64,7 +65,8 @@ func (e Endpoint) Conversion(bundle []byte) apiextensionsv1.WebhookClientConfig 
 	config := e.client(ConvertPath, bundle)
 	conversion := apiextensionsv1.WebhookClientConfig{URL: config.URL, CABundle: bundle}
 	if service := config.Service; service != nil {
-		conversion.Service = &apiextensionsv1.ServiceReference{Namespace: service.Namespace, Name: service.Name, Path: service.Path, Port: service.Port}
+		conversion.Service = &apiextensionsv1.ServiceReference{Namespace: service.Namespace, Name: service.Name, Path: service.Path,
+			Port: service.Port}
 	}
 	return conversion
 }

@@ -132,10 +132,12 @@ func TestHookThatMayFail(t *testing.T) {
 	}
 	validating, mutating := some.Validating(nil).Webhooks, some.Mutating(nil).Webhooks
 	for name, pair := range map[string][2]any{
-		"failure policies":  {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"}, []admissionregistrationv1.FailurePolicyType{*validating[0].FailurePolicy, *validating[1].FailurePolicy}},
-		"failure policies ": {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"}, []admissionregistrationv1.FailurePolicyType{*mutating[0].FailurePolicy, *mutating[1].FailurePolicy}},
-		"seconds":           {[]int32{5, 2}, []int32{*validating[0].TimeoutSeconds, *validating[1].TimeoutSeconds}},
-		"seconds ":          {[]int32{5, 2}, []int32{*mutating[0].TimeoutSeconds, *mutating[1].TimeoutSeconds}},
+		"failure policies": {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"},
+			[]admissionregistrationv1.FailurePolicyType{*validating[0].FailurePolicy, *validating[1].FailurePolicy}},
+		"failure policies ": {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"},
+			[]admissionregistrationv1.FailurePolicyType{*mutating[0].FailurePolicy, *mutating[1].FailurePolicy}},
+		"seconds":  {[]int32{5, 2}, []int32{*validating[0].TimeoutSeconds, *validating[1].TimeoutSeconds}},
+		"seconds ": {[]int32{5, 2}, []int32{*mutating[0].TimeoutSeconds, *mutating[1].TimeoutSeconds}},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -214,10 +216,12 @@ func TestReachedAs(t *testing.T) {
 	later.Hooks = append(later.Hooks, admission.Hook{Name: "new.mainstay.dev", Path: "/validate/new"})
 	later.Endpoint = Endpoint{URL: "https://10.0.0.1:9443"}
 	own := Endpoint{Namespace: "system", Service: "webhook"}
-	for _, before := range []*admissionregistrationv1.ValidatingWebhookConfiguration{later.Validating([]byte("old")), wanted().Validating([]byte("old"))} {
+	for _, before := range []*admissionregistrationv1.ValidatingWebhookConfiguration{later.Validating([]byte("old")),
+		wanted().Validating([]byte("old"))} {
 		after := reachedAs(before.Webhooks, own, []byte("ca"))
 		for i, webhook := range after {
-			if webhook.Name != before.Webhooks[i].Name || *webhook.ClientConfig.Service.Path != pathOf(before.Webhooks[i].ClientConfig) || string(webhook.ClientConfig.CABundle) != "ca" {
+			if webhook.Name != before.Webhooks[i].Name || *webhook.ClientConfig.Service.Path != pathOf(before.Webhooks[i].ClientConfig) ||
+				string(webhook.ClientConfig.CABundle) != "ca" {
 				t.Errorf("%s is reached as %v", webhook.Name, webhook.ClientConfig)
 			}
 		}

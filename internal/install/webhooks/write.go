@@ -140,7 +140,8 @@ func Ours(ctx context.Context, reader client.Reader, role string) error {
 	if role == "" {
 		return nil
 	}
-	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{},
+		&admissionregistrationv1.MutatingWebhookConfiguration{}} {
 		if err := reader.Get(ctx, client.ObjectKey{Name: Name}, object); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading the webhook configurations: %w", err)
 		}
@@ -155,7 +156,8 @@ func Ours(ctx context.Context, reader client.Reader, role string) error {
 
 // isPresent reports whether one of the configurations is there: then the API server asks.
 func (p *Publisher) isPresent(ctx context.Context) (bool, error) {
-	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{},
+		&admissionregistrationv1.MutatingWebhookConfiguration{}} {
 		err := p.options.Cache.Get(ctx, client.ObjectKey{Name: Name}, object)
 		if err == nil {
 			return true, nil
@@ -189,7 +191,8 @@ func (p *Publisher) awaitService(ctx context.Context, present bool) error {
 		return nil
 	}
 	var found discoveryv1.EndpointSliceList
-	err = p.options.Client.List(ctx, &found, client.InNamespace(endpoint.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: endpoint.Service})
+	err = p.options.Client.List(ctx, &found, client.InNamespace(endpoint.Namespace),
+		client.MatchingLabels{discoveryv1.LabelServiceName: endpoint.Service})
 	if err != nil {
 		return fmt.Errorf("listing the endpoints of Service %s/%s: %w", endpoint.Namespace, endpoint.Service, err)
 	}
@@ -259,7 +262,8 @@ func (p *Publisher) writeMutating(ctx context.Context, bundle []byte, owner *met
 
 // reachedAs are the webhooks of a later release, after a rollback: they stay what they are, and are
 // reached as ours. What we do not know of we answer with 404, and nobody else would answer better.
-func reachedAs(webhooks []admissionregistrationv1.ValidatingWebhook, endpoint Endpoint, bundle []byte) []admissionregistrationv1.ValidatingWebhook {
+func reachedAs(webhooks []admissionregistrationv1.ValidatingWebhook, endpoint Endpoint,
+	bundle []byte) []admissionregistrationv1.ValidatingWebhook {
 	changed := slices.Clone(webhooks)
 	for i := range changed {
 		changed[i].ClientConfig = endpoint.client(pathOf(changed[i].ClientConfig), bundle)
@@ -268,7 +272,8 @@ func reachedAs(webhooks []admissionregistrationv1.ValidatingWebhook, endpoint En
 }
 
 // mutatingReachedAs is the same for the other type.
-func mutatingReachedAs(webhooks []admissionregistrationv1.MutatingWebhook, endpoint Endpoint, bundle []byte) []admissionregistrationv1.MutatingWebhook {
+func mutatingReachedAs(webhooks []admissionregistrationv1.MutatingWebhook, endpoint Endpoint,
+	bundle []byte) []admissionregistrationv1.MutatingWebhook {
 	changed := slices.Clone(webhooks)
 	for i := range changed {
 		changed[i].ClientConfig = endpoint.client(pathOf(changed[i].ClientConfig), bundle)
@@ -342,7 +347,8 @@ func (p *Publisher) apply(ctx context.Context, kind string, wanted client.Object
 	object := &unstructured.Unstructured{Object: content}
 	object.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
-	if err := p.options.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+	if err := p.options.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager),
+		client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %s: %w", kind, Name, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Told the API server of webhooks", "kind", kind)

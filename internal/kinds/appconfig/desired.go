@@ -41,7 +41,8 @@ func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
 	}
 	current := observed.current(config)
 	wanted.Children = append(wanted.Children, plan.Child{
-		Object: desiredConfigMap(config, choice, content, wanted.Keep), Needs: needs, ReclaimData: current.Exists && current.Holds != current.Hash,
+		Object: desiredConfigMap(config, choice, content, wanted.Keep), Needs: needs, ReclaimData: current.Exists &&
+			current.Holds != current.Hash,
 	})
 	return wanted
 }

@@ -35,19 +35,22 @@ func situations() map[string]situation {
 			spec.Environment = "prod"
 			spec.Config = map[string]string{"HOST": "db", "URL": "http://{{ .Values.HOST }}/{{ .Environment }}"}
 			spec.Files = map[string]string{"app.conf": "url = {{ .Values.URL }}\n"}
-			spec.Environments = map[string]configv1.ConfigOverride{"production": {Config: map[string]string{"HOST": "db.prod"}}, "dev": {Config: map[string]string{"HOST": "no"}}}
+			spec.Environments = map[string]configv1.ConfigOverride{"production": {Config: map[string]string{"HOST": "db.prod"}},
+				"dev": {Config: map[string]string{"HOST": "no"}}}
 		}}},
 		"settled":        {world: newWorld().keeps("hello").has(1, "hello")},
 		"next":           {world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), changes: changes{says("b")}},
 		"waiting":        {world: newWorld().keeps("a").has(1, "a"), changes: changes{says("b"), manual("")}},
 		"waiting-healed": {world: newWorld().keeps("a").has(1, "a").edited("x"), changes: changes{says("b"), manual("")}, kept: content("a")},
 		"rolled-back": {
-			world: newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1").runs("x", "b", "a", workload.Failed, 1), changes: changes{says("b"), rollback},
+			world: newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1").runs("x", "b", "a", workload.Failed,
+				1), changes: changes{says("b"), rollback},
 			kept: content("a"),
 		},
 		"pruned": {
 			// 7 is new, 6 is run, 5 was run, 4 and 3 are kept by the limit, 2 goes, 1 is good.
-			world:   newWorld().keeps("a", "b", "c", "d", "e", "f").has(6, "f", configv1.AnnotationLastGood, "1", configv1.AnnotationFailed, "2,3").runs("x", "f", "e", workload.Rolling, 1),
+			world: newWorld().keeps("a", "b", "c", "d", "e", "f").has(6, "f", configv1.AnnotationLastGood, "1", configv1.AnnotationFailed,
+				"2,3").runs("x", "f", "e", workload.Rolling, 1),
 			changes: changes{says("g"), history(2)},
 		},
 		"no-history": {world: newWorld().keeps("a", "b", "c").has(3, "c"), changes: changes{says("d"), history(0)}},
@@ -100,7 +103,8 @@ func planText(t *testing.T, wanted plan.Plan) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&text, "---\n# %s, needs %s, retaken: %t\n%s", reflect.TypeOf(child.Object).Elem().Name(), plan.Join(child.Needs), child.ReclaimData, content)
+		fmt.Fprintf(&text, "---\n# %s, needs %s, retaken: %t\n%s", reflect.TypeOf(child.Object).Elem().Name(), plan.Join(child.Needs),
+			child.ReclaimData, content)
 	}
 	return text.String()
 }

@@ -78,7 +78,8 @@ func RenderIn(config *configv1.AppConfig, environment policy.Environment) (Conte
 	input := inputFor(config, environment)
 	for name, source := range input.Files {
 		if other, taken := input.Config[name]; taken {
-			return Content{}, field.ErrorList{invalid(source.Path, fmt.Sprintf("%s has the same key, and both are keys of one ConfigMap: rename one", other.Path))}
+			return Content{}, field.ErrorList{invalid(source.Path, fmt.Sprintf("%s has the same key, and both are keys of one ConfigMap: rename one",
+				other.Path))}
 		}
 	}
 	for i, secret := range config.Spec.SecretRefs {

@@ -101,7 +101,8 @@ func (o Observed) revisions(config *configv1.AppConfig) []Revision {
 		if found.Ownership != plan.Ours || !isConfigMap || configMap.DeletionTimestamp != nil {
 			continue
 		}
-		revision := Revision{Number: number(configMap.Labels[configv1.LabelRevision]), Hash: configMap.Annotations[configv1.AnnotationHash], ConfigMap: at.Name}
+		revision := Revision{Number: number(configMap.Labels[configv1.LabelRevision]), Hash: configMap.Annotations[configv1.AnnotationHash],
+			ConfigMap: at.Name}
 		if revision.Number > 0 && at.Name == RevisionName(config, revision.Number) && workload.HashAll(configMap.Data) == revision.Hash {
 			kept = append(kept, revision)
 		}

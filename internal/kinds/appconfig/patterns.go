@@ -88,7 +88,8 @@ func (m *meter) pattern(expression string) (boundedPattern, error) {
 	size := sizeOfPattern(parsed)
 	switch {
 	case size.instructions > maxInstructions:
-		return boundedPattern{}, fmt.Errorf("it becomes %d instructions, repetitions multiplied; accepted are %d", size.instructions, maxInstructions)
+		return boundedPattern{}, fmt.Errorf("it becomes %d instructions, repetitions multiplied; accepted are %d", size.instructions,
+			maxInstructions)
 	case m.program+size.program() > maxProgram:
 		return boundedPattern{}, fmt.Errorf("with it, all regular expressions become %d instructions, tables of letters included; accepted are %d together", m.program+size.program(), maxProgram)
 	}

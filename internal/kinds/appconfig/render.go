@@ -243,7 +243,8 @@ func (r *renderer) checkReferences(template *parsed) error {
 		}
 		line := template.line(template.uses[key])
 		if slices.Contains(r.input.Secrets, key) {
-			return lineError{line, fmt.Sprintf(".Values.%s is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference", key)}
+			return lineError{line, fmt.Sprintf(".Values.%s is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference",
+				key)}
 		}
 		if _, isFile := r.input.Files[key]; isFile {
 			return lineError{line, fmt.Sprintf(".Values.%s is a file: templates can use the keys of config only", key)}

@@ -185,7 +185,8 @@ func whatIsWrong(leaf *jsonschema.ValidationError, printer *message.Printer) str
 }
 
 // told is one problem as users should read it.
-func told(leaf *jsonschema.ValidationError, printer *message.Printer, values map[string]string, at func(key string) *field.Path, config *field.Path) field.ErrorList {
+func told(leaf *jsonschema.ValidationError, printer *message.Printer, values map[string]string, at func(key string) *field.Path,
+	config *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	if len(leaf.InstanceLocation) == 0 {
 		switch of := leaf.ErrorKind.(type) {

@@ -64,7 +64,8 @@ func sizeOfSchema(document any) (schemaSize, error) {
 	case all > maxSchemaNodes:
 		sizes.fail("it has %d values, with each reference counted as what it refers to; accepted are %d", all, maxSchemaNodes)
 	case size.depth > maxSchemaDepth:
-		sizes.fail("its values are %d deep within each other, with each reference counted as what it refers to; accepted are %d", size.depth, maxSchemaDepth)
+		sizes.fail("its values are %d deep within each other, with each reference counted as what it refers to; accepted are %d", size.depth,
+			maxSchemaDepth)
 	}
 	return size, sizes.problem
 }

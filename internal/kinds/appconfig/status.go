@@ -45,7 +45,8 @@ func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (
 	status.PodSummary = fmt.Sprintf("%d/%d", status.UpdatedPods, status.Pods)
 	status.Workloads = status.Workloads[:min(len(status.Workloads), maxWorkloads)]
 	status.Revisions = revisionStatuses(config, observed, has, users)
-	status.Conditions = summarize(config, observed, result, has).conditions(observed.missing(config), observed.notGranted(config), config.Namespace)
+	status.Conditions = summarize(config, observed, result, has).conditions(observed.missing(config), observed.notGranted(config),
+		config.Namespace)
 	return status, requeueAfter(observed)
 }
 
@@ -135,7 +136,8 @@ func revisionStatuses(config *configv1.AppConfig, observed Observed, has stored,
 	}
 	var all []configv1.RevisionStatus
 	for _, revision := range revisions {
-		status := configv1.RevisionStatus{Revision: revision.Number, Hash: revision.Hash, ConfigMap: revision.ConfigMap, State: configv1.RevisionOld}
+		status := configv1.RevisionStatus{Revision: revision.Number, Hash: revision.Hash, ConfigMap: revision.ConfigMap,
+			State: configv1.RevisionOld}
 		switch {
 		case revision.Number == has.Revision:
 			status.State = configv1.RevisionCurrent

@@ -40,7 +40,8 @@ func TestStatus(t *testing.T) {
 		taken := newWorld().has(1, "a")
 		found := taken.Children[main]
 		found.Ownership = plan.Foreign
-		found.Object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "other", UID: owner, Controller: new(true)}})
+		found.Object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "other",
+			UID: owner, Controller: new(true)}})
 		taken.Children[main], taken.Siblings = found, []types.UID{"uid-1", "uid-2"}
 		return taken
 	}
@@ -51,35 +52,65 @@ func TestStatus(t *testing.T) {
 		result  plan.Result
 		want    string
 	}{
-		"just made":                     {world: newWorld(), result: wrote, want: "1 0/0, Ready=True NoUsers"},
-		"no users":                      {world: newWorld().keeps("hello").has(1, "hello"), want: "1 0/0, Ready=True NoUsers"},
-		"all run it":                    {world: newWorld().keeps("hello").has(1, "hello").runs("x", "hello", "a", workload.UpToDate, 3), want: "1 3/3, Ready=True UpToDate"},
-		"just changed":                  {changes: changes{says("b")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), result: wrote, want: "2 0/3, Ready=False RollingOut, Progressing=True RollingOut"},
-		"only marked":                   {changes: changes{says("a")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), result: wrote, want: "1 3/3, Ready=True UpToDate"},
-		"one rolls":                     {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "b", "a", workload.Rolling, 1).runs("y", "b", "a", workload.UpToDate, 3), want: "2 4/6, Ready=False RollingOut, Progressing=True RollingOut"},
-		"one waits":                     {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "a", "", workload.Waiting, 3), want: "2 0/3, Ready=False Waiting"},
-		"one fails":                     {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.Failed, 1), want: "2 1/3, Ready=False RolloutFailed, Degraded=True RolloutFailed"},
-		"rolled back":                   {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2").runs("x", "a", "b", workload.UpToDate, 3), want: "1 3/3, pending RolledBack, Ready=False RolledBack, Degraded=True RolledBack"},
-		"manual":                        {changes: changes{says("b"), manual("")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, pending AwaitingApproval, Ready=False AwaitingApproval"},
-		"its content is lost":           {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a").edited("x"), want: "1 0/0, pending AwaitingApproval, Ready=False ContentLost, Degraded=True ContentLost, Stalled=True ContentLost"},
-		"outside the window":            {changes: changes{says("b")}, world: closed(newWorld().keeps("a").has(1, "a")), want: "1 0/0, pending OutsideWindow, Ready=False OutsideWindow"},
-		"pinned":                        {changes: changes{says("b"), pinned(1)}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, pending Pinned, Ready=True Pinned"},
-		"pinned to none":                {changes: changes{says("b"), pinned(7)}, world: newWorld().keeps("a").has(1, "a"), want: "1 0/0, pending Pinned, Ready=False RevisionNotFound, Degraded=True RevisionNotFound, Stalled=True RevisionNotFound"},
-		"another counts":                {world: older, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
-		"it renders nothing":            {changes: changes{says("{{ .Values.NO }}")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
-		"it is pinned all the same":     {changes: changes{says("{{ .Values.NO }}"), pinned(1)}, world: newWorld().keeps("a", "b").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, Ready=True Pinned"},
-		"it is pinned to none":          {changes: changes{says("{{ .Values.NO }}"), pinned(9)}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
-		"a foreign ConfigMap":           {world: newWorld(), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
-		"one of another":                {world: of("uid-2"), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
-		"one of who is gone":            {world: of("uid-0"), result: plan.Result{Conflicts: []plan.Ref{main}}, want: "0 0/0, Ready=False Terminating"},
-		"a ConfigMap that goes":         {world: newWorld(), result: plan.Result{Terminating: []plan.Ref{main}}, want: "0 0/0, Ready=False Terminating"},
-		"refused":                       {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonRefused, Retry: true}}, want: "0 0/0, Ready=False Refused, Degraded=True Refused"},
-		"a write failed":                {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonReconcileFailed, Transient: true}}, want: "0 0/0, Ready=Unknown ReconcileFailed"},
-		"a Secret that is not there":    {changes: changes{secret}, world: newWorld().needsSecret(), result: wrote, want: "1 0/0, Ready=True NoUsers, Degraded=True SecretMissing"},
-		"a key that is not there":       {changes: changes{secret}, world: newWorld().needsSecret().holdsKey("user"), result: wrote, want: "1 0/0, Ready=True NoUsers, Degraded=True SecretMissing"},
-		"a Secret that has the key":     {changes: changes{secret}, world: newWorld().needsSecret().holdsKey("password"), result: wrote, want: "1 0/0, Ready=True NoUsers"},
-		"something worse than a Secret": {changes: changes{secret, says("{{ .Values.NO }}")}, world: newWorld().needsSecret(), want: "0 0/0, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
-		"a Secret that may not be read": {changes: changes{secret}, world: newWorld().needsSecret().ungranted(), result: wrote, want: "1 0/0, Ready=True NoUsers, SecretAccessNotGranted=True SecretAccessNotGranted"},
+		"just made": {world: newWorld(), result: wrote, want: "1 0/0, Ready=True NoUsers"},
+		"no users":  {world: newWorld().keeps("hello").has(1, "hello"), want: "1 0/0, Ready=True NoUsers"},
+		"all run it": {world: newWorld().keeps("hello").has(1, "hello").runs("x", "hello", "a", workload.UpToDate, 3),
+			want: "1 3/3, Ready=True UpToDate"},
+		"just changed": {changes: changes{says("b")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "",
+			workload.UpToDate, 3), result: wrote, want: "2 0/3, Ready=False RollingOut, Progressing=True RollingOut"},
+		"only marked": {changes: changes{says("a")}, world: newWorld().keeps("a").has(1, "a").runs("x", "a", "",
+			workload.UpToDate, 3), result: wrote, want: "1 3/3, Ready=True UpToDate"},
+		"one rolls": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "b", "a",
+			workload.Rolling, 1).runs("y", "b", "a", workload.UpToDate, 3), want: "2 4/6, Ready=False RollingOut, Progressing=True RollingOut"},
+		"one waits": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b").runs("x", "a", "",
+			workload.Waiting, 3), want: "2 0/3, Ready=False Waiting"},
+		"one fails": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed,
+			"2").runs("x", "b", "a", workload.Failed, 1), want: "2 1/3, Ready=False RolloutFailed, Degraded=True RolloutFailed"},
+		"rolled back": {changes: changes{says("b"), rollback},
+			world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2").runs("x", "a", "b", workload.UpToDate,
+				3), want: "1 3/3, pending RolledBack, Ready=False RolledBack, Degraded=True RolledBack"},
+		"manual": {changes: changes{says("b"), manual("")},
+			world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate,
+				3), want: "1 3/3, pending AwaitingApproval, Ready=False AwaitingApproval"},
+		"its content is lost": {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a").edited("x"),
+			want: "1 0/0, pending AwaitingApproval, Ready=False ContentLost, Degraded=True ContentLost, Stalled=True ContentLost"},
+		"outside the window": {changes: changes{says("b")}, world: closed(newWorld().keeps("a").has(1, "a")),
+			want: "1 0/0, pending OutsideWindow, Ready=False OutsideWindow"},
+		"pinned": {changes: changes{says("b"), pinned(1)},
+			world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, pending Pinned, Ready=True Pinned"},
+		"pinned to none": {changes: changes{says("b"), pinned(7)}, world: newWorld().keeps("a").has(1, "a"),
+			want: "1 0/0, pending Pinned, Ready=False RevisionNotFound, Degraded=True RevisionNotFound, Stalled=True RevisionNotFound"},
+		"another counts": {world: older, want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
+		"it renders nothing": {changes: changes{says("{{ .Values.NO }}")},
+			world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate,
+				3), want: "1 3/3, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
+		"it is pinned all the same": {changes: changes{says("{{ .Values.NO }}"), pinned(1)},
+			world: newWorld().keeps("a", "b").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), want: "1 3/3, Ready=True Pinned"},
+		"it is pinned to none": {changes: changes{says("{{ .Values.NO }}"), pinned(9)},
+			world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate,
+				3), want: "1 3/3, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
+		"a foreign ConfigMap": {world: newWorld(), result: plan.Result{Conflicts: []plan.Ref{main}},
+			want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
+		"one of another": {world: of("uid-2"), result: plan.Result{Conflicts: []plan.Ref{main}},
+			want: "0 0/0, Ready=False Conflict, Degraded=True Conflict, Stalled=True Conflict"},
+		"one of who is gone": {world: of("uid-0"), result: plan.Result{Conflicts: []plan.Ref{main}},
+			want: "0 0/0, Ready=False Terminating"},
+		"a ConfigMap that goes": {world: newWorld(), result: plan.Result{Terminating: []plan.Ref{main}},
+			want: "0 0/0, Ready=False Terminating"},
+		"refused": {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonRefused, Retry: true}},
+			want: "0 0/0, Ready=False Refused, Degraded=True Refused"},
+		"a write failed": {world: newWorld(), result: plan.Result{Failure: &plan.Failure{Reason: api.ReasonReconcileFailed,
+			Transient: true}}, want: "0 0/0, Ready=Unknown ReconcileFailed"},
+		"a Secret that is not there": {changes: changes{secret}, world: newWorld().needsSecret(), result: wrote,
+			want: "1 0/0, Ready=True NoUsers, Degraded=True SecretMissing"},
+		"a key that is not there": {changes: changes{secret}, world: newWorld().needsSecret().holdsKey("user"), result: wrote,
+			want: "1 0/0, Ready=True NoUsers, Degraded=True SecretMissing"},
+		"a Secret that has the key": {changes: changes{secret}, world: newWorld().needsSecret().holdsKey("password"), result: wrote,
+			want: "1 0/0, Ready=True NoUsers"},
+		"something worse than a Secret": {changes: changes{secret, says("{{ .Values.NO }}")}, world: newWorld().needsSecret(),
+			want: "0 0/0, Ready=False InvalidSpec, Degraded=True InvalidSpec, Stalled=True InvalidSpec"},
+		"a Secret that may not be read": {changes: changes{secret}, world: newWorld().needsSecret().ungranted(), result: wrote,
+			want: "1 0/0, Ready=True NoUsers, SecretAccessNotGranted=True SecretAccessNotGranted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig(test.changes...)
@@ -143,7 +174,8 @@ func TestLookAgain(t *testing.T) {
 		"the window, if that is first": {pending: configv1.ReasonOutsideWindow, again: time.Hour, window: time.Minute, want: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			equal(t, test.want, requeueAfter(Observed{Plan: workload.RestartPlan{Again: test.again}, WindowChanges: test.window, Choice: Choice{Pending: test.pending}}))
+			equal(t, test.want, requeueAfter(Observed{Plan: workload.RestartPlan{Again: test.again}, WindowChanges: test.window,
+				Choice: Choice{Pending: test.pending}}))
 		})
 	}
 }
@@ -151,7 +183,8 @@ func TestLookAgain(t *testing.T) {
 // TestStatusRemembersMarks: the marks of a ConfigMap that is gone stay in status until it is written again.
 func TestStatusRemembersMarks(t *testing.T) {
 	config := newConfig(says("b"), rollback)
-	config.Status = configv1.AppConfigStatus{Revision: 1, Hash: hash("a"), LastGood: 1, Revisions: []configv1.RevisionStatus{{Revision: 2, State: configv1.RevisionFailed}}}
+	config.Status = configv1.AppConfigStatus{Revision: 1, Hash: hash("a"), LastGood: 1,
+		Revisions: []configv1.RevisionStatus{{Revision: 2, State: configv1.RevisionFailed}}}
 	refused := plan.Result{Failure: &plan.Failure{Reason: api.ReasonRefused, Retry: true}}
 	for _, text := range []string{"b", "{{ .Values.NO }}", "b"} {
 		says(text)(&config.Spec)

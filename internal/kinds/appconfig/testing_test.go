@@ -49,7 +49,8 @@ type world struct{ Observed }
 
 func newWorld() *world {
 	return &world{Observed{Children: plan.Children{}, IsOpen: true, Snapshot: workload.Snapshot{
-		Demands: []workload.Demand{{Origin: Origin("shop"), Source: workload.SourceRef{Kind: workload.ConfigMap, Name: "shop-config"}, Scope: workload.Scope{Users: true}}},
+		Demands: []workload.Demand{{Origin: Origin("shop"), Source: workload.SourceRef{Kind: workload.ConfigMap, Name: "shop-config"},
+			Scope: workload.Scope{Users: true}}},
 		Sources: map[workload.SourceRef]workload.Source{},
 	}}}
 }

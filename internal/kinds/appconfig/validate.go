@@ -97,7 +97,8 @@ func validateEnvironments(config *configv1.AppConfig, path *field.Path) field.Er
 		case !known:
 			problems = append(problems, field.Invalid(path.Child(short(word)), short(word), acceptedEnvironments))
 		case twice:
-			problems = append(problems, field.Invalid(path.Child(word), word, fmt.Sprintf("%s is given too, and means the same: put them together", first)))
+			problems = append(problems, field.Invalid(path.Child(word), word, fmt.Sprintf("%s is given too, and means the same: put them together",
+				first)))
 		default:
 			given[environment] = word
 		}

@@ -108,7 +108,8 @@ func TestEnvironmentIn(t *testing.T) {
 		"a word that means nothing": {namespace: "web", given: "x", want: `spec.environment: Invalid value: "x": accepted are development (dev), staging and production (prod)`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: test.namespace}, Spec: configv1.AppConfigSpec{Environment: test.given}}
+			config := &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: test.namespace},
+				Spec: configv1.AppConfigSpec{Environment: test.given}}
 			labels := map[string]string{}
 			if test.label != "" {
 				labels[api.LabelEnvironment] = test.label

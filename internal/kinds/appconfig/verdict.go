@@ -70,27 +70,34 @@ func summarize(config *configv1.AppConfig, observed Observed, result plan.Result
 		return j
 	case observed.Older != "":
 		j.rolling = false
-		return say(summary.Stalled, api.ReasonConflict, "AppConfig %s is for application %s too, and counts, for it is older or was first to make ConfigMap %s. Delete one of the two", observed.Older, config.Spec.Application, name)
+		return say(summary.Stalled, api.ReasonConflict,
+			"AppConfig %s is for application %s too, and counts, for it is older or was first to make ConfigMap %s. Delete one of the two", observed.Older, config.Spec.Application, name)
 	case choice.isBarred():
 		return say(summary.Stalled, api.ReasonInvalidSpec, "%s", choice.Problem)
 	case len(result.Conflicts) > 0 && !slices.ContainsFunc(result.Conflicts, func(at plan.Ref) bool { return !observed.isLeft(at) }):
-		return say(summary.UnderWay, api.ReasonTerminating, "%s is of an AppConfig that is gone: it is being deleted, and will be made anew", plan.Join(result.Conflicts))
+		return say(summary.UnderWay, api.ReasonTerminating, "%s is of an AppConfig that is gone: it is being deleted, and will be made anew",
+			plan.Join(result.Conflicts))
 	case len(result.Conflicts) > 0:
-		return say(summary.Stalled, api.ReasonConflict, "%s exists and was not made by this AppConfig: delete it, or let it be taken over with: kubectl annotate -n %s configmap %s %s=AppConfig/%s",
+		return say(summary.Stalled, api.ReasonConflict,
+			"%s exists and was not made by this AppConfig: delete it, or let it be taken over with: kubectl annotate -n %s configmap %s %s=AppConfig/%s",
 			plan.Join(result.Conflicts), config.Namespace, result.Conflicts[0].Name, api.AnnotationAdopt, config.Name)
 	case len(result.Terminating) > 0:
 		return say(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be made anew", plan.Join(result.Terminating))
 	case choice.IsMissing:
-		return say(summary.Stalled, configv1.ReasonRevisionNotFound, "spec.revision: %d is given, which is not kept: status.revisions lists those that are", *config.Spec.Revision)
+		return say(summary.Stalled, configv1.ReasonRevisionNotFound,
+			"spec.revision: %d is given, which is not kept: status.revisions lists those that are", *config.Spec.Revision)
 	case choice.IsLost:
-		return say(summary.Stalled, configv1.ReasonContentLost, "the content of revision %d, which ConfigMap %s should have, is lost: the ConfigMap was edited, and the one that kept the content is gone or was edited too. Have what spec renders rolled out, or name a revision of status.revisions in spec.revision", choice.Chosen, name)
+		return say(summary.Stalled, configv1.ReasonContentLost,
+			"the content of revision %d, which ConfigMap %s should have, is lost: the ConfigMap was edited, and the one that kept the content is gone or was edited too. Have what spec renders rolled out, or name a revision of status.revisions in spec.revision", choice.Chosen, name)
 	case choice.Pending == configv1.ReasonRolledBack:
-		return say(summary.Failed, configv1.ReasonRolledBack, "the rollout of revision %d failed (%s), and revision %d was put back. The same content is not tried again by itself: change spec, or, if the content was not to blame, set spec.revision to %d until Ready is True, and then take it out",
+		return say(summary.Failed, configv1.ReasonRolledBack,
+			"the rollout of revision %d failed (%s), and revision %d was put back. The same content is not tried again by itself: change spec, or, if the content was not to blame, set spec.revision to %d until Ready is True, and then take it out",
 			choice.Rendered, choice.Marks.Failure, choice.Chosen, choice.Rendered)
 	case len(in(workload.Failed)) > 0 && !has.justChanged:
 		return say(summary.Failed, configv1.ReasonRolloutFailed, "%s", conditions.FirstFew(in(workload.Failed), "; "))
 	case choice.Pending == configv1.ReasonAwaitingApproval:
-		return say(summary.Waiting, configv1.ReasonAwaitingApproval, "rollout.mode is Manual: set rollout.approved to %s to roll the content out", choice.Hash)
+		return say(summary.Waiting, configv1.ReasonAwaitingApproval, "rollout.mode is Manual: set rollout.approved to %s to roll the content out",
+			choice.Hash)
 	case choice.Pending == configv1.ReasonOutsideWindow:
 		return say(summary.Waiting, configv1.ReasonOutsideWindow, "the content is rolled out when rollout.window opens")
 	case has.justChanged && len(users) > 0:
@@ -104,17 +111,22 @@ func summarize(config *configv1.AppConfig, observed Observed, result plan.Result
 }
 
 // judgeUsers is what workloads have to say.
-func summarizeUsers(config *configv1.AppConfig, in func(...workload.State) []string, say func(summary.Severity, string, string, ...any) objectSummary) objectSummary {
+func summarizeUsers(config *configv1.AppConfig, in func(...workload.State) []string,
+	say func(summary.Severity, string, string, ...any) objectSummary) objectSummary {
 	users := len(in(workload.UpToDate, workload.Rolling, workload.Waiting, workload.Left, workload.Failed))
 	switch rolling, waiting := in(workload.Rolling), in(workload.Waiting, workload.Left); {
 	case len(rolling) > 0:
-		return say(summary.UnderWay, configv1.ReasonRollingOut, "%d of %d workloads are being rolled: %s", len(rolling), users, conditions.FirstFew(rolling, "; "))
+		return say(summary.UnderWay, configv1.ReasonRollingOut, "%d of %d workloads are being rolled: %s", len(rolling), users,
+			conditions.FirstFew(rolling, "; "))
 	case len(waiting) > 0:
-		return say(summary.UnderWay, configv1.ReasonWaiting, "%d of %d workloads wait: %s", len(waiting), users, conditions.FirstFew(waiting, "; "))
+		return say(summary.UnderWay, configv1.ReasonWaiting, "%d of %d workloads wait: %s", len(waiting), users,
+			conditions.FirstFew(waiting, "; "))
 	case users == 0:
-		return say(summary.Working, configv1.ReasonNoUsers, "ConfigMap %s is written; no Deployment, StatefulSet or DaemonSet of the namespace uses it", ConfigMapName(config))
+		return say(summary.Working, configv1.ReasonNoUsers,
+			"ConfigMap %s is written; no Deployment, StatefulSet or DaemonSet of the namespace uses it", ConfigMapName(config))
 	case config.Spec.Revision != nil:
-		return say(summary.Working, configv1.ReasonPinned, "all pods of %s run revision %d, as spec.revision says", workloadsOf(users), *config.Spec.Revision)
+		return say(summary.Working, configv1.ReasonPinned, "all pods of %s run revision %d, as spec.revision says", workloadsOf(users),
+			*config.Spec.Revision)
 	default:
 		return say(summary.Working, configv1.ReasonUpToDate, "all pods of %s run the content", workloadsOf(users))
 	}
@@ -135,7 +147,8 @@ func (j objectSummary) conditions(missing, secrets []string, namespace string) [
 	if len(missing) > 0 && !j.IsProblem() {
 		isDegraded := func(one metav1.Condition) bool { return one.Type == configv1.ConditionDegraded }
 		all[slices.IndexFunc(all, isDegraded)] = conditions.True(configv1.ConditionDegraded, configv1.ReasonSecretMissing,
-			fmt.Sprintf("spec.secretRefs names what is not in this namespace: %s. Pods that need it do not start", conditions.FirstFew(missing, "; ")))
+			fmt.Sprintf("spec.secretRefs names what is not in this namespace: %s. Pods that need it do not start",
+				conditions.FirstFew(missing, "; ")))
 	}
 	if len(secrets) > 0 {
 		all = append(all, conditions.True(configv1.ConditionSecretAccessNotGranted, configv1.ReasonSecretAccessNotGranted,

@@ -117,7 +117,8 @@ func DecideEvictions(spec *configv1.ConfigMonitorSpec, source workload.Source, r
 // If the source does not tell of a later change than the one that is recorded (its managed fields are gone, or both came within
 // one second), no pod that is there can be known to run it.
 func (r Record) next(spec *configv1.ConfigMonitorSpec, source *workload.Source, running []*corev1.Pod) Record {
-	next := Record{Of: watched(spec), Hash: contentOf(spec, source), Changed: source.Changed.UTC().Truncate(time.Second), Evicted: r.Evicted, At: r.At}
+	next := Record{Of: watched(spec), Hash: contentOf(spec, source), Changed: source.Changed.UTC().Truncate(time.Second), Evicted: r.Evicted,
+		At: r.At}
 	if !r.isFor(spec, source) {
 		return next
 	}
@@ -141,7 +142,8 @@ func (r Record) begin(before Record, spec *configv1.ConfigMonitorSpec, now time.
 }
 
 // holds tells why no pod may go yet for another content than the recorded one, and for how long; 0 if nothing holds it.
-func (r Record) holds(spec *configv1.ConfigMonitorSpec, source *workload.Source, now time.Time) (reason, message string, until time.Duration) {
+func (r Record) holds(spec *configv1.ConfigMonitorSpec, source *workload.Source, now time.Time) (reason, message string,
+	until time.Duration) {
 	var last time.Time
 	for _, at := range []*time.Time{r.Began, r.At} {
 		if at != nil && at.After(last) {

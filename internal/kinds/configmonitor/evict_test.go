@@ -88,16 +88,25 @@ func TestEvictionsBegun(t *testing.T) {
 		},
 		"nobody is selected": {source: blue, want: "1m0s"},
 
-		"changed":                       {source: blue, record: recorded(red), pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, 2s"},
-		"changed, in one second":        {source: blue, record: recorded(red), pods: []corev1.Pod{pod("a", ago(time.Minute))}, want: "evict a, 2s"},
-		"changed, all are younger":      {source: blue, record: recorded(red), pods: []corev1.Pod{pod("b", after)}, want: "done"},
-		"changed without a later time":  {source: flags("blue", ago(time.Hour)), record: recorded(red), pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, evict b, 2s"},
-		"changed within the cooldown":   {source: blue, record: recorded(red, beganAt(ago(10*time.Second))), pods: []corev1.Pod{pod("a", before)}, want: "Pod/a Cooldown, 20s"},
-		"changed after the cooldown":    {source: blue, record: recorded(red, beganAt(ago(31*time.Second))), pods: []corev1.Pod{pod("a", before)}, want: "evict a, 2s"},
-		"changed in vain":               {source: blue, record: recorded(red, beganAt(ago(10*time.Second))), pods: []corev1.Pod{pod("a", after)}, want: "done"},
-		"changed and changed back":      {source: flags("red", ago(time.Second)), record: recorded(red), pods: []corev1.Pod{pod("a", before)}, want: "done"},
-		"a Secret's key was lost":       {source: keyed(blue, "new"), record: recorded(keyed(red, "old")), pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, 2s"},
-		"something else is watched now": {change: func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} }, source: red, record: recorded(red), pods: []corev1.Pod{pod("a", before)}, want: "done"},
+		"changed": {source: blue, record: recorded(red), pods: []corev1.Pod{pod("a", before), pod("b", after)},
+			want: "evict a, 2s"},
+		"changed, in one second": {source: blue, record: recorded(red), pods: []corev1.Pod{pod("a", ago(time.Minute))},
+			want: "evict a, 2s"},
+		"changed, all are younger": {source: blue, record: recorded(red), pods: []corev1.Pod{pod("b", after)}, want: "done"},
+		"changed without a later time": {source: flags("blue", ago(time.Hour)), record: recorded(red),
+			pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, evict b, 2s"},
+		"changed within the cooldown": {source: blue, record: recorded(red, beganAt(ago(10*time.Second))), pods: []corev1.Pod{pod("a", before)},
+			want: "Pod/a Cooldown, 20s"},
+		"changed after the cooldown": {source: blue, record: recorded(red, beganAt(ago(31*time.Second))), pods: []corev1.Pod{pod("a", before)},
+			want: "evict a, 2s"},
+		"changed in vain": {source: blue, record: recorded(red, beganAt(ago(10*time.Second))), pods: []corev1.Pod{pod("a", after)},
+			want: "done"},
+		"changed and changed back": {source: flags("red", ago(time.Second)), record: recorded(red), pods: []corev1.Pod{pod("a", before)},
+			want: "done"},
+		"a Secret's key was lost": {source: keyed(blue, "new"), record: recorded(keyed(red, "old")),
+			pods: []corev1.Pod{pod("a", before), pod("b", after)}, want: "evict a, 2s"},
+		"something else is watched now": {change: func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} }, source: red,
+			record: recorded(red), pods: []corev1.Pod{pod("a", before)}, want: "done"},
 		"changed within the debounce": {
 			change: func(s *configv1.ConfigMonitorSpec) { s.Debounce = seconds(60) },
 			source: blue, record: recorded(red, beganAt(ago(45*time.Second))), pods: []corev1.Pod{pod("a", before)}, want: "Pod/a Debounce, 15s",
@@ -109,7 +118,8 @@ func TestEvictionsBegun(t *testing.T) {
 		},
 		"a key that matters came": {
 			change: func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} },
-			source: blue, record: keysRecorded(workload.Source{Ref: red.Ref, Standing: workload.Present, Changed: ago(time.Hour)}), pods: []corev1.Pod{pod("a", before)}, want: "evict a, 2s",
+			source: blue, record: keysRecorded(workload.Source{Ref: red.Ref, Standing: workload.Present,
+				Changed: ago(time.Hour)}), pods: []corev1.Pod{pod("a", before)}, want: "evict a, 2s",
 		},
 	} {
 		t.Run(name, test.check)
@@ -119,19 +129,33 @@ func TestEvictionsBegun(t *testing.T) {
 // TestEvictionsLimited: how many go at a time.
 func TestEvictionsLimited(t *testing.T) {
 	for name, test := range map[string]evictionCase{
-		"one at a time":                     {change: limited(1), source: blue, pods: []corev1.Pod{pod("a", before), pod("b", before), pod("c", before, unready)}, want: "evict c, Pod/a WaitingForOthers, Pod/b WaitingForOthers, 2s"},
-		"one that terminates counts":        {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
-		"its replacement counts once":       {change: limited(2), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("d", after, unready), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
-		"one that is missing counts":        {change: limited(1), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 2s"},
-		"but not for ever":                  {change: limited(1), source: blue, record: under(blue, 3, func(r *configmonitor.Record) { r.At = new(ago(30 * time.Second)) }), pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
-		"the next after it has come":        {change: limited(1), source: blue, record: under(blue, 3), pods: []corev1.Pod{pod("d", after), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
-		"the last is not ready":             {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after, unready)}, want: "2s"},
-		"the last is ready":                 {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after)}, want: "done"},
-		"the window closes on the way":      {change: func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "11:00", End: "11:59"} }, source: blue, record: under(blue, 2), pods: []corev1.Pod{pod("b", before), pod("d", after)}, want: "Pod/b OutsideWindow, 23h0m0s"},
-		"none comes up, the rest is held":   {change: limited(1), source: blue, record: hanging(blue, 3), pods: []corev1.Pod{pod("d", after, unready), pod("b", before)}, want: "Pod/b WaitingForOthers, 1m0s"},
-		"none comes up, but another may go": {change: limited(2), source: blue, record: hanging(blue, 3), pods: []corev1.Pod{pod("d", after, unready), pod("b", before)}, want: "evict b, 2s"},
-		"one does not end":                  {change: limited(1), source: blue, record: hanging(blue, 3), pods: []corev1.Pod{pod("a", before, terminating), pod("b", before), pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 1m0s"},
-		"not twice in one second":           {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("again", ago(time.Minute))}, want: "done"},
+		"one at a time": {change: limited(1), source: blue,
+			pods: []corev1.Pod{pod("a", before), pod("b", before),
+				pod("c", before, unready)}, want: "evict c, Pod/a WaitingForOthers, Pod/b WaitingForOthers, 2s"},
+		"one that terminates counts": {change: limited(2), source: blue, record: under(blue, 3),
+			pods: []corev1.Pod{pod("a", before, terminating), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"its replacement counts once": {change: limited(2), source: blue, record: under(blue, 3),
+			pods: []corev1.Pod{pod("a", before, terminating), pod("d", after, unready), pod("b", before),
+				pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"one that is missing counts": {change: limited(1), source: blue, record: under(blue, 3),
+			pods: []corev1.Pod{pod("b", before), pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 2s"},
+		"but not for ever": {change: limited(1), source: blue,
+			record: under(blue, 3, func(r *configmonitor.Record) { r.At = new(ago(30 * time.Second)) }), pods: []corev1.Pod{pod("b", before),
+				pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"the next after it has come": {change: limited(1), source: blue, record: under(blue, 3),
+			pods: []corev1.Pod{pod("d", after), pod("b", before), pod("c", before)}, want: "evict b, Pod/c WaitingForOthers, 2s"},
+		"the last is not ready":        {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after, unready)}, want: "2s"},
+		"the last is ready":            {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("d", after)}, want: "done"},
+		"the window closes on the way": {change: func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "11:00", End: "11:59"} }, source: blue, record: under(blue, 2), pods: []corev1.Pod{pod("b", before), pod("d", after)}, want: "Pod/b OutsideWindow, 23h0m0s"},
+		"none comes up, the rest is held": {change: limited(1), source: blue, record: hanging(blue, 3),
+			pods: []corev1.Pod{pod("d", after, unready), pod("b", before)}, want: "Pod/b WaitingForOthers, 1m0s"},
+		"none comes up, but another may go": {change: limited(2), source: blue, record: hanging(blue, 3),
+			pods: []corev1.Pod{pod("d", after, unready), pod("b", before)}, want: "evict b, 2s"},
+		"one does not end": {change: limited(1), source: blue, record: hanging(blue, 3),
+			pods: []corev1.Pod{pod("a", before, terminating), pod("b", before),
+				pod("c", before)}, want: "Pod/b WaitingForOthers, Pod/c WaitingForOthers, 1m0s"},
+		"not twice in one second": {source: blue, record: under(blue, 1), pods: []corev1.Pod{pod("again", ago(time.Minute))},
+			want: "done"},
 	} {
 		t.Run(name, test.check)
 	}
@@ -140,13 +164,17 @@ func TestEvictionsLimited(t *testing.T) {
 // TestEvictionsChosen: which pods ever go.
 func TestEvictionsChosen(t *testing.T) {
 	for name, test := range map[string]evictionCase{
-		"nobody's":           {source: blue, pods: []corev1.Pod{pod("a", before, unowned)}, want: "Pod/a Unowned, 1m0s"},
-		"nobody's, allowed":  {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue, pods: []corev1.Pod{pod("a", before, unowned)}, want: "evict a, 2s"},
-		"a Job's":            {source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("Job"))}, want: "Pod/a Unowned, 1m0s"},
-		"a Job's, allowed":   {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("Job"))}, want: "evict a, 2s"},
-		"a Deployment's":     {source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("ReplicaSet"))}, want: "evict a, 2s"},
-		"a node's":           {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("Node"))}, want: "Pod/a StaticPod, 1m0s"},
-		"a mirror":           {source: blue, pods: []corev1.Pod{pod("a", before, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })}, want: "Pod/a StaticPod, 1m0s"},
+		"nobody's": {source: blue, pods: []corev1.Pod{pod("a", before, unowned)}, want: "Pod/a Unowned, 1m0s"},
+		"nobody's, allowed": {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue,
+			pods: []corev1.Pod{pod("a", before, unowned)}, want: "evict a, 2s"},
+		"a Job's": {source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("Job"))}, want: "Pod/a Unowned, 1m0s"},
+		"a Job's, allowed": {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue,
+			pods: []corev1.Pod{pod("a", before, ownedBy("Job"))}, want: "evict a, 2s"},
+		"a Deployment's": {source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("ReplicaSet"))}, want: "evict a, 2s"},
+		"a node's": {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue,
+			pods: []corev1.Pod{pod("a", before, ownedBy("Node"))}, want: "Pod/a StaticPod, 1m0s"},
+		"a mirror": {source: blue, pods: []corev1.Pod{pod("a", before,
+			func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })}, want: "Pod/a StaticPod, 1m0s"},
 		"nobody's, younger":  {source: blue, pods: []corev1.Pod{pod("a", after, unowned)}, want: "done"},
 		"finished":           {source: blue, pods: []corev1.Pod{pod("a", before, finished), pod("b", after)}, want: "done"},
 		"going by itself":    {source: blue, pods: []corev1.Pod{pod("a", before, terminating), pod("b", after)}, want: "done"},
@@ -252,7 +280,8 @@ func TestRest(t *testing.T) {
 			}
 		})
 	}
-	if _, rests := configmonitor.Rest(&monitor(evicting, func(s *configv1.ConfigMonitorSpec) { s.PodSelector["tier"] = "front" }).Spec, blue, recorded(blue), noon); rests {
+	if _, rests := configmonitor.Rest(&monitor(evicting, func(s *configv1.ConfigMonitorSpec) { s.PodSelector["tier"] = "front" }).Spec, blue,
+		recorded(blue), noon); rests {
 		t.Error("other pods are selected, and nobody looks at them")
 	}
 }
@@ -274,14 +303,16 @@ func TestEvictionsFlap(t *testing.T) {
 		t.Errorf("%d evictions, flapping: %t", evictions, last.Flapping)
 	}
 	quiet := noon.Add(10 * time.Minute)
-	if got := configmonitor.DecideEvictions(&spec, flags("last", quiet), record, []corev1.Pod{pod("a", quiet.Add(-time.Second))}, quiet); got.Flapping {
+	if got := configmonitor.DecideEvictions(&spec, flags("last", quiet), record, []corev1.Pod{pod("a", quiet.Add(-time.Second))},
+		quiet); got.Flapping {
 		t.Error("it still flaps after minutes of quiet")
 	}
 }
 
 func TestHeldByBudget(t *testing.T) {
 	blue := flags("blue", ago(time.Minute))
-	e := configmonitor.DecideEvictions(&monitor(evicting).Spec, blue, configmonitor.Record{}, []corev1.Pod{pod("b", ago(time.Hour)), pod("a", ago(time.Hour), unowned)}, noon)
+	e := configmonitor.DecideEvictions(&monitor(evicting).Spec, blue, configmonitor.Record{},
+		[]corev1.Pod{pod("b", ago(time.Hour)), pod("a", ago(time.Hour), unowned)}, noon)
 	e.BlockedByBudget(e.Evict[0], "later")
 	want := []configv1.Skipped{
 		{Name: "Pod/a", Reason: "Unowned", Message: "nobody would bring it back: spec.allowUnowned lets it be evicted all the same"},
@@ -303,6 +334,7 @@ func FuzzParseRecord(f *testing.F) {
 		if record.Of != "" && again.String() != record.String() {
 			t.Errorf("%q is read as %+v and then as %+v", text, record, again)
 		}
-		configmonitor.DecideEvictions(&monitor(evicting).Spec, flags("blue", ago(time.Minute)), record, []corev1.Pod{pod("a", ago(time.Hour))}, noon)
+		configmonitor.DecideEvictions(&monitor(evicting).Spec, flags("blue", ago(time.Minute)), record, []corev1.Pod{pod("a", ago(time.Hour))},
+			noon)
 	})
 }

@@ -84,11 +84,13 @@ func (c statusCase) check(t *testing.T) {
 	if c.change != nil {
 		made = monitor(c.change)
 	}
-	snapshot := workload.Snapshot{Targets: c.targets, Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{}}
+	snapshot := workload.Snapshot{Targets: c.targets, Demands: []workload.Demand{workload.OfMonitor(made)},
+		Sources: map[workload.SourceRef]workload.Source{}}
 	if c.source.Standing != workload.Absent {
 		snapshot.Sources[c.source.Ref] = c.source
 	}
-	status, _ := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: c.source, Snapshot: snapshot}, plan.Result{Failure: c.failure})
+	status, _ := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: c.source, Snapshot: snapshot},
+		plan.Result{Failure: c.failure})
 	if got := conditionsOf(status); got != c.want {
 		t.Errorf("got %s, want %s", got, c.want)
 	}
@@ -113,7 +115,8 @@ func (c statusCase) check(t *testing.T) {
 func TestStatus(t *testing.T) {
 	for name, test := range map[string]statusCase{
 		"all is well": {
-			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(2, ago(time.Hour))), deployment("b", "blue", restarted(1, ago(time.Minute)))},
+			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(2, ago(time.Hour))),
+				deployment("b", "blue", restarted(1, ago(time.Minute)))},
 			want: "Ready=True UpToDate", message: "2 of 2 workloads run the present content of ConfigMap/flags", numbers: "2 2 3",
 		},
 		"one is not written down yet": {
@@ -129,7 +132,8 @@ func TestStatus(t *testing.T) {
 			want: "Ready=False Restarting, Progressing=True Restarting", message: "being restarted: Deployment/a", numbers: "1 0 0",
 		},
 		"many restart": {
-			source: blue, targets: []workload.Target{deployment("a", "red"), deployment("b", "red"), deployment("c", "red"), deployment("d", "red"), deployment("e", "red")},
+			source: blue, targets: []workload.Target{deployment("a", "red"), deployment("b", "red"), deployment("c", "red"), deployment("d", "red"),
+				deployment("e", "red")},
 			want: "Ready=False Restarting, Progressing=True Restarting", message: "being restarted: Deployment/a, Deployment/b, Deployment/c and 2 more", numbers: "5 0 0",
 		},
 		"one cools down": {
@@ -146,7 +150,8 @@ func TestStatus(t *testing.T) {
 }
 
 func TestStatusOfTrouble(t *testing.T) {
-	absent, denied := flags("", noon), workload.Source{Ref: workload.SourceRef{Kind: workload.Secret, Name: "database"}, Standing: workload.NotGranted}
+	absent, denied := flags("", noon), workload.Source{Ref: workload.SourceRef{Kind: workload.Secret, Name: "database"},
+		Standing: workload.NotGranted}
 	absent.Standing = workload.Absent
 	edited := flags("blue", ago(time.Minute))
 	edited.Declared = "another"
@@ -156,7 +161,8 @@ func TestStatusOfTrouble(t *testing.T) {
 			want: "Ready=False RolloutFailed, Degraded=True RolloutFailed", message: "Deployment/a: its deadline has passed", numbers: "2 1 1",
 		},
 		"it flaps": {
-			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(9, ago(time.Second)), seen(func(s *workload.SeenSource) { s.Streak = 4 }))},
+			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(9, ago(time.Second)),
+				seen(func(s *workload.SeenSource) { s.Streak = 4 }))},
 			want:    "Ready=False Flapping, Degraded=True Flapping, Flapping=True Flapping",
 			message: "ConfigMap/flags changes again and again, by argocd, kubectl-edit: each workload is restarted at most once per cooldown", numbers: "1 1 9",
 		},
@@ -198,7 +204,8 @@ func TestStatusIsOfItsOwnDemand(t *testing.T) {
 	})
 	others.Name = "other"
 	snapshot := workload.Snapshot{
-		Targets: []workload.Target{deployment("a", "blue"), deployment("b", "red", func(target *workload.Target) { target.Labels = map[string]string{"app": "other"} })},
+		Targets: []workload.Target{deployment("a", "blue"),
+			deployment("b", "red", func(target *workload.Target) { target.Labels = map[string]string{"app": "other"} })},
 		Demands: []workload.Demand{workload.OfMonitor(others), workload.OfMonitor(mine)},
 		Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
 	}
@@ -211,10 +218,13 @@ func TestStatusIsOfItsOwnDemand(t *testing.T) {
 func TestStatusTimes(t *testing.T) {
 	made, changed := monitor(), ago(time.Minute)
 	snapshot := workload.Snapshot{
-		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", changed)},
-		Targets: []workload.Target{deployment("a", "blue", restarted(1, ago(90*time.Second))), deployment("b", "red", restarted(1, ago(10*time.Second+300*time.Millisecond)))},
+		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap,
+			Name: "flags"}: flags("blue", changed)},
+		Targets: []workload.Target{deployment("a", "blue", restarted(1, ago(90*time.Second))),
+			deployment("b", "red", restarted(1, ago(10*time.Second+300*time.Millisecond)))},
 	}
-	status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: flags("blue", changed), Snapshot: snapshot}, plan.Result{})
+	status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: flags("blue", changed), Snapshot: snapshot},
+		plan.Result{})
 	if !status.LastChange.Time.Equal(changed) || !status.LastRestart.Time.Equal(ago(11*time.Second)) {
 		t.Errorf("changed %s, restarted %s", status.LastChange, status.LastRestart)
 	}
@@ -230,7 +240,8 @@ func TestStatusTimes(t *testing.T) {
 func TestStatusNamesTwenty(t *testing.T) {
 	made := monitor(func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(1)) })
 	snapshot := workload.Snapshot{
-		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
+		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap,
+			Name: "flags"}: flags("blue", noon)},
 	}
 	for i := range 30 {
 		snapshot.Targets = append(snapshot.Targets, deployment(fmt.Sprintf("d%02d", i), "red"))
@@ -249,21 +260,31 @@ func TestStatusOfEvictions(t *testing.T) {
 		want      string
 		message   string
 	}{
-		"all is well":         {configmonitor.Evictions{Matched: 3, UpToDate: 3}, nil, "Ready=True UpToDate", "3 of 3 pods run the present content of ConfigMap/flags"},
-		"some go":             {configmonitor.Evictions{Matched: 3, UpToDate: 1, Restarting: []string{"Pod/a"}, Waiting: 1}, nil, "Ready=False Restarting, Progressing=True Restarting", "being restarted: Pod/a"},
-		"a budget holds":      {configmonitor.Evictions{Matched: 1, Waiting: 1, Skipped: []configv1.Skipped{{Name: "Pod/a", Reason: "DisruptionBudget", Message: "later"}}}, nil, "Ready=False Waiting", "waiting: DisruptionBudget (Pod/a: later)"},
-		"some are left alone": {configmonitor.Evictions{Matched: 1, Left: 1, Skipped: []configv1.Skipped{{Name: "Pod/a", Reason: "Unowned", Message: "no"}}}, nil, "Ready=False Skipped", "left alone: Unowned (Pod/a: no)"},
+		"all is well": {configmonitor.Evictions{Matched: 3, UpToDate: 3}, nil, "Ready=True UpToDate",
+			"3 of 3 pods run the present content of ConfigMap/flags"},
+		"some go": {configmonitor.Evictions{Matched: 3, UpToDate: 1, Restarting: []string{"Pod/a"}, Waiting: 1}, nil,
+			"Ready=False Restarting, Progressing=True Restarting", "being restarted: Pod/a"},
+		"a budget holds": {configmonitor.Evictions{Matched: 1, Waiting: 1,
+			Skipped: []configv1.Skipped{{Name: "Pod/a", Reason: "DisruptionBudget",
+				Message: "later"}}}, nil, "Ready=False Waiting", "waiting: DisruptionBudget (Pod/a: later)"},
+		"some are left alone": {configmonitor.Evictions{Matched: 1, Left: 1, Skipped: []configv1.Skipped{{Name: "Pod/a", Reason: "Unowned",
+			Message: "no"}}}, nil, "Ready=False Skipped", "left alone: Unowned (Pod/a: no)"},
 		"nothing is selected": {configmonitor.Evictions{}, nil, "Ready=False NothingMatched", "no running pod of this namespace has app=web"},
-		"some do not come up": {configmonitor.Evictions{Matched: 1, UpToDate: 1, Restarting: []string{"Pod/a"}, Failed: []string{"Pod/a: not ready"}}, nil, "Ready=False RolloutFailed, Progressing=True Restarting, Degraded=True RolloutFailed", "Pod/a: not ready"},
-		"it flaps":            {configmonitor.Evictions{Matched: 1, UpToDate: 1, Flapping: true}, nil, "Ready=False Flapping, Degraded=True Flapping, Flapping=True Flapping", "each pod is restarted at most once per cooldown"},
-		"it is put back":      {configmonitor.Evictions{Matched: 1, UpToDate: 1, PutBack: true}, nil, "Ready=False EditedByHand", "is being put back"},
-		"it is refused":       {configmonitor.Evictions{Matched: 1}, &plan.Failure{Reason: "Refused", Message: "forbidden"}, "Ready=False Refused, Degraded=True Refused", "forbidden"},
+		"some do not come up": {configmonitor.Evictions{Matched: 1, UpToDate: 1, Restarting: []string{"Pod/a"},
+			Failed: []string{"Pod/a: not ready"}}, nil, "Ready=False RolloutFailed, Progressing=True Restarting, Degraded=True RolloutFailed", "Pod/a: not ready"},
+		"it flaps": {configmonitor.Evictions{Matched: 1, UpToDate: 1, Flapping: true}, nil,
+			"Ready=False Flapping, Degraded=True Flapping, Flapping=True Flapping", "each pod is restarted at most once per cooldown"},
+		"it is put back": {configmonitor.Evictions{Matched: 1, UpToDate: 1, PutBack: true}, nil, "Ready=False EditedByHand",
+			"is being put back"},
+		"it is refused": {configmonitor.Evictions{Matched: 1}, &plan.Failure{Reason: "Refused", Message: "forbidden"},
+			"Ready=False Refused, Degraded=True Refused", "forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := monitor(evicting)
 			test.evictions.Record = configmonitor.Record{Evicted: 7, At: new(ago(time.Minute))}
 			test.evictions.Again = 3 * time.Second
-			status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: blue, Evictions: &test.evictions, Failure: test.failure}, plan.Result{})
+			status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: blue, Evictions: &test.evictions,
+				Failure: test.failure}, plan.Result{})
 			if got := conditionsOf(status); got != test.want || !strings.Contains(status.Conditions[0].Message, test.message) {
 				t.Errorf("got %s: %s; want %s: %s", got, status.Conditions[0].Message, test.want, test.message)
 			}

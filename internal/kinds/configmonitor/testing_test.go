@@ -50,7 +50,8 @@ func pod(name string, created time.Time, change ...func(*corev1.Pod)) corev1.Pod
 			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(created),
 			OwnerReferences: []metav1.OwnerReference{{Kind: "CloneSet", Name: "web", Controller: new(true)}},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
+			Status: corev1.ConditionTrue}}},
 	}
 	for _, apply := range change {
 		apply(&made)

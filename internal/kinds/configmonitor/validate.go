@@ -26,7 +26,8 @@ func Validate(monitor *configv1.ConfigMonitor) field.ErrorList {
 	switch spec.Strategy {
 	case configv1.StrategyRollout, configv1.StrategyEvict:
 	default:
-		problems = append(problems, field.NotSupported(at.Child("strategy"), spec.Strategy, []configv1.Strategy{configv1.StrategyRollout, configv1.StrategyEvict}))
+		problems = append(problems, field.NotSupported(at.Child("strategy"), spec.Strategy,
+			[]configv1.Strategy{configv1.StrategyRollout, configv1.StrategyEvict}))
 	}
 	problems = append(problems, rollout.ValidateDuration(spec.Debounce, at.Child("debounce"))...)
 	problems = append(problems, rollout.ValidateDuration(spec.Cooldown, at.Child("cooldown"))...)

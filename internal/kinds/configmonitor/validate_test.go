@@ -21,12 +21,14 @@ func TestValidate(t *testing.T) {
 		"the other spelling": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.LowerConfigMap = "", "flags" }, ""},
 		"a secret":           {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" }, ""},
 		"both spellings":     {func(s *configv1.ConfigMonitorSpec) { s.LowerConfigMap = "other" }, `spec.configmap: Invalid value: "other": configmap is another spelling of configMap, which is given too (flags): give one of them`},
-		"neither":            {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap = "" }, "spec: Required value: give one of configMap and secret"},
-		"both":               {func(s *configv1.ConfigMonitorSpec) { s.Secret = "database" }, `spec.secret: Invalid value: "database": configMap is given too (flags)`},
-		"no name":            {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap = "Flags" }, `spec.configMap: Invalid value: "Flags": a lowercase RFC 1123 subdomain`},
-		"keys":               {func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"app.properties", "COLOUR_1"} }, ""},
-		"no key":             {func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"a", "b/c"} }, `spec.keys[1]: Invalid value: "b/c": a valid config key must consist of`},
-		"no selector":        {func(s *configv1.ConfigMonitorSpec) { s.PodSelector = nil }, "spec.podSelector: Required value: nothing is given, which would select every pod"},
+		"neither": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap = "" },
+			"spec: Required value: give one of configMap and secret"},
+		"both":    {func(s *configv1.ConfigMonitorSpec) { s.Secret = "database" }, `spec.secret: Invalid value: "database": configMap is given too (flags)`},
+		"no name": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap = "Flags" }, `spec.configMap: Invalid value: "Flags": a lowercase RFC 1123 subdomain`},
+		"keys":    {func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"app.properties", "COLOUR_1"} }, ""},
+		"no key":  {func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"a", "b/c"} }, `spec.keys[1]: Invalid value: "b/c": a valid config key must consist of`},
+		"no selector": {func(s *configv1.ConfigMonitorSpec) { s.PodSelector = nil },
+			"spec.podSelector: Required value: nothing is given, which would select every pod"},
 		"labels": {func(s *configv1.ConfigMonitorSpec) {
 			s.PodSelector = map[string]string{"example.com/team": "", "app": "web"}
 		}, ""},
@@ -37,9 +39,11 @@ func TestValidate(t *testing.T) {
 		"a cooldown below 0": {func(s *configv1.ConfigMonitorSpec) { s.Cooldown = seconds(-1) }, `spec.cooldown: Invalid value: "-1s": must be 0s or more`},
 		"a debounce below 0": {func(s *configv1.ConfigMonitorSpec) { s.Debounce = seconds(-1) }, `spec.debounce: Invalid value: "-1s": must be 0s or more`},
 		"a window":           {func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "22:00", End: "04:00"} }, ""},
-		"no window":          {func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "22:00", End: "22:00"} }, "spec.window.end"},
-		"one at a time":      {func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(1)) }, ""},
-		"none at a time":     {func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(0)) }, "spec.maxParallel: Invalid value: 0: must be at least 1"},
+		"no window": {func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "22:00", End: "22:00"} },
+			"spec.window.end"},
+		"one at a time": {func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(1)) }, ""},
+		"none at a time": {func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(0)) },
+			"spec.maxParallel: Invalid value: 0: must be at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problems := configmonitor.Validate(monitor(test.change))
@@ -107,7 +111,8 @@ func TestWarn(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(configmonitor.Warn(monitor(test.change)), "; "); !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+			if got := strings.Join(configmonitor.Warn(monitor(test.change)), "; "); !strings.Contains(got, test.want) ||
+				(got == "") != (test.want == "") {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

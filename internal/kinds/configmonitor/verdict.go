@@ -58,7 +58,8 @@ func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, fai
 		j.access = access(monitor.Namespace, source.Name)
 		return say(summary.Stalled, configv1.ReasonSecretAccessNotGranted, "%s", j.access)
 	case observed.Source.Standing == workload.Absent:
-		return say(summary.Failed, configv1.ReasonSourceMissing, "there is no %s in this namespace: nothing is restarted until there is, and then only what was started with another content", source)
+		return say(summary.Failed, configv1.ReasonSourceMissing,
+			"there is no %s in this namespace: nothing is restarted until there is, and then only what was started with another content", source)
 	case s.matched == 0:
 		return say(summary.UnderWay, configv1.ReasonNothingMatched, "%s", s.nothing(monitor.Spec.PodSelector))
 	case len(s.failed) > 0:
@@ -66,9 +67,11 @@ func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, fai
 	case s.flapping:
 		return say(summary.Failed, configv1.ReasonFlapping, "%s", j.flaps)
 	case s.putBack:
-		return say(summary.UnderWay, configv1.ReasonEditedByHand, "%s is not as its AppConfig made it, and is being put back: nothing is restarted for that", source)
+		return say(summary.UnderWay, configv1.ReasonEditedByHand,
+			"%s is not as its AppConfig made it, and is being put back: nothing is restarted for that", source)
 	case len(s.restarting) > 0:
-		return say(summary.UnderWay, configv1.ReasonRestarting, "%s; being restarted: %s", s.progress(source), conditions.FirstFew(s.restarting, ", "))
+		return say(summary.UnderWay, configv1.ReasonRestarting, "%s; being restarted: %s", s.progress(source),
+			conditions.FirstFew(s.restarting, ", "))
 	case len(s.blocked) > 0:
 		return say(summary.UnderWay, configv1.ReasonBlocked, "%s", conditions.FirstFew(s.blocked, "; "))
 	case s.waiting > 0:
@@ -90,7 +93,8 @@ func (s totals) nothing(selector map[string]string) string {
 	if s.unit == unitPod {
 		whose = "no running pod of this namespace has"
 	}
-	return fmt.Sprintf("spec.podSelector selects nothing: %s %s", whose, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector}))
+	return fmt.Sprintf("spec.podSelector selects nothing: %s %s", whose,
+		metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector}))
 }
 
 // reasons says why things are skipped, each reason once, with the first that it concerns.
@@ -126,7 +130,8 @@ func flaps(source workload.SourceRef, writers []string, unit string) string {
 func (j objectSummary) conditions(s totals) []metav1.Condition {
 	progressing := conditions.False(configv1.ConditionProgressing, configv1.ReasonSettled, "nothing is being restarted")
 	if len(s.restarting) > 0 {
-		progressing = conditions.True(configv1.ConditionProgressing, configv1.ReasonRestarting, "being restarted: "+conditions.FirstFew(s.restarting, ", "))
+		progressing = conditions.True(configv1.ConditionProgressing, configv1.ReasonRestarting,
+			"being restarted: "+conditions.FirstFew(s.restarting, ", "))
 	}
 	all := j.Conditions(progressing)
 	if j.access != "" {

@@ -65,7 +65,8 @@ func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Re
 		}
 		status.Objects++
 		if violations := slices.DeleteFunc(rules.Check(object.Subject), isOther); len(violations) > 0 {
-			violating = append(violating, mspolicyv1.Violator{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Message: policy.Sentence(violations)})
+			violating = append(violating, mspolicyv1.Violator{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name,
+				Message: policy.Sentence(violations)})
 		}
 	}
 	slices.SortFunc(violating, func(a, b mspolicyv1.Violator) int {

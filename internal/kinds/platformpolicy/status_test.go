@@ -33,8 +33,10 @@ func cluster() Observed {
 			"shop-prod": nil, "shop-dev": nil, "shop": {"mainstay.dev/environment": "prod"}, "default": nil, "odd-prod": {"mainstay.dev/environment": "qa"},
 		},
 		Objects: []policy.Object{
-			object("shop-prod", "WebApp", "b", 3), object("shop-prod", "WebApp", "a", 3), object("shop-prod", "Cache", "z", 3), object("shop-prod", "WebApp", "c", 1),
-			object("shop", "WebApp", "x", 4), object("shop-dev", "WebApp", "x", 3), object("default", "WebApp", "x", 9), object("odd-prod", "WebApp", "x", 9),
+			object("shop-prod", "WebApp", "b", 3), object("shop-prod", "WebApp", "a", 3), object("shop-prod", "Cache", "z", 3), object("shop-prod",
+				"WebApp", "c", 1),
+			object("shop", "WebApp", "x", 4), object("shop-dev", "WebApp", "x", 3), object("default", "WebApp", "x", 9), object("odd-prod", "WebApp",
+				"x", 9),
 			object("kube-system", "WebApp", "x", 99), object("prod", "WebApp", "x", 99),
 		},
 	}
@@ -78,7 +80,8 @@ func TestStatus(t *testing.T) {
 				ObservedGeneration: 3, Environments: "*,dev", Namespaces: 5, Objects: 8, Violations: 3, Conditions: inForce,
 				Violating: []mspolicyv1.Violator{
 					violator("WebApp", "default", "x", "spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
-					violator("WebApp", "odd-prod", "x", unclear+given(9, "dev")+"; spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
+					violator("WebApp", "odd-prod", "x", unclear+given(9,
+						"dev")+"; spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
 					violator("WebApp", "shop-dev", "x", given(3, "dev")),
 				},
 			},
@@ -130,7 +133,8 @@ func TestStatusOfAPolicyThatYields(t *testing.T) {
 	}
 	first, second := enforcing("a", "gold"), enforcing("b", "iron")
 	labelled := policy.Object{Kind: "WebApp", Namespace: "shop", Name: "x", Subject: policy.Subject{Labels: map[string]string{"tier": "gold"}}}
-	observed := Observed{Namespaces: map[string]map[string]string{"shop": nil}, Policies: []mspolicyv1.PlatformPolicy{first, second}, Objects: []policy.Object{labelled}}
+	observed := Observed{Namespaces: map[string]map[string]string{"shop": nil}, Policies: []mspolicyv1.PlatformPolicy{first, second},
+		Objects: []policy.Object{labelled}}
 	for _, policy := range []mspolicyv1.PlatformPolicy{first, second} {
 		if status := Status(&policy, observed, plan.Result{}); status.Objects != 1 || status.Violations != 0 {
 			t.Errorf("%s: %d of %d: %v", policy.Name, status.Violations, status.Objects, status.Violating)

@@ -39,7 +39,8 @@ func Validate(written *mspolicyv1.PlatformPolicy) field.ErrorList {
 		problems = append(problems, validateCarried(rule.Defaults.Labels, at.Child("defaults", "labels"))...)
 		problems = append(problems, validateCarried(rule.Enforced.Labels, at.Child("enforced", "labels"))...)
 		if context := rule.Enforced.SecurityContext; context != nil {
-			problems = append(problems, validateCapabilities(context.DropCapabilities, at.Child("enforced", "securityContext", "dropCapabilities"))...)
+			problems = append(problems, validateCapabilities(context.DropCapabilities,
+				at.Child("enforced", "securityContext", "dropCapabilities"))...)
 		}
 	}
 	return problems
@@ -107,7 +108,8 @@ func validateResources(resources mspolicyv1.Resources, at *field.Path) field.Err
 	known(resources.Limits, at.Child("limits"))
 	for name, request := range resources.Requests {
 		if limit, given := resources.Limits[name]; given && request.Cmp(limit) > 0 {
-			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be above the limit, "+limit.String()))
+			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(),
+				"must not be above the limit, "+limit.String()))
 		}
 		if request.Sign() < 0 {
 			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be negative"))

@@ -72,7 +72,8 @@ var validateCases = map[string]struct {
 		enforcedLabels(map[string]string{"a": "", "b": "c"}), enforcedLabels(map[string]string{"a": "b\n"}), []string{"enforced.labels"},
 	},
 	"a default request above the limit": {
-		resources(quantities("cpu", "1", "memory", "1"), quantities("cpu", "1")), resources(quantities("cpu", "2", "memory", "3"), quantities("cpu", "1", "memory", "2")),
+		resources(quantities("cpu", "1", "memory", "1"), quantities("cpu", "1")), resources(quantities("cpu", "2", "memory", "3"),
+			quantities("cpu", "1", "memory", "2")),
 		[]string{"defaults.resources.requests[cpu]", "defaults.resources.requests[memory]"},
 	},
 	"a request below zero": {
@@ -83,7 +84,8 @@ var validateCases = map[string]struct {
 		[]string{"defaults.resources.limits[cpu]", "defaults.resources.limits[memory]"},
 	},
 	"a resource that is none": {
-		resources(quantities("cpu", "1", "memory", "1", "ephemeral-storage", "1"), nil), resources(quantities("Memory", "1"), quantities("example.com/gpu", "1", "hugepages-2Mi", "2Mi")),
+		resources(quantities("cpu", "1", "memory", "1", "ephemeral-storage", "1"), nil), resources(quantities("Memory", "1"),
+			quantities("example.com/gpu", "1", "hugepages-2Mi", "2Mi")),
 		[]string{"defaults.resources.limits[example.com/gpu]", "defaults.resources.limits[hugepages-2Mi]", "defaults.resources.requests[Memory]"},
 	},
 	"a capability by another name": {

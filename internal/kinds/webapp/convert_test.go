@@ -71,8 +71,9 @@ func TestToV1(t *testing.T) {
 		stash string
 		want  msappsv1.WebAppSpec
 	}{
-		"the least":     {msappsv1beta1.WebAppSpec{Image: "shop:1"}, "", msappsv1.WebAppSpec{Image: "shop:1"}},
-		"a host":        {msappsv1beta1.WebAppSpec{Image: "shop:1", Host: "a.b"}, "", msappsv1.WebAppSpec{Image: "shop:1", Ingress: &msappsv1.Ingress{Host: "a.b"}}},
+		"the least": {msappsv1beta1.WebAppSpec{Image: "shop:1"}, "", msappsv1.WebAppSpec{Image: "shop:1"}},
+		"a host": {msappsv1beta1.WebAppSpec{Image: "shop:1", Host: "a.b"}, "",
+			msappsv1.WebAppSpec{Image: "shop:1", Ingress: &msappsv1.Ingress{Host: "a.b"}}},
 		"empty stashes": {msappsv1beta1.WebAppSpec{Image: "shop:1"}, "{}", msappsv1.WebAppSpec{Image: "shop:1"}},
 		"a host with the rest of its ingress": {
 			msappsv1beta1.WebAppSpec{Image: "shop:1", Host: "new.b"}, `{"ingress":{"path":"/x"}}`,

@@ -12,7 +12,8 @@ import (
 func TestDefault(t *testing.T) {
 	least := msappsv1.WebAppSpec{
 		Image: "docker.io/mainstay/demo-web:1.0", Port: 8080, ServicePort: 8080, TerminationGracePeriodSeconds: ptr.To[int64](30),
-		SecurityProfile: "Default", TopologySpread: "Preferred", Strategy: msappsv1.Strategy{Type: "RollingUpdate", MinReadySeconds: 2, ProgressDeadlineSeconds: 600},
+		SecurityProfile: "Default", TopologySpread: "Preferred", Strategy: msappsv1.Strategy{Type: "RollingUpdate", MinReadySeconds: 2,
+			ProgressDeadlineSeconds: 600},
 	}
 	changed := func(change func(*msappsv1.WebAppSpec)) msappsv1.WebAppSpec {
 		other := *least.DeepCopy()

@@ -106,7 +106,8 @@ func plain(labels msappsv1.Labels) map[string]string {
 // empty, for that would select every pod of the namespace: a Deployment that selects by
 // expressions alone can't be adopted, and the API server says so.
 func selector(app *msappsv1.WebApp, observed Observed) map[string]string {
-	if deployment := observed.deployment(app); deployment != nil && deployment.Spec.Selector != nil && len(deployment.Spec.Selector.MatchLabels) > 0 {
+	if deployment := observed.deployment(app); deployment != nil && deployment.Spec.Selector != nil &&
+		len(deployment.Spec.Selector.MatchLabels) > 0 {
 		return deployment.Spec.Selector.MatchLabels
 	}
 	return part(app).Selector()

@@ -61,7 +61,8 @@ func situations() map[string]situation {
 		})},
 		"networkpolicy-without-peers": {app: spec(func(s *msappsv1.WebAppSpec) { s.NetworkPolicy = &msappsv1.NetworkPolicy{} })},
 		"ingress-tls": {app: spec(func(s *msappsv1.WebAppSpec) {
-			s.Ingress = &msappsv1.Ingress{Host: "shop.example.com", TLSSecretName: "shop-tls", ClassName: new("nginx"), Annotations: msappsv1.Annotations{"a.example/b": "c"}}
+			s.Ingress = &msappsv1.Ingress{Host: "shop.example.com", TLSSecretName: "shop-tls", ClassName: new("nginx"),
+				Annotations: msappsv1.Annotations{"a.example/b": "c"}}
 		})},
 		"route": {observed: Observed{HasRouteAPI: true}, app: spec(func(s *msappsv1.WebAppSpec) {
 			s.Route = &msappsv1.Route{
@@ -91,35 +92,41 @@ func everything(app *msappsv1.WebApp) {
 		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}, Port: 3000, ServicePort: 80,
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m")}},
 		Env:       []corev1.EnvVar{{Name: "MODE", Value: "fast"}},
-		EnvFrom:   []corev1.EnvFromSource{{Prefix: "DB_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}},
-		Command:   []string{"/shop"}, Args: []string{"--serve"},
+		EnvFrom: []corev1.EnvFromSource{{Prefix: "DB_",
+			SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}},
+		Command: []string{"/shop"}, Args: []string{"--serve"},
 		InitContainers: []msappsv1.Container{{Name: "migrate", Image: "migrate:1", Args: []string{"up"}}},
 		Sidecars: []msappsv1.Container{{
-			Name: "proxy", Image: "proxy:2", ImagePullPolicy: "Never", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}, StartupProbe: probe("/started"),
+			Name: "proxy", Image: "proxy:2", ImagePullPolicy: "Never", Env: []corev1.EnvVar{{Name: "A",
+				Value: "1"}}, StartupProbe: probe("/started"),
 			VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/work"}},
 		}},
-		TerminationGracePeriodSeconds: ptr.To[int64](8), RestartedAt: new(metav1.NewTime(time.Date(2026, 1, 31, 13, 0, 0, 0, time.FixedZone("CET", 3600)))),
+		TerminationGracePeriodSeconds: ptr.To[int64](8), RestartedAt: new(metav1.NewTime(time.Date(2026, 1, 31, 13, 0, 0, 0,
+			time.FixedZone("CET", 3600)))),
 		Probes:             msappsv1.Probes{Readiness: probe("/readyz"), Liveness: probe("/healthz"), Startup: probe("/startup")},
 		ServiceAccountName: "robot", SecurityProfile: "Default",
 		SecurityContext:    &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true), RunAsUser: ptr.To[int64](33)},
 		PodSecurityContext: &corev1.PodSecurityContext{FSGroup: ptr.To[int64](33)},
 		Ingress:            &msappsv1.Ingress{Host: "*.example.com", Path: "/shop"},
-		Route:              &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}}, Hostnames: []msappsv1.Hostname{"shop.example.com"}},
-		Disruption:         &msappsv1.Disruption{MinAvailable: new(intstr.FromString("50%"))},
-		NetworkPolicy:      &msappsv1.NetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}}}}},
+		Route: &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}},
+			Hostnames: []msappsv1.Hostname{"shop.example.com"}},
+		Disruption:    &msappsv1.Disruption{MinAvailable: new(intstr.FromString("50%"))},
+		NetworkPolicy: &msappsv1.NetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}}}}},
 		Strategy: msappsv1.Strategy{
 			Type: "RollingUpdate", MaxSurge: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromString("10%")),
 			MinReadySeconds: 5, ProgressDeadlineSeconds: 120,
 		},
 		TopologySpread: "Required", NodeSelector: map[string]string{"disk": "ssd"},
-		Tolerations:            []corev1.Toleration{{Key: "spot", Operator: "Exists"}},
-		Affinity:               &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
-		Volumes:                []msappsv1.Volume{{Name: "scratch", EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		VolumeMounts:           []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}},
-		Labels:                 msappsv1.Labels{"team": "retail", "tier": "all"},
-		Annotations:            msappsv1.Annotations{"example.com/owner": "retail"},
-		PodMetadata:            msappsv1.Metadata{Labels: msappsv1.Labels{"tier": "pod"}, Annotations: msappsv1.Annotations{"example.com/pod": "1"}},
-		ServiceMetadata:        msappsv1.Metadata{Labels: msappsv1.Labels{"tier": "service"}, Annotations: msappsv1.Annotations{"example.com/service": "1"}},
+		Tolerations:  []corev1.Toleration{{Key: "spot", Operator: "Exists"}},
+		Affinity:     &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
+		Volumes:      []msappsv1.Volume{{Name: "scratch", EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}},
+		Labels:       msappsv1.Labels{"team": "retail", "tier": "all"},
+		Annotations:  msappsv1.Annotations{"example.com/owner": "retail"},
+		PodMetadata: msappsv1.Metadata{Labels: msappsv1.Labels{"tier": "pod"},
+			Annotations: msappsv1.Annotations{"example.com/pod": "1"}},
+		ServiceMetadata: msappsv1.Metadata{Labels: msappsv1.Labels{"tier": "service"},
+			Annotations: msappsv1.Annotations{"example.com/service": "1"}},
 		ServiceAccountMetadata: msappsv1.Metadata{Annotations: msappsv1.Annotations{"example.com/role": "1"}},
 		Paused:                 false,
 		// Autoscaling excludes replicas, and serviceAccountMetadata needs the account that is made:
@@ -188,7 +195,8 @@ func TestEffectiveReplicas(t *testing.T) {
 		observed Observed
 		want     *int32
 	}{
-		"a number is that number":                       {spec(func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](7) }), existing, ptr.To[int32](7)},
+		"a number is that number": {spec(func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](7) }), existing,
+			ptr.To[int32](7)},
 		"a new autoscaled app begins at its minimum":    {autoscaled, Observed{}, ptr.To[int32](3)},
 		"an autoscaled one that exists is left alone":   {autoscaled, existing, nil},
 		"without either the number is nobody's":         {func(*msappsv1.WebApp) {}, Observed{}, nil},
@@ -220,9 +228,11 @@ func TestWantsBudget(t *testing.T) {
 		"autoscaled to one has none":                      {autoscaled(1), Observed{}, false},
 		"autoscaled to two has one":                       {autoscaled(2), Observed{}, true},
 		"a replica number of others counts as it is: two": {func(*msappsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut())}, true},
-		"a replica number of others counts as it is: one": {func(*msappsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut(one))}, false},
-		"nothing is known yet":                            {func(*msappsv1.WebApp) {}, Observed{}, false},
-		"one replica has one if asked for":                {spec(func(s *msappsv1.WebAppSpec) { s.Disruption = &msappsv1.Disruption{} }), Observed{}, true},
+		"a replica number of others counts as it is: one": {func(*msappsv1.WebApp) {}, Observed{Children: found(plan.Ours, rolledOut(one))},
+			false},
+		"nothing is known yet": {func(*msappsv1.WebApp) {}, Observed{}, false},
+		"one replica has one if asked for": {spec(func(s *msappsv1.WebAppSpec) { s.Disruption = &msappsv1.Disruption{} }),
+			Observed{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := wantsBudget(admitted(test.app), test.observed); got != test.want {
@@ -285,11 +295,12 @@ func TestAddress(t *testing.T) {
 		want    string
 		missing bool
 	}{
-		"the Service":                   {change: func(s *msappsv1.WebAppSpec) { s.ServicePort = 80 }, want: "http://shop.web.svc:80"},
-		"the Ingress":                   {change: func(s *msappsv1.WebAppSpec) { s.Ingress = &ingress }, want: "http://shop.example.com/eu"},
-		"a wildcard is no address":      {change: func(s *msappsv1.WebAppSpec) { s.Ingress = &wildcard }, want: "http://shop.web.svc:8080"},
-		"a host beside a wildcard is":   {change: func(s *msappsv1.WebAppSpec) { s.Route = &route }, want: "http://www.example.com/"},
-		"no route without its API, yet": {change: func(s *msappsv1.WebAppSpec) { s.Route = &route }, missing: true, want: "http://shop.web.svc:8080"},
+		"the Service":                 {change: func(s *msappsv1.WebAppSpec) { s.ServicePort = 80 }, want: "http://shop.web.svc:80"},
+		"the Ingress":                 {change: func(s *msappsv1.WebAppSpec) { s.Ingress = &ingress }, want: "http://shop.example.com/eu"},
+		"a wildcard is no address":    {change: func(s *msappsv1.WebAppSpec) { s.Ingress = &wildcard }, want: "http://shop.web.svc:8080"},
+		"a host beside a wildcard is": {change: func(s *msappsv1.WebAppSpec) { s.Route = &route }, want: "http://www.example.com/"},
+		"no route without its API, yet": {change: func(s *msappsv1.WebAppSpec) { s.Route = &route }, missing: true,
+			want: "http://shop.web.svc:8080"},
 		"the Ingress with TLS": {change: func(s *msappsv1.WebAppSpec) {
 			secured := ingress
 			secured.TLSSecretName = "tls"
@@ -298,7 +309,8 @@ func TestAddress(t *testing.T) {
 		"the route comes before the Ingress": {change: func(s *msappsv1.WebAppSpec) {
 			s.Ingress, s.Route = &ingress, &msappsv1.Route{Hostnames: []msappsv1.Hostname{"www.example.com"}}
 		}, want: "http://www.example.com/"},
-		"a route for any host has no address of its own": {change: func(s *msappsv1.WebAppSpec) { s.Route = &msappsv1.Route{} }, want: "http://shop.web.svc:8080"},
+		"a route for any host has no address of its own": {change: func(s *msappsv1.WebAppSpec) { s.Route = &msappsv1.Route{} },
+			want: "http://shop.web.svc:8080"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := address(admitted(spec(test.change)), Observed{HasRouteAPI: !test.missing}); got != test.want {
@@ -351,7 +363,8 @@ func TestItsOwnServiceAccountStaysWhilePodsMayNeedIt(t *testing.T) {
 func TestAServiceToAdoptWaitsForPods(t *testing.T) {
 	app := admitted(spec(func(*msappsv1.WebAppSpec) {}))
 	consenting := func(observed Observed) Observed {
-		observed.Children[plan.Ref{Kind: "Service", Namespace: "web", Name: "shop"}] = plan.Found{Object: &corev1.Service{}, Ownership: plan.Consenting}
+		observed.Children[plan.Ref{Kind: "Service", Namespace: "web", Name: "shop"}] = plan.Found{Object: &corev1.Service{},
+			Ownership: plan.Consenting}
 		return observed
 	}
 	for name, test := range map[string]struct {
@@ -385,7 +398,8 @@ func TestChildrenThatActOnOthersNeedThem(t *testing.T) {
 			needs[reflect.TypeOf(child.Object).Elem().Name()] += ref.Kind
 		}
 	}
-	want := map[string]string{"Deployment": "ServiceAccount", "HorizontalPodAutoscaler": "Deployment", "Ingress": "Service", "HTTPRoute": "Service"}
+	want := map[string]string{"Deployment": "ServiceAccount", "HorizontalPodAutoscaler": "Deployment", "Ingress": "Service",
+		"HTTPRoute": "Service"}
 	if diff := cmp.Diff(want, needs); diff != "" {
 		t.Error(diff)
 	}
@@ -424,7 +438,8 @@ func TestAServicePortKeepsItsName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{test.port}}}
-			observed := Observed{Children: plan.Children{{Kind: "Service", Namespace: "web", Name: "shop"}: {Object: service, Ownership: test.standing}}}
+			observed := Observed{Children: plan.Children{{Kind: "Service", Namespace: "web", Name: "shop"}: {Object: service,
+				Ownership: test.standing}}}
 			if got := desiredService(app, observed).Spec.Ports[0].Name; got != test.want {
 				t.Errorf("got %q", got)
 			}

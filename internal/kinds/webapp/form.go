@@ -25,12 +25,16 @@ const labelVersion = "app.kubernetes.io/version"
 func validateForm(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	problems := validateContainerNames(spec, path)
 	if spec.Autoscaling != nil && spec.Replicas != nil {
-		problems = append(problems, field.Forbidden(path.Child("replicas"), "replicas and autoscaling exclude each other: leave replicas out, the autoscaler owns it"))
+		problems = append(problems, field.Forbidden(path.Child("replicas"),
+			"replicas and autoscaling exclude each other: leave replicas out, the autoscaler owns it"))
 	}
 	// Under an unknown name the limits of the one that was meant would not hold.
-	problems = append(problems, validateOneOf(spec.SecurityProfile, path.Child("securityProfile"), msappsv1.SecurityDefault, msappsv1.SecurityRestricted)...)
-	problems = append(problems, validateOneOf(spec.TopologySpread, path.Child("topologySpread"), msappsv1.SpreadPreferred, msappsv1.SpreadRequired, msappsv1.SpreadDisabled)...)
-	problems = append(problems, validateOneOf(spec.Strategy.Type, path.Child("strategy", "type"), msappsv1.StrategyRollingUpdate, msappsv1.StrategyRecreate)...)
+	problems = append(problems, validateOneOf(spec.SecurityProfile, path.Child("securityProfile"), msappsv1.SecurityDefault,
+		msappsv1.SecurityRestricted)...)
+	problems = append(problems, validateOneOf(spec.TopologySpread, path.Child("topologySpread"), msappsv1.SpreadPreferred,
+		msappsv1.SpreadRequired, msappsv1.SpreadDisabled)...)
+	problems = append(problems, validateOneOf(spec.Strategy.Type, path.Child("strategy", "type"), msappsv1.StrategyRollingUpdate,
+		msappsv1.StrategyRecreate)...)
 	if spec.Ingress != nil {
 		problems = append(problems, validateAnnotations(spec.Ingress.Annotations, path.Child("ingress", "annotations"))...)
 	}

@@ -97,7 +97,8 @@ func Running(app *msappsv1.WebApp, observed Observed) *policy.Subject {
 	}
 	if found := observed.Children[ref(app, "HorizontalPodAutoscaler")]; found.Ownership == plan.Ours {
 		if autoscaler, ok := found.Object.(*autoscalingv2.HorizontalPodAutoscaler); ok {
-			running.Replicas = append(running.Replicas, policy.Replicas{Field: field.NewPath("spec", "maxReplicas"), Count: autoscaler.Spec.MaxReplicas})
+			running.Replicas = append(running.Replicas, policy.Replicas{Field: field.NewPath("spec", "maxReplicas"),
+				Count: autoscaler.Spec.MaxReplicas})
 		}
 	}
 	return running

@@ -21,7 +21,8 @@ import (
 // ruled are the rules of a policy, base, that has one rule.
 func ruled(rule mspolicyv1.Rule) policy.Rules {
 	rule.Environment = "*"
-	base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{rule}}}
+	base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
+		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{rule}}}
 	return policy.Governing([]mspolicyv1.PlatformPolicy{base}, "web", nil)
 }
 
@@ -53,7 +54,8 @@ func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
 				Default(app)
 				problems := Validate(app)
 				if isProbe := len(replaced) == 0 && which == "refused"; isProbe {
-					if len(problems) != 1 || problems[0].Field != test.field || problems[0].Detail != "not allowed by securityProfile Restricted: leave it out, the pod itself is probed" {
+					if len(problems) != 1 || problems[0].Field != test.field ||
+						problems[0].Detail != "not allowed by securityProfile Restricted: leave it out, the pod itself is probed" {
 						t.Errorf("nothing is replaced, and refused is %v", problems)
 					}
 					return
@@ -61,7 +63,8 @@ func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
 				if len(problems) > 0 {
 					t.Errorf("refused: %v", problems)
 				}
-				if which == "refused" && (len(replaced) != 1 || replaced[0] != test.field+" is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it") {
+				if which == "refused" && (len(replaced) != 1 ||
+					replaced[0] != test.field+" is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it") {
 					t.Errorf("replaced: %q", replaced)
 				}
 				if which == "allowed" && len(replaced) > 0 {
@@ -219,7 +222,8 @@ func rootful(field, container string) string {
 func TestWanted(t *testing.T) {
 	app := admitted(helpers, spec(func(s *msappsv1.WebAppSpec) {
 		s.Replicas, s.Volumes[8].Image.Reference = new(int32(2)), "files:1"
-		s.InitContainers = append([]msappsv1.Container{{Name: "first", Image: "reg.io/first:1", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true)}}}, s.InitContainers...)
+		s.InitContainers = append([]msappsv1.Container{{Name: "first", Image: "reg.io/first:1",
+			SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true)}}}, s.InitContainers...)
 	}))
 	want := []string{
 		"spec.replicas 2",
@@ -262,7 +266,8 @@ func TestWantedReplicas(t *testing.T) {
 		field    string
 		count    int32
 	}{
-		"as given":                                 {func(s *msappsv1.WebAppSpec) { s.Replicas = new(int32(3)) }, found(plan.Ours, scaled(9)), "spec.replicas", 3},
+		"as given": {func(s *msappsv1.WebAppSpec) { s.Replicas = new(int32(3)) }, found(plan.Ours, scaled(9)),
+			"spec.replicas", 3},
 		"left out, and nothing runs":               {silent, nil, "spec.replicas", 1},
 		"left out: what another has chosen":        {silent, found(plan.Ours, scaled(9)), "spec.replicas", 9},
 		"left out of the Deployment as well":       {silent, found(plan.Ours, scaled(0)), "spec.replicas", 1},

@@ -99,7 +99,8 @@ func TestLabels(t *testing.T) {
 			}
 		}
 	}
-	if len(selector(app, Observed{})) != 2 || selector(app, Observed{})["app"] != "shop" || selector(app, Observed{})["app.kubernetes.io/component"] != "webapp" {
+	if len(selector(app, Observed{})) != 2 || selector(app, Observed{})["app"] != "shop" ||
+		selector(app, Observed{})["app.kubernetes.io/component"] != "webapp" {
 		t.Errorf("selector %v", selector(app, Observed{}))
 	}
 }

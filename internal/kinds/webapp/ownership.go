@@ -59,7 +59,8 @@ func asV1(fields *fieldpath.Set) *fieldpath.Set {
 func addEntry(entries []metav1.ManagedFieldsEntry, entry metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	for i := range entries {
 		same := &entries[i]
-		if same.Manager != entry.Manager || same.Operation != entry.Operation || same.Subresource != entry.Subresource || same.APIVersion != entry.APIVersion {
+		if same.Manager != entry.Manager || same.Operation != entry.Operation || same.Subresource != entry.Subresource ||
+			same.APIVersion != entry.APIVersion {
 			continue
 		}
 		mine, ok := readFields(*same)

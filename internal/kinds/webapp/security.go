@@ -101,7 +101,8 @@ func restrictedProbe(probe *corev1.Probe, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	forbid := func(host string, at *field.Path) {
 		if host != "" {
-			problems = append(problems, field.Forbidden(at.Child("host"), "not allowed by securityProfile Restricted: leave it out, the pod itself is probed"))
+			problems = append(problems, field.Forbidden(at.Child("host"),
+				"not allowed by securityProfile Restricted: leave it out, the pod itself is probed"))
 		}
 	}
 	if probe != nil && probe.HTTPGet != nil {

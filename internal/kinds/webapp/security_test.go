@@ -22,7 +22,8 @@ func violations(t *testing.T, app *msappsv1.WebApp, level api.Level) []string {
 	template := desiredDeployment(app, Observed{}).Spec.Template
 	var found []string
 	checks := 0
-	for _, result := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &template.ObjectMeta, &template.Spec) {
+	for _, result := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &template.ObjectMeta,
+		&template.Spec) {
 		checks++
 		if !result.Allowed {
 			found = append(found, result.ForbiddenReason+": "+result.ForbiddenDetail)
@@ -43,7 +44,8 @@ func helpers(app *msappsv1.WebApp) {
 		{Name: "a", ConfigMap: &corev1.ConfigMapVolumeSource{}}, {Name: "b", Secret: &corev1.SecretVolumeSource{}},
 		{Name: "c", Projected: &corev1.ProjectedVolumeSource{}}, {Name: "d", DownwardAPI: &corev1.DownwardAPIVolumeSource{}},
 		{Name: "e", EmptyDir: &corev1.EmptyDirVolumeSource{}}, {Name: "f", PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}},
-		{Name: "g", Ephemeral: &corev1.EphemeralVolumeSource{}}, {Name: "h", CSI: &corev1.CSIVolumeSource{}}, {Name: "i", Image: &corev1.ImageVolumeSource{}},
+		{Name: "g", Ephemeral: &corev1.EphemeralVolumeSource{}}, {Name: "h", CSI: &corev1.CSIVolumeSource{}}, {Name: "i",
+			Image: &corev1.ImageVolumeSource{}},
 	}
 }
 

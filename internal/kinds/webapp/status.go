@@ -104,11 +104,14 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 	case len(result.Conflicts) > 0:
 		return conflict(app, result.Conflicts)
 	case len(result.Withheld) > 0:
-		return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonPausedByUser, "spec.paused is true and holds back a change of %s", plan.Join(result.Withheld))}
+		return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonPausedByUser,
+			"spec.paused is true and holds back a change of %s", plan.Join(result.Withheld))}
 	case len(result.Terminating) > 0:
-		return objectSummary{Summary: summary.Of(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be made anew", plan.Join(result.Terminating)), rolling: true}
+		return objectSummary{Summary: summary.Of(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be made anew",
+			plan.Join(result.Terminating)), rolling: true}
 	case observed.ServiceAccountMissing:
-		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound, "spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
+		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound,
+			"spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
 	case deployment == nil || (result.Changed("Deployment") && !result.Created("Deployment")):
 		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "the Deployment was just written"), rolling: true}
 	}
@@ -116,12 +119,15 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 		return *found
 	}
 	if len(result.Changes) > 0 {
-		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s %s was just written", result.Changes[0].Ref.Kind, result.Changes[0].Ref.Name), rolling: true}
+		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%s %s was just written", result.Changes[0].Ref.Kind,
+			result.Changes[0].Ref.Name), rolling: true}
 	}
 	if found := summarizeRoute(app, observed); found != nil {
 		return *found
 	}
-	return objectSummary{Summary: summary.Of(summary.Working, msappsv1.ReasonAvailable, "%d of %d replicas are available and run the current template", deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas, 1))}
+	return objectSummary{Summary: summary.Of(summary.Working, msappsv1.ReasonAvailable,
+		"%d of %d replicas are available and run the current template", deployment.Status.AvailableReplicas, ptr.Deref(deployment.Spec.Replicas,
+			1))}
 }
 
 func conflict(app *msappsv1.WebApp, refs []plan.Ref) objectSummary {
@@ -136,11 +142,13 @@ func summarizeRollout(observed Observed, deployment *appsv1.Deployment) *objectS
 	current := seen.ObservedGeneration >= deployment.Generation
 	switch {
 	case wanted == 0:
-		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonScaledToZero, "the Deployment was scaled to 0 replicas: set spec.replicas, or scale the Deployment")}
+		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonScaledToZero,
+			"the Deployment was scaled to 0 replicas: set spec.replicas, or scale the Deployment")}
 	case isRolledOut(deployment):
 		return nil
 	case deployment.Spec.Paused:
-		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonDeploymentPaused, "the Deployment is paused: kubectl rollout resume deployment %s", deployment.Name)}
+		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonDeploymentPaused,
+			"the Deployment is paused: kubectl rollout resume deployment %s", deployment.Name)}
 	}
 	progressing := condition(deployment, appsv1.DeploymentProgressing)
 	rolling := !current || progressing == nil || progressing.Reason != "NewReplicaSetAvailable"
@@ -153,13 +161,16 @@ func summarizeRollout(observed Observed, deployment *appsv1.Deployment) *objectS
 		}
 		return &objectSummary{Summary: summary.Of(summary.Stalled, msappsv1.ReasonRolloutFailed, "%s", message)}
 	case current && isTrue(condition(deployment, appsv1.DeploymentReplicaFailure)):
-		return &objectSummary{Summary: summary.Of(summary.Failed, api.ReasonPodsRefused, "%s", workload.WithoutPodNames(deployment.Name, condition(deployment, appsv1.DeploymentReplicaFailure).Message)), rolling: rolling}
+		return &objectSummary{Summary: summary.Of(summary.Failed, api.ReasonPodsRefused, "%s",
+			workload.WithoutPodNames(deployment.Name, condition(deployment, appsv1.DeploymentReplicaFailure).Message)), rolling: rolling}
 	case current && trouble != nil:
 		return &objectSummary{Summary: summary.Of(problemSeverity(trouble.Reason), trouble.Reason, "%s", trouble.Message), rolling: rolling}
 	case rolling:
-		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "%d of %d replicas run the current template, %d are available", seen.UpdatedReplicas, wanted, seen.AvailableReplicas), rolling: true}
+		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying,
+			"%d of %d replicas run the current template, %d are available", seen.UpdatedReplicas, wanted, seen.AvailableReplicas), rolling: true}
 	default:
-		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonScaling, "%d of %d replicas are available", seen.AvailableReplicas, wanted), rolling: true}
+		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonScaling, "%d of %d replicas are available",
+			seen.AvailableReplicas, wanted), rolling: true}
 	}
 }
 

@@ -49,7 +49,8 @@ func stuck(d *appsv1.Deployment) {
 
 func podsRefused(d *appsv1.Deployment) {
 	d.Status.Replicas, d.Status.AvailableReplicas = 1, 1
-	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: "ReplicaFailure", Status: "True", Message: "exceeded quota: compute"})
+	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: "ReplicaFailure", Status: "True",
+		Message: "exceeded quota: compute"})
 }
 
 // oneAway is a Deployment of which one of two pods is not available, and none is ready.
@@ -65,12 +66,14 @@ func with(observed Observed, pod corev1.Pod) Observed {
 
 func unpullable() corev1.Pod {
 	return corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-		Name: "webapp", Image: "shop:9", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
+		Name: "webapp", Image: "shop:9", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull",
+			Message: "not found"}},
 	}}}}
 }
 
 func unschedulable() corev1.Pod {
-	return corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "PodScheduled", Status: "False", Message: "0/3 nodes are available"}}}}
+	return corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "PodScheduled", Status: "False",
+		Message: "0/3 nodes are available"}}}}
 }
 
 func changed(kind string) plan.Result {
@@ -99,7 +102,8 @@ var statusCases = map[string]statusCase{
 	"an invalid spec has stalled": {
 		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Stalled: true}},
 		phase: "Failed", message: "spec.image: no",
-		conditions: []string{"Ready=False InvalidSpec", "Progressing=False InvalidSpec", "Degraded=True InvalidSpec", "Stalled=True InvalidSpec", active},
+		conditions: []string{"Ready=False InvalidSpec", "Progressing=False InvalidSpec", "Degraded=True InvalidSpec", "Stalled=True InvalidSpec",
+			active},
 	},
 	"a refused child has failed and may be let in later": {
 		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "exceeded quota"}},
@@ -107,7 +111,8 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False Refused", "Progressing=False Refused", "Degraded=True Refused", active},
 	},
 	"a write that failed leaves readiness unknown": {
-		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "ReconcileFailed", Message: "it is tried again", Transient: true}},
+		observed: running(), result: plan.Result{Failure: &plan.Failure{Reason: "ReconcileFailed", Message: "it is tried again",
+			Transient: true}},
 		phase: "Deploying", message: "it is tried again",
 		conditions: []string{"Ready=Unknown ReconcileFailed", "Progressing=False ReconcileFailed", healthy, active},
 	},
@@ -145,7 +150,8 @@ var statusCases = map[string]statusCase{
 	"a missing ServiceAccount fails a new app": {
 		app:      spec(func(s *msappsv1.WebAppSpec) { s.ServiceAccountName = "robot" }),
 		observed: Observed{ServiceAccountMissing: true}, phase: "Failed", message: "there is no ServiceAccount robot",
-		conditions: []string{"Ready=False ServiceAccountNotFound", "Progressing=False ServiceAccountNotFound", "Degraded=True ServiceAccountNotFound", active},
+		conditions: []string{"Ready=False ServiceAccountNotFound", "Progressing=False ServiceAccountNotFound",
+			"Degraded=True ServiceAccountNotFound", active},
 	},
 	"without a Deployment nothing runs yet": {
 		phase: "Pending", message: "just written",
@@ -166,11 +172,13 @@ var statusCases = map[string]statusCase{
 	},
 	"a rollout past its deadline has stalled": {
 		observed: running(stuck), phase: "Failed", message: "did not become available in time",
-		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", "Stalled=True RolloutFailed", active},
+		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed",
+			"Stalled=True RolloutFailed", active},
 	},
 	"a rollout past its deadline says what the pods suffer from": {
 		observed: with(running(stuck), unpullable()), phase: "Failed", message: "image shop:9 of container webapp can't be pulled",
-		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed", "Stalled=True RolloutFailed", active},
+		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed",
+			"Stalled=True RolloutFailed", active},
 	},
 	"pods that are refused are told in the API's words": {
 		observed: running(podsRefused), phase: "Failed", message: "exceeded quota: compute",
@@ -222,7 +230,8 @@ var statusCases = map[string]statusCase{
 	},
 	"a route that was refused is told in the Gateway's words": {
 		app: spec(routed), phase: "Deploying", message: "Gateway public: Accepted is False (NotAllowed): no",
-		observed:   withRoute(running(), metav1.Condition{Type: "Accepted", Status: "False", Reason: "NotAllowed", Message: "no", ObservedGeneration: 4}),
+		observed: withRoute(running(), metav1.Condition{Type: "Accepted", Status: "False", Reason: "NotAllowed", Message: "no",
+			ObservedGeneration: 4}),
 		conditions: []string{"Ready=False RouteNotAccepted", "Progressing=False RouteNotAccepted", healthy, active},
 	},
 	"a route that was accepted is ready": {
@@ -369,17 +378,30 @@ func TestNotAccepted(t *testing.T) {
 		seen   []gatewayv1.RouteParentStatus
 		want   string
 	}{
-		"accepted is accepted":                         {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, ""},
-		"the route's own namespace may be filled in":   {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "web", "", yes)}, ""},
-		"nobody has said a thing":                      {msappsv1.ParentReference{Name: "public"}, nil, silent},
-		"an answer without Accepted is none":           {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "")}, silent},
-		"another Gateway's yes is not ours":            {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("other", "", "", yes)}, silent},
-		"another namespace's Gateway is another":       {msappsv1.ParentReference{Name: "public", Namespace: "a"}, []gatewayv1.RouteParentStatus{parent("public", "b", "", yes)}, silent},
-		"another listener's yes is not ours":           {msappsv1.ParentReference{Name: "public", SectionName: "https"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, silent},
-		"the listener's own answer counts":             {msappsv1.ParentReference{Name: "public", SectionName: "https"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes), parent("public", "", "https", no)}, "Gateway public: Accepted is False (No): "},
-		"an answer to an earlier route is none":        {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", metav1.Condition{Type: "Accepted", Status: "True", ObservedGeneration: 3})}, "Gateway public: Accepted is True ("},
-		"a backend that is not found counts as well":   {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "ResolvedRefs", Status: "False", Reason: "BackendNotFound", ObservedGeneration: 4})}, "ResolvedRefs is False (BackendNotFound)"},
-		"conditions that we do not know count nothing": {msappsv1.ParentReference{Name: "public"}, []gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "Odd", Status: "False"})}, ""},
+		"accepted is accepted": {msappsv1.ParentReference{Name: "public"},
+			[]gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, ""},
+		"the route's own namespace may be filled in": {msappsv1.ParentReference{Name: "public"},
+			[]gatewayv1.RouteParentStatus{parent("public", "web", "", yes)}, ""},
+		"nobody has said a thing": {msappsv1.ParentReference{Name: "public"}, nil, silent},
+		"an answer without Accepted is none": {msappsv1.ParentReference{Name: "public"},
+			[]gatewayv1.RouteParentStatus{parent("public", "", "")}, silent},
+		"another Gateway's yes is not ours": {msappsv1.ParentReference{Name: "public"},
+			[]gatewayv1.RouteParentStatus{parent("other", "", "", yes)}, silent},
+		"another namespace's Gateway is another": {msappsv1.ParentReference{Name: "public", Namespace: "a"},
+			[]gatewayv1.RouteParentStatus{parent("public", "b", "", yes)}, silent},
+		"another listener's yes is not ours": {msappsv1.ParentReference{Name: "public", SectionName: "https"},
+			[]gatewayv1.RouteParentStatus{parent("public", "", "", yes)}, silent},
+		"the listener's own answer counts": {msappsv1.ParentReference{Name: "public", SectionName: "https"},
+			[]gatewayv1.RouteParentStatus{parent("public", "", "", yes),
+				parent("public", "", "https", no)}, "Gateway public: Accepted is False (No): "},
+		"an answer to an earlier route is none": {msappsv1.ParentReference{Name: "public"},
+			[]gatewayv1.RouteParentStatus{parent("public", "", "", metav1.Condition{Type: "Accepted", Status: "True",
+				ObservedGeneration: 3})}, "Gateway public: Accepted is True ("},
+		"a backend that is not found counts as well": {msappsv1.ParentReference{Name: "public"},
+			[]gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "ResolvedRefs", Status: "False",
+				Reason: "BackendNotFound", ObservedGeneration: 4})}, "ResolvedRefs is False (BackendNotFound)"},
+		"conditions that we do not know count nothing": {msappsv1.ParentReference{Name: "public"},
+			[]gatewayv1.RouteParentStatus{parent("public", "", "", yes, metav1.Condition{Type: "Odd", Status: "False"})}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 4}}

@@ -40,7 +40,8 @@ func validateStash(app *msappsv1.WebApp) field.ErrorList {
 	if _, err := decodeStash(text); err != nil {
 		reason = err.Error()
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(api.AnnotationV1Spec), reason+": leave it as it was read, or out")}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(api.AnnotationV1Spec),
+		reason+": leave it as it was read, or out")}
 }
 
 func validateImages(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {

@@ -59,7 +59,8 @@ func summarizeRoute(app *msappsv1.WebApp, observed Observed) *objectSummary {
 		return nil
 	}
 	if !observed.HasRouteAPI {
-		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonRouteAPIMissing, "spec.route: the cluster has no HTTPRoute (gateway.networking.k8s.io/v1): install the Gateway API, the route is made once it is there")}
+		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonRouteAPIMissing,
+			"spec.route: the cluster has no HTTPRoute (gateway.networking.k8s.io/v1): install the Gateway API, the route is made once it is there")}
 	}
 	route := observed.route(app)
 	if route == nil {

@@ -32,8 +32,10 @@ func composing(t *testing.T, does compose) Hook {
 	return Composer{
 		Name: "workloads.mainstay.dev",
 		Objects: []Composed{
-			{appsv1.SchemeGroupVersion.WithResource("deployments"), admissionregistrationv1.NamespacedScope, func() client.Object { return &appsv1.Deployment{} }},
-			{appsv1.SchemeGroupVersion.WithResource("daemonsets"), admissionregistrationv1.NamespacedScope, func() client.Object { return &appsv1.DaemonSet{} }},
+			{appsv1.SchemeGroupVersion.WithResource("deployments"), admissionregistrationv1.NamespacedScope,
+				func() client.Object { return &appsv1.Deployment{} }},
+			{appsv1.SchemeGroupVersion.WithResource("daemonsets"), admissionregistrationv1.NamespacedScope,
+				func() client.Object { return &appsv1.DaemonSet{} }},
 		},
 		Conditions: []admissionregistrationv1.MatchCondition{{Name: "always", Expression: "true"}},
 		Compose:    does,

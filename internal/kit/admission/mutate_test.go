@@ -103,7 +103,8 @@ func TestMutatingAddsLabelsWhereThereAreNone(t *testing.T) {
 
 // TestMutatingSetsAContextWhereThereIsNone, and nothing beside it.
 func TestMutatingSetsAContextWhereThereIsNone(t *testing.T) {
-	rule := mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: new(int64(1000)), DropCapabilities: []string{"ALL"}}}}
+	rule := mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: new(int64(1000)),
+		DropCapabilities: []string{"ALL"}}}}
 	hook := webApp(asked(t, rule, nil)).Hooks(newScheme(t))[1]
 	response := send(hook, "", object(`{}`, `{"image":"a","podSecurityContext":{"runAsUser":0}}`))
 	want := []map[string]any{
@@ -120,7 +121,8 @@ func TestMutatingSetsAContextWhereThereIsNone(t *testing.T) {
 	if diff := cmp.Diff(want, patchOf(t, response), byPath); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"spec.podSecurityContext.runAsUser: 0 is replaced by 1000, which a PlatformPolicy enforces"}, response.Warnings); diff != "" {
+	if diff := cmp.Diff([]string{"spec.podSecurityContext.runAsUser: 0 is replaced by 1000, which a PlatformPolicy enforces"},
+		response.Warnings); diff != "" {
 		t.Error(diff)
 	}
 }

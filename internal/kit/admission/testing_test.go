@@ -49,7 +49,8 @@ func asked(t *testing.T, rule mspolicyv1.Rule, err error) policy.Source {
 			t.Errorf("asked for the rules of %q", namespace)
 		}
 		rule.Environment = "*"
-		base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{rule}}}
+		base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
+			Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{rule}}}
 		return policy.Governing([]mspolicyv1.PlatformPolicy{base}, namespace, nil), err
 	}
 }

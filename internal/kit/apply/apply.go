@@ -55,7 +55,8 @@ func New(c client.Client, reader children.Reader) *Applier {
 // refusals, so that one child that is refused does not keep another from being healed that does
 // not need it, but then prunes nothing; it returns the first refusal. Any other error stops it. The result tells
 // what was done.
-func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result, error) {
+func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result,
+	error) {
 	if wanted.Withhold {
 		return a.compare(owner, manager, wanted, found)
 	}

@@ -46,7 +46,8 @@ func TestRefusedChildren(t *testing.T) {
 			builder := fake.NewClientBuilder().WithScheme(scheme)
 			if test.exists {
 				existing := named("kept")
-				existing.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1", Controller: new(true)}}
+				existing.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-1",
+					Controller: new(true)}}
 				builder = builder.WithObjects(existing)
 			}
 			var tried []string

@@ -90,7 +90,8 @@ func (p *run) patch(ctx context.Context, patch *plan.Patch) (made bool, err erro
 	}
 	cached.SetNamespace(patch.Ref.Namespace)
 	cached.SetName(patch.Ref.Name)
-	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Ref.Namespace, Name: patch.Ref.Name, UID: patch.UID}}
+	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Ref.Namespace, Name: patch.Ref.Name,
+		UID: patch.UID}}
 	written.SetGroupVersionKind(kind)
 	err = p.Client.Patch(ctx, written, client.RawPatch(patch.Type, patch.Body), client.FieldOwner(p.manager))
 	switch {
@@ -115,7 +116,8 @@ func (p *run) recordWarnings(warnings []plan.Warning) {
 	}
 	for i := range warnings {
 		warning := &warnings[i]
-		about := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: warning.Ref.Namespace, Name: warning.Ref.Name, UID: warning.UID}}
+		about := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: warning.Ref.Namespace, Name: warning.Ref.Name,
+			UID: warning.UID}}
 		about.SetGroupVersionKind(schema.FromAPIVersionAndKind(warning.APIVersion, warning.Ref.Kind))
 		p.Recorder.Eventf(about, nil, corev1.EventTypeWarning, warning.Reason, "Reconcile", "%s", warning.Message)
 	}

@@ -27,7 +27,8 @@ import (
 // note is a patch that writes an annotation on a Deployment.
 func note(name, reason string) plan.Patch {
 	return plan.Patch{
-		Ref: plan.Ref{Kind: "Deployment", Namespace: "web", Name: name}, APIVersion: "apps/v1", UID: types.UID("uid-" + name), Type: types.MergePatchType,
+		Ref: plan.Ref{Kind: "Deployment", Namespace: "web",
+			Name: name}, APIVersion: "apps/v1", UID: types.UID("uid-" + name), Type: types.MergePatchType,
 		Body: fmt.Appendf(nil, `{"metadata":{"uid":"uid-%s","annotations":{"note":"1"}}}`, name), Reason: reason, Message: "it is noted",
 	}
 }
@@ -40,7 +41,8 @@ func patchWith(t *testing.T, answers map[string]error, wanted plan.Plan) (result
 	builder := fake.NewClientBuilder().WithScheme(scheme)
 	names := []string{"a", "b", "c", "d"}
 	for _, name := range names {
-		builder = builder.WithObjects(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID("uid-" + name)}})
+		builder = builder.WithObjects(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name,
+			UID: types.UID("uid-" + name)}})
 	}
 	c := builder.WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, under client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -75,7 +77,8 @@ func TestPatches(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	patches := []plan.Patch{note("a", ""), note("b", "Noted"), note("c", ""), note("d", "Noted")}
 	forbidden := apierrors.NewForbidden(deployments, "b", errors.New("not\nyou"))
-	another := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "a", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "x", "it is immutable")})
+	another := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "a",
+		field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "x", "it is immutable")})
 	for name, test := range map[string]struct {
 		answers map[string]error
 		hold    bool
@@ -95,14 +98,17 @@ func TestPatches(t *testing.T) {
 			unmade: map[plan.Ref]string{patches[0].Ref: "no route", patches[2].Ref: "no host"},
 		},
 		"the network is gone": {
-			answers: map[string]error{"a": errors.New("no route"), "b": errors.New("no route"), "c": errors.New("no host"), "d": errors.New("no host")},
+			answers: map[string]error{"a": errors.New("no route"), "b": errors.New("no route"), "c": errors.New("no host"),
+				"d": errors.New("no host")},
 			fails: []string{
 				"patching Deployment web/a: no route", "patching Deployment web/b: no route", "patching Deployment web/c: no host", "patching Deployment web/d: no host",
 			},
 		},
-		"one has gone": {answers: map[string]error{"d": apierrors.NewNotFound(deployments, "d")}, written: []string{"a", "b", "c"}, told: []string{"Normal Noted it is noted"}},
+		"one has gone": {answers: map[string]error{"d": apierrors.NewNotFound(deployments, "d")}, written: []string{"a", "b", "c"},
+			told: []string{"Normal Noted it is noted"}},
 		"another is in its place": {
-			answers: map[string]error{"a": another}, written: []string{"b", "c", "d"}, told: []string{"Normal Noted it is noted", "Normal Noted it is noted"},
+			answers: map[string]error{"a": another}, written: []string{"b", "c", "d"}, told: []string{"Normal Noted it is noted",
+				"Normal Noted it is noted"},
 		},
 		"the plan holds": {hold: true},
 	} {
@@ -166,7 +172,8 @@ func TestPatchesOfAnUnknownKind(t *testing.T) {
 func TestPatchesAfterChildren(t *testing.T) {
 	scheme := testRenderer(t).scheme
 	var tried []string
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a", UID: "uid-a"}}).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a",
+		UID: "uid-a"}}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 				tried = append(tried, "child")
@@ -179,7 +186,8 @@ func TestPatchesAfterChildren(t *testing.T) {
 		}).Build()
 	wanted := plan.Plan{Children: []plan.Child{{Object: deployment()}}, Patches: []plan.Patch{note("a", "")}}
 	found := plan.Children{{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Ownership: plan.Absent}}
-	if _, err := New(c, children.Reader{Cached: c, Live: c, Scheme: scheme}).Apply(t.Context(), owner(), "mainstay/test", wanted, found); err == nil {
+	if _, err := New(c, children.Reader{Cached: c, Live: c, Scheme: scheme}).Apply(t.Context(), owner(), "mainstay/test", wanted,
+		found); err == nil {
 		t.Error("the refusal is not returned")
 	}
 	if diff := cmp.Diff([]string{"child"}, tried); diff != "" {

@@ -95,7 +95,8 @@ func applied(t testing.TB, r renderer, wanted rendered) *appsv1.Deployment {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.object.DeepCopy().Object, live); err != nil {
 		t.Fatal(err)
 	}
-	live.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "mainstay/webapp", Operation: "Apply", APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw))}}
+	live.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "mainstay/webapp", Operation: "Apply", APIVersion: "apps/v1",
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw))}}
 	return live
 }
 
@@ -227,7 +228,8 @@ func TestSame(t *testing.T) {
 
 func TestSameKnowsTheGatewayAPI(t *testing.T) {
 	r := testRenderer(t)
-	wanted := mustRender(t, r, &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: gatewayv1.HTTPRouteSpec{Hostnames: []gatewayv1.Hostname{"a.example.com"}}})
+	wanted := mustRender(t, r, &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "shop"},
+		Spec: gatewayv1.HTTPRouteSpec{Hostnames: []gatewayv1.Hostname{"a.example.com"}}})
 	live := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"mainstay.dev/applied": wanted.hash}}}
 	if same, err := r.same(wanted, live, "mainstay/webapp"); err != nil || same {
 		t.Errorf("got %t, %v", same, err)
@@ -236,7 +238,8 @@ func TestSameKnowsTheGatewayAPI(t *testing.T) {
 
 func TestDropNulls(t *testing.T) {
 	got := map[string]any{
-		"a": nil, "b": map[string]any{"c": nil, "d": "e"}, "f": []any{map[string]any{"g": nil, "h": int64(0)}, "i"}, "j": map[string]any{}, "k": "", "l": false,
+		"a": nil, "b": map[string]any{"c": nil, "d": "e"}, "f": []any{map[string]any{"g": nil, "h": int64(0)},
+			"i"}, "j": map[string]any{}, "k": "", "l": false,
 	}
 	dropNulls(got)
 	want := map[string]any{
@@ -334,7 +337,8 @@ func TestOwnedFields(t *testing.T) {
 }
 
 func TestKeepOurManagedFields(t *testing.T) {
-	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "a"}, {Manager: "mainstay/webapp"}, {Manager: "b"}}}}
+	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "a"},
+		{Manager: "mainstay/webapp"}, {Manager: "b"}}}}
 	KeepOurManagedFields(object)
 	if len(object.ManagedFields) != 1 || object.ManagedFields[0].Manager != "mainstay/webapp" {
 		t.Errorf("got %v", object.ManagedFields)

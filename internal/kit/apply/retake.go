@@ -36,7 +36,8 @@ func (p *run) reclaimData(ctx context.Context, task task) error {
 	if err != nil {
 		return fmt.Errorf("encoding managed fields: %w", err)
 	}
-	if err := p.Client.Patch(ctx, identity(task.object), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(p.manager)); err != nil {
+	if err := p.Client.Patch(ctx, identity(task.object), client.RawPatch(types.JSONPatchType, patch),
+		client.FieldOwner(p.manager)); err != nil {
 		return fmt.Errorf("taking its data back: %w", err)
 	}
 	return nil

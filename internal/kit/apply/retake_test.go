@@ -11,7 +11,8 @@ import (
 func TestRetaken(t *testing.T) {
 	const ours = "mainstay/appconfig"
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	for name, test := range map[string]struct {
 		data    map[string]string
@@ -56,7 +57,8 @@ func TestRetaken(t *testing.T) {
 			}
 		})
 	}
-	if _, err := reclaimedEntries(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{entry("x", "Update", "{")}}}, ours); err == nil {
+	if _, err := reclaimedEntries(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{entry("x",
+		"Update", "{")}}}, ours); err == nil {
 		t.Error("what can't be read is passed over")
 	}
 }

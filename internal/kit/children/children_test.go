@@ -25,23 +25,33 @@ func TestStanding(t *testing.T) {
 		annotations map[string]string
 		want        plan.Ownership
 	}{
-		"nobody's object is foreign":                       {nil, nil, plan.Foreign},
-		"with consent it may be taken":                     {nil, consent("WebApp/shop"), plan.Consenting},
-		"consent for another is none":                      {nil, consent("WebApp/other"), plan.Foreign},
-		"consent for another kind is none":                 {nil, consent("Cache/shop"), plan.Foreign},
-		"consent is written exactly":                       {nil, consent("webapp/shop"), plan.Foreign},
-		"ours bears our UID":                               {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "shop", "uid-2")}, nil, plan.Ours},
-		"a UID is ours in any version":                     {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v2", "WebApp", "shop", "uid-2")}, nil, plan.Ours},
-		"an earlier owner of our name leaves it to come":   {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "shop", "uid-1")}, nil, plan.Former},
-		"an earlier owner in another version as well":      {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1beta1", "WebApp", "shop", "uid-1")}, nil, plan.Former},
-		"another of our kind is foreign":                   {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "other", "uid-1")}, nil, plan.Foreign},
-		"another kind of our name is foreign":              {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "Cache", "shop", "uid-1")}, nil, plan.Foreign},
-		"another group's kind of our name is foreign":      {[]metav1.OwnerReference{controlledBy("example.com/v1", "WebApp", "shop", "uid-1")}, nil, plan.Foreign},
-		"what another controls can't consent":              {[]metav1.OwnerReference{controlledBy("apps/v1", "Deployment", "x", "uid-9")}, consent("WebApp/shop"), plan.Foreign},
-		"an owner that does not control counts for nobody": {[]metav1.OwnerReference{{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp", Name: "shop", UID: "uid-2"}}, nil, plan.Foreign},
+		"nobody's object is foreign":       {nil, nil, plan.Foreign},
+		"with consent it may be taken":     {nil, consent("WebApp/shop"), plan.Consenting},
+		"consent for another is none":      {nil, consent("WebApp/other"), plan.Foreign},
+		"consent for another kind is none": {nil, consent("Cache/shop"), plan.Foreign},
+		"consent is written exactly":       {nil, consent("webapp/shop"), plan.Foreign},
+		"ours bears our UID": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "shop",
+			"uid-2")}, nil, plan.Ours},
+		"a UID is ours in any version": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v2", "WebApp", "shop",
+			"uid-2")}, nil, plan.Ours},
+		"an earlier owner of our name leaves it to come": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "shop",
+			"uid-1")}, nil, plan.Former},
+		"an earlier owner in another version as well": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1beta1", "WebApp", "shop",
+			"uid-1")}, nil, plan.Former},
+		"another of our kind is foreign": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "other",
+			"uid-1")}, nil, plan.Foreign},
+		"another kind of our name is foreign": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "Cache", "shop",
+			"uid-1")}, nil, plan.Foreign},
+		"another group's kind of our name is foreign": {[]metav1.OwnerReference{controlledBy("example.com/v1", "WebApp", "shop", "uid-1")},
+			nil, plan.Foreign},
+		"what another controls can't consent": {[]metav1.OwnerReference{controlledBy("apps/v1", "Deployment", "x", "uid-9")},
+			consent("WebApp/shop"), plan.Foreign},
+		"an owner that does not control counts for nobody": {[]metav1.OwnerReference{{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp",
+			Name: "shop", UID: "uid-2"}}, nil, plan.Foreign},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", OwnerReferences: test.owners, Annotations: test.annotations}}
+			object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", OwnerReferences: test.owners,
+				Annotations: test.annotations}}
 			if got := ownershipOf(owner, kind, object); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}

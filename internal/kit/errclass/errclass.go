@@ -100,7 +100,8 @@ func Failure(err error) *plan.Failure {
 		}
 		return &plan.Failure{Reason: api.ReasonRefused, Message: err.Error(), Retry: true}
 	case Transient:
-		return &plan.Failure{Reason: api.ReasonReconcileFailed, Message: "a change could not be made and is tried again; events say why", Transient: true}
+		return &plan.Failure{Reason: api.ReasonReconcileFailed, Message: "a change could not be made and is tried again; events say why",
+			Transient: true}
 	default:
 		return nil
 	}

@@ -143,10 +143,13 @@ func TestContains(t *testing.T) {
 			// These are images of Docker Hub.
 			"reg.io": false, "reg.io:443": false, "nginx": false,
 		},
-		"REG.io:443":  {"reg.io:443/shop": true, "Reg.IO:443/shop": true, "reg.io/shop": false, "reg.io:0443/shop": false, "reg.io:4430/shop": false},
-		"reg.io/team": {"reg.io/team": true, "reg.io/team:1": true, "reg.io/team/shop": true, "reg.io/teams/x": false, "reg.io/team-x": false, "reg.io/x/team": false, "reg.io/tea": false},
-		"reg.io/a/b":  {"reg.io/a/b": true, "reg.io/a/b/c": true, "reg.io/a": false, "reg.io/a/bc": false},
-		"docker.io":   {"nginx": true, "team/shop": true, "docker.io/nginx": true, "index.docker.io/nginx": true, "registry-1.docker.io/library/nginx": false, "docker.io:443/nginx": false},
+		"REG.io:443": {"reg.io:443/shop": true, "Reg.IO:443/shop": true, "reg.io/shop": false, "reg.io:0443/shop": false,
+			"reg.io:4430/shop": false},
+		"reg.io/team": {"reg.io/team": true, "reg.io/team:1": true, "reg.io/team/shop": true, "reg.io/teams/x": false, "reg.io/team-x": false,
+			"reg.io/x/team": false, "reg.io/tea": false},
+		"reg.io/a/b": {"reg.io/a/b": true, "reg.io/a/b/c": true, "reg.io/a": false, "reg.io/a/bc": false},
+		"docker.io": {"nginx": true, "team/shop": true, "docker.io/nginx": true, "index.docker.io/nginx": true,
+			"registry-1.docker.io/library/nginx": false, "docker.io:443/nginx": false},
 		"docker.io/library": {
 			"nginx": true, "library/nginx": true, "docker.io/nginx": true, "index.docker.io/nginx": true, "nginx:1@sha256:" + sha256Digits: true, "team/shop": false,
 			"libraryx/nginx": false, "reg.io/library/nginx": false,

@@ -171,7 +171,8 @@ func TestCalls(t *testing.T) {
 		return &http.Response{StatusCode: status, Body: http.NoBody}, nil
 	}))
 	call := func() {
-		response, err := counting.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://api/api/v1/namespaces/shop/gizmos/secret-name", nil))
+		response, err := counting.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+			"https://api/api/v1/namespaces/shop/gizmos/secret-name", nil))
 		if err == nil {
 			_ = response.Body.Close()
 		}
@@ -296,12 +297,14 @@ func TestCollector(t *testing.T) {
 	current.Store(&Sources{CertificateExpiry: map[string]func() time.Time{
 		"webhooks": func() time.Time { return time.Unix(1000, 0) }, "apiserver": func() time.Time { return time.Unix(2000, 0) },
 	}})
-	expect(map[string]float64{"mainstay_info ": 1, "mainstay_certificate_expiry_timestamp_seconds webhooks": 1000, "mainstay_certificate_expiry_timestamp_seconds apiserver": 2000})
+	expect(map[string]float64{"mainstay_info ": 1, "mainstay_certificate_expiry_timestamp_seconds webhooks": 1000,
+		"mainstay_certificate_expiry_timestamp_seconds apiserver": 2000})
 	var served APIService
 	current.Store(&Sources{APIService: func() APIService { return served }})
 	expect(map[string]float64{"mainstay_info ": 1})
 	served = APIService{Known: true, Published: true, Endpoints: 2}
-	want = map[string]float64{"mainstay_info ": 1, "mainstay_apiservice_published": 1, "mainstay_apiservice_available": 0, "mainstay_apiservice_endpoints": 2}
+	want = map[string]float64{"mainstay_info ": 1, "mainstay_apiservice_published": 1, "mainstay_apiservice_available": 0,
+		"mainstay_apiservice_endpoints": 2}
 	expect(want)
 	served.Available, want["mainstay_apiservice_available"] = true, 1
 	expect(want)

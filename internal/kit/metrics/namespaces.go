@@ -18,7 +18,8 @@ const (
 )
 
 // namespaces are those that series have.
-var namespaces = &namespaceLabels{most: mostNamespaces, vectors: []*prometheus.MetricVec{reconciles.MetricVec, readyDuration.MetricVec, denials.MetricVec, restarts.MetricVec, configRollout.MetricVec}}
+var namespaces = &namespaceLabels{most: mostNamespaces, vectors: []*prometheus.MetricVec{reconciles.MetricVec, readyDuration.MetricVec,
+	denials.MetricVec, restarts.MetricVec, configRollout.MetricVec}}
 
 // namespaceLabels bounds the values of the label namespace.
 type namespaceLabels struct {

@@ -8,11 +8,14 @@ func Others() []Metric {
 	queue := []Label{{"name", "queue: the controller's name"}, {"controller", "the same"}}
 	webhook := Label{"webhook", "path of the webhook"}
 	return []Metric{
-		{Name: "workqueue_depth", Type: "gauge", Labels: append(slices.Clone(queue), Label{"priority", "priority of what waits"}), Help: "Objects that wait for their turn.", Normal: "Near 0; thousands for some seconds after a start."},
-		{Name: "workqueue_queue_duration_seconds", Type: "histogram", Labels: queue, Help: "Time that an object waited for its turn.", Normal: "Milliseconds."},
+		{Name: "workqueue_depth", Type: "gauge", Labels: append(slices.Clone(queue), Label{"priority", "priority of what waits"}),
+			Help: "Objects that wait for their turn.", Normal: "Near 0; thousands for some seconds after a start."},
+		{Name: "workqueue_queue_duration_seconds", Type: "histogram", Labels: queue, Help: "Time that an object waited for its turn.",
+			Normal: "Milliseconds."},
 		{Name: "controller_runtime_active_workers", Type: "gauge", Labels: []Label{{"controller", "the controller's name"}}, Help: "Reconciles that are under way.", Normal: "Below `--concurrency`."},
 		{Name: "controller_runtime_webhook_requests_total", Type: "counter", Labels: []Label{webhook, {"code", "HTTP status"}}, Help: "Requests of the API server to our webhooks. A refusal is a 200 as well.", Normal: "All `200`."},
-		{Name: "controller_runtime_webhook_latency_seconds", Type: "histogram", Labels: []Label{webhook}, Help: "Time until a webhook answered.", Normal: "Milliseconds."},
+		{Name: "controller_runtime_webhook_latency_seconds", Type: "histogram", Labels: []Label{webhook}, Help: "Time until a webhook answered.",
+			Normal: "Milliseconds."},
 		{Name: "process_resident_memory_bytes", Type: "gauge", Help: "Memory of the process.", Normal: "Well below the limit of 512 MiB."},
 		{Name: "process_cpu_seconds_total", Type: "counter", Help: "Processor time of the process.", Normal: "Nearly nothing at rest."},
 		{Name: "go_goroutines", Type: "gauge", Help: "Goroutines.", Normal: "Some hundreds, and steady."},

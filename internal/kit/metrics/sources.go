@@ -51,7 +51,8 @@ func Expose(sources Sources) {
 	if current.Swap(&sources) != nil {
 		return
 	}
-	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, restarts, configRollout, calls, collector{})
+	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, restarts, configRollout, calls,
+		collector{})
 }
 
 var current atomic.Pointer[Sources]
@@ -61,7 +62,8 @@ type collector struct{}
 
 // Describe tells of which metrics there are.
 func (collector) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, description := range []*prometheus.Desc{objects, instrumented, leader, certificateExpiry, webhooksReady, apiServicePublished, apiServiceAvailable, apiServiceEndpoints, info} {
+	for _, description := range []*prometheus.Desc{objects, instrumented, leader, certificateExpiry, webhooksReady, apiServicePublished,
+		apiServiceAvailable, apiServiceEndpoints, info} {
 		descriptions <- description
 	}
 }

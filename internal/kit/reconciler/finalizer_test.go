@@ -72,7 +72,8 @@ type left struct {
 }
 
 // reconcileLasting reconciles the object "base", which is stored if it is not nil. Writes of it end with fails, if that is an error.
-func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, struct{}], stored *mspolicyv1.PlatformPolicy, fails error) left {
+func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, struct{}], stored *mspolicyv1.PlatformPolicy,
+	fails error) left {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := mspolicyv1.AddToScheme(scheme); err != nil {
@@ -159,15 +160,18 @@ func TestHold(t *testing.T) {
 			stored: living(theirFinalizer), fails: errConflict, want: left{Finalizers: []string{theirFinalizer}, Failed: true},
 		},
 		"new, and it has gone": {
-			stored: living(theirFinalizer), fails: apierrors.NewNotFound(schema.GroupResource{}, "base"), want: left{Finalizers: []string{theirFinalizer}},
+			stored: living(theirFinalizer), fails: apierrors.NewNotFound(schema.GroupResource{},
+				"base"), want: left{Finalizers: []string{theirFinalizer}},
 		},
 		"known": {
 			stored: living(ourFinalizer),
-			want:   left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base lives", ourFinalizer}, Again: time.Minute, Events: 1},
+			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base lives", ourFinalizer}, Again: time.Minute,
+				Events: 1},
 		},
 		"a kind without, new": {
 			without: true, stored: living(theirFinalizer),
-			want: left{Finalizers: []string{theirFinalizer}, HasStatus: true, Desired: []string{"base lives", theirFinalizer}, Again: time.Minute, Events: 1},
+			want: left{Finalizers: []string{theirFinalizer}, HasStatus: true, Desired: []string{"base lives", theirFinalizer}, Again: time.Minute,
+				Events: 1},
 		},
 	} {
 		t.Run(name, test.run)
@@ -179,11 +183,13 @@ func TestRelease(t *testing.T) {
 	for name, test := range map[string]lastingCase{
 		"being deleted, not undone": {
 			stored: ending(ourFinalizer),
-			want:   left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base is being deleted", ourFinalizer}, Again: time.Minute, Events: 1},
+			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base is being deleted", ourFinalizer},
+				Again: time.Minute, Events: 1},
 		},
 		"being deleted, not undone, whatever admission says": {
 			kind: lasting{simple: simple{admission: errors.New("not so")}}, stored: ending(ourFinalizer),
-			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base is being deleted", ourFinalizer}, Again: time.Minute, Events: 1},
+			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base is being deleted", ourFinalizer},
+				Again: time.Minute, Events: 1},
 		},
 		"being deleted, undone": {
 			kind: lasting{released: true}, stored: ending(ourFinalizer),
@@ -198,8 +204,10 @@ func TestRelease(t *testing.T) {
 			want: left{Finalizers: []string{ourFinalizer}, Desired: []string{"base is being deleted", ourFinalizer}, Failed: true},
 		},
 		"being deleted without our finalizer": {stored: ending(theirFinalizer), want: left{Finalizers: []string{theirFinalizer}}},
-		"absent":                              {want: left{Finalizers: []string{"gone"}, Desired: []string{"base is absent"}, Again: time.Minute}},
-		"absent, undone":                      {kind: lasting{released: true}, want: left{Finalizers: []string{"gone"}, Desired: []string{"base is absent"}, Again: time.Minute}},
+		"absent": {want: left{Finalizers: []string{"gone"}, Desired: []string{"base is absent"},
+			Again: time.Minute}},
+		"absent, undone": {kind: lasting{released: true}, want: left{Finalizers: []string{"gone"},
+			Desired: []string{"base is absent"}, Again: time.Minute}},
 		"absent, and nothing can be read": {
 			kind: lasting{simple: simple{observation: errNoNetwork}}, want: left{Finalizers: []string{"gone"}, Failed: true},
 		},
@@ -226,7 +234,8 @@ func unasked(stored *mspolicyv1.PlatformPolicy) *Policy[*mspolicyv1.PlatformPoli
 func TestIsReleased(t *testing.T) {
 	deployment := plan.Ref{Kind: "Deployment", Namespace: "shop", Name: "web"}
 	refused := plan.Result{Refused: map[plan.Ref]string{deployment: "no"}}
-	unmade := plan.Result{Patched: []plan.Ref{{Kind: "Deployment", Namespace: "shop", Name: "api"}}, Unwritten: map[plan.Ref]string{deployment: "no route"}}
+	unmade := plan.Result{Patched: []plan.Ref{{Kind: "Deployment", Namespace: "shop", Name: "api"}},
+		Unwritten: map[plan.Ref]string{deployment: "no route"}}
 	stored := ending(ourFinalizer)
 	stored.ResourceVersion = "1"
 	for name, test := range map[string]struct {
@@ -234,12 +243,14 @@ func TestIsReleased(t *testing.T) {
 		course run[*mspolicyv1.PlatformPolicy, struct{}]
 		want   bool
 	}{
-		"all is undone":                  {kind: simple{}, want: true},
-		"a patch was refused":            {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: refused}},
-		"a patch was not made":           {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: unmade}},
-		"it failed":                      {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
-		"it failed, whatever it says":    {kind: &lasting{released: true}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
-		"the kind says so":               {kind: &lasting{released: true}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: refused}, want: true},
+		"all is undone":        {kind: simple{}, want: true},
+		"a patch was refused":  {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: refused}},
+		"a patch was not made": {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: unmade}},
+		"it failed":            {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
+		"it failed, whatever it says": {kind: &lasting{released: true},
+			course: run[*mspolicyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
+		"the kind says so": {kind: &lasting{released: true}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: refused},
+			want: true},
 		"the kind says it is not so yet": {kind: &lasting{}},
 	} {
 		t.Run(name, func(t *testing.T) {

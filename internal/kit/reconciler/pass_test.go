@@ -29,19 +29,23 @@ func TestPassResult(t *testing.T) {
 		applied, returned error
 		want              metrics.Result
 	}{
-		"nothing to do":                      {plan.Result{}, nil, nil, metrics.Unchanged},
-		"written":                            {written, nil, nil, metrics.Changed},
-		"a spec that can't be carried out":   {plan.Result{}, errclass.InvalidSpecError{Err: errors.New("no")}, nil, metrics.Terminal},
-		"against a policy, and told so":      {written, errclass.PolicyError{Violations: "no"}, nil, metrics.Terminal},
-		"refused":                            {written, apierrors.NewForbidden(deployments, "web", errors.New("quota")), nil, metrics.Blocked},
-		"a patch is refused":                 {plan.Result{Patched: []plan.Ref{deployment}, Refused: map[plan.Ref]string{deployment: "no"}}, nil, nil, metrics.Blocked},
-		"a patch is not made, others are":    {plan.Result{Patched: []plan.Ref{deployment}, Unwritten: map[plan.Ref]string{deployment: "no route"}}, nil, nil, metrics.Transient},
-		"a patch is made":                    {plan.Result{Patched: []plan.Ref{deployment}}, nil, nil, metrics.Changed},
-		"no network":                         {plan.Result{}, nil, errors.New("no route"), metrics.Transient},
-		"refused, and then the status fails": {plan.Result{}, apierrors.NewForbidden(deployments, "web", errors.New("quota")), errors.New("no route"), metrics.Transient},
-		"somebody wrote in between":          {plan.Result{}, nil, fmt.Errorf("status: %w", apierrors.NewConflict(deployments, "web", nil)), metrics.Conflict},
-		"the namespace goes":                 {plan.Result{}, ending, ending, metrics.Stopped},
-		"this process ends":                  {plan.Result{}, nil, fmt.Errorf("reading: %w", context.Canceled), metrics.Stopped},
+		"nothing to do":                    {plan.Result{}, nil, nil, metrics.Unchanged},
+		"written":                          {written, nil, nil, metrics.Changed},
+		"a spec that can't be carried out": {plan.Result{}, errclass.InvalidSpecError{Err: errors.New("no")}, nil, metrics.Terminal},
+		"against a policy, and told so":    {written, errclass.PolicyError{Violations: "no"}, nil, metrics.Terminal},
+		"refused":                          {written, apierrors.NewForbidden(deployments, "web", errors.New("quota")), nil, metrics.Blocked},
+		"a patch is refused": {plan.Result{Patched: []plan.Ref{deployment}, Refused: map[plan.Ref]string{deployment: "no"}}, nil,
+			nil, metrics.Blocked},
+		"a patch is not made, others are": {plan.Result{Patched: []plan.Ref{deployment},
+			Unwritten: map[plan.Ref]string{deployment: "no route"}}, nil, nil, metrics.Transient},
+		"a patch is made": {plan.Result{Patched: []plan.Ref{deployment}}, nil, nil, metrics.Changed},
+		"no network":      {plan.Result{}, nil, errors.New("no route"), metrics.Transient},
+		"refused, and then the status fails": {plan.Result{}, apierrors.NewForbidden(deployments, "web", errors.New("quota")),
+			errors.New("no route"), metrics.Transient},
+		"somebody wrote in between": {plan.Result{}, nil, fmt.Errorf("status: %w", apierrors.NewConflict(deployments, "web", nil)),
+			metrics.Conflict},
+		"the namespace goes": {plan.Result{}, ending, ending, metrics.Stopped},
+		"this process ends":  {plan.Result{}, nil, fmt.Errorf("reading: %w", context.Canceled), metrics.Stopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			done := &stats{}

@@ -59,7 +59,8 @@ func fakeIn(namespace string, replicas int32) *fake {
 // TestReview: the table in Policy's comment.
 func TestReview(t *testing.T) {
 	const message = "spec.replicas: 3 is given, accepted is at most 2 (policy base, rule prod.maxReplicas)"
-	tolerated := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "Tolerated", Message: message + ": what runs goes on running"}}
+	tolerated := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "Tolerated", Message: message +
+		": what runs goes on running"}}
 	refused := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "PolicyViolation", Message: message}}
 	for name, test := range map[string]struct {
 		namespace  string

@@ -152,7 +152,8 @@ func (d *selector) blocker(at int) *Blocker {
 		return &Blocker{RolloutFailed, "the rollout has failed: " + d.failed}
 	}
 	if !d.isOpen {
-		return &Blocker{OutsideWindow, fmt.Sprintf("waits for the maintenance window, which opens %s", d.now.Add(d.opens).UTC().Format("2006-01-02 15:04 MST"))}
+		return &Blocker{OutsideWindow, fmt.Sprintf("waits for the maintenance window, which opens %s",
+			d.now.Add(d.opens).UTC().Format("2006-01-02 15:04 MST"))}
 	}
 	mine := d.ranks[d.sorted[at]]
 	before := d.list(func(index int) bool { return d.units[index].State != Done && d.ranks[index] < mine })
@@ -178,7 +179,8 @@ func (d *selector) canaryBlocker(at int) *Blocker {
 		return &Blocker{WaitingForCanary, "waits for those that try the change first: " + trying}
 	}
 	if d.soaking() > 0 {
-		return &Blocker{WaitingForCanary, fmt.Sprintf("waits until those that try the change first have run it for %s", d.policy.Canary.Soak.Duration)}
+		return &Blocker{WaitingForCanary, fmt.Sprintf("waits until those that try the change first have run it for %s",
+			d.policy.Canary.Soak.Duration)}
 	}
 	return nil
 }

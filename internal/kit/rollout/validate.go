@@ -39,7 +39,8 @@ func Validate(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
 	}
 	problems = append(problems, ValidateWindow(policy.Window, path.Child("window"))...)
 	if timeout := policy.Timeout; timeout != nil && timeout.Duration <= 0 {
-		problems = append(problems, field.Invalid(path.Child("timeout"), timeout.Duration.String(), "must be more than 0s: every rollout would fail"))
+		problems = append(problems, field.Invalid(path.Child("timeout"), timeout.Duration.String(),
+			"must be more than 0s: every rollout would fail"))
 	}
 	return problems
 }
@@ -72,7 +73,8 @@ func ValidateWindow(window *rolloutv1.Window, path *field.Path) field.ErrorList 
 		problems = append(problems, field.Invalid(path.Child("end"), window.End, "accepted is a time of day from 00:00 to 23:59"))
 	}
 	if err == nil && endErr == nil && start == end {
-		problems = append(problems, field.Invalid(path.Child("end"), window.End, "start and end are the same time: leave the window out to allow all times"))
+		problems = append(problems, field.Invalid(path.Child("end"), window.End,
+			"start and end are the same time: leave the window out to allow all times"))
 	}
 	if _, err := zoneOf(window.TimeZone); err != nil {
 		problems = append(problems, field.Invalid(path.Child("timeZone"), window.TimeZone, err.Error()))

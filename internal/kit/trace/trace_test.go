@@ -41,14 +41,16 @@ func TestSpans(t *testing.T) {
 	if len(spans) != 2 || spans[0].Name != "apply" || spans[1].Name != "Reconcile" {
 		t.Fatalf("%v", spans)
 	}
-	if spans[0].Parent.SpanID() != spans[1].SpanContext.SpanID() || spans[0].Status != (sdktrace.Status{Code: codes.Error, Description: "no quota"}) {
+	if spans[0].Parent.SpanID() != spans[1].SpanContext.SpanID() || spans[0].Status != (sdktrace.Status{Code: codes.Error,
+		Description: "no quota"}) {
 		t.Errorf("the part is %+v", spans[0])
 	}
 	got := map[string]string{}
 	for _, attribute := range spans[1].Attributes {
 		got[string(attribute.Key)] = attribute.Value.String()
 	}
-	for key, want := range map[string]string{"mainstay.kind": "WebApp", "k8s.namespace.name": "shop", "mainstay.name": "web", "mainstay.generation": "3", "mainstay.result": "changed"} {
+	for key, want := range map[string]string{"mainstay.kind": "WebApp", "k8s.namespace.name": "shop", "mainstay.name": "web",
+		"mainstay.generation": "3", "mainstay.result": "changed"} {
 		if got[key] != want {
 			t.Errorf("%s is %q, want %q", key, got[key], want)
 		}

@@ -36,14 +36,15 @@ func TestContentChanged(t *testing.T) {
 		change func(*corev1.Service)
 		want   bool
 	}{
-		"a resync is no change":                {func(s *corev1.Service) { s.Spec.Ports = nil; s.ResourceVersion = "1" }, false},
-		"a new version alone is none":          {func(*corev1.Service) {}, false},
-		"a managed field's time alone is none": {func(s *corev1.Service) { s.ManagedFields[0].Time = &metav1.Time{Time: time.Unix(9, 0)} }, false},
-		"a managed field is one":               {func(s *corev1.Service) { s.ManagedFields[0].FieldsV1.SetRawString(`{"f:metadata":{}}`) }, true},
-		"the spec is one":                      {func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }, true},
-		"a label is one":                       {func(s *corev1.Service) { s.Labels["a"] = "2" }, true},
-		"the end of it is one":                 {func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
-		"nothing or empty is the same":         {func(s *corev1.Service) { s.Annotations = map[string]string{} }, false},
+		"a resync is no change":       {func(s *corev1.Service) { s.Spec.Ports = nil; s.ResourceVersion = "1" }, false},
+		"a new version alone is none": {func(*corev1.Service) {}, false},
+		"a managed field's time alone is none": {func(s *corev1.Service) { s.ManagedFields[0].Time = &metav1.Time{Time: time.Unix(9, 0)} },
+			false},
+		"a managed field is one":       {func(s *corev1.Service) { s.ManagedFields[0].FieldsV1.SetRawString(`{"f:metadata":{}}`) }, true},
+		"the spec is one":              {func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }, true},
+		"a label is one":               {func(s *corev1.Service) { s.Labels["a"] = "2" }, true},
+		"the end of it is one":         {func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
+		"nothing or empty is the same": {func(s *corev1.Service) { s.Annotations = map[string]string{} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := service(), service(newer, test.change)

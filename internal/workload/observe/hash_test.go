@@ -61,7 +61,8 @@ func TestHashConfigMap(t *testing.T) {
 				"mainstay.dev/applied": "x", "reloader.stakater.com/match": "true", "notmainstay.dev/a": "b",
 			},
 			OwnerReferences: []metav1.OwnerReference{{Name: "other"}, {Name: "shop", Controller: new(true)}},
-			ManagedFields:   []metav1.ManagedFieldsEntry{entry("kubectl", at(3), dataFields), entry("mainstay/appconfig", at(2), dataFields), entry("helm", at(4), labelFields)},
+			ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl", at(3), dataFields), entry("mainstay/appconfig", at(2), dataFields),
+				entry("helm", at(4), labelFields)},
 		},
 		Data:       map[string]string{"MESSAGE": "hello", "EMPTY": ""},
 		BinaryData: map[string][]byte{"logo": {0xff}},
@@ -142,21 +143,29 @@ func TestLastChange(t *testing.T) {
 		want    *metav1.Time
 		writers []string
 	}{
-		"nobody says":                       {nil, at(1), nil},
-		"the creation":                      {[]metav1.ManagedFieldsEntry{entry("kubectl", at(1), dataFields)}, at(1), []string{"kubectl"}},
-		"the latest of two":                 {[]metav1.ManagedFieldsEntry{entry("helm", at(2), dataFields), entry("kubectl", at(3), dataFields)}, at(3), []string{"kubectl", "helm"}},
-		"binary data count":                 {[]metav1.ManagedFieldsEntry{entry("kubectl", at(3), `{"f:binaryData":{"f:logo":{}}}`)}, at(3), []string{"kubectl"}},
-		"labels do not, whatever called":    {[]metav1.ManagedFieldsEntry{entry("kubectl", at(2), dataFields), entry("helm", at(3), labelFields)}, at(2), []string{"kubectl"}},
-		"ours count":                        {[]metav1.ManagedFieldsEntry{entry("mainstay/appconfig", at(4), dataFields), entry("kubectl", at(3), dataFields)}, at(4), []string{"mainstay/appconfig", "kubectl"}},
-		"ours of something else do not":     {[]metav1.ManagedFieldsEntry{entry("mainstay/appconfig", at(4), labelFields), entry("kubectl", at(3), dataFields)}, at(3), []string{"kubectl"}},
-		"one manager in two ways":           {[]metav1.ManagedFieldsEntry{entry("kubectl", at(3), dataFields), entry("kubectl", at(2), dataFields)}, at(3), []string{"kubectl"}},
-		"without a time":                    {[]metav1.ManagedFieldsEntry{entry("kubectl", nil, dataFields), entry("helm", at(2), dataFields)}, at(2), []string{"helm", "kubectl"}},
-		"equal times, by name":              {[]metav1.ManagedFieldsEntry{entry("b", at(2), dataFields), entry("a", at(2), dataFields)}, at(2), []string{"a", "b"}},
+		"nobody says":  {nil, at(1), nil},
+		"the creation": {[]metav1.ManagedFieldsEntry{entry("kubectl", at(1), dataFields)}, at(1), []string{"kubectl"}},
+		"the latest of two": {[]metav1.ManagedFieldsEntry{entry("helm", at(2), dataFields), entry("kubectl", at(3), dataFields)},
+			at(3), []string{"kubectl", "helm"}},
+		"binary data count": {[]metav1.ManagedFieldsEntry{entry("kubectl", at(3), `{"f:binaryData":{"f:logo":{}}}`)}, at(3), []string{"kubectl"}},
+		"labels do not, whatever called": {[]metav1.ManagedFieldsEntry{entry("kubectl", at(2), dataFields), entry("helm", at(3), labelFields)},
+			at(2), []string{"kubectl"}},
+		"ours count": {[]metav1.ManagedFieldsEntry{entry("mainstay/appconfig", at(4), dataFields),
+			entry("kubectl", at(3), dataFields)}, at(4), []string{"mainstay/appconfig", "kubectl"}},
+		"ours of something else do not": {[]metav1.ManagedFieldsEntry{entry("mainstay/appconfig", at(4), labelFields),
+			entry("kubectl", at(3), dataFields)}, at(3), []string{"kubectl"}},
+		"one manager in two ways": {[]metav1.ManagedFieldsEntry{entry("kubectl", at(3), dataFields),
+			entry("kubectl", at(2), dataFields)}, at(3), []string{"kubectl"}},
+		"without a time": {[]metav1.ManagedFieldsEntry{entry("kubectl", nil, dataFields), entry("helm", at(2), dataFields)},
+			at(2), []string{"helm", "kubectl"}},
+		"equal times, by name": {[]metav1.ManagedFieldsEntry{entry("b", at(2), dataFields), entry("a", at(2), dataFields)}, at(2),
+			[]string{"a", "b"}},
 		"what can't be read is passed over": {[]metav1.ManagedFieldsEntry{entry("kubectl", at(3), `{`), {Manager: "helm", FieldsType: "FieldsV1", Time: at(4)}}, at(1), nil},
 		"the five latest of many":           {many, at(8), []string{"writer6", "writer5", "writer4", "writer3", "writer2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cached := transformed(t, hashConfigMap, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: *at(1), ManagedFields: test.fields}})
+			cached := transformed(t, hashConfigMap, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: *at(1),
+				ManagedFields: test.fields}})
 			changed, writers := lastChange(cached)
 			if !changed.Equal(test.want.Time) {
 				t.Errorf("got %s, want %s", changed, test.want)
@@ -178,10 +187,12 @@ func TestMemory(t *testing.T) {
 	value := strings.Repeat("x", size)
 	metadata := func(i int) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
-			Namespace: fmt.Sprint("namespace-", i%100), Name: fmt.Sprintf("configuration-of-%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), ResourceVersion: fmt.Sprint(1_000_000 + i),
+			Namespace: fmt.Sprint("namespace-", i%100), Name: fmt.Sprintf("configuration-of-%05d",
+				i), UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), ResourceVersion: fmt.Sprint(1_000_000 + i),
 			CreationTimestamp: *at(1), Labels: map[string]string{"app.kubernetes.io/name": strings.Clone(value[:30])},
-			Annotations:   map[string]string{"kubectl.kubernetes.io/last-applied-configuration": strings.Clone(value)},
-			ManagedFields: []metav1.ManagedFieldsEntry{entry(strings.Clone("kubectl-client-side-apply"), at(2), dataFields), entry(strings.Clone("helm"), at(3), labelFields)},
+			Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": strings.Clone(value)},
+			ManagedFields: []metav1.ManagedFieldsEntry{entry(strings.Clone("kubectl-client-side-apply"), at(2), dataFields),
+				entry(strings.Clone("helm"), at(3), labelFields)},
 		}
 	}
 	for name, test := range map[string]struct {

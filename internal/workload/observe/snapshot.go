@@ -42,7 +42,8 @@ type Reader struct {
 // change it.
 func (r Reader) Snapshot(ctx context.Context, namespace string) (workload.Snapshot, error) {
 	s := &snapshot{Reader: r, namespace: namespace, read: map[workload.SourceRef]*read{}}
-	for _, step := range []func(context.Context) error{s.observeTargets, s.observeAppConfigs, s.observeMonitors, s.observeAnnotated, s.askTargets} {
+	for _, step := range []func(context.Context) error{s.observeTargets, s.observeAppConfigs, s.observeMonitors, s.observeAnnotated,
+		s.askTargets} {
 		if err := step(ctx); err != nil {
 			return workload.Snapshot{}, err
 		}
@@ -177,7 +178,8 @@ func (s *snapshot) observeAnnotated(ctx context.Context) error {
 	slices.SortFunc(configMaps.Items, func(a, b corev1.ConfigMap) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range configMaps.Items {
 		one := &configMaps.Items[i]
-		s.askSource(ctx, workload.SourceRef{Kind: workload.ConfigMap, Name: one.Name}, one.Annotations, &corev1.ConfigMap{ObjectMeta: identity(one)})
+		s.askSource(ctx, workload.SourceRef{Kind: workload.ConfigMap, Name: one.Name}, one.Annotations,
+			&corev1.ConfigMap{ObjectMeta: identity(one)})
 	}
 	if !s.Secrets.Granted(s.namespace) {
 		return nil

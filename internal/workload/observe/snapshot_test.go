@@ -115,7 +115,8 @@ func secret(name string, annotations ...string) *corev1.Secret {
 }
 
 func monitor(name string, change func(*configv1.ConfigMonitorSpec)) *configv1.ConfigMonitor {
-	object := &configv1.ConfigMonitor{ObjectMeta: meta(name), Spec: configv1.ConfigMonitorSpec{ConfigMap: "flags", PodSelector: map[string]string{"app": "shop"}}}
+	object := &configv1.ConfigMonitor{ObjectMeta: meta(name), Spec: configv1.ConfigMonitorSpec{ConfigMap: "flags",
+		PodSelector: map[string]string{"app": "shop"}}}
 	change(&object.Spec)
 	return object
 }
@@ -164,10 +165,12 @@ func TestTargets(t *testing.T) {
 		t.Fatal(diff)
 	}
 	want := workload.Target{
-		Ref: workload.TargetRef{Kind: "Deployment", Name: "web"}, UID: "uid-of-web", Created: at(1).Time, Labels: map[string]string{"app": "shop"},
+		Ref: workload.TargetRef{Kind: "Deployment",
+			Name: "web"}, UID: "uid-of-web", Created: at(1).Time, Labels: map[string]string{"app": "shop"},
 		Uses: workload.Uses(&web.Spec.Template.Spec), Stamp: stamp, RestartedFor: "flags=1",
-		Rolled:      workload.RolledOfDeployment(web),
-		Annotations: map[string]string{configv1.AnnotationReload: "false", configv1.AnnotationObserved: stamp.String(), configv1.AnnotationRestartedFor: "flags=1"},
+		Rolled: workload.RolledOfDeployment(web),
+		Annotations: map[string]string{configv1.AnnotationReload: "false", configv1.AnnotationObserved: stamp.String(),
+			configv1.AnnotationRestartedFor: "flags=1"},
 	}
 	target := got.Targets[1]
 	target.Created = target.Created.UTC()
@@ -183,8 +186,10 @@ func TestDemands(t *testing.T) {
 		monitor("b", func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"MESSAGE"} }),
 		monitor("a", func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" }),
 		monitor("evicting", func(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }),
-		appConfig("second", "shop", at(2)), appConfig("first", "shop", at(1)), appConfig("of-one-age", "web", at(3)), appConfig("another-of-it", "web", at(3)),
-		configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop"), secret("telling", configv1.AnnotationPodSelector, "app in (shop)"),
+		appConfig("second", "shop", at(2)), appConfig("first", "shop", at(1)), appConfig("of-one-age", "web", at(3)), appConfig("another-of-it",
+			"web", at(3)),
+		configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop"), secret("telling", configv1.AnnotationPodSelector,
+			"app in (shop)"),
 	}
 	for name, test := range map[string]struct {
 		change func(*Reader)
@@ -228,9 +233,11 @@ func TestSources(t *testing.T) {
 	flags.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", at(3), dataFields), entry("helm", at(2), dataFields)}
 	rendered := configMap("shop-config", "hello", configv1.AnnotationHash, "declared")
 	rendered.Labels = map[string]string{configv1.LabelAppConfig: "shop"}
-	rendered.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "shop", UID: "uid-of-shop", Controller: new(true)}}
+	rendered.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "shop",
+		UID: "uid-of-shop", Controller: new(true)}}
 	objects := []client.Object{
-		flags, rendered, configMap("unused", "x"), configMap("forged", "x", configv1.AnnotationHash, "declared"), secret("database"), appConfig("shop", "shop", at(1)),
+		flags, rendered, configMap("unused", "x"), configMap("forged", "x", configv1.AnnotationHash,
+			"declared"), secret("database"), appConfig("shop", "shop", at(1)),
 		deployment("web", configv1.AnnotationReload, "flags, forged, secret/database, missing, secret/missing"),
 	}
 	r := reader(t, objects...)
@@ -247,9 +254,11 @@ func TestSources(t *testing.T) {
 		}
 	}
 	want := map[workload.SourceRef]workload.Source{
-		ref("flags"): present(ref("flags"), "hello"), ref("forged"): present(ref("forged"), "x"), ref("shop-config"): present(ref("shop-config"), "hello"),
+		ref("flags"): present(ref("flags"), "hello"), ref("forged"): present(ref("forged"), "x"), ref("shop-config"): present(ref("shop-config"),
+			"hello"),
 		database: {
-			Ref: database, Standing: workload.Present, Keys: map[string]string{"password": hasher.For("shop", "database").HashKey([]byte("hunter2"))}, KeyID: hasher.ID(),
+			Ref: database, Standing: workload.Present, Keys: map[string]string{"password": hasher.For("shop",
+				"database").HashKey([]byte("hunter2"))}, KeyID: hasher.ID(),
 			Created: at(1).Time, Changed: at(1).Time,
 		},
 	}
@@ -306,7 +315,8 @@ func TestBinary(t *testing.T) {
 	object := configMap("flags", "hello")
 	object.BinaryData = map[string][]byte{"logo": {0xff}}
 	got, err := reader(t, object).Source(t.Context(), "shop", workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"})
-	if err != nil || len(got.Keys) != len(object.Data)+1 || got.Key("logo") != workload.HashKey([]byte{0xff}) || !slices.Equal(got.Binary, []string{"logo"}) {
+	if err != nil || len(got.Keys) != len(object.Data)+1 || got.Key("logo") != workload.HashKey([]byte{0xff}) ||
+		!slices.Equal(got.Binary, []string{"logo"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -337,7 +347,8 @@ func TestPutBack(t *testing.T) {
 				}
 			}
 			if !test.isCopy {
-				object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "shop", UID: "1", Controller: new(true)}}
+				object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "shop", UID: "1",
+					Controller: new(true)}}
 			}
 			r := reader(t, object)
 			r.AppConfigs = !test.isOff
@@ -351,7 +362,8 @@ func TestPutBack(t *testing.T) {
 
 // TestSecretsAreNotAskedFor: a cache that is asked for a Secret would begin to watch Secrets, for which there may be no right.
 func TestSecretsAreNotAskedFor(t *testing.T) {
-	under := cached(t, secret("database", configv1.AnnotationPodSelector, "app=shop"), deployment("web", configv1.AnnotationReload, "secret/database"))
+	under := cached(t, secret("database", configv1.AnnotationPodSelector, "app=shop"),
+		deployment("web", configv1.AnnotationReload, "secret/database"))
 	refuse := func(object any) error {
 		switch object.(type) {
 		case *corev1.Secret, *corev1.SecretList:
@@ -379,7 +391,8 @@ func TestSecretsAreNotAskedFor(t *testing.T) {
 
 // TestProblems: a wrong annotation is told, with its object, and the rest counts.
 func TestProblems(t *testing.T) {
-	r := reader(t, configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop="), deployment("web", configv1.AnnotationReload, "flags, pod/x"))
+	r := reader(t, configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop="),
+		deployment("web", configv1.AnnotationReload, "flags, pod/x"))
 	told := map[string]string{}
 	r.Problem = func(_ context.Context, object client.Object, err error) {
 		told[fmt.Sprintf("%T %s %s %s", object, object.GetNamespace(), object.GetName(), object.GetUID())] = err.Error()
@@ -449,7 +462,8 @@ func TestTemplateTime(t *testing.T) {
 			}
 		})
 	}
-	if _, err := r.TemplateTime(t.Context(), "shop", &workload.Target{Ref: workload.TargetRef{Kind: "Deployment", Name: "gone"}}); !strings.Contains(fmt.Sprint(err), "Deployment/gone") {
+	if _, err := r.TemplateTime(t.Context(), "shop", &workload.Target{Ref: workload.TargetRef{Kind: "Deployment",
+		Name: "gone"}}); !strings.Contains(fmt.Sprint(err), "Deployment/gone") {
 		t.Errorf("of one that is gone: %v", err)
 	}
 }

@@ -17,11 +17,13 @@ import (
 )
 
 func configMapKey(name, key string) *corev1.EnvVarSource {
-	return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}}
+	return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		Key: key}}
 }
 
 func secretKey(name, key string) *corev1.EnvVarSource {
-	return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}}
+	return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		Key: key}}
 }
 
 // template has a reference in every place that one can have, and much else.
@@ -34,7 +36,8 @@ func template() corev1.PodTemplateSpec {
 			Annotations: map[string]string{"config.mainstay.dev/restarted-for": "flags=1", "prometheus.io/scrape": "true"},
 		},
 		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: "init", Image: "init:1", Env: []corev1.EnvVar{{Name: "A", ValueFrom: configMapKey("init", "a")}}}},
+			InitContainers: []corev1.Container{{Name: "init", Image: "init:1", Env: []corev1.EnvVar{{Name: "A", ValueFrom: configMapKey("init",
+				"a")}}}},
 			Containers: []corev1.Container{{
 				Name: "web", Image: "shop:1", Command: []string{"shop"}, Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
 				Env: []corev1.EnvVar{
@@ -96,11 +99,13 @@ func TestStrippedUses(t *testing.T) {
 			Replicas: new(int32(3)), Paused: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}},
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "shop"}, Annotations: map[string]string{"config.mainstay.dev/restarted-for": "flags=1"}},
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "shop"},
+					Annotations: map[string]string{"config.mainstay.dev/restarted-for": "flags=1"}},
 				Spec: corev1.PodSpec{
 					InitContainers: []corev1.Container{{Name: "init", Env: []corev1.EnvVar{{Name: "A", ValueFrom: configMapKey("init", "a")}}}},
 					Containers: []corev1.Container{{
-						Name: "web", Env: []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: secretKey("database", "password")}}, EnvFrom: whole.Spec.Containers[0].EnvFrom,
+						Name: "web", Env: []corev1.EnvVar{{Name: "PASSWORD",
+							ValueFrom: secretKey("database", "password")}}, EnvFrom: whole.Spec.Containers[0].EnvFrom,
 					}},
 					Volumes: append(whole.Spec.Volumes[:2:2], corev1.Volume{Name: "both", VolumeSource: corev1.VolumeSource{
 						Projected: &corev1.ProjectedVolumeSource{Sources: whole.Spec.Volumes[3].Projected.Sources[1:]},
@@ -133,7 +138,8 @@ func TestStripSets(t *testing.T) {
 	daemons := transformed(t, stripper{}.daemonSet, &appsv1.DaemonSet{ObjectMeta: metadata(), Spec: appsv1.DaemonSetSpec{
 		Selector: selector, Template: template(), MinReadySeconds: 9, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 	}})
-	if daemons.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType || daemons.Spec.Selector != selector || daemons.Spec.MinReadySeconds != 0 {
+	if daemons.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType || daemons.Spec.Selector != selector ||
+		daemons.Spec.MinReadySeconds != 0 {
 		t.Errorf("got %+v", daemons.Spec)
 	}
 	for kind, stripped := range map[string]corev1.PodTemplateSpec{"StatefulSet": set.Spec.Template, "DaemonSet": daemons.Spec.Template} {
@@ -149,9 +155,10 @@ func TestStripSets(t *testing.T) {
 // TestOursStayWhole: of what Mainstay made the cache holds what it holds without this package, to the letter.
 func TestOursStayWhole(t *testing.T) {
 	ours := func() *appsv1.Deployment {
-		deployment := &appsv1.Deployment{ObjectMeta: metadata(), Spec: appsv1.DeploymentSpec{Template: template(), Strategy: appsv1.DeploymentStrategy{
-			RollingUpdate: &appsv1.RollingUpdateDeployment{},
-		}}}
+		deployment := &appsv1.Deployment{ObjectMeta: metadata(), Spec: appsv1.DeploymentSpec{Template: template(),
+			Strategy: appsv1.DeploymentStrategy{
+				RollingUpdate: &appsv1.RollingUpdateDeployment{},
+			}}}
 		deployment.Labels["app.kubernetes.io/managed-by"] = "mainstay"
 		return deployment
 	}

@@ -80,7 +80,8 @@ func (r Reader) TemplateTime(ctx context.Context, namespace string, target *work
 // askTemplateTime is TemplateTime, of the API server.
 //
 // +kubebuilder:rbac:part=configuration,groups=apps,resources=replicasets;controllerrevisions,verbs=list
-func (r Reader) askTemplateTime(ctx context.Context, namespace string, target *workload.Target, selector labels.Selector) (time.Time, error) {
+func (r Reader) askTemplateTime(ctx context.Context, namespace string, target *workload.Target, selector labels.Selector) (time.Time,
+	error) {
 	options := []client.ListOption{client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}}
 	var newest newest
 	if target.Ref.Kind == "Deployment" {

@@ -155,7 +155,8 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 
 // carryOut makes the writes of a plan. One that fails keeps no other from being made. What is refused is
 // told as an event, and tried again slowly; other errors are returned.
-func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot workload.Snapshot, plan workload.RestartPlan) (refused bool, err error) {
+func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot workload.Snapshot, plan workload.RestartPlan) (refused bool,
+	err error) {
 	failures := make([]error, len(plan.Patches))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -176,7 +177,8 @@ func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot w
 		case errclass.Gone:
 		case errclass.Blocked:
 			refused = true
-			r.recorder.Eventf(metadataOf(namespace, target), nil, corev1.EventTypeWarning, reasonRefused, "Restart", "%s", errclass.Sentence(failure))
+			r.recorder.Eventf(metadataOf(namespace, target), nil, corev1.EventTypeWarning, reasonRefused, "Restart", "%s",
+				errclass.Sentence(failure))
 		default:
 			transient = append(transient, fmt.Errorf("patching %s %s: %w", target.Ref, namespace, failure))
 		}

@@ -20,16 +20,20 @@ func TestPass(t *testing.T) {
 		want            metrics.Result
 		atLeast, atMost time.Duration
 	}{
-		"nothing to do":               {want: metrics.Unchanged},
-		"written":                     {pass: result{writes: 1}, want: metrics.Changed},
-		"something is due":            {pass: result{due: time.Hour}, want: metrics.Unchanged, atLeast: time.Hour, atMost: time.Hour},
-		"refused":                     {pass: result{writes: 2, refused: true}, want: metrics.Blocked, atLeast: time.Minute, atMost: 72 * time.Second},
-		"refused, something due soon": {pass: result{writes: 1, refused: true, due: time.Second}, want: metrics.Blocked, atLeast: time.Second, atMost: time.Second},
-		"refused, something due late": {pass: result{writes: 1, refused: true, due: time.Hour}, want: metrics.Blocked, atLeast: time.Minute, atMost: 72 * time.Second},
-		"no network":                  {pass: result{writes: 1, err: errors.New("no route"), due: time.Second}, want: metrics.Transient, atLeast: time.Second, atMost: time.Second},
-		"it may not be read":          {pass: result{err: forbidden}, want: metrics.Blocked},
-		"somebody wrote in between":   {pass: result{err: apierrors.NewConflict(corev1.Resource("pods"), "web", nil)}, want: metrics.Conflict},
-		"this process ends":           {pass: result{err: context.Canceled}, want: metrics.Stopped},
+		"nothing to do":    {want: metrics.Unchanged},
+		"written":          {pass: result{writes: 1}, want: metrics.Changed},
+		"something is due": {pass: result{due: time.Hour}, want: metrics.Unchanged, atLeast: time.Hour, atMost: time.Hour},
+		"refused": {pass: result{writes: 2, refused: true}, want: metrics.Blocked, atLeast: time.Minute,
+			atMost: 72 * time.Second},
+		"refused, something due soon": {pass: result{writes: 1, refused: true, due: time.Second}, want: metrics.Blocked, atLeast: time.Second,
+			atMost: time.Second},
+		"refused, something due late": {pass: result{writes: 1, refused: true, due: time.Hour}, want: metrics.Blocked, atLeast: time.Minute,
+			atMost: 72 * time.Second},
+		"no network": {pass: result{writes: 1, err: errors.New("no route"), due: time.Second}, want: metrics.Transient,
+			atLeast: time.Second, atMost: time.Second},
+		"it may not be read":        {pass: result{err: forbidden}, want: metrics.Blocked},
+		"somebody wrote in between": {pass: result{err: apierrors.NewConflict(corev1.Resource("pods"), "web", nil)}, want: metrics.Conflict},
+		"this process ends":         {pass: result{err: context.Canceled}, want: metrics.Stopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.pass.result(); got != test.want {

@@ -63,12 +63,15 @@ func Compare(scenario Scenario, undisturbed, disturbed Outcome) []Difference {
 	}
 	for _, name := range slices.Sorted(maps.Keys(union(undisturbed.Counts, disturbed.Counts))) {
 		if want, got := undisturbed.Counts[name], disturbed.Counts[name]; want != got {
-			differs(Counts, "%s was created %d times and deleted %d times; undisturbed %d and %d", name, got.Created, got.Deleted, want.Created, want.Deleted)
+			differs(Counts, "%s was created %d times and deleted %d times; undisturbed %d and %d", name, got.Created, got.Deleted, want.Created,
+				want.Deleted)
 		}
 	}
 	for _, claim := range disturbed.Claims {
-		if diff := cmp.Diff(after(undisturbed, claim.Step).without(scenario.Owner.Kind+" "), claim.Snapshot.without(scenario.Owner.Kind+" ")); diff != "" {
-			differs(Claimed, "in step %s, when its manager was killed, the %s said it was ready (-undisturbed +disturbed):\n%s", claim.Step, scenario.Owner.Kind, diff)
+		if diff := cmp.Diff(after(undisturbed, claim.Step).without(scenario.Owner.Kind+" "),
+			claim.Snapshot.without(scenario.Owner.Kind+" ")); diff != "" {
+			differs(Claimed, "in step %s, when its manager was killed, the %s said it was ready (-undisturbed +disturbed):\n%s", claim.Step,
+				scenario.Owner.Kind, diff)
 		}
 	}
 	return append(found, rewritten(scenario, undisturbed, disturbed)...)

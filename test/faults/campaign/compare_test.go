@@ -46,11 +46,12 @@ func TestCompare(t *testing.T) {
 		change func(*Outcome)
 		want   []Reason
 	}{
-		"the same":           {func(*Outcome) {}, nil},
-		"another namespace":  {func(o *Outcome) { o.Requests[0].Namespace = "y" }, nil},
-		"end state":          {func(o *Outcome) { o.Steps[0].Snapshot = Snapshot{"Owner shop": "ready"} }, []Reason{EndState}},
-		"made twice":         {func(o *Outcome) { o.Counts = map[string]Count{"Child shop": {Created: 2, Deleted: 1}} }, []Reason{Counts}},
-		"made besides":       {func(o *Outcome) { o.Counts = map[string]Count{"Child shop": {Created: 1}, "Child x": {Created: 1}} }, []Reason{Counts}},
+		"the same":          {func(*Outcome) {}, nil},
+		"another namespace": {func(o *Outcome) { o.Requests[0].Namespace = "y" }, nil},
+		"end state":         {func(o *Outcome) { o.Steps[0].Snapshot = Snapshot{"Owner shop": "ready"} }, []Reason{EndState}},
+		"made twice":        {func(o *Outcome) { o.Counts = map[string]Count{"Child shop": {Created: 2, Deleted: 1}} }, []Reason{Counts}},
+		"made besides": {func(o *Outcome) { o.Counts = map[string]Count{"Child shop": {Created: 1}, "Child x": {Created: 1}} },
+			[]Reason{Counts}},
 		"never made":         {func(o *Outcome) { o.Counts = map[string]Count{} }, []Reason{Counts}},
 		"unsettled":          {func(o *Outcome) { o.Unsettled = &UnsettledError{"create", errors.New("x")}; o.Steps = nil }, []Reason{Unsettled}},
 		"unquiet":            {func(o *Outcome) { o.Unsettled = &UnsettledError{Step: "create"} }, []Reason{Unquiet}},
@@ -110,7 +111,8 @@ func TestSnapshotHidesWhatDiffersAndNothingElse(t *testing.T) {
 			t.Errorf("%s makes no difference", name)
 		}
 	}
-	masked, err := snapshot(child("run-1", "uid-1", "uid-2", "", "", "x"), nil, "run-1", func(o *unstructured.Unstructured) { delete(o.Object, "spec") })
+	masked, err := snapshot(child("run-1", "uid-1", "uid-2", "", "", "x"), nil, "run-1",
+		func(o *unstructured.Unstructured) { delete(o.Object, "spec") })
 	if err != nil || masked["Child shop"] == base {
 		t.Errorf("got %v, %v", masked, err)
 	}
@@ -126,7 +128,8 @@ func TestPointsCountWhatIsAskedAlike(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"create: patch children shop 1", "create: patch owners/status shop 1", "create: patch pairs shop 1", "create: patch pairs shop 2", "create: patch children shop 2"}; !slices.Equal(names, want) {
+	if want := []string{"create: patch children shop 1", "create: patch owners/status shop 1", "create: patch pairs shop 1",
+		"create: patch pairs shop 2", "create: patch children shop 2"}; !slices.Equal(names, want) {
 		t.Errorf("got %q", names)
 	}
 	if err := Storm(1).Validate(); err != nil {

@@ -38,7 +38,8 @@ type ledger struct {
 func openLedger(ctx context.Context, c client.WithWatch, kinds []schema.GroupVersionKind, namespace string) (*ledger, error) {
 	l := &ledger{client: c, kinds: kinds, namespace: namespace, world: World{}, counts: map[string]Count{}, names: map[types.UID]string{}}
 	for _, kind := range kinds {
-		stream, err := c.Watch(ctx, listOf(kind), client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+		stream, err := c.Watch(ctx, listOf(kind), client.InNamespace(namespace),
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
 		if err != nil {
 			return nil, fmt.Errorf("watching %s: %w", kind.Kind, err)
 		}

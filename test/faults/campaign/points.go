@@ -97,7 +97,8 @@ func WatchPlans(undisturbed Outcome) map[string]proxy.Plan {
 	plans := map[string]proxy.Plan{}
 	for _, watched := range undisturbed.Watched {
 		for _, fault := range OfWatches {
-			rule := proxy.Rule{Name: watched.Resource, Match: proxy.Match{Verb: "watch", Group: watched.Group, Resource: watched.Resource}, Fault: fault}
+			rule := proxy.Rule{Name: watched.Resource, Match: proxy.Match{Verb: "watch", Group: watched.Group, Resource: watched.Resource},
+				Fault: fault}
 			if rule.Match.Group == "" {
 				rule.Match.Group = "core"
 			}

@@ -346,7 +346,8 @@ func (r *run) activity() activity {
 			sum.writes++
 		}
 		// What is not there is no failure to somebody who asks.
-		failed := exchange.Code >= http.StatusBadRequest && exchange.Code != http.StatusNotFound || exchange.Fault != "" && exchange.Fault != proxy.Delay
+		failed := exchange.Code >= http.StatusBadRequest && exchange.Code != http.StatusNotFound || exchange.Fault != "" &&
+			exchange.Fault != proxy.Delay
 		if failed && exchange.Client == r.managers {
 			sum.failures++
 		}
@@ -403,7 +404,8 @@ func (r *run) conclude() {
 	r.outcome.Counts = r.ledger.totals()
 	r.outcome.Fired = r.proxy.Fired()
 	for i, exchange := range r.proxy.Exchanges() {
-		if exchange.Verb == "watch" && exchange.Namespace == r.namespace && !slices.ContainsFunc(r.outcome.Watched, func(known proxy.Request) bool { return what(known) == what(exchange.Request) }) {
+		if exchange.Verb == "watch" && exchange.Namespace == r.namespace &&
+			!slices.ContainsFunc(r.outcome.Watched, func(known proxy.Request) bool { return what(known) == what(exchange.Request) }) {
 			r.outcome.Watched = append(r.outcome.Watched, exchange.Request)
 		}
 		if !r.counts(exchange) {

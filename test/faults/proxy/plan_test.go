@@ -13,7 +13,8 @@ import (
 
 func TestAPlanReadsBackAsItWasWritten(t *testing.T) {
 	plan := Plan{Seed: 7, Rules: []Rule{
-		{Name: "one", Match: Match{Verb: "patch", Group: "apps", Resource: "deployments", Subresource: "status", Namespace: "shop-*", Name: "web", DryRun: new(false)}, Nth: 3, Times: -1, Chance: 0.5, Fault: LoseAnswer},
+		{Name: "one", Match: Match{Verb: "patch", Group: "apps", Resource: "deployments", Subresource: "status", Namespace: "shop-*", Name: "web",
+			DryRun: new(false)}, Nth: 3, Times: -1, Chance: 0.5, Fault: LoseAnswer},
 		{Match: Match{Verb: "watch"}, Fault: Stall, For: metav1.Duration{Duration: 1500 * time.Millisecond}, AfterEvents: 2},
 		{Fault: TooManyRequests, RetryAfterSeconds: 4},
 	}}

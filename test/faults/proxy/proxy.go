@@ -73,7 +73,8 @@ func New(server *rest.Config, plan Plan) (*Proxy, error) {
 // rewrite sends a request to the API server, and has it answered in JSON. A watch must not be compressed either, as those
 // are that begin with what there is.
 func rewrite(host *url.URL) func(*httputil.ProxyRequest) {
-	json := strings.NewReplacer("application/vnd.kubernetes.protobuf", "application/json", "application/cbor-seq", "application/json", "application/cbor", "application/json")
+	json := strings.NewReplacer("application/vnd.kubernetes.protobuf", "application/json", "application/cbor-seq", "application/json",
+		"application/cbor", "application/json")
 	return func(request *httputil.ProxyRequest) {
 		request.SetURL(host)
 		if accepted := request.Out.Header.Get("Accept"); accepted != "" {

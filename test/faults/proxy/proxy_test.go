@@ -60,7 +60,8 @@ func (s *server) serve(writer http.ResponseWriter, request *http.Request) {
 		_ = json.NewEncoder(writer).Encode(object("web"))
 		return
 	}
-	if accepted := request.Header.Get("Accept") + request.Header.Get("Accept-Encoding"); strings.Contains(accepted, "protobuf") || strings.Contains(accepted, "gzip") {
+	if accepted := request.Header.Get("Accept") + request.Header.Get("Accept-Encoding"); strings.Contains(accepted, "protobuf") ||
+		strings.Contains(accepted, "gzip") {
 		writer.WriteHeader(http.StatusNotAcceptable) // the proxy could not read it
 		return
 	}
@@ -139,11 +140,12 @@ func TestFaultsOfOneWrite(t *testing.T) {
 		is      func(error) bool
 		arrives int
 	}{
-		"drop":          {Rule{Fault: Drop}, isNetwork, 0},
-		"lose answer":   {Rule{Fault: LoseAnswer}, isNetwork, 1},
-		"conflict":      {Rule{Fault: Conflict}, apierrors.IsConflict, 0},
-		"internal":      {Rule{Fault: InternalError}, apierrors.IsInternalError, 0},
-		"delay":         {Rule{Fault: Delay, For: metav1.Duration{Duration: 30 * time.Millisecond}}, func(err error) bool { return err == nil }, 1},
+		"drop":        {Rule{Fault: Drop}, isNetwork, 0},
+		"lose answer": {Rule{Fault: LoseAnswer}, isNetwork, 1},
+		"conflict":    {Rule{Fault: Conflict}, apierrors.IsConflict, 0},
+		"internal":    {Rule{Fault: InternalError}, apierrors.IsInternalError, 0},
+		"delay": {Rule{Fault: Delay, For: metav1.Duration{Duration: 30 * time.Millisecond}}, func(err error) bool { return err == nil },
+			1},
 		"no other verb": {Rule{Fault: Drop, Match: Match{Verb: "get"}}, func(err error) bool { return err == nil }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +175,8 @@ func TestFaultsOfOneWrite(t *testing.T) {
 
 func TestTooManyRequestsSaysWhenToComeBack(t *testing.T) {
 	p, s := start(t, Plan{Rules: []Rule{{Fault: TooManyRequests, RetryAfterSeconds: 7}}})
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, p.Connect().Host+"/api/v1/namespaces/shop/configmaps/web", http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, p.Connect().Host+"/api/v1/namespaces/shop/configmaps/web",
+		http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +189,8 @@ func TestTooManyRequestsSaysWhenToComeBack(t *testing.T) {
 	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
 		t.Fatal(err)
 	}
-	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "7" || status.Reason != metav1.StatusReasonTooManyRequests || status.Kind != "Status" {
+	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "7" ||
+		status.Reason != metav1.StatusReasonTooManyRequests || status.Kind != "Status" {
 		t.Errorf("got %d, %q, %+v", response.StatusCode, response.Header.Get("Retry-After"), status)
 	}
 	if got := s.arrived(); len(got) != 0 {
@@ -402,7 +406,8 @@ func TestCutWatches(t *testing.T) {
 }
 
 func TestNewRefusesAWrongPlan(t *testing.T) {
-	if _, err := New(&rest.Config{Host: "localhost"}, Plan{Rules: []Rule{{}}}); err == nil || !strings.Contains(err.Error(), "rules[0].fault") {
+	if _, err := New(&rest.Config{Host: "localhost"}, Plan{Rules: []Rule{{}}}); err == nil ||
+		!strings.Contains(err.Error(), "rules[0].fault") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -93,7 +93,8 @@ func TestLayerLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		headers = append(headers, tar.Header{Typeflag: header.Typeflag, Name: header.Name, Linkname: header.Linkname, Mode: header.Mode, Size: header.Size})
+		headers = append(headers, tar.Header{Typeflag: header.Typeflag, Name: header.Name, Linkname: header.Linkname, Mode: header.Mode,
+			Size: header.Size})
 	}
 	want := []tar.Header{
 		{Typeflag: tar.TypeDir, Name: "bin/", Mode: 0o755},

@@ -106,7 +106,8 @@ func compileJava(ctx context.Context, jdk, source, output string) error {
 	if err != nil {
 		return fmt.Errorf("listing the sources: %w", err)
 	}
-	command := exec.CommandContext(ctx, javaHome+"/bin/javac", append([]string{"--release", "17", "-Xlint:all", "-Werror", "-d", "classes"}, files...)...)
+	command := exec.CommandContext(ctx, javaHome+"/bin/javac", append([]string{"--release", "17", "-Xlint:all", "-Werror", "-d", "classes"},
+		files...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: jdk}
 	command.Dir = "/tmp/" + filepath.Base(work)
 	// Without /proc the loader can't tell where the program is, which it looks for its libraries beside.

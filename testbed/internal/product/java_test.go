@@ -50,7 +50,8 @@ func TestJar(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := [][2]string{
-		{"META-INF/MANIFEST.MF", "Manifest-Version: 1.0\r\nMain-Class: Server\r\n\r\n"}, {"Server.class", "server"}, {"demo/Agent.class", "agent"},
+		{"META-INF/MANIFEST.MF", "Manifest-Version: 1.0\r\nMain-Class: Server\r\n\r\n"}, {"Server.class", "server"}, {"demo/Agent.class",
+			"agent"},
 	}
 	if difference := cmp.Diff(want, entriesOf(t, packed)); difference != "" {
 		t.Error(difference)
@@ -119,7 +120,8 @@ func TestDemoJavaConfig(t *testing.T) {
 	if !strings.HasPrefix(command, "/usr/lib/jvm/java-17-openjdk-") || !strings.HasSuffix(command, " -jar /app/server.jar") {
 		t.Errorf("it runs %q", command)
 	}
-	if manifest := entriesOf(t, []byte(filesOf(t, images[DemoJavaImage])["app/server.jar"]))[0][1]; !strings.Contains(manifest, "Main-Class: Server\r\n") {
+	if manifest := entriesOf(t, []byte(filesOf(t, images[DemoJavaImage])["app/server.jar"]))[0][1]; !strings.Contains(manifest,
+		"Main-Class: Server\r\n") {
 		t.Errorf("the manifest is %q", manifest)
 	}
 }

@@ -88,7 +88,8 @@ var rows = []row{
 		{"Leaders", "1, but for some seconds between two.", "", true, []query{{"sum(mainstay_leader)", "leaders"}}},
 		{"Objects", "By what their conditions say.", "", true, []query{{`max by (phase) (sum by (instance, phase) (mainstay_objects{kind=~"$kind"})) > 0`, "{{phase}}"}}},
 		{"Errors per second", "Conflicts are no errors.", "", true, []query{{`sum(rate(mainstay_errors_total{kind=~"$kind", class!="conflict"}[$__rate_interval])) or vector(0)`, "errors"}}},
-		{"Certificate expires in", "It is replaced 30 days before.", "s", true, []query{{"min(mainstay_certificate_expiry_timestamp_seconds) - time()", "left"}}},
+		{"Certificate expires in", "It is replaced 30 days before.", "s", true,
+			[]query{{"min(mainstay_certificate_expiry_timestamp_seconds) - time()", "left"}}},
 	}},
 	{"Objects", []panel{
 		{"Objects by phase", "Degraded, Stalled and Unknown for long ask for a look.", "", false, []query{{`max by (kind, phase) (mainstay_objects{kind=~"$kind"})`, "{{kind}} {{phase}}"}}},
@@ -104,20 +105,25 @@ var rows = []row{
 		{"Time of a reconcile", "Without the time in the queue.", "s", false, quantiles("mainstay_reconcile_duration_seconds", `{kind=~"$kind"}`, "kind")},
 		{"Errors per second", "By class.", "", false, []query{{`sum by (kind, class) (rate(mainstay_errors_total{kind=~"$kind"}[$__rate_interval]))`, "{{kind}} {{class}}"}}},
 		{"Queue", "Objects that wait for their turn, and those that have it.", "", false, []query{
-			{"sum by (controller) (workqueue_depth)", "{{controller}} waiting"}, {"sum by (controller) (controller_runtime_active_workers)", "{{controller}} at work"},
+			{"sum by (controller) (workqueue_depth)", "{{controller}} waiting"}, {"sum by (controller) (controller_runtime_active_workers)",
+				"{{controller}} at work"},
 		}},
 		{"Time in the queue", "", "s", false, quantiles("workqueue_queue_duration_seconds", "", "controller")},
 	}},
 	{"API server and webhooks", []panel{
-		{"Requests to the API server per second", "At rest those of leases and watches.", "", false, []query{{"sum by (verb, resource) (rate(mainstay_api_requests_total[$__rate_interval]))", "{{verb}} {{resource}}"}}},
+		{"Requests to the API server per second", "At rest those of leases and watches.", "", false,
+			[]query{{"sum by (verb, resource) (rate(mainstay_api_requests_total[$__rate_interval]))", "{{verb}} {{resource}}"}}},
 		{"Requests that did not succeed", "409 is a conflict, 429 is the API server holding us back.", "", false, []query{{`sum by (resource, code) (rate(mainstay_api_requests_total{code!="2xx"}[$__rate_interval]))`, "{{resource}} {{code}}"}}},
-		{"Webhook requests per second", "A refusal is a 200 as well.", "", false, []query{{"sum by (webhook, code) (rate(controller_runtime_webhook_requests_total[$__rate_interval]))", "{{webhook}} {{code}}"}}},
+		{"Webhook requests per second", "A refusal is a 200 as well.", "", false,
+			[]query{{"sum by (webhook, code) (rate(controller_runtime_webhook_requests_total[$__rate_interval]))", "{{webhook}} {{code}}"}}},
 		{"Time of a webhook", "", "s", false, quantiles("controller_runtime_webhook_latency_seconds", "", "webhook")},
 	}},
 	{"Our own API server", []panel{
-		{"farm.mainstay.dev", "Whether the API server is told of who serves it, whether it gets through, and how many are ready.", "", false, []query{
-			{"max(mainstay_apiservice_published)", "published"}, {"max(mainstay_apiservice_available)", "reached"}, {"max(mainstay_apiservice_endpoints)", "ready"},
-		}},
+		{"farm.mainstay.dev", "Whether the API server is told of who serves it, whether it gets through, and how many are ready.", "", false,
+			[]query{
+				{"max(mainstay_apiservice_published)", "published"}, {"max(mainstay_apiservice_available)",
+					"reached"}, {"max(mainstay_apiservice_endpoints)", "ready"},
+			}},
 		{"Requests per second", "429 is a replica that has not read yet what it serves, or has too many requests at once. A watch counts when it ends.", "", false, []query{
 			{"sum by (resource, verb, code) (rate(apiserver_request_total" + ofOurs + "[$__rate_interval]))", "{{resource}} {{verb}} {{code}}"},
 		}},

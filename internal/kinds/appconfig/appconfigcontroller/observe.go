@@ -68,7 +68,8 @@ func (k kind) rendering(config *configv1.AppConfig, observed appconfig.Observed)
 // that are for it.
 func (k kind) observeSiblings(ctx context.Context, config *configv1.AppConfig) (older string, all []types.UID, err error) {
 	var siblings configv1.AppConfigList
-	err = k.cached.List(ctx, &siblings, client.InNamespace(config.Namespace), client.MatchingFields{configMapIndex: appconfig.ConfigMapName(config)}, client.UnsafeDisableDeepCopy)
+	err = k.cached.List(ctx, &siblings, client.InNamespace(config.Namespace),
+		client.MatchingFields{configMapIndex: appconfig.ConfigMapName(config)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return "", nil, fmt.Errorf("listing the AppConfigs of namespace %s: %w", config.Namespace, err)
 	}
@@ -93,7 +94,8 @@ func (k kind) observeSiblings(ctx context.Context, config *configv1.AppConfig) (
 // not wanted will be deleted.
 func (k kind) observeConfigMaps(ctx context.Context, config *configv1.AppConfig) (plan.Children, error) {
 	var labelled corev1.ConfigMapList
-	err := k.cached.List(ctx, &labelled, client.InNamespace(config.Namespace), client.MatchingFields{labelIndex: config.Name}, client.UnsafeDisableDeepCopy)
+	err := k.cached.List(ctx, &labelled, client.InNamespace(config.Namespace), client.MatchingFields{labelIndex: config.Name},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing the ConfigMaps of AppConfig %s/%s: %w", config.Namespace, config.Name, err)
 	}

@@ -94,11 +94,13 @@ func TestRenderingOnlyWhatCounts(t *testing.T) {
 		observed appconfig.Observed
 		want     int
 	}{
-		"it counts":                       {config: valid(), want: 1},
-		"an older one counts":             {config: valid(), observed: appconfig.Observed{Older: "first"}},
-		"it is refused":                   {config: invalid},
-		"the namespace is for no such":    {config: valid(), observed: appconfig.Observed{Labels: map[string]string{"mainstay.dev/environment": "mars"}}},
-		"the namespace is for production": {config: valid(), observed: appconfig.Observed{Labels: map[string]string{"mainstay.dev/environment": "prod"}}, want: 1},
+		"it counts":           {config: valid(), want: 1},
+		"an older one counts": {config: valid(), observed: appconfig.Observed{Older: "first"}},
+		"it is refused":       {config: invalid},
+		"the namespace is for no such": {config: valid(),
+			observed: appconfig.Observed{Labels: map[string]string{"mainstay.dev/environment": "mars"}}},
+		"the namespace is for production": {config: valid(),
+			observed: appconfig.Observed{Labels: map[string]string{"mainstay.dev/environment": "prod"}}, want: 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -104,7 +104,8 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		under = under.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(namedBy(cached)), changed)
 	}
 	if options.HasNamespaces {
-		under = under.Watches(watch.Namespace(), handler.EnqueueRequestsFromMapFunc(residents(cached)), builder.WithPredicates(watch.LabelsChanged()))
+		under = under.Watches(watch.Namespace(), handler.EnqueueRequestsFromMapFunc(residents(cached)),
+			builder.WithPredicates(watch.LabelsChanged()))
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,

@@ -142,7 +142,8 @@ func (e *evictor) writeRecord(ctx context.Context, monitor *configv1.ConfigMonit
 		return fmt.Errorf("writing down for which content pods are evicted: %w", err)
 	}
 	monitor.ResourceVersion, monitor.Annotations = after.ResourceVersion, after.Annotations
-	return children.Await(ctx, e.client, &configv1.ConfigMonitor{ObjectMeta: metav1.ObjectMeta{Namespace: monitor.Namespace, Name: monitor.Name}}, after.ResourceVersion)
+	return children.Await(ctx, e.client, &configv1.ConfigMonitor{ObjectMeta: metav1.ObjectMeta{Namespace: monitor.Namespace,
+		Name: monitor.Name}}, after.ResourceVersion)
 }
 
 // evictionLimit bounds one eviction. Where a PodDisruptionBudget is not up to date the API server asks to wait for ten seconds, and

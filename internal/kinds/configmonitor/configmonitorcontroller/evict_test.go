@@ -46,9 +46,11 @@ func decided(names []string, atOnce int32) configmonitor.Evictions {
 	configmonitor.Default(monitor)
 	var all []corev1.Pod
 	for _, name := range names {
-		all = append(all, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}})
+		all = append(all, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+			CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}})
 	}
-	source := workload.Source{Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, Standing: workload.Present, Changed: noon.Add(-time.Minute)}
+	source := workload.Source{Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, Standing: workload.Present,
+		Changed: noon.Add(-time.Minute)}
 	return configmonitor.DecideEvictions(&monitor.Spec, source, configmonitor.Record{}, all, noon)
 }
 
@@ -72,14 +74,19 @@ func TestEvictPods(t *testing.T) {
 		again   time.Duration
 		class   errclass.Class
 	}{
-		"all go":                  {nil, 4, "a b c d", "", 2 * time.Second, errclass.None},
-		"one has two budgets":     {map[string]error{"a": twoBudget}, 4, "a b c d", "a EvictionFailed", 2 * time.Second, errclass.Transient},
-		"one is refused":          {map[string]error{"b": refused}, 4, "a b c d", "b EvictionFailed", 2 * time.Second, errclass.Blocked},
-		"another in its place":    {map[string]error{"a": twoBudget}, 1, "a b", "a EvictionFailed, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, errclass.Transient},
-		"none in a budget's":      {map[string]error{"a": budget}, 1, "a", "a DisruptionBudget, b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 10 * time.Second, errclass.None},
-		"all are refused":         {map[string]error{"a": refused, "b": refused, "c": refused, "d": refused}, 1, "a b c d", "a EvictionFailed, b EvictionFailed, c EvictionFailed, d EvictionFailed", time.Minute, errclass.Blocked},
-		"an answer does not come": {map[string]error{"b": context.DeadlineExceeded}, 4, "a b", "b DisruptionBudget, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, errclass.None},
-		"one has gone":            {map[string]error{"a": apierrors.NewNotFound(pods, "a")}, 1, "a", "b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, errclass.None},
+		"all go":              {nil, 4, "a b c d", "", 2 * time.Second, errclass.None},
+		"one has two budgets": {map[string]error{"a": twoBudget}, 4, "a b c d", "a EvictionFailed", 2 * time.Second, errclass.Transient},
+		"one is refused":      {map[string]error{"b": refused}, 4, "a b c d", "b EvictionFailed", 2 * time.Second, errclass.Blocked},
+		"another in its place": {map[string]error{"a": twoBudget}, 1, "a b", "a EvictionFailed, c WaitingForOthers, d WaitingForOthers",
+			2 * time.Second, errclass.Transient},
+		"none in a budget's": {map[string]error{"a": budget}, 1, "a",
+			"a DisruptionBudget, b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 10 * time.Second, errclass.None},
+		"all are refused": {map[string]error{"a": refused, "b": refused, "c": refused, "d": refused}, 1, "a b c d",
+			"a EvictionFailed, b EvictionFailed, c EvictionFailed, d EvictionFailed", time.Minute, errclass.Blocked},
+		"an answer does not come": {map[string]error{"b": context.DeadlineExceeded}, 4, "a b",
+			"b DisruptionBudget, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, errclass.None},
+		"one has gone": {map[string]error{"a": apierrors.NewNotFound(pods, "a")}, 1, "a",
+			"b WaitingForOthers, c WaitingForOthers, d WaitingForOthers", 2 * time.Second, errclass.None},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked, skipped []string
@@ -114,7 +121,8 @@ func TestEvictPodsFailing(t *testing.T) {
 	if gone != 0 || len(asked) != maxFailed || len(evictions.Skipped) != 30 {
 		t.Errorf("%d are gone, %d were asked for, %d are skipped", gone, len(asked), len(evictions.Skipped))
 	}
-	if told := fmt.Sprint(err); !strings.HasPrefix(told, "evicting Pod web-00: ") || !strings.HasSuffix(told, "; and 7 more") || strings.Contains(told, "\n") {
+	if told := fmt.Sprint(err); !strings.HasPrefix(told, "evicting Pod web-00: ") || !strings.HasSuffix(told, "; and 7 more") ||
+		strings.Contains(told, "\n") {
 		t.Errorf("told is %q", told)
 	}
 	if last := evictions.Skipped[29]; last.Message != "waits its turn: 10 evictions failed, the last one of Pod/web-09" {

@@ -113,7 +113,8 @@ func selectors(cached client.Reader) handler.MapFunc {
 }
 
 // find lists monitors in the cache.
-func find(ctx context.Context, cached client.Reader, wanted func(*configv1.ConfigMonitor) bool, options ...client.ListOption) []reconcile.Request {
+func find(ctx context.Context, cached client.Reader, wanted func(*configv1.ConfigMonitor) bool,
+	options ...client.ListOption) []reconcile.Request {
 	var monitors configv1.ConfigMonitorList
 	if err := cached.List(ctx, &monitors, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing ConfigMonitors")

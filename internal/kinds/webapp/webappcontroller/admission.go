@@ -78,7 +78,8 @@ func Objects(ctx context.Context, cached client.Reader) ([]policy.Object, error)
 	for i := range apps.Items {
 		app := &apps.Items[i]
 		webapp.Default(app)
-		objects = append(objects, policy.Object{Kind: "WebApp", Namespace: app.Namespace, Name: app.Name, Subject: webapp.Wanted(app, webapp.Observed{})})
+		objects = append(objects, policy.Object{Kind: "WebApp", Namespace: app.Namespace, Name: app.Name,
+			Subject: webapp.Wanted(app, webapp.Observed{})})
 	}
 	return objects, nil
 }

@@ -101,7 +101,8 @@ func (k kind) isServiceAccountMissing(ctx context.Context, app *msappsv1.WebApp)
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 func (k kind) observePods(ctx context.Context, app *msappsv1.WebApp) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	err := k.cached.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingFields{podOwnerIndex: app.Name}, client.UnsafeDisableDeepCopy)
+	err := k.cached.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingFields{podOwnerIndex: app.Name},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of %s/%s: %w", app.Namespace, app.Name, err)
 	}

@@ -183,7 +183,8 @@ func build(manager ctrl.Manager, r reconcile.Reconciler, options Options, hasRou
 
 // watchRoutes begins to watch HTTPRoutes and brings back the WebApps that wait for them.
 func watchRoutes(manager ctrl.Manager, running controller.Controller) error {
-	owner := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](manager.GetScheme(), manager.GetRESTMapper(), &msappsv1.WebApp{}, handler.OnlyControllerOwner())
+	owner := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](manager.GetScheme(), manager.GetRESTMapper(), &msappsv1.WebApp{},
+		handler.OnlyControllerOwner())
 	if err := running.Watch(source.Kind(manager.GetCache(), &gatewayv1.HTTPRoute{}, owner)); err != nil {
 		return err
 	}

@@ -91,7 +91,8 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 	slow := fence.ObserveElection(answers(func(*http.Request) (int, error) { now.SetTime(time.Unix(1009, 0)); return http.StatusOK, nil }))
 	_ = send(t, slow, http.MethodPut, lease)
 	now.SetTime(time.Unix(1011, 0))
-	if err := send(t, fence.Transport(answers(func(*http.Request) (int, error) { return http.StatusOK, nil })), http.MethodPost, "/"); err == nil {
+	if err := send(t, fence.Transport(answers(func(*http.Request) (int, error) { return http.StatusOK, nil })), http.MethodPost,
+		"/"); err == nil {
 		t.Error("it passes")
 	}
 }

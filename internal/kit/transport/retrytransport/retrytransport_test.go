@@ -140,7 +140,8 @@ func TestTriesAreSpread(t *testing.T) {
 		g.Expect(asked.Load()).To(gomega.BeEquivalentTo(many), "nobody asks before a pause")
 		time.Sleep(pause / 2)
 		synctest.Wait()
-		g.Expect(asked.Load()).To(gomega.And(gomega.BeNumerically(">", many+many/5), gomega.BeNumerically("<", 2*many-many/5)), "half way, about half have asked")
+		g.Expect(asked.Load()).To(gomega.And(gomega.BeNumerically(">", many+many/5), gomega.BeNumerically("<", 2*many-many/5)),
+			"half way, about half have asked")
 	})
 }
 
