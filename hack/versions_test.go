@@ -11,7 +11,8 @@ import (
 
 // sharing are the modules that are compiled for `make demo` and `make test` and share most of their packages with Kubernetes, the first of them.
 var sharing = []string{
-	"testbed/kube", ".", "testbed", "testbed/coredns", "testbed/metrics-server", "tools/helm", "tools/image", "tools/monitoring", "tools/codegen",
+	"testbed/kube", ".", "testbed", "testbed/coredns", "testbed/metrics-server", "tools/helm", "tools/image", "tools/monitoring",
+	"tools/codegen",
 }
 
 // required returns the versions that a go.mod asks for, by module path, without those that it replaces. In Kubernetes' own those are

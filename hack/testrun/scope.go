@@ -31,8 +31,9 @@ var areas = []area{
 		endToEnd: []string{"WebApp", "image", "rolling", "autoscaling", "references", "adopted", "crash", "nginx", "profile", "unschedulable"},
 	},
 	{
-		name: "appconfig", folders: []string{"internal/kinds/appconfig"}, files: []string{"appconfig_test.go"}, scenarios: []string{"appconfig-used"},
-		endToEnd: []string{"AppConfig", "at once"},
+		name: "appconfig", folders: []string{"internal/kinds/appconfig"}, files: []string{"appconfig_test.go"},
+		scenarios: []string{"appconfig-used"},
+		endToEnd:  []string{"AppConfig", "at once"},
 	},
 	{
 		name: "configmonitor", folders: []string{"internal/kinds/configmonitor"}, scenarios: []string{"configmonitor", "appconfig-used"},

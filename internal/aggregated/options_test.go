@@ -74,7 +74,8 @@ func TestDefaults(t *testing.T) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	options.AddFlags(flags)
 	for _, name := range []string{
-		"resources", "llama-storage", "kubeconfig", "shutdown-delay-duration", "secure-port", "tls-cert-file", "tls-private-key-file", "audit-log-path", "audit-policy-file",
+		"resources", "llama-storage", "kubeconfig", "shutdown-delay-duration", "secure-port", "tls-cert-file", "tls-private-key-file",
+		"audit-log-path", "audit-policy-file",
 	} {
 		if flags.Lookup(name) == nil {
 			t.Errorf("--%s is no flag", name)

@@ -58,7 +58,8 @@ func (s statusOnly) Get(ctx context.Context, name string, options *metav1.GetOpt
 
 // Update changes the status; it makes nothing new.
 func (s statusOnly) Update( //nolint:revive // the library's interface
-	ctx context.Context, name string, changed rest.UpdatedObjectInfo, validateNew rest.ValidateObjectFunc, validate rest.ValidateObjectUpdateFunc,
+	ctx context.Context, name string, changed rest.UpdatedObjectInfo, validateNew rest.ValidateObjectFunc,
+	validate rest.ValidateObjectUpdateFunc,
 	_ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
 	return s.store.Update(ctx, name, changed, validateNew, validate, false, options)

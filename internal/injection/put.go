@@ -12,7 +12,8 @@ import (
 func (a *Agent) build(template *corev1.PodTemplateSpec, containers []matched) *Injection {
 	agent := &a.Spec.Agent
 	injection := &Injection{
-		By: a.String(), ID: a.ID, Revision: a.Revision, Image: agent.Image, PullPolicy: agent.ImagePullPolicy, Mode: agent.VolumeMode, MountPath: agent.MountPath,
+		By: a.String(), ID: a.ID, Revision: a.Revision, Image: agent.Image, PullPolicy: agent.ImagePullPolicy, Mode: agent.VolumeMode,
+		MountPath: agent.MountPath,
 	}
 	if agent.VolumeMode == instrv1.VolumeImage {
 		injection.Directory = agent.Directory

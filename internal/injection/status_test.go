@@ -64,7 +64,8 @@ func TestStatus(t *testing.T) {
 		{"being replaced", injection.StatusInput{Decision: told(done, waiting, going)}, "Ready=False:Injecting " + rolling + healthy,
 			"1 of 3 workloads run with the agent; being replaced: Deployment/b"},
 		{"overruled", injection.StatusInput{Decision: told(done, going, overruled)},
-			"Ready=False:Overruled " + rolling + "Degraded=True:Overruled Overruled=True:Overruled ", "Deployment/d: Instrumentation/x comes first on container app"},
+			"Ready=False:Overruled " + rolling + "Degraded=True:Overruled Overruled=True:Overruled ",
+			"Deployment/d: Instrumentation/x comes first on container app"},
 		{"bare", injection.StatusInput{Decision: told(overruled, bare)}, "Ready=False:NotInjected " + still +
 			"Degraded=True:NotInjected Overruled=True:Overruled ", "Deployment/e: no room"},
 		{"refused by the API server", injection.StatusInput{Decision: told(done), Refused: map[int]string{0: "forbidden"}},
@@ -76,7 +77,8 @@ func TestStatus(t *testing.T) {
 			"the revision failed on Deployment/a: CrashLoop: it exits; it was taken out there, and nothing else gets it. " +
 				"Change spec.agent or spec.matchers, or try it again: kubectl annotate instrumentation java instrumentation.mainstay.dev/failed- -n shop"},
 		{"just failed", injection.StatusInput{Decision: injection.Decision{Failure: "Deployment/a: it exits"}},
-			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ", "the revision failed on Deployment/a: it exits; it is being taken out there"},
+			"Ready=False:CanaryFailed " + still + "Degraded=True:CanaryFailed Stalled=True:CanaryFailed ",
+			"the revision failed on Deployment/a: it exits; it is being taken out there"},
 		{"being deleted", injection.StatusInput{Agent: &failed, Deleting: true,
 			Decision: injection.Decision{Leaving: 2, From: []int{0, 1}, Workloads: []injection.ReportedWorkload{broken}}},
 			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "it is being taken out of 2 workloads: Deployment/a, Deployment/b"},
@@ -149,7 +151,8 @@ func TestStatusOfWhatIsUnmade(t *testing.T) {
 	expectStatus(t, "unmade", status, "Ready=False:Waiting Progressing=False:Settled Degraded=False:Healthy ",
 		"1 of 2 workloads run with the agent; waiting: Asked (Deployment/a: it could not be written, and is tried again: a webhook timed out)")
 	want := []instrv1.WorkloadStatus{{
-		Name: "Deployment/a", State: instrv1.StatePending, Reason: instrv1.WorkloadAsked, Message: "it could not be written, and is tried again: a webhook timed out",
+		Name: "Deployment/a", State: instrv1.StatePending, Reason: instrv1.WorkloadAsked,
+		Message: "it could not be written, and is tried again: a webhook timed out",
 	}}
 	if !slices.Equal(status.Workloads, want) || status.Injected != 1 {
 		t.Errorf("%d are injected: %v", status.Injected, status.Workloads)
@@ -164,7 +167,8 @@ func TestStatusNamesWhatIsStuck(t *testing.T) {
 	}
 	status := facts.Status()
 	want := []instrv1.WorkloadStatus{{
-		Namespace: injectiontest.Namespace, Name: "Deployment/a", State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused, Message: "the agent can't be taken out: frozen",
+		Namespace: injectiontest.Namespace, Name: "Deployment/a", State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused,
+		Message: "the agent can't be taken out: frozen",
 	}}
 	if !slices.Equal(status.Workloads, want) || status.Failed != 0 {
 		t.Errorf("%d have failed: %v", status.Failed, status.Workloads)

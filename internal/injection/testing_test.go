@@ -18,7 +18,8 @@ import (
 // instrumentation is one for Java that matches all Deployments; change makes another of it.
 func instrumentation(name string, change func(spec *instrv1.InstrumentationSpec)) *instrv1.Instrumentation {
 	object := &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: injectiontest.Namespace, Name: name, Finalizers: []string{injection.Finalizer}, CreationTimestamp: metav1.NewTime(injectiontest.Began),
+		Namespace: injectiontest.Namespace, Name: name, Finalizers: []string{injection.Finalizer},
+		CreationTimestamp: metav1.NewTime(injectiontest.Began),
 	}}
 	object.Spec.Agent = instrv1.Agent{Image: "registry.example.com/agent:1", Language: instrv1.LanguageJava}
 	object.Spec.Matchers = []instrv1.Matcher{{}}

@@ -129,7 +129,8 @@ var looseCases = map[string]struct {
 		[]string{inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)"},
 	},
 	"is privileged": {
-		security(mspolicyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation, s.Privileged = true, true },
+		security(mspolicyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}),
+		func(s *Security) { s.AllowPrivilegeEscalation, s.Privileged = true, true },
 		[]string{
 			inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
 			inContext + "privileged: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
@@ -198,7 +199,8 @@ func TestRegistriesThatLookAlike(t *testing.T) {
 		"nginx": true, "nginx:1.27": true, "docker.io/library/nginx": true, "index.docker.io/library/nginx": true, "library/nginx": true,
 		"someone/nginx": false, "docker.io/nginx/nginx": false, "docker.io.evil.com/library/nginx": false, "library.evil.com/nginx": false,
 		"": false, "not a registry": false, "https://reg.io/team/shop": false, "reg.io/team/../other/shop": false, "reg.io/team//shop": false,
-		" reg.io/team/shop": false, "reg.io/team/shop\n": false, "user@reg.io/team/shop": false, "reg.io/Team/shop": false, "reg_x.io/team/shop": false,
+		" reg.io/team/shop": false, "reg.io/team/shop\n": false, "user@reg.io/team/shop": false, "reg.io/Team/shop": false,
+		"reg_x.io/team/shop": false,
 	} {
 		found := production(mspolicyv1.Rule{AllowedRegistries: allowed}).Check(subject(container("a", imaged(reference))))
 		if got := len(found) == 0; got != want {

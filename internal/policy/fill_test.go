@@ -102,7 +102,8 @@ func TestFillResourcesOfManyContainers(t *testing.T) {
 
 // enforcing is a rule that enforces all of a security context.
 var enforcing = security(mspolicyv1.SecurityContext{
-	RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), DropCapabilities: []string{"NET_RAW"},
+	RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+	DropCapabilities: []string{"NET_RAW"},
 })
 
 // tight is what enforcing makes of no security context, with changes.

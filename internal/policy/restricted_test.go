@@ -33,7 +33,8 @@ func TestContradictionsOfAContainer(t *testing.T) {
 		AppArmorProfile: &corev1.AppArmorProfile{Type: "Unconfined"}, SELinuxOptions: &corev1.SELinuxOptions{User: "u", Role: "r", Type: "spc_t",
 			Level: "s0"},
 		WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true), RunAsUserName: new("me")},
-		Privileged:     new(true), AllowPrivilegeEscalation: new(true), ReadOnlyRootFilesystem: new(false), ProcMount: new(corev1.UnmaskedProcMount),
+		Privileged:     new(true), AllowPrivilegeEscalation: new(true), ReadOnlyRootFilesystem: new(false),
+		ProcMount: new(corev1.UnmaskedProcMount),
 		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW", "NET_BIND_SERVICE", "SYS_ADMIN", "NET_RAW", "net_bind_service"},
 			Drop: []corev1.Capability{"CHOWN"}},
 	}
@@ -56,8 +57,9 @@ func TestContradictionsOfAContainer(t *testing.T) {
 		t.Errorf("warnings: %s", diff)
 	}
 	left := &corev1.SecurityContext{
-		RunAsGroup: new(int64(0)), SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"}, WindowsOptions: &corev1.WindowsSecurityContextOptions{RunAsUserName: new("me")},
-		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"CHOWN"}},
+		RunAsGroup: new(int64(0)), SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"},
+		WindowsOptions: &corev1.WindowsSecurityContextOptions{RunAsUserName: new("me")},
+		Capabilities:   &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"CHOWN"}},
 	}
 	if diff := cmp.Diff(left, context); diff != "" {
 		t.Error(diff)
@@ -103,8 +105,9 @@ func TestNoContradictions(t *testing.T) {
 		t.Errorf("none has %v", fields(found))
 	}
 	context := &corev1.SecurityContext{
-		RunAsNonRoot: new(true), RunAsUser: new(int64(1)), Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-		SeccompProfile: &corev1.SeccompProfile{Type: "Localhost"}, AppArmorProfile: &corev1.AppArmorProfile{Type: "RuntimeDefault"},
+		RunAsNonRoot: new(true), RunAsUser: new(int64(1)), Privileged: new(false), AllowPrivilegeEscalation: new(false),
+		ReadOnlyRootFilesystem: new(true),
+		SeccompProfile:         &corev1.SeccompProfile{Type: "Localhost"}, AppArmorProfile: &corev1.AppArmorProfile{Type: "RuntimeDefault"},
 		SELinuxOptions: &corev1.SELinuxOptions{Type: "container_t"}, ProcMount: new(corev1.DefaultProcMount),
 		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}},
 	}

@@ -30,8 +30,9 @@ import (
 // strictRules ask for everything at once, so that every check runs.
 func strictRules(context.Context, string) (policy.Rules, error) {
 	asked := mspolicyv1.PlatformPolicy{Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{
-		Environment: "*", MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"reg.io"}, RequireResourceLimits: true, RequiredLabels: []string{"team"},
-		Defaults: mspolicyv1.Defaults{Labels: map[string]string{"a": "b"}},
+		Environment: "*", MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"reg.io"}, RequireResourceLimits: true,
+		RequiredLabels: []string{"team"},
+		Defaults:       mspolicyv1.Defaults{Labels: map[string]string{"a": "b"}},
 		Enforced: mspolicyv1.Enforced{
 			Labels: map[string]string{"c": "d"}, SecurityProfile: "Restricted",
 			SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: ptr.To[int64](1000), DropCapabilities: []string{"ALL"}},

@@ -39,7 +39,8 @@ func injectionKinds() []kind {
 	}
 	return []kind{
 		inject(instrumentation.Controller, injection.KindNamespaced, &instrv1.Instrumentation{}, instrumentationcontroller.Setup,
-			func(w wiring) []admission.Hook { return instrumentationcontroller.Hooks(w.manager.GetScheme()) }, instrumentationcontroller.CacheOptions),
+			func(w wiring) []admission.Hook { return instrumentationcontroller.Hooks(w.manager.GetScheme()) },
+			instrumentationcontroller.CacheOptions),
 		inject(clusterinstrumentation.Controller, injection.KindCluster, &instrv1.ClusterInstrumentation{},
 			clusterinstrumentationcontroller.Setup,
 			func(w wiring) []admission.Hook {

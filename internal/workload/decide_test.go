@@ -161,7 +161,8 @@ func whenItGoes() map[string]decideCase {
 				w := web("web")
 				w.Stamp.set("ConfigMap/flags", SeenSource{Keys: map[string]string{"c": before.Key("b")}})
 				return w
-			}(), after, watching(func(d *Demand) { d.Keys = []string{"c"} }), told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+			}(), after, watching(func(d *Demand) { d.Keys = []string{"c"} }),
+			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
 		"restarted for long": {changedWeb(restarted(30*time.Second, 1)), after, watching(),
 			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
 		"no cooldown is asked for": {changedWeb(restarted(time.Second, 1)), after, watching(func(d *Demand) { d.Cooldown = 0 }),

@@ -158,10 +158,12 @@ var troubleCases = map[string]struct {
 	"one exit just now is none":  {pods: []corev1.Pod{pod(down(0, 1))}},
 	"many exits of old are none": {pods: []corev1.Pod{recovered()}},
 	"a crash loop": {
-		pods: []corev1.Pod{pod(backingOff(1, 3))}, reason: "CrashLoop", message: "1 of 1 pods: container webapp keeps exiting: Error, exit code 3" + keepsExiting,
+		pods: []corev1.Pod{pod(backingOff(1, 3))}, reason: "CrashLoop",
+		message: "1 of 1 pods: container webapp keeps exiting: Error, exit code 3" + keepsExiting,
 	},
 	"a crash loop of an init container": {
-		pods: []corev1.Pod{initFailing()}, reason: "CrashLoop", message: "1 of 1 pods: container webapp keeps exiting: Error, exit code 2" + keepsExiting,
+		pods: []corev1.Pod{initFailing()}, reason: "CrashLoop",
+		message: "1 of 1 pods: container webapp keeps exiting: Error, exit code 2" + keepsExiting,
 	},
 	"a volume that can't be mounted": {
 		pods: []corev1.Pod{pod()}, mount: `secret "tls" not found`, reason: "VolumeError", message: `1 of 1 pods: secret "tls" not found`,
@@ -175,7 +177,8 @@ var troubleCases = map[string]struct {
 		pods: []corev1.Pod{unscheduled()}, reason: "Unschedulable", message: "1 of 1 pods: 0/3 nodes are available: 3 Insufficient cpu.",
 	},
 	"a pod that was ready": {
-		pods: []corev1.Pod{lost(time.Minute)}, reason: "PodsNotReady", message: "1 of 1 pods: the pod was ready and no longer is: its readiness probe fails, or its node is lost",
+		pods: []corev1.Pod{lost(time.Minute)}, reason: "PodsNotReady",
+		message: "1 of 1 pods: the pod was ready and no longer is: its readiness probe fails, or its node is lost",
 	},
 	"a pod that never was ready is starting": {pods: []corev1.Pod{lost(2 * time.Second)}},
 	"all pods of one trouble are counted": {

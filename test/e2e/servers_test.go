@@ -62,7 +62,8 @@ func follow(t *testing.T, ns, resource string) *follower {
 	kind := farmv1alpha1.GroupVersion.WithResource(resource)
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(anything, 0, ns, nil)
 	started := &follower{
-		resource: resource, namespace: ns, objects: anything.Resource(kind).Namespace(ns), informer: factory.ForResource(kind).Informer(), versions: map[string]int{},
+		resource: resource, namespace: ns, objects: anything.Resource(kind).Namespace(ns), informer: factory.ForResource(kind).Informer(),
+		versions: map[string]int{},
 	}
 	_, err = started.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { started.note("is new", object, false) },

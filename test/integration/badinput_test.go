@@ -88,7 +88,8 @@ var badSpecs = map[string]badInput{
 	"a volume of the node": {bad: "volumes: [{name: a, hostPath: {path: /}}]", good: "volumes: [{name: a, emptyDir: {}}]",
 		field: "spec.volumes[0].hostPath", message: "unknown field"},
 	"a mount path twice": {
-		bad: "volumeMounts: [{name: a, mountPath: /x}, {name: b, mountPath: /x}]", good: "volumeMounts: [{name: a, mountPath: /x}, {name: a, mountPath: /y}]",
+		bad:   "volumeMounts: [{name: a, mountPath: /x}, {name: b, mountPath: /x}]",
+		good:  "volumeMounts: [{name: a, mountPath: /x}, {name: a, mountPath: /y}]",
 		field: "spec.volumeMounts[1]", message: "Duplicate value",
 	},
 
@@ -99,7 +100,8 @@ var badSpecs = map[string]badInput{
 	"an init container called webapp": {bad: "initContainers: [{name: webapp, image: a}]", good: "initContainers: [{name: web, image: a}]",
 		field: "spec", message: "spec.initContainers: the name webapp is the application's own"},
 	"one name for init container and side-car": {
-		bad: "initContainers: [{name: a, image: a}]\nsidecars: [{name: a, image: a}]", good: "initContainers: [{name: a, image: a}]\nsidecars: [{name: b, image: a}]",
+		bad:   "initContainers: [{name: a, image: a}]\nsidecars: [{name: a, image: a}]",
+		good:  "initContainers: [{name: a, image: a}]\nsidecars: [{name: b, image: a}]",
 		field: "spec", message: "share a container name",
 	},
 	"a container's name in upper case": {bad: "sidecars: [{name: A, image: a}]", good: "sidecars: [{name: a, image: a}]",

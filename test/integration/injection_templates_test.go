@@ -31,7 +31,8 @@ func TestInjectedTemplatesAreValid(t *testing.T) {
 			continue
 		}
 		w := injection.Workload{
-			Kind: "Deployment", Namespace: injectiontest.Namespace, Name: g.Name(), Annotations: injectiontest.Granted(setting), Template: own.DeepCopy(),
+			Kind: "Deployment", Namespace: injectiontest.Namespace, Name: g.Name(), Annotations: injectiontest.Granted(setting),
+			Template: own.DeepCopy(),
 		}
 		for _, verdict := range setting.Compose(&w, nil) {
 			if verdict.State == injection.In {

@@ -206,7 +206,8 @@ func injectionFollows(t *testing.T, s *governed) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, *governed, string){
 		"opt-out": testOptOut, "matchers": testMatchers, "kinds": testKinds, "namespaces": testNamespaces, "rivals": testRivals,
-		"hand-edits": testHandEdits, "refused": testRefused, "undo": testUndo, "image-volumes": testImageVolume, "sources": testSources, "unmade": testUnmade,
+		"hand-edits": testHandEdits, "refused": testRefused, "undo": testUndo, "image-volumes": testImageVolume, "sources": testSources,
+		"unmade": testUnmade,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

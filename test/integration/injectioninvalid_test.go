@@ -62,7 +62,8 @@ func (s *governed) unasked(t *testing.T) {
 	t.Helper()
 	named := metav1.ObjectMeta{Name: webhooks.Name}
 	for _, hooks := range []client.Object{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named}, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named},
 	} {
 		if err := s.client.Delete(t.Context(), hooks); err != nil {
 			t.Fatal(err)

@@ -182,7 +182,8 @@ func (p *plane) simulate(ctx context.Context, with simulator, nodes int) error {
 
 func simulatedNode(i int) *corev1.Node {
 	room := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("1000"),
+		corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti"),
+		corev1.ResourcePods: resource.MustParse("1000"),
 	}
 	name := fmt.Sprintf("simulated-%d", i)
 	return &corev1.Node{

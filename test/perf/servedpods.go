@@ -180,7 +180,8 @@ func servedSpec(set int, node string) corev1.PodSpec {
 			LivenessProbe: probe("/healthz"), ReadinessProbe: probe("/readyz"),
 			VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/checkout", ReadOnly: true}},
 			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},
 		}},
 		Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{

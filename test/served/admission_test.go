@@ -54,7 +54,8 @@ func policy(t *testing.T, namespace string, validation admissionregistrationv1.V
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name}
 	binding.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, ParamRef: parameters.ref,
+		PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		ParamRef: parameters.ref,
 	}
 	for _, one := range []client.Object{denies, binding} {
 		if err := cluster.client.Create(t.Context(), one); err != nil {

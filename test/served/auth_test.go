@@ -159,8 +159,10 @@ func TestWithoutCredentials(t *testing.T) {
 	farm := "/apis/farm.mainstay.dev/v1alpha1"
 	for path, status := range map[string]int{
 		"/livez": http.StatusOK, "/readyz": http.StatusOK,
-		"/": http.StatusUnauthorized, "/apis": http.StatusUnauthorized, "/metrics": http.StatusUnauthorized, "/openapi/v2": http.StatusUnauthorized,
-		"/openapi/v3": http.StatusUnauthorized, "/version": http.StatusUnauthorized, "/healthz": http.StatusUnauthorized, "/livez/ping": http.StatusUnauthorized,
+		"/": http.StatusUnauthorized, "/apis": http.StatusUnauthorized, "/metrics": http.StatusUnauthorized,
+		"/openapi/v2": http.StatusUnauthorized,
+		"/openapi/v3": http.StatusUnauthorized, "/version": http.StatusUnauthorized, "/healthz": http.StatusUnauthorized,
+		"/livez/ping":      http.StatusUnauthorized,
 		"/readyz/farmpods": http.StatusUnauthorized, "/debug/pprof/": http.StatusUnauthorized, farm: http.StatusUnauthorized,
 		farm + "/farmpods": http.StatusUnauthorized, farm + "/llamas": http.StatusUnauthorized, "/livez/../metrics": http.StatusUnauthorized,
 	} {

@@ -115,8 +115,10 @@ func TestSelectors(t *testing.T) {
 		}
 	}
 	for selector, want := range map[string]string{
-		"metadata.name=farm-p3": "3", "metadata.name=p3": "", "spec.nodeName=node-1": "14", "status.phase=Failed": "345", "status.phase!=Failed": "012",
-		"spec.owner=Herd/north": "01", "spec.owner=": "2345", "spec.nodeName=node-1,status.phase=Running": "1", "metadata.namespace=" + namespace: "012345",
+		"metadata.name=farm-p3": "3", "metadata.name=p3": "", "spec.nodeName=node-1": "14", "status.phase=Failed": "345",
+		"status.phase!=Failed":  "012",
+		"spec.owner=Herd/north": "01", "spec.owner=": "2345", "spec.nodeName=node-1,status.phase=Running": "1",
+		"metadata.namespace=" + namespace: "012345",
 	} {
 		if got, err := list(metav1.ListOptions{FieldSelector: selector}); err != nil || got != want {
 			t.Errorf("fields %s: %s, expected %s (%v)", selector, got, want, err)

@@ -136,7 +136,8 @@ func noteWrites(next http.RoundTripper) http.RoundTripper {
 
 // inJSON replaces the other encodings that clients accept.
 var inJSON = strings.NewReplacer(
-	"application/vnd.kubernetes.protobuf", "application/json", "application/cbor-seq", "application/json", "application/cbor", "application/json",
+	"application/vnd.kubernetes.protobuf", "application/json", "application/cbor-seq", "application/json", "application/cbor",
+	"application/json",
 )
 
 // asJSON asks for the same in JSON, in which versions are easily found.

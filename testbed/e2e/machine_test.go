@@ -74,7 +74,8 @@ func (m machine) own() machine {
 		})
 	}
 	return machine{
-		Mounts: filter(m.Mounts), Loops: filter(m.Loops), Namespaces: filter(m.Namespaces), Cgroups: m.Cgroups, Processes: m.Processes, Folders: filter(m.Folders),
+		Mounts: filter(m.Mounts), Loops: filter(m.Loops), Namespaces: filter(m.Namespaces), Cgroups: m.Cgroups, Processes: m.Processes,
+		Folders: filter(m.Folders),
 	}
 }
 

@@ -100,7 +100,8 @@ func TestServerIsReachable(t *testing.T) {
 		t.Error(diff)
 	}
 	arguments := []string{
-		"--resources=farmpods", "--secure-port=8843", "--tls-cert-file=/etc/mainstay/tls/tls.crt", "--tls-private-key-file=/etc/mainstay/tls/tls.key",
+		"--resources=farmpods", "--secure-port=8843", "--tls-cert-file=/etc/mainstay/tls/tls.crt",
+		"--tls-private-key-file=/etc/mainstay/tls/tls.key",
 		"--shutdown-delay-duration=5s", "--log-format=json", "--log-level=0",
 	}
 	if diff := cmp.Diff(arguments, container.Args); diff != "" {

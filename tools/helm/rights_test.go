@@ -108,7 +108,8 @@ func TestKindsOff(t *testing.T) {
 		// People must be able to see and delete what is there.
 		people := resourcesOf(t, manifest, "ClusterRole", "mainstay-edit")
 		for _, resource := range []string{
-			"webapps.apps.mainstay.dev", "appconfigs.config.mainstay.dev", "configmonitors.config.mainstay.dev", "instrumentations.instrumentation.mainstay.dev",
+			"webapps.apps.mainstay.dev", "appconfigs.config.mainstay.dev", "configmonitors.config.mainstay.dev",
+			"instrumentations.instrumentation.mainstay.dev",
 		} {
 			if !slices.Contains(people, resource) {
 				t.Errorf("without %s people may not change %s", off, resource)

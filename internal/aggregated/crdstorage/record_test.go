@@ -36,7 +36,8 @@ func TestUnreadable(t *testing.T) {
 		},
 	} {
 		record := &recordsv1alpha1.LlamaRecord{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "perla", ResourceVersion: "7", UID: "record", Labels: map[string]string{"r": "r"}, Finalizers: []string{recordsv1alpha1.Finalizer},
+			Namespace: "shop", Name: "perla", ResourceVersion: "7", UID: "record", Labels: map[string]string{"r": "r"},
+			Finalizers: []string{recordsv1alpha1.Finalizer},
 		}}
 		record.Kept.Raw = []byte(test.content)
 		served, err := form.Served(t.Context(), record)

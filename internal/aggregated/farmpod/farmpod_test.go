@@ -233,7 +233,8 @@ func TestColumns(t *testing.T) {
 		return cells
 	}
 	want := []string{
-		"Name 0: farm-shop-1-x", "Ready 0: 2/3", "Status 0: CrashLoopBackOff", "Restarts 0: 5", "Age 0: 60m", "Owner 0: WebApp/shop", "Node 0: n1",
+		"Name 0: farm-shop-1-x", "Ready 0: 2/3", "Status 0: CrashLoopBackOff", "Restarts 0: 5", "Age 0: 60m", "Owner 0: WebApp/shop",
+		"Node 0: n1",
 		"Detail 0: container web: OOMKilled, exit 137, 5 restarts in 10 min", "Images 1: shop:9@0123456789ab,proxy:1,mesh:1",
 		"Requests 1: cpu=250m,memory=128Mi", "Limits 1: memory=288Mi", "Configuration 1: fda7912a", "Agents 1: java@1a2b3c4d",
 	}
@@ -242,7 +243,8 @@ func TestColumns(t *testing.T) {
 	}
 	want = []string{
 		"Name 0: farm-shop-1-x", "Ready 0: 0/1", "Status 0: Pending", "Restarts 0: 0", "Age 0: <unknown>", "Owner 0: <none>", "Node 0: <none>",
-		"Detail 0: waits for the scheduler", "Images 1: shop:9", "Requests 1: <none>", "Limits 1: <none>", "Configuration 1: <none>", "Agents 1: <none>",
+		"Detail 0: waits for the scheduler", "Images 1: shop:9", "Requests 1: <none>", "Limits 1: <none>", "Configuration 1: <none>",
+		"Agents 1: <none>",
 	}
 	if diff := cmp.Diff(want, shown(pod(unscheduledPod), "")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

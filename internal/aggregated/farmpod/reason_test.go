@@ -195,11 +195,13 @@ var reasonCases = map[string]struct {
 	"just ended":                         {pod(was("Error", 1, 5), web(exits("OOMKilled", 137))), "OOMKilled: exit 137, 5 restarts in 10 min"},
 	"just ended, and has not been again": {pod(web(exits("Error", 1))), "Error: exit 1"},
 	"up again, and not ready": {pod(hasProbes, was("Error", 1, 5), has("Ready", "False", "", ""),
-		has("ContainersReady", "False", "", ""), web(runsUnready)), "NotReady: container web does not pass its readiness probe, after exit 1, 5 restarts in 10 min"},
+		has("ContainersReady", "False", "", ""), web(runsUnready)),
+		"NotReady: container web does not pass its readiness probe, after exit 1, 5 restarts in 10 min"},
 	"up, and not ready": {pod(hasProbes, has("Ready", "False", "", ""), has("ContainersReady", "False", "", ""),
 		web(runsUnready)), "NotReady: container web does not pass its readiness probe"},
 	"up, and not started": {pod(hasProbes, has("Ready", "False", "", ""), has("ContainersReady", "False", "", ""),
-		web(runsUnready), web(func(status *corev1.ContainerStatus) { status.Started = new(false) })), "NotReady: container web does not pass its startup probe"},
+		web(runsUnready), web(func(status *corev1.ContainerStatus) { status.Started = new(false) })),
+		"NotReady: container web does not pass its startup probe"},
 	"up just now": {pod(has("Ready", "False", "", ""), has("ContainersReady", "False", "", ""), web(runsUnready)),
 		"NotReady: container web has just started"},
 	"not let in by a gate": {pod(has("Ready", "False", "", ""), func(pod *corev1.Pod) {
@@ -252,7 +254,8 @@ func TestReason(t *testing.T) {
 
 func TestSpan(t *testing.T) {
 	for length, want := range map[time.Duration]string{
-		0: "0 s", 59 * time.Second: "59 s", time.Minute: "1 min", 119 * time.Minute: "119 min", 2 * time.Hour: "2 h", 47 * time.Hour: "47 h", 48 * time.Hour: "2 d",
+		0: "0 s", 59 * time.Second: "59 s", time.Minute: "1 min", 119 * time.Minute: "119 min", 2 * time.Hour: "2 h", 47 * time.Hour: "47 h",
+		48 * time.Hour: "2 d",
 	} {
 		if got := span(length); got != want {
 			t.Errorf("%s: got %q, want %q", length, got, want)

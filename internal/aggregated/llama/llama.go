@@ -73,7 +73,8 @@ func PrepareForStatusUpdate(llama, old *farmv1alpha1.Llama, now metav1.Time) {
 // keep says of a Llama that it is kept as it stands: it is stored with these words, or not at all.
 func keep(llama *farmv1alpha1.Llama, now metav1.Time) {
 	meta.SetStatusCondition(&llama.Status.Conditions, metav1.Condition{
-		Type: farmv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: farmv1alpha1.ReasonKept, Message: "the Llama is kept by the API server of the farm",
+		Type: farmv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: farmv1alpha1.ReasonKept,
+		Message:            "the Llama is kept by the API server of the farm",
 		ObservedGeneration: llama.Generation, LastTransitionTime: now,
 	})
 }
@@ -81,8 +82,9 @@ func keep(llama *farmv1alpha1.Llama, now metav1.Time) {
 // Unreadable says of a Llama that what is kept of it is none.
 func Unreadable(llama *farmv1alpha1.Llama, err error) {
 	llama.Status.Conditions = []metav1.Condition{{
-		Type: farmv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: farmv1alpha1.ReasonUnreadable, LastTransitionTime: llama.CreationTimestamp,
-		Message: fmt.Sprintf("the LlamaRecord of this name can't be read, write the Llama anew or delete it: %v", err),
+		Type: farmv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: farmv1alpha1.ReasonUnreadable,
+		LastTransitionTime: llama.CreationTimestamp,
+		Message:            fmt.Sprintf("the LlamaRecord of this name can't be read, write the Llama anew or delete it: %v", err),
 	}}
 }
 

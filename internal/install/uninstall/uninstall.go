@@ -64,12 +64,14 @@ func Run(ctx context.Context, options Options) error {
 	}
 	problems = append(problems, err)
 	steps := []func(context.Context) error{
-		options.awaitMigration, options.stopManagers, options.withdrawAPIService, options.removeWebhooks, options.releaseDefinitions, options.releaseFinalizers,
+		options.awaitMigration, options.stopManagers, options.withdrawAPIService, options.removeWebhooks, options.releaseDefinitions,
+		options.releaseFinalizers,
 	}
 	if options.DeleteDefinitions {
 		// The second time is for those that waited for a finalizer whose manager did not work.
 		steps = []func(context.Context) error{
-			options.deleteDefinitions, options.stopManagers, options.withdrawAPIService, options.removeWebhooks, options.releaseDefinitions, options.releaseFinalizers, options.deleteDefinitions,
+			options.deleteDefinitions, options.stopManagers, options.withdrawAPIService, options.removeWebhooks, options.releaseDefinitions,
+			options.releaseFinalizers, options.deleteDefinitions,
 		}
 	}
 	for at, step := range steps {

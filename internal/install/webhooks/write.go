@@ -91,7 +91,8 @@ func (p *Publisher) watch(ctx context.Context, _ *sync.WaitGroup) error {
 		}
 	}
 	for _, object := range []client.Object{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}, optionalapi.Definition(),
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{},
+		optionalapi.Definition(),
 	} {
 		informer, err := p.options.Cache.GetInformer(ctx, object)
 		if ctx.Err() != nil {

@@ -138,7 +138,8 @@ func TestRenderRefuses(t *testing.T) {
 		"in a file": {files: map[string]string{"app.conf": "\n{{ .Values.A }}"},
 			want: "spec.files.app.conf: Invalid value: line 2: there is no key A in config: it has none"},
 		"only the first cause": {config: map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.NO }}"},
-			files: map[string]string{"f": "{{ .Values.A }}"}, want: "spec.config.B: Invalid value: line 1: there is no key NO in config: it has A, B"},
+			files: map[string]string{"f": "{{ .Values.A }}"},
+			want:  "spec.config.B: Invalid value: line 1: there is no key NO in config: it has A, B"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -142,7 +142,8 @@ var busy = map[string]struct {
 		want:   "is not valid regex: it becomes 982003 instructions, repetitions multiplied; accepted are 10000",
 	},
 	"patterns that are many": {
-		schema: manyPatterns(60, "(%07d){990}"), want: "all regular expressions become 204999 instructions, tables of letters included; accepted are 200000 together",
+		schema: manyPatterns(60, "(%07d){990}"),
+		want:   "all regular expressions become 204999 instructions, tables of letters included; accepted are 200000 together",
 	},
 	"patterns with large tables": {
 		schema: manyPatterns(2000, `^\\pL{990}%d$`), want: "tables of letters included; accepted are 200000 together",

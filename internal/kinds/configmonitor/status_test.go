@@ -121,11 +121,13 @@ func TestStatus(t *testing.T) {
 		},
 		"one is not written down yet": {
 			source: flags("blue", ago(2*time.Hour)), targets: []workload.Target{deployment("a", "blue", unstamped)},
-			want: "Ready=False Waiting", message: "Baseline (Deployment/a: it is being written down", numbers: "1 0 0", skipped: []string{"Deployment/a Baseline"},
+			want: "Ready=False Waiting", message: "Baseline (Deployment/a: it is being written down", numbers: "1 0 0",
+			skipped: []string{"Deployment/a Baseline"},
 		},
 		"one restarts": {
 			source: blue, targets: []workload.Target{deployment("a", "blue"), deployment("b", "blue", restarted(1, ago(time.Second)), rolling)},
-			want: "Ready=False Restarting, Progressing=True Restarting", message: "1 of 2 workloads run the present content of ConfigMap/flags; being restarted: Deployment/b", numbers: "2 1 1",
+			want:    "Ready=False Restarting, Progressing=True Restarting",
+			message: "1 of 2 workloads run the present content of ConfigMap/flags; being restarted: Deployment/b", numbers: "2 1 1",
 		},
 		"one is about to": {
 			source: blue, targets: []workload.Target{deployment("a", "red")},
@@ -134,7 +136,8 @@ func TestStatus(t *testing.T) {
 		"many restart": {
 			source: blue, targets: []workload.Target{deployment("a", "red"), deployment("b", "red"), deployment("c", "red"), deployment("d", "red"),
 				deployment("e", "red")},
-			want: "Ready=False Restarting, Progressing=True Restarting", message: "being restarted: Deployment/a, Deployment/b, Deployment/c and 2 more", numbers: "5 0 0",
+			want:    "Ready=False Restarting, Progressing=True Restarting",
+			message: "being restarted: Deployment/a, Deployment/b, Deployment/c and 2 more", numbers: "5 0 0",
 		},
 		"one cools down": {
 			source: blue, targets: []workload.Target{deployment("a", "red", restarted(1, ago(10*time.Second))), deployment("b", "blue")},
@@ -164,7 +167,8 @@ func TestStatusOfTrouble(t *testing.T) {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(9, ago(time.Second)),
 				seen(func(s *workload.SeenSource) { s.Streak = 4 }))},
 			want:    "Ready=False Flapping, Degraded=True Flapping, Flapping=True Flapping",
-			message: "ConfigMap/flags changes again and again, by argocd, kubectl-edit: each workload is restarted at most once per cooldown", numbers: "1 1 9",
+			message: "ConfigMap/flags changes again and again, by argocd, kubectl-edit: each workload is restarted at most once per cooldown",
+			numbers: "1 1 9",
 		},
 		"nothing is selected": {
 			source: blue, targets: []workload.Target{deployment("a", "red", func(target *workload.Target) { target.Labels = nil })},
@@ -271,7 +275,8 @@ func TestStatusOfEvictions(t *testing.T) {
 			Message: "no"}}}, nil, "Ready=False Skipped", "left alone: Unowned (Pod/a: no)"},
 		"nothing is selected": {configmonitor.Evictions{}, nil, "Ready=False NothingMatched", "no running pod of this namespace has app=web"},
 		"some do not come up": {configmonitor.Evictions{Matched: 1, UpToDate: 1, Restarting: []string{"Pod/a"},
-			Failed: []string{"Pod/a: not ready"}}, nil, "Ready=False RolloutFailed, Progressing=True Restarting, Degraded=True RolloutFailed", "Pod/a: not ready"},
+			Failed: []string{"Pod/a: not ready"}}, nil, "Ready=False RolloutFailed, Progressing=True Restarting, Degraded=True RolloutFailed",
+			"Pod/a: not ready"},
 		"it flaps": {configmonitor.Evictions{Matched: 1, UpToDate: 1, Flapping: true}, nil,
 			"Ready=False Flapping, Degraded=True Flapping, Flapping=True Flapping", "each pod is restarted at most once per cooldown"},
 		"it is put back": {configmonitor.Evictions{Matched: 1, UpToDate: 1, PutBack: true}, nil, "Ready=False EditedByHand",

@@ -72,7 +72,8 @@ func TestValidateIsSteady(t *testing.T) {
 
 func TestDefault(t *testing.T) {
 	want := configv1.ConfigMonitorSpec{
-		ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}, Strategy: configv1.StrategyRollout, Cooldown: seconds(30), Debounce: seconds(0),
+		ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}, Strategy: configv1.StrategyRollout, Cooldown: seconds(30),
+		Debounce: seconds(0),
 	}
 	for name, change := range map[string]func(*configv1.ConfigMonitorSpec){
 		"the least":          func(*configv1.ConfigMonitorSpec) {},

@@ -30,7 +30,8 @@ func atMost(count int32, environment string) mspolicyv1.Rule {
 func cluster() Observed {
 	return Observed{
 		Namespaces: map[string]map[string]string{
-			"shop-prod": nil, "shop-dev": nil, "shop": {"mainstay.dev/environment": "prod"}, "default": nil, "odd-prod": {"mainstay.dev/environment": "qa"},
+			"shop-prod": nil, "shop-dev": nil, "shop": {"mainstay.dev/environment": "prod"}, "default": nil,
+			"odd-prod": {"mainstay.dev/environment": "qa"},
 		},
 		Objects: []policy.Object{
 			object("shop-prod", "WebApp", "b", 3), object("shop-prod", "WebApp", "a", 3), object("shop-prod", "Cache", "z", 3), object("shop-prod",

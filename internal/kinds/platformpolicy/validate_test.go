@@ -91,7 +91,8 @@ var validateCases = map[string]struct {
 	"a capability by another name": {
 		dropping("ALL", "NET_RAW"), dropping("all", "CAP_NET_RAW", "NET RAW", "NET_RAW"),
 		[]string{
-			"enforced.securityContext.dropCapabilities[0]", "enforced.securityContext.dropCapabilities[1]", "enforced.securityContext.dropCapabilities[2]",
+			"enforced.securityContext.dropCapabilities[0]", "enforced.securityContext.dropCapabilities[1]",
+			"enforced.securityContext.dropCapabilities[2]",
 		},
 	},
 }

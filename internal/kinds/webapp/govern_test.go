@@ -227,13 +227,15 @@ func TestWanted(t *testing.T) {
 	}))
 	want := []string{
 		"spec.replicas 2",
-		"spec.initContainers[1].image migrate:1", "spec.sidecars[0].image proxy:2", "spec.image docker.io/mainstay/demo-web:1.0", "spec.volumes[8].image.reference files:1",
+		"spec.initContainers[1].image migrate:1", "spec.sidecars[0].image proxy:2", "spec.image docker.io/mainstay/demo-web:1.0",
+		"spec.volumes[8].image.reference files:1",
 		"metadata.labels[team] ",
 		lapsed("spec.securityProfile", "first"),
 		lapsed("spec.securityProfile", "migrate"), rootful("spec.securityProfile", "migrate"),
 		lapsed("spec.securityProfile", "proxy"), rootful("spec.securityProfile", "proxy"),
 		lapsed("spec.securityProfile", "webapp"), rootful("spec.securityProfile", "webapp"),
-		"spec.initContainers[1].securityContext.runAsNonRoot false", "spec.sidecars[0].securityContext.runAsNonRoot false", "spec.securityContext.runAsNonRoot false",
+		"spec.initContainers[1].securityContext.runAsNonRoot false", "spec.sidecars[0].securityContext.runAsNonRoot false",
+		"spec.securityContext.runAsNonRoot false",
 	}
 	if diff := cmp.Diff(want, refusals(askAll, Wanted(app, Observed{}))); diff != "" {
 		t.Error(diff)

@@ -10,7 +10,8 @@ import (
 
 func entry(manager, version, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: "Update", APIVersion: "apps.mainstay.dev/" + version, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+		Manager: manager, Operation: "Update", APIVersion: "apps.mainstay.dev/" + version, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(fields),
 	}
 }
 

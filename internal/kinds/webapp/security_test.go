@@ -120,12 +120,14 @@ var restrictedCases = map[string]struct {
 	},
 	"escalation": {
 		"spec.securityContext.allowPrivilegeEscalation",
-		inContainer(corev1.SecurityContext{AllowPrivilegeEscalation: new(true)}), inContainer(corev1.SecurityContext{AllowPrivilegeEscalation: new(false)}),
+		inContainer(corev1.SecurityContext{AllowPrivilegeEscalation: new(true)}),
+		inContainer(corev1.SecurityContext{AllowPrivilegeEscalation: new(false)}),
 	},
 	"a capability": {"spec.securityContext.capabilities.add[0]", adding("NET_RAW"), adding("NET_BIND_SERVICE")},
 	"an open /proc": {
 		"spec.securityContext.procMount",
-		inContainer(corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}), inContainer(corev1.SecurityContext{ProcMount: new(corev1.DefaultProcMount)}),
+		inContainer(corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}),
+		inContainer(corev1.SecurityContext{ProcMount: new(corev1.DefaultProcMount)}),
 	},
 	"no AppArmor": {
 		"spec.securityContext.appArmorProfile.type",
@@ -164,15 +166,18 @@ var restrictedCases = map[string]struct {
 	},
 	"a readiness probe of another host": {
 		"spec.probes.readiness.httpGet.host",
-		func(s *msappsv1.WebAppSpec) { s.Probes.Readiness = httpGet("10.0.0.1") }, func(s *msappsv1.WebAppSpec) { s.Probes.Readiness = httpGet("") },
+		func(s *msappsv1.WebAppSpec) { s.Probes.Readiness = httpGet("10.0.0.1") },
+		func(s *msappsv1.WebAppSpec) { s.Probes.Readiness = httpGet("") },
 	},
 	"a liveness probe of another host": {
 		"spec.probes.liveness.tcpSocket.host",
-		func(s *msappsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("10.0.0.1") }, func(s *msappsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("") },
+		func(s *msappsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("10.0.0.1") },
+		func(s *msappsv1.WebAppSpec) { s.Probes.Liveness = tcpSocket("") },
 	},
 	"a startup probe of another host": {
 		"spec.probes.startup.tcpSocket.host",
-		func(s *msappsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("10.0.0.1") }, func(s *msappsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("") },
+		func(s *msappsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("10.0.0.1") },
+		func(s *msappsv1.WebAppSpec) { s.Probes.Startup = tcpSocket("") },
 	},
 	"an init container's": {
 		"spec.initContainers[0].securityContext.privileged",
@@ -192,7 +197,8 @@ var restrictedCases = map[string]struct {
 	},
 	"a side-car's probe of another host": {
 		"spec.sidecars[0].startupProbe.httpGet.host",
-		func(s *msappsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("10.0.0.1") }, func(s *msappsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("") },
+		func(s *msappsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("10.0.0.1") },
+		func(s *msappsv1.WebAppSpec) { s.Sidecars[0].StartupProbe = httpGet("") },
 	},
 }
 

@@ -225,7 +225,8 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False RouteAPIMissing", "Progressing=False RouteAPIMissing", healthy, active},
 	},
 	"a route that is not there yet is being made": {
-		app: spec(routed), observed: func() Observed { o := running(); o.HasRouteAPI = true; return o }(), phase: "Deploying", message: "the HTTPRoute is being made",
+		app: spec(routed), observed: func() Observed { o := running(); o.HasRouteAPI = true; return o }(), phase: "Deploying",
+		message:    "the HTTPRoute is being made",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"a route that was refused is told in the Gateway's words": {

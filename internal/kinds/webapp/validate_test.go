@@ -39,7 +39,8 @@ var validateCases = map[string]struct {
 		"spec.initContainers[1].image", "no image reference",
 	},
 	"a side-car's image that is none": {
-		func(s *msappsv1.WebAppSpec) { s.Sidecars = []msappsv1.Container{{Name: "b", Image: "http://a"}} }, "spec.sidecars[0].image", "no image reference",
+		func(s *msappsv1.WebAppSpec) { s.Sidecars = []msappsv1.Container{{Name: "b", Image: "http://a"}} }, "spec.sidecars[0].image",
+		"no image reference",
 	},
 	"images that are some are accepted": {func(s *msappsv1.WebAppSpec) {
 		s.InitContainers = []msappsv1.Container{{Name: "a", Image: "a:1"}}
@@ -61,7 +62,8 @@ var validateCases = map[string]struct {
 		func(s *msappsv1.WebAppSpec) { s.Strategy.MaxSurge, s.Strategy.MaxUnavailable = count("1"), count("0") }, "", "",
 	},
 	"autoscaling without a CPU request": {
-		func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Max: 2} }, "spec.resources.requests[cpu]", "spec.autoscaling.cpu is a percentage",
+		func(s *msappsv1.WebAppSpec) { s.Autoscaling = &msappsv1.Autoscaling{Max: 2} }, "spec.resources.requests[cpu]",
+		"spec.autoscaling.cpu is a percentage",
 	},
 	"autoscaling by memory without its request": {
 		func(s *msappsv1.WebAppSpec) {

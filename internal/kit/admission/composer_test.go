@@ -239,7 +239,8 @@ func TestComposerHook(t *testing.T) {
 		rules[i] = admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
 			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{resource}, Scope: new(admissionregistrationv1.NamespacedScope),
+				APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{resource},
+				Scope: new(admissionregistrationv1.NamespacedScope),
 			},
 		}
 	}

@@ -131,7 +131,8 @@ func TestHooks(t *testing.T) {
 	rules := []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
 		Rule: admissionregistrationv1.Rule{
-			APIGroups: []string{"apps.mainstay.dev"}, APIVersions: []string{"v1"}, Resources: []string{"webapps"}, Scope: new(admissionregistrationv1.NamespacedScope),
+			APIGroups: []string{"apps.mainstay.dev"}, APIVersions: []string{"v1"}, Resources: []string{"webapps"},
+			Scope: new(admissionregistrationv1.NamespacedScope),
 		},
 	}}
 	conditions := []admissionregistrationv1.MatchCondition{

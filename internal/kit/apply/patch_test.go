@@ -101,7 +101,8 @@ func TestPatches(t *testing.T) {
 			answers: map[string]error{"a": errors.New("no route"), "b": errors.New("no route"), "c": errors.New("no host"),
 				"d": errors.New("no host")},
 			fails: []string{
-				"patching Deployment web/a: no route", "patching Deployment web/b: no route", "patching Deployment web/c: no host", "patching Deployment web/d: no host",
+				"patching Deployment web/a: no route", "patching Deployment web/b: no route", "patching Deployment web/c: no host",
+				"patching Deployment web/d: no host",
 			},
 		},
 		"one has gone": {answers: map[string]error{"d": apierrors.NewNotFound(deployments, "d")}, written: []string{"a", "b", "c"},

@@ -151,7 +151,8 @@ func TestContains(t *testing.T) {
 		"docker.io": {"nginx": true, "team/shop": true, "docker.io/nginx": true, "index.docker.io/nginx": true,
 			"registry-1.docker.io/library/nginx": false, "docker.io:443/nginx": false},
 		"docker.io/library": {
-			"nginx": true, "library/nginx": true, "docker.io/nginx": true, "index.docker.io/nginx": true, "nginx:1@sha256:" + sha256Digits: true, "team/shop": false,
+			"nginx": true, "library/nginx": true, "docker.io/nginx": true, "index.docker.io/nginx": true, "nginx:1@sha256:" + sha256Digits: true,
+			"team/shop":      false,
 			"libraryx/nginx": false, "reg.io/library/nginx": false,
 			// In another case the host gets no library/ put before the path.
 			"Docker.io/nginx": false,
@@ -162,7 +163,8 @@ func TestContains(t *testing.T) {
 		"localhost:5000":  {"localhost:5000/shop": true, "localhost/shop": false, "127.0.0.1:5000/shop": false},
 		"localhost":       {"localhost/shop": true, "LOCALHOST/shop": true, "localhost:5000/shop": false, "localhost": false},
 		"[2001:db8::1]:5000/team": {
-			"[2001:db8::1]:5000/team/shop": true, "[2001:DB8::1]:5000/team/shop": true, "[2001:db8::1]/team/shop": false, "[2001:db8:0::1]:5000/team/shop": false,
+			"[2001:db8::1]:5000/team/shop": true, "[2001:DB8::1]:5000/team/shop": true, "[2001:db8::1]/team/shop": false,
+			"[2001:db8:0::1]:5000/team/shop": false,
 		},
 	} {
 		prefix, err := ParsePrefix(entry)

@@ -35,7 +35,8 @@ func Served() []Metric {
 		},
 		{
 			Name: "apiserver_request_duration_seconds", Type: "histogram", Labels: []Label{group, resource, verb},
-			Help: "Time until a request was answered, of a watch until it ended.", Normal: "Milliseconds; some tens of them for a list of thousands, and for what is written.",
+			Help:   "Time until a request was answered, of a watch until it ended.",
+			Normal: "Milliseconds; some tens of them for a list of thousands, and for what is written.",
 		},
 		{
 			Name: "apiserver_longrunning_requests", Type: "gauge", Labels: []Label{group, resource, verb},
@@ -43,7 +44,8 @@ func Served() []Metric {
 		},
 		{
 			Name: "apiserver_watch_cache_initializations_total", Type: "counter", Labels: []Label{group, resource},
-			Help: "How often a replica has read all of what it serves.", Normal: "1 for each resource, and one more after the API server was away for long. Meanwhile who asks is told to try again (429).",
+			Help:   "How often a replica has read all of what it serves.",
+			Normal: "1 for each resource, and one more after the API server was away for long. Meanwhile who asks is told to try again (429).",
 		},
 	}
 }

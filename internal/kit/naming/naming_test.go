@@ -14,7 +14,8 @@ func TestManager(t *testing.T) {
 		t.Errorf("got %s", ManagerHandover)
 	}
 	for manager, want := range map[string]bool{
-		"mainstay/webapp": true, "mainstay/handover": true, "mainstay/": false, "mainstay": false, "kubectl": false, "": false, "mainstayx/webapp": false,
+		"mainstay/webapp": true, "mainstay/handover": true, "mainstay/": false, "mainstay": false, "kubectl": false, "": false,
+		"mainstayx/webapp": false,
 	} {
 		if got := IsOurManager(manager); got != want {
 			t.Errorf("%q: got %t", manager, got)

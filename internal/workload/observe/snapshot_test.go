@@ -250,7 +250,8 @@ func TestSources(t *testing.T) {
 	database := workload.SourceRef{Kind: workload.Secret, Name: "database"}
 	present := func(of workload.SourceRef, message string) workload.Source {
 		return workload.Source{
-			Ref: of, Standing: workload.Present, Keys: map[string]string{"MESSAGE": workload.HashKey([]byte(message))}, Created: at(1).Time, Changed: at(1).Time,
+			Ref: of, Standing: workload.Present, Keys: map[string]string{"MESSAGE": workload.HashKey([]byte(message))}, Created: at(1).Time,
+			Changed: at(1).Time,
 		}
 	}
 	want := map[workload.SourceRef]workload.Source{

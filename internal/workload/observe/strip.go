@@ -52,7 +52,8 @@ func (s stripper) daemonSet(cached any) (any, error) {
 	}
 	spec := &set.Spec
 	set.Spec = appsv1.DaemonSetSpec{
-		Selector: spec.Selector, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: spec.UpdateStrategy.Type}, Template: s.template(&spec.Template),
+		Selector: spec.Selector, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: spec.UpdateStrategy.Type},
+		Template: s.template(&spec.Template),
 	}
 	return set, nil
 }

@@ -68,11 +68,13 @@ func template() corev1.PodTemplateSpec {
 // metadata is that of an object that nobody of us has made.
 func metadata() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: "shop", Name: "web", UID: "1", Generation: 3, ResourceVersion: "9", CreationTimestamp: *at(1), Finalizers: []string{"example.com/a"},
-		Labels: map[string]string{"app": "shop", "team": "blue"},
+		Namespace: "shop", Name: "web", UID: "1", Generation: 3, ResourceVersion: "9", CreationTimestamp: *at(1),
+		Finalizers: []string{"example.com/a"},
+		Labels:     map[string]string{"app": "shop", "team": "blue"},
 		Annotations: map[string]string{
-			"config.mainstay.dev/reload": "auto", "configmap.reloader.stakater.com/reload": "flags", "secrets.exclude.reloader.stakater.com/reload": "tls",
-			"deployment.kubernetes.io/revision": "7",
+			"config.mainstay.dev/reload": "auto", "configmap.reloader.stakater.com/reload": "flags",
+			"secrets.exclude.reloader.stakater.com/reload": "tls",
+			"deployment.kubernetes.io/revision":            "7",
 		},
 		ManagedFields:   []metav1.ManagedFieldsEntry{entry("kubectl", at(1), `{"f:spec":{}}`), entry("mainstay/workload", at(2), `{"f:spec":{}}`)},
 		OwnerReferences: []metav1.OwnerReference{{Name: "other"}, {Name: "shop", Controller: new(true)}},
@@ -85,7 +87,8 @@ func TestStrippedUses(t *testing.T) {
 	got := transformed(t, stripper{}.deployment, &appsv1.Deployment{
 		ObjectMeta: metadata(),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(3)), Paused: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}, Template: template(),
+			Replicas: new(int32(3)), Paused: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}},
+			Template: template(),
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, ProgressDeadlineSeconds: new(int32(60)),
 		},
 		Status: appsv1.DeploymentStatus{ReadyReplicas: 2},
@@ -128,15 +131,17 @@ func TestStripSets(t *testing.T) {
 	uses := workload.Uses(&whole.Spec)
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}
 	set := transformed(t, stripper{}.statefulSet, &appsv1.StatefulSet{ObjectMeta: metadata(), Spec: appsv1.StatefulSetSpec{
-		Replicas: new(int32(3)), Selector: selector, Template: template(), ServiceName: "shop", VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{}},
-		UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
+		Replicas: new(int32(3)), Selector: selector, Template: template(), ServiceName: "shop",
+		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{}},
+		UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 	}})
 	if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType || *set.Spec.Replicas != 3 || set.Spec.Selector != selector ||
 		set.Spec.VolumeClaimTemplates != nil || set.Spec.ServiceName != "" {
 		t.Errorf("got %+v", set.Spec)
 	}
 	daemons := transformed(t, stripper{}.daemonSet, &appsv1.DaemonSet{ObjectMeta: metadata(), Spec: appsv1.DaemonSetSpec{
-		Selector: selector, Template: template(), MinReadySeconds: 9, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+		Selector: selector, Template: template(), MinReadySeconds: 9,
+		UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 	}})
 	if daemons.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType || daemons.Spec.Selector != selector ||
 		daemons.Spec.MinReadySeconds != 0 {
@@ -213,7 +218,8 @@ func TestCacheOptions(t *testing.T) {
 // What else is asked for of a pod as a whole is kept.
 func TestStrippedKeepsWhatIsAsked(t *testing.T) {
 	asked := corev1.PodSpec{
-		OS: &corev1.PodOS{Name: corev1.Linux}, NodeSelector: map[string]string{corev1.LabelOSStable: "linux"}, Resources: &corev1.ResourceRequirements{},
+		OS: &corev1.PodOS{Name: corev1.Linux}, NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
+		Resources:  &corev1.ResourceRequirements{},
 		Containers: []corev1.Container{{Name: "app"}},
 	}
 	strip := stripper{more: func(*corev1.PodTemplateSpec) corev1.PodSpec { return asked }}

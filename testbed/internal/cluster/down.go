@@ -138,7 +138,8 @@ func (c *Cluster) removeFiles() error {
 	}
 	for _, folder := range []string{
 		"/var/lib/kubelet/device-plugins", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods",
-		"/run/containerd/s", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd", "/var/lib/cni/results", "/var/lib/cni/cache", "/var/lib/cni",
+		"/run/containerd/s", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd", "/var/lib/cni/results",
+		"/var/lib/cni/cache", "/var/lib/cni",
 	} {
 		_ = os.Remove(folder) // only when empty: somebody else may use it
 	}

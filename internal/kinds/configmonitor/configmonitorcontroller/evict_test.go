@@ -41,7 +41,8 @@ var (
 func decided(names []string, atOnce int32) configmonitor.Evictions {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	monitor := &configv1.ConfigMonitor{Spec: configv1.ConfigMonitorSpec{
-		ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}, Strategy: configv1.StrategyEvict, AllowUnowned: true, MaxParallel: &atOnce,
+		ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}, Strategy: configv1.StrategyEvict, AllowUnowned: true,
+		MaxParallel: &atOnce,
 	}}
 	configmonitor.Default(monitor)
 	var all []corev1.Pod
