@@ -47,6 +47,9 @@ const (
 	// LabelOwnerKind is, on a pod, the kind of that resource, in lower case.
 	LabelOwnerKind = Domain + "/owner-kind"
 
+	// LabelOwnerUID is, on an object that outlives its owner, such as a volume, the owner's UID.
+	LabelOwnerUID = Domain + "/owner-uid"
+
 	// LabelEnvironment names a namespace's environment: development, staging or production.
 	LabelEnvironment = Domain + "/environment"
 )

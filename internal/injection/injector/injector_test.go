@@ -433,8 +433,8 @@ func TestForgives(t *testing.T) {
 		t.Fatal(err)
 	}
 	patches := of.Desired(object, observed).Patches
-	if len(patches) != 2 || patches[0].Ref != (plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}) ||
-		patches[1].Ref != (plan.Ref{Kind: "Deployment", Namespace: space, Name: "api"}) {
+	if len(patches) != 2 || patches[0].Ref != (plan.Ref{Group: "instrumentation.mainstay.dev", Kind: injection.KindNamespaced, Namespace: space, Name: "java"}) ||
+		patches[1].Ref != (plan.Ref{Group: "apps", Kind: "Deployment", Namespace: space, Name: "api"}) {
 		t.Fatalf("it patches %v", patches)
 	}
 	const want = `{"metadata":{"annotations":{"instrumentation.mainstay.dev/failed":null},"resourceVersion":"7","uid":"java"}}`
@@ -448,7 +448,7 @@ func TestForgives(t *testing.T) {
 func TestReportOfANoteThatIsNotWritten(t *testing.T) {
 	agent := compiled(t, java())
 	object := java()
-	self := plan.Ref{Kind: injection.KindNamespaced, Namespace: space, Name: "java"}
+	self := plan.Ref{Group: "instrumentation.mainstay.dev", Kind: injection.KindNamespaced, Namespace: space, Name: "java"}
 	fails, forgives := injection.Decision{Failure: "Deployment/web-1: CrashLoop: it exits"}, injection.Decision{ClearsFailure: true}
 	refused, unmade := plan.Result{Refused: map[plan.Ref]string{self: "frozen"}},
 		plan.Result{Unwritten: map[plan.Ref]string{self: "no answer"}}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -211,11 +212,11 @@ func annotation(uid types.UID, key string, value any) []byte {
 
 // selfRef names the Instrumentation itself.
 func selfRef(object client.Object, observed *Observed) plan.Ref {
-	return plan.Ref{Kind: observed.identity.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	return plan.Ref{Group: instrv1.GroupVersion.Group, Kind: observed.identity.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 func refOf(one *injection.ObservedWorkload) plan.Ref {
-	return plan.Ref{Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
+	return plan.Ref{Group: appsv1.GroupName, Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
 }
 
 // Report sets the status.

@@ -16,7 +16,7 @@ import (
 
 // Desired is what should exist for a defaulted, valid app. What others need comes first.
 func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
-	account, deployment, service := ref(app, "ServiceAccount"), ref(app, "Deployment"), ref(app, "Service")
+	account, deployment, service := Ref(app, "ServiceAccount"), Ref(app, "Deployment"), Ref(app, "Service")
 	wanted := plan.Plan{Withhold: app.Spec.Paused}
 	add := func(object plan.Object, needs ...plan.Ref) {
 		wanted.Children = append(wanted.Children, plan.Child{Object: object, Needs: needs})
@@ -72,7 +72,7 @@ func usesOwnAccount(app *msappsv1.WebApp, observed Observed) bool {
 // mustWaitForPods tells whether a Service that consents to be adopted must keep its selector for
 // now: it would go over to pods that are not there yet.
 func mustWaitForPods(app *msappsv1.WebApp, observed Observed) bool {
-	if observed.Children[ref(app, "Service")].Ownership != plan.Consenting {
+	if observed.Children[Ref(app, "Service")].Ownership != plan.Consenting {
 		return false
 	}
 	deployment := observed.deployment(app)

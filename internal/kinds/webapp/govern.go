@@ -95,7 +95,7 @@ func Running(app *msappsv1.WebApp, observed Observed) *policy.Subject {
 		Unrestricted: func() []string { return policy.Unrestricted(&template.ObjectMeta, &template.Spec) },
 		ProfileField: at.Child("securityContext"),
 	}
-	if found := observed.Children[ref(app, "HorizontalPodAutoscaler")]; found.Ownership == plan.Ours {
+	if found := observed.Children[Ref(app, "HorizontalPodAutoscaler")]; found.Ownership == plan.Ours {
 		if autoscaler, ok := found.Object.(*autoscalingv2.HorizontalPodAutoscaler); ok {
 			running.Replicas = append(running.Replicas, policy.Replicas{Field: field.NewPath("spec", "maxReplicas"),
 				Count: autoscaler.Spec.MaxReplicas})

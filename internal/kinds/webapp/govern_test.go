@@ -295,7 +295,7 @@ func runningAs(app *msappsv1.WebApp) *appsv1.Deployment {
 func TestRunning(t *testing.T) {
 	app := admitted(helpers, spec(func(s *msappsv1.WebAppSpec) { s.Volumes[8].Image.Reference = "files:1" }))
 	children := found(plan.Ours, runningAs(app))
-	children[plan.Ref{Kind: "HorizontalPodAutoscaler", Namespace: "web", Name: "shop"}] = plan.Found{
+	children[plan.Ref{Group: "autoscaling", Kind: "HorizontalPodAutoscaler", Namespace: "web", Name: "shop"}] = plan.Found{
 		Ownership: plan.Ours, Object: &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 7}},
 	}
 	subject := Running(app, Observed{Children: children})

@@ -34,7 +34,7 @@ func desiredService(app *msappsv1.WebApp, observed Observed) *corev1.Service {
 // one: kube-proxy matches endpoints by it, so that a new name refuses all connections for a
 // second, until the endpoints have it too. (Seen when a Service of kubectl expose was adopted.)
 func servicePortName(app *msappsv1.WebApp, observed Observed) string {
-	object, _ := observed.Children.Get(ref(app, "Service"))
+	object, _ := observed.Children.Get(Ref(app, "Service"))
 	if service, ok := object.(*corev1.Service); ok {
 		for _, port := range service.Spec.Ports {
 			if port.Port == app.Spec.ServicePort && port.Protocol == corev1.ProtocolTCP {

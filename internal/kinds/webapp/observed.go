@@ -2,6 +2,7 @@ package webapp
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -26,19 +27,24 @@ type Observed struct {
 
 // deployment is the WebApp's, or one that consents to become it; nil if there is none.
 func (o Observed) deployment(app *msappsv1.WebApp) *appsv1.Deployment {
-	object, _ := o.Children.Get(ref(app, "Deployment"))
+	object, _ := o.Children.Get(Ref(app, "Deployment"))
 	deployment, _ := object.(*appsv1.Deployment)
 	return deployment
 }
 
 // route is the WebApp's HTTPRoute; nil if there is none.
 func (o Observed) route(app *msappsv1.WebApp) *gatewayv1.HTTPRoute {
-	object, _ := o.Children.Get(ref(app, "HTTPRoute"))
+	object, _ := o.Children.Get(Ref(app, "HTTPRoute"))
 	route, _ := object.(*gatewayv1.HTTPRoute)
 	return route
 }
 
-// ref names the child of a kind.
-func ref(app *msappsv1.WebApp, kind string) plan.Ref {
-	return plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}
+// groups are the API groups of the kinds of children; the core group where a kind is missing.
+var groups = map[string]string{
+	"Deployment": appsv1.GroupName, "HorizontalPodAutoscaler": autoscalingv2.GroupName, "HTTPRoute": gatewayv1.GroupName,
+}
+
+// Ref names the child of a kind.
+func Ref(app *msappsv1.WebApp, kind string) plan.Ref {
+	return plan.Ref{Group: groups[kind], Kind: kind, Namespace: app.Namespace, Name: app.Name}
 }

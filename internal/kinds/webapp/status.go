@@ -49,7 +49,7 @@ func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msapps
 
 // ours is the app's Deployment, nil while there is none or it is only about to be adopted.
 func ours(app *msappsv1.WebApp, observed Observed) *appsv1.Deployment {
-	if observed.Children[ref(app, "Deployment")].Ownership != plan.Ours {
+	if observed.Children[Ref(app, "Deployment")].Ownership != plan.Ours {
 		return nil
 	}
 	return observed.deployment(app)
@@ -58,7 +58,7 @@ func ours(app *msappsv1.WebApp, observed Observed) *appsv1.Deployment {
 // seen is the app's Deployment as the next look will find it: upon one that was just made nobody has acted yet. To say so at
 // once saves a status that would be true for some milliseconds. It is nil as ours is.
 func seen(app *msappsv1.WebApp, observed Observed, result plan.Result) *appsv1.Deployment {
-	if !result.Created("Deployment") {
+	if !result.Created(Ref(app, "Deployment")) {
 		return ours(app, observed)
 	}
 	return &appsv1.Deployment{
@@ -112,7 +112,7 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 	case observed.ServiceAccountMissing:
 		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound,
 			"spec.serviceAccountName: there is no ServiceAccount %s in this namespace", app.Spec.ServiceAccountName)}
-	case deployment == nil || (result.Changed("Deployment") && !result.Created("Deployment")):
+	case deployment == nil || (result.Changed(Ref(app, "Deployment")) && !result.Created(Ref(app, "Deployment"))):
 		return objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "the Deployment was just written"), rolling: true}
 	}
 	if found := summarizeRollout(observed, deployment); found != nil {

@@ -77,7 +77,7 @@ func unschedulable() corev1.Pod {
 }
 
 func changed(kind string) plan.Result {
-	return plan.Result{Changes: []plan.Change{{Ref: plan.Ref{Kind: kind, Namespace: "web", Name: "shop"}, Operation: "Updated"}}}
+	return plan.Result{Changes: []plan.Change{{Ref: Ref(&msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}}, kind), Operation: "Updated"}}}
 }
 
 func routed(s *msappsv1.WebAppSpec) {
@@ -89,7 +89,7 @@ func withRoute(observed Observed, conditions ...metav1.Condition) Observed {
 	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 4}}
 	route.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "public"}, Conditions: conditions}}
 	observed.HasRouteAPI = true
-	observed.Children[plan.Ref{Kind: "HTTPRoute", Namespace: "web", Name: "shop"}] = plan.Found{Object: route, Ownership: plan.Ours}
+	observed.Children[plan.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "web", Name: "shop"}] = plan.Found{Object: route, Ownership: plan.Ours}
 	return observed
 }
 
@@ -158,7 +158,9 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
 	"a Deployment that was just made is as nobody has acted upon it": {
-		observed: Observed{}, result: plan.Result{Changes: []plan.Change{{Ref: plan.Ref{Kind: "Deployment"}, Operation: plan.Created}}},
+		observed: Observed{}, result: plan.Result{Changes: []plan.Change{{
+			Ref: plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "shop"}, Operation: plan.Created,
+		}}},
 		phase: "Deploying", message: "0 of 1 replicas run the current template, 0 are available",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},

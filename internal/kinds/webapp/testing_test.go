@@ -54,5 +54,5 @@ func rolledOut(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 
 // found is the Deployment of app web/shop.
 func found(standing plan.Ownership, object plan.Object) plan.Children {
-	return plan.Children{{Kind: "Deployment", Namespace: "web", Name: "shop"}: {Object: object, Ownership: standing}}
+	return plan.Children{{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "shop"}: {Object: object, Ownership: standing}}
 }

@@ -24,9 +24,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
@@ -47,6 +49,13 @@ func New(c client.Client, reader children.Reader) *Applier {
 	return &Applier{Client: c, Children: reader, render: newRenderer(reader.Scheme)}
 }
 
+// WithOwnKinds returns the Applier for children of our own kinds too, which converter knows.
+func (a *Applier) WithOwnKinds(converter managedfields.TypeConverter) *Applier {
+	extended := *a
+	extended.render.own = converter
+	return &extended
+}
+
 // Apply makes wanted real for owner. found is what the observation saw in the cache; it
 // must name every child that owner could have, for what is ours in it and not wanted
 // is deleted. Children that found lacks are looked up live before they are first written.
@@ -61,13 +70,14 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 		return a.compare(owner, manager, wanted, found)
 	}
 	p := run{Applier: a, owner: owner, manager: manager, found: found}
+	p.result.Waits = wanted.Waits
 	kept := map[plan.Ref]bool{}
 	for _, ref := range wanted.Keep {
 		kept[ref] = true
 	}
 	all := make([]task, len(wanted.Children))
 	for i, child := range wanted.Children {
-		rendered, err := a.render.render(owner, child.Object)
+		rendered, err := a.render.render(owner, child)
 		if err != nil {
 			return p.result, err
 		}
@@ -77,7 +87,7 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 	if err := p.dryRunAll(ctx, all); err != nil {
 		return p.result, err
 	}
-	err := p.applyAll(ctx, all, kept)
+	err := p.applyAll(ctx, all, kept, wanted.Delete)
 	if err == nil {
 		err = p.patchAll(ctx, wanted.Patches)
 	}
@@ -93,7 +103,7 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 
 // bring applies the children, and deletes those that are wanted no more. A child that was refused and does not exist keeps back those
 // that need it; one that exists, and was refused a change, does not.
-func (p *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool) error {
+func (p *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, unwanted []plan.Ref) error {
 	var refused error
 	missing := map[plan.Ref]bool{}
 	for _, task := range all {
@@ -114,22 +124,22 @@ func (p *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool) 
 	if refused != nil {
 		return refused
 	}
-	return p.prune(ctx, kept)
+	return p.prune(ctx, kept, unwanted)
 }
 
 // compare tells which children differ from what they should be, and writes nothing.
 func (a *Applier) compare(owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result, error) {
-	var result plan.Result
+	result := plan.Result{Waits: wanted.Waits}
 	unwanted := maps.Clone(found)
 	for _, child := range wanted.Children {
-		rendered, err := a.render.render(owner, child.Object)
+		rendered, err := a.render.render(owner, child)
 		if err != nil {
 			return result, err
 		}
 		existing, known := found[rendered.ref]
 		delete(unwanted, rendered.ref)
-		same := false
-		if known && existing.Ownership == plan.Ours {
+		same := known && child.CreateOnce
+		if known && existing.Ownership == plan.Ours && !same {
 			if same, err = a.render.same(rendered, existing.Object, manager); err != nil {
 				return result, err
 			}
@@ -142,7 +152,7 @@ func (a *Applier) compare(owner plan.Object, manager string, wanted plan.Plan, f
 		delete(unwanted, ref)
 	}
 	for ref, existing := range unwanted {
-		if existing.Ownership == plan.Ours {
+		if existing.Ownership == plan.Ours && (!isRetained(existing.Object) || slices.Contains(wanted.Delete, ref)) {
 			result.Withheld = append(result.Withheld, ref)
 		}
 	}
@@ -211,7 +221,7 @@ func (p *run) dryRunAll(ctx context.Context, all []task) error {
 // part because it is not ours, is asked for.
 func (p *run) find(ctx context.Context, task task) (plan.Found, error) {
 	existing, known := p.found[task.ref]
-	if !known || existing.Ownership == plan.Consenting {
+	if !known || existing.Ownership == plan.Consenting || task.Uncached {
 		if err := p.Children.FindLive(ctx, p.owner, emptyLike(task.Object), p.found); err != nil {
 			return plan.Found{}, err
 		}
@@ -227,6 +237,13 @@ func (p *run) apply(ctx context.Context, task task) error {
 		return err
 	}
 	switch {
+	case existing.Ownership == plan.Absent && task.CreateOnce:
+		// Not by an apply, which would write over what another replica has just generated.
+		if err := p.Client.Create(ctx, task.object, client.FieldOwner(p.manager)); err != nil {
+			return err
+		}
+		p.record(plan.Created, task)
+		return nil
 	case existing.Ownership == plan.Absent:
 		if err := p.write(ctx, p.manager, task.object); err != nil {
 			return err
@@ -238,6 +255,8 @@ func (p *run) apply(ctx context.Context, task task) error {
 		return nil
 	case existing.Ownership == plan.Former, existing.Object.GetDeletionTimestamp() != nil:
 		p.result.Terminating = append(p.result.Terminating, task.ref)
+		return nil
+	case task.CreateOnce:
 		return nil
 	case existing.Ownership == plan.Consenting:
 		if err := p.takeOverFields(ctx, existing.Object, task.object, p.manager); err != nil {
@@ -325,6 +344,9 @@ func (p *run) reclaim(ctx context.Context, task task, refused error) error {
 // record notes a write.
 func (p *run) record(operation plan.Operation, written task) {
 	p.result.Changes = append(p.result.Changes, plan.Change{Ref: written.ref, Operation: operation})
+	if written.Uncached {
+		return
+	}
 	object := emptyLike(written.Object)
 	object.SetNamespace(written.ref.Namespace)
 	p.written = append(p.written, awaited{object, written.object.GetResourceVersion()})
@@ -364,11 +386,15 @@ func (p *run) handOverFields(ctx context.Context, task task, existing plan.Found
 	return nil
 }
 
-// prune deletes what is ours and was neither applied nor kept. The preconditions make
-// sure that exactly the object that was seen is deleted, and only as it was seen.
-func (p *run) prune(ctx context.Context, kept map[plan.Ref]bool) error {
+// prune deletes what is ours and was neither applied nor kept; retained children only if the plan
+// names them. The preconditions make sure that exactly the object that was observed is deleted, and
+// only as it was observed.
+func (p *run) prune(ctx context.Context, kept map[plan.Ref]bool, unwanted []plan.Ref) error {
 	for ref, existing := range p.found {
 		if kept[ref] || existing.Ownership != plan.Ours || existing.Object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if isRetained(existing.Object) && !slices.Contains(unwanted, ref) {
 			continue
 		}
 		uid, version := existing.Object.GetUID(), existing.Object.GetResourceVersion()
@@ -385,6 +411,11 @@ func (p *run) prune(ctx context.Context, kept map[plan.Ref]bool) error {
 		p.written = append(p.written, awaited{Object: existing.Object})
 	}
 	return nil
+}
+
+// isRetained reports whether a child of ours outlives its owner.
+func isRetained(object plan.Object) bool {
+	return metav1.GetControllerOf(object) == nil && object.GetLabels()[api.LabelOwnerUID] != ""
 }
 
 // write sends one server-side apply; object then holds the server's answer.

@@ -27,7 +27,7 @@ import (
 // note is a patch that writes an annotation on a Deployment.
 func note(name, reason string) plan.Patch {
 	return plan.Patch{
-		Ref: plan.Ref{Kind: "Deployment", Namespace: "web",
+		Ref: plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "web",
 			Name: name}, APIVersion: "apps/v1", UID: types.UID("uid-" + name), Type: types.MergePatchType,
 		Body: fmt.Appendf(nil, `{"metadata":{"uid":"uid-%s","annotations":{"note":"1"}}}`, name), Reason: reason, Message: "it is noted",
 	}

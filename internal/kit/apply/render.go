@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	clientconfigurations "k8s.io/client-go/applyconfigurations"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -21,11 +23,25 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// renderer turns a typed object into what is sent, and tells whether it must be.
+// renderer turns a typed object into what is sent, and reports whether it must be sent.
 type renderer struct {
 	scheme  *runtime.Scheme
 	builtin managedfields.TypeConverter
 	gateway managedfields.TypeConverter
+	// own converts the kinds of our own CustomResourceDefinitions; nil where no child is of one.
+	own managedfields.TypeConverter
+}
+
+// converterOf returns the converter for objects of a kind.
+func (r renderer) converterOf(kind schema.GroupVersionKind) managedfields.TypeConverter {
+	switch {
+	case kind.Group == gatewayv1.GroupName:
+		return r.gateway
+	case r.own != nil && (kind.Group == api.Domain || strings.HasSuffix(kind.Group, "."+api.Domain)):
+		return r.own
+	default:
+		return r.builtin
+	}
 }
 
 func newRenderer(scheme *runtime.Scheme) renderer {
@@ -43,10 +59,11 @@ type rendered struct {
 	hash   string
 }
 
-// render completes a child (namespace, owner reference, hash) and frees it of what a Go
-// struct says without meaning it: the status and nulls.
-func (r renderer) render(owner, child plan.Object) (rendered, error) {
-	kind, err := apiutil.GVKForObject(child, r.scheme)
+// render returns a child as it is sent: with namespace, hash and owner reference (the owner's UID as
+// a label where the child outlives it), and without what a Go struct has but does not mean: the
+// status and nulls.
+func (r renderer) render(owner plan.Object, child plan.Child) (rendered, error) {
+	kind, err := apiutil.GVKForObject(child.Object, r.scheme)
 	if err != nil {
 		return rendered{}, fmt.Errorf("finding the kind of a child: %w", err)
 	}
@@ -54,7 +71,7 @@ func (r renderer) render(owner, child plan.Object) (rendered, error) {
 	if err != nil {
 		return rendered{}, fmt.Errorf("finding the kind of an owner: %w", err)
 	}
-	content, err := toMap(child)
+	content, err := toMap(child.Object)
 	if err != nil {
 		return rendered{}, err
 	}
@@ -63,7 +80,16 @@ func (r renderer) render(owner, child plan.Object) (rendered, error) {
 	object := &unstructured.Unstructured{Object: content}
 	object.SetGroupVersionKind(kind)
 	object.SetNamespace(owner.GetNamespace())
-	object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, ownerKind)})
+	if child.Retain {
+		labels := object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[api.LabelOwnerUID] = string(owner.GetUID())
+		object.SetLabels(labels)
+	} else {
+		object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, ownerKind)})
+	}
 	text, err := json.Marshal(content)
 	if err != nil {
 		return rendered{}, fmt.Errorf("encoding a child: %w", err)
@@ -76,7 +102,7 @@ func (r renderer) render(owner, child plan.Object) (rendered, error) {
 	}
 	annotations[api.AnnotationApplied] = hash
 	object.SetAnnotations(annotations)
-	ref := plan.Ref{Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	ref := plan.NewRef(kind.GroupKind(), object.GetNamespace(), object.GetName())
 	return rendered{ref: ref, object: object, hash: hash}, nil
 }
 
@@ -89,11 +115,7 @@ func (r renderer) same(wanted rendered, live plan.Object, manager string) (bool,
 	if err != nil {
 		return false, err
 	}
-	converter := r.builtin
-	if wanted.object.GroupVersionKind().Group == gatewayv1.GroupName {
-		converter = r.gateway
-	}
-	typed, err := converter.ObjectToTyped(wanted.object)
+	typed, err := r.converterOf(wanted.object.GroupVersionKind()).ObjectToTyped(wanted.object)
 	if err != nil {
 		return false, fmt.Errorf("reading the fields of %s: %w", wanted.ref, err)
 	}

@@ -69,7 +69,7 @@ func deployment(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 
 func mustRender(t testing.TB, r renderer, child plan.Object) rendered {
 	t.Helper()
-	one, err := r.render(owner(), child)
+	one, err := r.render(owner(), plan.Child{Object: child})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func applied(t testing.TB, r renderer, wanted rendered) *appsv1.Deployment {
 
 func TestRender(t *testing.T) {
 	got := mustRender(t, testRenderer(t), deployment())
-	if got.ref != (plan.Ref{Kind: "Deployment", Namespace: "web", Name: "shop"}) {
+	if got.ref != (plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "shop"}) {
 		t.Errorf("ref %v", got.ref)
 	}
 	content := got.object.Object
@@ -168,7 +168,7 @@ func TestHash(t *testing.T) {
 	t.Run("another owner", func(t *testing.T) {
 		other := owner()
 		other.UID = "uid-2"
-		if got, err := r.render(other, deployment()); err != nil || got.hash == first {
+		if got, err := r.render(other, plan.Child{Object: deployment()}); err != nil || got.hash == first {
 			t.Errorf("got %s, %v", got.hash, err)
 		}
 	})

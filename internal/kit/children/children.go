@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,18 +78,22 @@ func (r Reader) find(ctx context.Context, from client.Reader, owner, object plan
 	return nil
 }
 
-// standing tells whose object is, as seen by owner:
+// ownershipOf returns whose object is, as seen by owner:
 //
-//	controller of object      consent names owner   standing
-//	this owner (same UID)     -                     Ours
-//	same kind and name only   -                     Former
-//	another                   -                     Foreign
-//	none                      yes                   Consenting
-//	none                      no                    Foreign
+//	controller of object      label owner-uid   consent names owner   ownership
+//	this owner (same UID)     -                 -                     Ours
+//	same kind and name only   -                 -                     Former
+//	another                   -                 -                     Foreign
+//	none                      this owner        -                     Ours: it is retained
+//	none                      none or another   yes                   Consenting
+//	none                      none or another   no                    Foreign
 func ownershipOf(owner plan.Object, ownerKind schema.GroupVersionKind, object plan.Object) plan.Ownership {
 	controller := metav1.GetControllerOf(object)
 	switch {
 	case controller == nil:
+		if uid := object.GetLabels()[api.LabelOwnerUID]; uid != "" && uid == string(owner.GetUID()) {
+			return plan.Ours
+		}
 		if object.GetAnnotations()[api.AnnotationAdopt] == ownerKind.Kind+"/"+owner.GetName() {
 			return plan.Consenting
 		}
@@ -104,11 +109,38 @@ func ownershipOf(owner plan.Object, ownerKind schema.GroupVersionKind, object pl
 	}
 }
 
+// FindRetained adds to found the objects that the owner retains (plan.Child's Retain), by their
+// label. Each list is an empty list of one kind, which the cache must hold.
+func (r Reader) FindRetained(ctx context.Context, owner plan.Object, found plan.Children, lists ...client.ObjectList) error {
+	for _, list := range lists {
+		err := r.Cached.List(ctx, list, client.InNamespace(owner.GetNamespace()),
+			client.MatchingLabels{api.LabelOwnerUID: string(owner.GetUID())})
+		if err != nil {
+			return fmt.Errorf("listing what %s retains: %w", owner.GetName(), err)
+		}
+		err = meta.EachListItem(list, func(item runtime.Object) error {
+			object := item.(plan.Object)
+			if metav1.GetControllerOf(object) != nil {
+				return nil // another owner took it
+			}
+			ref, err := RefOf(object, r.Scheme)
+			if err == nil {
+				found[ref] = plan.Found{Object: object, Ownership: plan.Ours}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // RefOf names an object. It fails for a type that the scheme does not know.
 func RefOf(object plan.Object, scheme *runtime.Scheme) (plan.Ref, error) {
 	kind, err := apiutil.GVKForObject(object, scheme)
 	if err != nil {
 		return plan.Ref{}, fmt.Errorf("finding the kind of an object: %w", err)
 	}
-	return plan.Ref{Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}, nil
+	return plan.NewRef(kind.GroupKind(), object.GetNamespace(), object.GetName()), nil
 }

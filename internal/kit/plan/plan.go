@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -19,13 +21,19 @@ type Object interface {
 	runtime.Object
 }
 
-// Ref names an object to people and within one plan. Kinds of one name in two API
-// groups do not occur among the children of one owner.
+// Ref names an object. Group is empty for the core group of Kubernetes, Namespace for an object
+// without one.
 type Ref struct {
-	Kind, Namespace, Name string
+	Group, Kind, Namespace, Name string
 }
 
-// String is "Deployment shop/web", or "Namespace web" for what has no namespace.
+// NewRef returns the reference of an object of a kind.
+func NewRef(kind schema.GroupKind, namespace, name string) Ref {
+	return Ref{Group: kind.Group, Kind: kind.Kind, Namespace: namespace, Name: name}
+}
+
+// String returns the reference for messages: "Deployment shop/web", or "Namespace web" for an
+// object without a namespace.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -39,54 +47,87 @@ type Plan struct {
 	Children []Child
 	// Keep names children that are neither applied nor pruned this time.
 	Keep []Ref
+	// Delete names retained children to delete. Nothing else deletes them.
+	Delete []Ref
+	// Waits are the objects that the plan waits for. A child that needs one of them is left as it is.
+	Waits []Wait
 	// Patches are made after the children, side by side; one for each object at most.
 	Patches []Patch
-	// Warnings are told as events of objects that somebody else owns, after all else.
+	// Warnings are recorded as events of objects of other owners, after everything else.
 	Warnings []Warning
-	// Hold leaves everything as it is: nothing is applied, pruned or patched; the result's
-	// Held tells which children would have been.
+	// Withhold leaves everything as it is: nothing is applied, pruned, deleted or patched. The
+	// result's Withheld names the children that differ.
 	Withhold bool
 }
 
+// Wait is another object that has to change before the plan can go on: a database that is not
+// ready yet, for one. It is no error: the kind reports it, and the watch of that object, which the
+// kind has to have, brings the owner back.
+type Wait struct {
+	For Ref
+	// Since is when the wait began; zero if that is not known.
+	Since time.Time
+	// Message says what about the object is waited for.
+	Message string
+}
+
 // Child is one object that should exist, with exactly the fields that we want to own.
-// Its namespace is the owner's; owner reference and bookkeeping are added by apply.
+// Its namespace is the owner's; apply adds the owner reference and its own annotations.
 type Child struct {
 	Object Object
 	// Yield lists paths of fields that a later owner may take over. When the object in the
 	// cluster has such a field from us and Object leaves it out, its live value is kept
 	// rather than reset to the API's default.
 	Yield [][]string
-	// Needs names children without which this one would act on somebody else's object: while
-	// one of them is in conflict, being deleted or could not be made, this one is left as it is.
+	// Needs names the objects without which this child would act on an object of another owner:
+	// while one of them is in conflict, being deleted, waited for or could not be created, this
+	// child is left as it is.
 	Needs []Ref
-	// Proof makes apply ask the API server, before anything of a plan is written, whether it
-	// would take this child. It is asked only while the child does not exist, so
-	// that a spec that can't be carried out leaves nothing half made.
+	// DryRunFirst makes apply ask the API server, before it writes anything of a plan, whether it
+	// would accept this child. It asks only while the child does not exist, so that a spec that
+	// can't be carried out leaves nothing half done.
 	DryRunFirst bool
-	// Retake takes the data of a ConfigMap from everybody else who has written into it, so that what they added goes with
-	// this write, too: server-side apply alone removes nothing of others. It costs a read and a write more.
+	// ReclaimData takes the data of a ConfigMap from all other field managers, so that this write
+	// also removes what they added, which server-side apply alone does not do. It costs one more
+	// read and one more write.
 	ReclaimData bool
+	// CreateOnce is for generated content, such as a password: the child is created while it does
+	// not exist and never written again. The kind observes the random bytes, so that its decisions
+	// stay pure. An object that consents to be adopted is used as it is.
+	CreateOnce bool
+	// Retain is for children that hold data, such as a volume: the child gets no owner reference, so
+	// that it outlives its owner, but the owner's UID as a label. It is pruned never, and deleted
+	// only when Plan.Delete names it. children.Reader.FindRetained finds such children again.
+	Retain bool
+	// Uncached is for children that the cache must not hold, such as a Secret: apply reads the
+	// child from the API server by its name, and does not wait for the cache to show a write.
+	Uncached bool
 }
 
-// Patch is a write on an object that somebody else owns. It is made whatever the object looks like by then: the body has to make
-// sure that it is the one that was looked at. An object that has gone, or has another in its place, is left alone.
+// Patch is a write to an object of another owner. It is sent whatever the object looks like by then:
+// the body has to make sure that it is the object that was observed. An object that is gone, or was
+// replaced by another of its name, is left alone.
 type Patch struct {
 	Ref Ref
-	// APIVersion of the object: apps/v1. The cache must have objects of its kind, for what was written is awaited there.
+	// APIVersion of the object, for example apps/v1. The cache must hold objects of its kind, because
+	// apply waits there for the write to show.
 	APIVersion string
 	UID        types.UID
 	Type       types.PatchType
-	// Body is sent as it is. That of a merge patch has metadata.uid, by which the API server refuses where the object is another. That of a JSON patch
-	// does what depends on a version by replacing metadata.resourceVersion, which is answered by a conflict; a test that fails is answered
-	// as any refusal is.
+	// Body is sent as it is. A merge patch has metadata.uid, so that the API server refuses it for
+	// another object. A JSON patch replaces metadata.resourceVersion where it depends on a version,
+	// so that the API server answers with a conflict. A failed test of a JSON patch counts as a
+	// refusal.
 	Body []byte
-	// Reason and Message of the event that is told of the object once it is written; an empty reason: none.
+	// Reason and Message of the event that is recorded on the object once it is written; no event for
+	// an empty reason.
 	Reason, Message string
-	// IsDone tells whether what the event says has come about, from the object as it then is; nil: it always has.
+	// IsDone reports, from the object as written, whether the event's statement is true; nil means
+	// always.
 	IsDone func(written Object) bool
 }
 
-// Warning is an event about an object that somebody else owns.
+// Warning is a warning event about an object of another owner.
 type Warning struct {
 	Ref        Ref
 	APIVersion string
@@ -95,10 +136,10 @@ type Warning struct {
 	Reason, Message string
 }
 
-// Standing tells whose an object of a child's name is.
+// Ownership says whose the object under a child's name is.
 type Ownership int
 
-// Standings of an object towards an owner.
+// The ownership of an object, as seen by one owner.
 const (
 	// Foreign: not ours. It is never touched.
 	Foreign Ownership = iota
@@ -112,7 +153,7 @@ const (
 	Absent
 )
 
-// Found is what is known of one child's name. Object is nil if it is Absent.
+// Found is what is known of the object under one child's name. Object is nil if it is Absent.
 type Found struct {
 	Object    Object
 	Ownership Ownership
@@ -131,7 +172,7 @@ func (c Children) Get(ref Ref) (Object, bool) {
 	return found.Object, true
 }
 
-// Operation is what was done to a child.
+// Operation is what apply did to a child.
 type Operation string
 
 // Operations.
@@ -148,7 +189,7 @@ type Change struct {
 	Operation Operation
 }
 
-// Failure is why not all of a plan was applied, as status tells it.
+// Failure is why not all of a plan was applied, as the status reports it.
 type Failure struct {
 	// Reason is a condition reason.
 	Reason string
@@ -156,49 +197,54 @@ type Failure struct {
 	Message string
 	// Stalled means that waiting will hardly help: someone must act.
 	Stalled bool
-	// Retry asks for a slow poll, for nothing that we watch tells when the cause has gone.
+	// Retry asks for a slow retry, because no watch of ours shows when the cause is gone.
 	Retry bool
-	// Transient means that it is tried again at once, with backoff, and that until then
-	// nobody knows whether the children are as they should be.
+	// Transient means that the reconcile is retried with backoff, and that until then it is unknown
+	// whether the children are as they should be.
 	Transient bool
 }
 
 // Result is what applying a plan did.
 type Result struct {
+	// Waits are those of the plan.
+	Waits []Wait
 	// Changes that were written.
 	Changes []Change
 	// Conflicts are foreign objects under a child's name; they were left alone.
 	Conflicts []Ref
-	// Terminating are children that are being deleted; they are made anew once they are gone.
+	// Terminating are children that are being deleted; they are created again once they are gone.
 	Terminating []Ref
-	// Held are children that differ from what they should be and were left so, because the
-	// plan said to hold.
+	// Withheld are children that differ from what they should be and were left so, because the plan
+	// said so.
 	Withheld []Ref
-	// Patched are the objects of others that were written.
+	// Patched are the objects of other owners that were written.
 	Patched []Ref
-	// Refused says, of each object of others that the API server did not let us write, why.
+	// Refused says why the API server refused a patch, by the object of another owner.
 	Refused map[Ref]string
-	// Unmade says, of each object of others that was not written although others were, why: it is tried again.
+	// Unwritten says why an object of another owner was not written although others were. The patch
+	// is retried.
 	Unwritten map[Ref]string
 	// Failure stopped the work, or kept it from starting; nil when all was applied.
 	Failure *Failure
 }
 
-// Blocks reports whether one of the children that another needs is in the way.
+// Blocks reports whether one of the objects that a child needs is in conflict, being deleted or
+// waited for.
 func (r Result) Blocks(needs []Ref) bool {
 	return slices.ContainsFunc(needs, func(ref Ref) bool {
-		return slices.Contains(r.Conflicts, ref) || slices.Contains(r.Terminating, ref)
+		return slices.Contains(r.Conflicts, ref) || slices.Contains(r.Terminating, ref) ||
+			slices.ContainsFunc(r.Waits, func(wait Wait) bool { return wait.For == ref })
 	})
 }
 
-// Changed reports whether an object of the kind was written.
-func (r Result) Changed(kind string) bool {
-	return slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Ref.Kind == kind })
+// Changed reports whether the child was written.
+func (r Result) Changed(ref Ref) bool {
+	return slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Ref == ref })
 }
 
-// Created reports whether an object of the kind was made.
-func (r Result) Created(kind string) bool {
-	return slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Ref.Kind == kind && c.Operation == Created })
+// Created reports whether the child was created.
+func (r Result) Created(ref Ref) bool {
+	return slices.Contains(r.Changes, Change{Ref: ref, Operation: Created})
 }
 
 // Join lists references for a message, in their order: "Deployment a/b, Service a/b".

@@ -43,8 +43,33 @@ func TestGet(t *testing.T) {
 }
 
 func TestChanged(t *testing.T) {
-	result := Result{Changes: []Change{{Ref: Ref{Kind: "Service"}, Operation: Updated}}}
-	if !result.Changed("Service") || result.Changed("Deployment") || (Result{}).Changed("Service") {
-		t.Error("a change is told of its own kind only")
+	one, other := Ref{Kind: "Service", Namespace: "web", Name: "shop"}, Ref{Kind: "Service", Namespace: "web", Name: "api"}
+	elsewhere := Ref{Group: "example.com", Kind: "Service", Namespace: "web", Name: "shop"}
+	result := Result{Changes: []Change{{Ref: one, Operation: Updated}, {Ref: other, Operation: Created}}}
+	if !result.Changed(one) || !result.Changed(other) || result.Changed(elsewhere) || (Result{}).Changed(one) {
+		t.Error("a change is reported of another object than the one that was written")
+	}
+	if result.Created(one) || !result.Created(other) || result.Created(elsewhere) {
+		t.Error("an update is reported as a creation, or a creation is not reported")
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	needed := Ref{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "shop"}
+	for name, test := range map[string]struct {
+		result Result
+		want   bool
+	}{
+		"nothing is in the way": {},
+		"in conflict":           {result: Result{Conflicts: []Ref{needed}}, want: true},
+		"being deleted":         {result: Result{Terminating: []Ref{needed}}, want: true},
+		"waited for":            {result: Result{Waits: []Wait{{For: needed}}}, want: true},
+		"another is waited for": {result: Result{Waits: []Wait{{For: Ref{Kind: "Deployment", Namespace: "web", Name: "shop"}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.result.Blocks([]Ref{needed}); got != test.want {
+				t.Errorf("%t, want %t", got, test.want)
+			}
+		})
 	}
 }

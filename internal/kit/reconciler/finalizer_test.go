@@ -232,7 +232,7 @@ func unasked(stored *mspolicyv1.PlatformPolicy) *Policy[*mspolicyv1.PlatformPoli
 
 // TestIsReleased: not before the plan was carried out, and then as the kind says, if it says anything.
 func TestIsReleased(t *testing.T) {
-	deployment := plan.Ref{Kind: "Deployment", Namespace: "shop", Name: "web"}
+	deployment := plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	refused := plan.Result{Refused: map[plan.Ref]string{deployment: "no"}}
 	unmade := plan.Result{Patched: []plan.Ref{{Kind: "Deployment", Namespace: "shop", Name: "api"}},
 		Unwritten: map[plan.Ref]string{deployment: "no route"}}

@@ -22,7 +22,7 @@ func TestPassResult(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	ending := apierrors.NewForbidden(deployments, "web", errors.New("the namespace is being deleted"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	deployment := plan.Ref{Kind: "Deployment", Namespace: "shop", Name: "web"}
+	deployment := plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	written := plan.Result{Changes: []plan.Change{{Ref: deployment, Operation: plan.Updated}}}
 	for name, test := range map[string]struct {
 		result            plan.Result

@@ -46,7 +46,7 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 		"Deployment": &appsv1.Deployment{ObjectMeta: named(app.Name)},
 		"Service":    &corev1.Service{ObjectMeta: named(app.Name)},
 	} {
-		if known, there := found[plan.Ref{Kind: kind, Namespace: app.Namespace, Name: app.Name}]; there && watch.IsWhole(known.Object) {
+		if known, there := found[webapp.Ref(app, kind)]; there && watch.IsWhole(known.Object) {
 			continue
 		}
 		if err := k.children.FindLive(ctx, app, object, found); err != nil {
