@@ -36,7 +36,7 @@ func (p *place) give(index int, at time.Time) {
 // is healthy.
 func TestUnfitWorkloadsGoLast(t *testing.T) {
 	p := newPlace(t, instrumentation("java", first), "a", "b", "c", "d")
-	p.seen[0].Rolled = workload.Rolled{Failed: "its progress deadline has passed", Progressed: now.Add(-time.Hour), Pods: 1}
+	p.seen[0].Rolled = workload.Rolled{Failed: "its progress deadline was exceeded", Progressed: now.Add(-time.Hour), Pods: 1}
 	p.seen[1].Rolled.Pods = 0
 	const last = " a:Pending:WaitingForCanary b:Pending:WaitingForCanary"
 	p.expect("first", "c", 1, "a:Pending:WaitingForCanary b:Pending:WaitingForCanary c:Pending:Asked d:Pending:WaitingForCanary", p.pass())
@@ -80,7 +80,7 @@ func TestOnlyCanariesFailARevision(t *testing.T) {
 			p.give(0, now.Add(-2*time.Minute))
 			p.give(1, now.Add(-2*time.Minute))
 			p.give(9, now.Add(-time.Minute))
-			p.seen[failing].Rolled = workload.Rolled{Failed: "its progress deadline has passed", Progressed: now, Pods: 1}
+			p.seen[failing].Rolled = workload.Rolled{Failed: "its progress deadline was exceeded", Progressed: now, Pods: 1}
 			if decision := p.decide(); (decision.Failure != "") != (failing == 1) {
 				t.Errorf("the failure is %q", decision.Failure)
 			}

@@ -147,7 +147,7 @@ func (r *Reader) keys(ctx context.Context, namespace string) injection.KeyLookup
 	}
 	return func(kind, name, key string) injection.Presence {
 		source, err := r.Source(ctx, namespace, workload.SourceRef{Kind: workload.SourceKind(kind), Name: name})
-		if err != nil || source.Standing != workload.Present {
+		if err != nil || source.State != workload.Present {
 			return injection.Unknown
 		}
 		if _, has := source.Keys[key]; !has || slices.Contains(source.Binary, key) {
