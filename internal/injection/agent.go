@@ -15,7 +15,7 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// Finalizer keeps an Instrumentation until all workloads are restored.
+// Finalizer keeps an Instrumentation until its agent is removed from all workloads.
 const Finalizer = "mainstay.dev/instrumentation"
 
 // Kinds of the API.
@@ -35,13 +35,13 @@ type Identity struct {
 	Kind, Namespace, Name string
 }
 
-// String is "Instrumentation/java": within its namespace that is enough.
+// String returns, for example, "Instrumentation/java", which is unique within a namespace.
 func (i Identity) String() string { return i.Kind + "/" + i.Name }
 
-// ID names it within a pod: 8 hexadecimal digits.
+// ID returns the identifier used in pods: 8 hexadecimal digits.
 func (i Identity) ID() string { return digest([]string{i.Kind, i.Namespace, i.Name})[:8] }
 
-// IdentityOf is that of an object.
+// IdentityOf returns the identity of an object.
 func IdentityOf(object Object) Identity {
 	if _, isCluster := object.(*instrv1.ClusterInstrumentation); isCluster {
 		return Identity{Kind: KindCluster, Name: object.GetName()}
@@ -49,29 +49,31 @@ func IdentityOf(object Object) Identity {
 	return Identity{Kind: KindNamespaced, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// Agent is an Instrumentation, made ready to be asked often.
+// Agent is an Instrumentation, compiled for repeated matching.
 type Agent struct {
 	Identity
-	// ID is that of the Identity.
+	// ID is the identifier of the Identity.
 	ID string
-	// Spec has its defaults.
+	// Spec has its defaults filled in.
 	Spec *instrv1.InstrumentationSpec
 	// Revision is a hash of what Spec injects, and where.
 	Revision string
-	// Failed is the revision whose canaries failed; empty if none did. Because says what happened.
+	// Failed is the revision whose canaries failed, empty if none did. Because says what happened.
 	Failed, Because string
-	// Invalid is why the spec is refused; nil if it is not. What is invalid injects nothing, and what it has injected stays as it is until it
-	// is mended or deleted: an upgrade that refuses more than before must not replace pods.
+	// Invalid is the validation error of the spec, nil if the spec is valid. An invalid agent injects
+	// nothing, and what it injected earlier is retained until the spec is corrected or the object is
+	// deleted: an upgrade with stricter validation must not replace pods.
 	Invalid error
 
 	created time.Time
-	// isOn tells that it may inject, isGone that it is being deleted.
+	// isOn reports that the agent may inject, isGone that the object is being deleted.
 	isOn, isGone bool
 	namespaces   labels.Selector
 	matchers     []matcher
 }
 
-// Compile makes an Agent. It checks what webhooks check: objects may be stored which these were not asked about.
+// Compile returns the Agent of an object. It repeats the checks of the webhooks, because objects
+// may be stored that no webhook has seen.
 func Compile(object Object) *Agent {
 	spec := object.GetSpec().DeepCopy()
 	Default(spec)
@@ -86,9 +88,9 @@ func Compile(object Object) *Agent {
 	return agent
 }
 
-// compile checks the spec and prepares what it selects and matches.
+// compile validates the spec and prepares its selectors and matchers.
 func (a *Agent) compile(object Object) error {
-	a.namespaces = labels.Everything() // what is invalid may have injected anywhere
+	a.namespaces = labels.Everything() // an invalid agent may have injected anywhere earlier
 	problems := Validate(a.Spec)
 	if cluster, isCluster := object.(*instrv1.ClusterInstrumentation); isCluster {
 		problems = append(problems, ValidateScope(&cluster.Spec)...)
@@ -111,10 +113,11 @@ func (a *Agent) compile(object Object) error {
 	return nil
 }
 
-// isHeld tells that what the agent has injected stays as it is.
+// retainsInjected reports whether what the agent has injected is left as it is.
 func (a *Agent) retainsInjected() bool { return a.Invalid != nil && !a.isGone }
 
-// namespaceSelector selects the namespaces of an object; everything for an Instrumentation, whose namespace is known.
+// namespaceSelector returns the selector for the namespaces of an object. For an Instrumentation,
+// whose namespace is known, it selects everything.
 func namespaceSelector(object Object) *metav1.LabelSelector {
 	if cluster, isCluster := object.(*instrv1.ClusterInstrumentation); isCluster && cluster.Spec.NamespaceSelector != nil {
 		return cluster.Spec.NamespaceSelector
@@ -122,22 +125,23 @@ func namespaceSelector(object Object) *metav1.LabelSelector {
 	return &metav1.LabelSelector{}
 }
 
-// HasFailed tells that this very revision failed where it was tried.
-func (a *Agent) HasFailed() bool { return a.isTried() && a.Failed == a.Revision }
+// HasFailed reports whether the current revision failed on its canaries.
+func (a *Agent) HasFailed() bool { return a.hasCanaries() && a.Failed == a.Revision }
 
-// isForgiven tells that a failure is noted which counts no more: nothing is tried first.
-func (a *Agent) hasStaleFailure() bool { return a.Failed != "" && !a.isTried() }
+// hasStaleFailure reports whether a recorded failure no longer counts, because the rollout has no
+// canaries.
+func (a *Agent) hasStaleFailure() bool { return a.Failed != "" && !a.hasCanaries() }
 
-// isTried tells that some workloads try a revision first.
-func (a *Agent) isTried() bool { return a.Spec.Rollout.Strategy == instrv1.RolloutCanary }
+// hasCanaries reports whether some workloads get a new revision before the others.
+func (a *Agent) hasCanaries() bool { return a.Spec.Rollout.Strategy == instrv1.RolloutCanary }
 
-// isGated tells that a new revision waits for a grant.
+// isGated reports whether a workload needs a grant before it gets a new revision.
 func (a *Agent) isGated() bool {
 	rollout := &a.Spec.Rollout
-	return a.isTried() || rollout.MaxParallel != nil || rollout.Window != nil || len(rollout.Order) > 0
+	return a.hasCanaries() || rollout.MaxParallel != nil || rollout.Window != nil || len(rollout.Order) > 0
 }
 
-// Covers tells whether the agent is for the workloads of a namespace.
+// Covers reports whether the agent applies to the workloads of a namespace.
 func (a *Agent) Covers(namespace string, namespaceLabels map[string]string) bool {
 	if a.Kind == KindNamespaced {
 		return a.Namespace == namespace
@@ -145,7 +149,7 @@ func (a *Agent) Covers(namespace string, namespaceLabels map[string]string) bool
 	return a.namespaces.Matches(labels.Set(namespaceLabels))
 }
 
-// digest is a hash of a value's JSON, in hexadecimal digits.
+// digest returns a hash of a value's JSON, in hexadecimal digits.
 func digest(value any) string {
 	content, _ := json.Marshal(value) // the types of the API can be encoded
 	sum := sha256.Sum256(content)

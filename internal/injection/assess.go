@@ -13,68 +13,71 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Seen is a workload as the cache has it.
+// ObservedWorkload is a workload as read from the cache.
 type ObservedWorkload struct {
 	Workload
 	UID    types.UID
 	Rolled workload.Rolled
-	// Setting is that of its namespace.
+	// Context is the context of its namespace.
 	Context *NamespaceContext
 }
 
-// Standing is how one workload stands to one agent.
+// WorkloadAssessment compares one workload with what one agent wants.
 type WorkloadAssessment struct {
-	// Index is its place among those that were seen.
+	// Index is the workload's index in the observed workloads.
 	Index int
-	// Verdict is what Compose would do.
+	// Status is what Compose would do.
 	Status AgentStatus
-	// Stale tells that Compose would change something of the agent's; Differs says what.
+	// Stale reports that Compose would change something that belongs to the agent; Differs says what.
 	Stale   bool
 	Differs string
-	// Has tells that something of the agent is in the template.
+	// Has reports that the template contains something of the agent.
 	Has bool
-	// isUntouched tells that the workload has what the spec says since an earlier revision: what is new does not concern it.
+	// isUntouched reports that the new revision changes nothing here: the workload matches the spec,
+	// but its record names an earlier revision.
 	isUntouched bool
 	grant       Grant
-	// hasGrant tells that there is an annotation, whatever it says.
+	// hasGrant reports that a grant annotation exists, whatever its value.
 	hasGrant bool
 	rolled   workload.Rolled
-	// Trouble is what is wrong with pods that run the agent, where somebody has looked; nil if nothing is. ReadySince is since when the last of them
-	// is ready; zero where nobody has looked.
+	// Problem is what is wrong with pods that run the agent. ReadySince is when the last of these pods
+	// became ready. Both are zero where nothing is wrong, or where the pods have not been read.
 	Problem    *workload.Problem
 	ReadySince time.Time
 }
 
-// Assessment is how all workloads stand to one agent.
+// Assessment compares all workloads with what one agent wants.
 type Assessment struct {
 	agent *Agent
 	seen  []ObservedWorkload
 	now   time.Time
-	// Assessed are those of the workloads that the agent concerns.
+	// Assessed are the workloads that the agent matches or is in.
 	Assessed []WorkloadAssessment
 }
 
-// Assess compares workloads with what they should be. A nil agent is one that is no more: identity says which it was.
+// Assess compares workloads with their desired state. The agent is nil if the Instrumentation no
+// longer exists; identity then says which one it was.
 func Assess(identity Identity, agent *Agent, seen []ObservedWorkload, now time.Time) *Assessment {
 	if agent == nil {
 		agent = &Agent{Identity: identity, ID: identity.ID(), Spec: &instrv1.InstrumentationSpec{}}
 	}
 	assessment := &Assessment{agent: agent, seen: seen, now: now}
 	for i := range seen {
-		if standing, concerned := assessment.assess(i); concerned {
-			assessment.Assessed = append(assessment.Assessed, standing)
+		if assessed, concerned := assessment.assess(i); concerned {
+			assessment.Assessed = append(assessment.Assessed, assessed)
 		}
 	}
 	return assessment
 }
 
-// IsSettled tells that one workload is as it should be, for an agent; nil for one that is no more.
+// IsSettled reports whether one workload has its desired state for an agent. The agent is nil if
+// the Instrumentation no longer exists.
 func IsSettled(identity Identity, agent *Agent, one ObservedWorkload, now time.Time) bool {
 	return !slices.ContainsFunc(Assess(identity, agent, []ObservedWorkload{one}, now).Assessed,
 		func(s WorkloadAssessment) bool { return s.Stale })
 }
 
-// look compares one workload.
+// assess compares one workload. It returns false if the agent does not concern the workload.
 func (a *Assessment) assess(index int) (WorkloadAssessment, bool) {
 	one := &a.seen[index]
 	_, hasGrant := one.Annotations[GrantKey(a.agent.ID)]
@@ -83,40 +86,41 @@ func (a *Assessment) assess(index int) (WorkloadAssessment, bool) {
 	if had == nil && !hasGrant && (!isCovered || len(a.agent.match(&one.Workload)) == 0) {
 		return WorkloadAssessment{}, false
 	}
-	standing := WorkloadAssessment{Index: index, Has: had != nil, hasGrant: hasGrant, grant: GrantOf(one.Annotations, a.agent.ID).until(a.now),
+	assessed := WorkloadAssessment{Index: index, Has: had != nil, hasGrant: hasGrant, grant: GrantOf(one.Annotations, a.agent.ID).until(a.now),
 		rolled: one.Rolled}
 	composed := one.Workload
 	composed.Template = one.Template.DeepCopy()
-	verdicts := one.Context.Compose(&composed, nil)
+	statuses := one.Context.Compose(&composed, nil)
 	for i, agent := range one.Context.Agents {
 		if agent.ID == a.agent.ID {
-			standing.Status = verdicts[i]
+			assessed.Status = statuses[i]
 		}
 	}
 	wanted := had
 	if one.Template.Annotations[instrv1.AnnotationInjected] != composed.Template.Annotations[instrv1.AnnotationInjected] {
 		wanted = of(Injected(composed.Template.Annotations), a.agent.ID)
 	}
-	standing.Differs = differs(one.Template, composed.Template, had, wanted)
-	standing.Stale = standing.Differs != ""
-	standing.isUntouched = standing.Status.State == In && !standing.Stale && had != nil && had.Revision != a.agent.Revision
-	return standing, standing.Status.State != Unmatched || standing.Has || hasGrant
+	assessed.Differs = differs(one.Template, composed.Template, had, wanted)
+	assessed.Stale = assessed.Differs != ""
+	assessed.isUntouched = assessed.Status.State == In && !assessed.Stale && had != nil && had.Revision != a.agent.Revision
+	return assessed, assessed.Status.State != Unmatched || assessed.Has || hasGrant
 }
 
-// Concerns tells whether the agent matches a workload, or is in it.
+// Concerns reports whether the agent matches a workload, or is in it.
 func (a *Agent) Concerns(w *Workload) bool {
 	return of(Injected(w.Template.Annotations), a.ID) != nil || a.IsFor(w)
 }
 
-// situation is how far a workload is that has the agent as its spec says.
+// progress is how far the rollout of an injected agent has come in one workload.
 type progress struct {
 	state rollout.State
-	// since is when that began.
+	// since is when that state began.
 	since           time.Time
 	reason, message string
 }
 
-// situation finds it. What it says of workloads that were long there is not laid to the agent: see isLaid.
+// progressOf returns the progress of a workload. A Failed state counts against the agent only if
+// isAttributable.
 func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 	limit := rollout.Timeout(a.agent.Spec.Rollout.Policy)
 	began := latest(s.rolled.Progressed, s.grant.At)
@@ -124,37 +128,37 @@ func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
 	case s.Problem != nil && isFatal(s.Problem.Reason):
 		return progress{rollout.Failed, began, s.Problem.Reason, s.Problem.Message}
 	case s.rolled.Unseen:
-		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its controller has not looked at its last change yet"}
+		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its controller has not observed the last change yet"}
 	case s.rolled.Complete:
 		return progress{rollout.Done, latest(latest(s.rolled.Since, s.ReadySince), s.grant.At), "", ""}
 	case s.rolled.Failed != "":
-		return progress{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods do not come up with the agent: " + s.rolled.Failed}
+		return progress{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods do not become ready with the agent: " + s.rolled.Failed}
 	case s.rolled.Blocked != "":
 		return progress{rollout.Progressing, began, instrv1.WorkloadBlocked, s.rolled.Blocked}
 	case a.isReplaced(s):
-		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, fmt.Sprintf("%d of its %d pods, which all have the agent, are ready",
+		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, fmt.Sprintf("all pods have the agent, %d of %d are ready",
 			s.rolled.Ready, s.rolled.Pods)}
 	case !began.IsZero() && a.now.Sub(began) > limit && a.isAttributable(s):
 		return progress{rollout.Failed, began, instrv1.WorkloadTimeout,
-			"its pods did not come up with the agent within " + limit.String() + a.details(s)}
+			"its pods did not become ready with the agent within " + limit.String() + a.details(s)}
 	case s.Problem != nil:
 		return progress{rollout.Progressing, began, s.Problem.Reason, s.Problem.Message}
 	}
 	return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its pods are being replaced"}
 }
 
-// isReplaced tells of a workload that does not remember that its rollout was over (a DaemonSet) that all its pods have the agent, and have had it for
-// so long that what is not ready is so for another reason.
+// isReplaced reports, for a workload that does not remember the end of its rollout (a DaemonSet),
+// whether all its pods have had the agent for so long that an unready pod has another cause.
 func (a *Assessment) isReplaced(s *WorkloadAssessment) bool {
 	return s.rolled.Forgets && s.rolled.Pods > 0 && s.rolled.Updated == s.rolled.Pods && a.now.Sub(s.grant.At) > a.trial()
 }
 
-// trial is for how long what is wrong with a workload is laid to the agent.
+// trial is for how long after its injection a failure is attributed to the agent.
 func (a *Assessment) trial() time.Duration {
 	return rollout.Timeout(a.agent.Spec.Rollout.Policy) + time.Minute + a.soak()
 }
 
-// soak is for how long a workload runs a revision until it has tried it.
+// soak is how long a canary must run a revision before others follow.
 func (a *Assessment) soak() time.Duration {
 	if canary := a.agent.Spec.Rollout.Canary; canary != nil && canary.Soak != nil {
 		return canary.Soak.Duration
@@ -162,8 +166,9 @@ func (a *Assessment) soak() time.Duration {
 	return 0
 }
 
-// isLaid tells whether what is wrong with a workload is laid to the agent: it came so lately, or the rollout that brought it was never over.
-// Later its owner may have changed it.
+// isAttributable reports whether a failure may be blamed on the agent: it began soon after the
+// injection, or the rollout that injected the agent never completed. A later failure may come from
+// a change by the workload's owner.
 func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
 	switch {
 	case s.grant.At.IsZero():
@@ -171,10 +176,10 @@ func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
 	case !s.rolled.Progressed.IsZero():
 		return s.rolled.Progressed.Sub(s.grant.At) <= a.trial()
 	}
-	return a.isOnTrial(s) // the workload does not tell since when its rollout is under way
+	return a.isOnTrial(s) // the workload does not say when its rollout began
 }
 
-// isOnTrial tells that the agent came so lately that what is wrong is laid to it.
+// isOnTrial reports whether the agent was injected so recently that a failure is attributed to it.
 func (a *Assessment) isOnTrial(s *WorkloadAssessment) bool { return a.now.Sub(s.grant.At) <= a.trial() }
 
 func (a *Assessment) details(s *WorkloadAssessment) string {
@@ -184,7 +189,7 @@ func (a *Assessment) details(s *WorkloadAssessment) string {
 	return ": " + s.Problem.Message
 }
 
-// isFatal tells that a trouble does not pass by itself.
+// isFatal reports whether a problem does not go away by itself.
 func isFatal(reason string) bool { return reason == crashLoop || reason == configError }
 
 func latest(a, b time.Time) time.Time {
@@ -194,38 +199,42 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// maxWatched is of how many workloads, beside canaries, the pods are looked at in one pass.
+// maxWatched limits how many workloads, in addition to canaries, have their pods read in one
+// reconcile.
 const maxWatched = 20
 
-// Watched are the standings whose pods matter now: those that try the agent first, and some of those that are being replaced.
+// Watched returns the workloads whose pods are to be read now: recent canaries, and up to
+// maxWatched of those whose pods are being replaced.
 func (a *Assessment) Watched() []*WorkloadAssessment {
 	var watched, going []*WorkloadAssessment
 	canaries := a.canaries()
 	for i := range a.Assessed {
-		standing := &a.Assessed[i]
-		if standing.Status.State != In || standing.Stale || standing.rolled.Blocked != "" {
+		assessed := &a.Assessed[i]
+		if assessed.Status.State != In || assessed.Stale || assessed.rolled.Blocked != "" {
 			continue
 		}
 		switch {
-		case canaries[standing.Index] && a.now.Sub(latest(standing.rolled.Since, standing.grant.At)) <= a.trial():
-			watched = append(watched, standing)
-		case !standing.rolled.Complete && a.isRecent(standing) && len(going) < maxWatched:
-			going = append(going, standing)
+		case canaries[assessed.Index] && a.now.Sub(latest(assessed.rolled.Since, assessed.grant.At)) <= a.trial():
+			watched = append(watched, assessed)
+		case !assessed.rolled.Complete && a.isRecent(assessed) && len(going) < maxWatched:
+			going = append(going, assessed)
 		}
 	}
 	return append(watched, going...)
 }
 
-// isLately tells that something happened to a workload so lately that its pods are worth a look; or that it does not tell when.
+// isRecent reports whether the last change of a workload is so recent that its pods are worth
+// reading. A workload without a known time of change counts as recent.
 func (a *Assessment) isRecent(s *WorkloadAssessment) bool {
 	last := latest(s.rolled.Progressed, s.grant.At)
 	return !a.isReplaced(s) && (last.IsZero() || a.now.Sub(last) <= a.trial())
 }
 
-// canaries are the workloads, by their places, that try a revision first: those that got it first, as many as the policy says, and with them those that
-// got it at the same time; then those whose turn is next. What becomes of the others meanwhile does not change who tries it.
+// canaries returns the indices of the workloads that get a revision first. These are the workloads
+// that got it first, as many as the policy says, with all that got it at the same time; then the
+// next in the rollout order. Later changes to other workloads do not change the set.
 func (a *Assessment) canaries() map[int]bool {
-	if !a.agent.isTried() {
+	if !a.agent.hasCanaries() {
 		return nil
 	}
 	var units []rollout.Unit
@@ -251,7 +260,7 @@ func (a *Assessment) canaries() map[int]bool {
 	return first
 }
 
-// whenIn is when a workload that has the revision got it.
+// whenIn returns when a workload got the revision; zero if it does not have it.
 func whenIn(s *WorkloadAssessment) time.Time {
 	if s.Status.State != In {
 		return time.Time{}
@@ -259,8 +268,9 @@ func whenIn(s *WorkloadAssessment) time.Time {
 	return s.grant.At
 }
 
-// isOver tells that the revision has been tried: all others have it, too.
-func (a *Assessment) isOver(canaries map[int]bool) bool {
+// isTrialOver reports whether the canary phase has ended: no workload waits, and others than
+// canaries have the revision.
+func (a *Assessment) isTrialOver(canaries map[int]bool) bool {
 	return !slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
 		return s.Status.State == Waiting
 	}) && slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
@@ -268,13 +278,14 @@ func (a *Assessment) isOver(canaries map[int]bool) bool {
 	})
 }
 
-// isUnfit tells that a workload would try nothing, or was broken before the agent came. What an earlier revision did to it does not count.
+// isUnfitCanary reports whether a workload would prove nothing as a canary: it has no pods, or was
+// broken before the agent was injected. What an earlier revision broke does not count.
 func (a *Assessment) isUnfitCanary(s *WorkloadAssessment) bool {
 	isBroken := !s.rolled.Complete && (!s.Has || !a.isOnTrial(s))
-	return a.agent.isTried() && (isBroken || s.rolled.Pods == 0)
+	return a.agent.hasCanaries() && (isBroken || s.rolled.Pods == 0)
 }
 
-// unitOf is a workload as the rollout's policy names it.
+// unitOf returns the workload under the name that the rollout policy uses.
 func (a *Assessment) unitOf(s *WorkloadAssessment) rollout.Unit {
 	one := &a.seen[s.Index]
 	name := one.Name

@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// numbered are as many names.
+// numbered returns that many names.
 func numbered(number int) []string {
 	var names []string
 	for i := range number {
@@ -25,34 +25,36 @@ func numbered(number int) []string {
 	return names
 }
 
-// give injects the agent into a workload of which somebody says that it was granted then.
+// give injects the agent into a workload, with a grant of the given time.
 func (p *place) give(index int, at time.Time) {
 	agent := p.setting.Agents[0]
 	p.seen[index].Annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: at, Attempts: 1}.String()
 	p.seen[index].Context.Compose(&p.seen[index].Workload, nil)
 }
 
-// What has no pods tries nothing and goes last; what was broken before waits until it is not.
+// A workload without pods proves nothing and goes last; one that was broken before waits until it
+// is healthy.
 func TestUnfitWorkloadsGoLast(t *testing.T) {
 	p := newPlace(t, instrumentation("java", first), "a", "b", "c", "d")
-	p.seen[0].Rolled = workload.Rolled{Failed: "its progress deadline has passed", Progressed: now.Add(-time.Hour), Pods: 1}
+	p.seen[0].Rolled = workload.Rolled{Failed: "its progress deadline was exceeded", Progressed: now.Add(-time.Hour), Pods: 1}
 	p.seen[1].Rolled.Pods = 0
 	const last = " a:Pending:WaitingForCanary b:Pending:WaitingForCanary"
 	p.expect("first", "c", 1, "a:Pending:WaitingForCanary b:Pending:WaitingForCanary c:Pending:Asked d:Pending:WaitingForCanary", p.pass())
-	bring := func(index int) { // the pods of one come up
+	comeUp := func(index int) { // the pods of one come up
 		p.now = p.now.Add(time.Hour)
 		p.seen[index].Rolled = workload.Rolled{Complete: true, Since: p.now.Add(-30 * time.Minute), Pods: 1, Updated: 1, Ready: 1}
 	}
-	bring(2)
+	comeUp(2)
 	p.expect("others", "c d", 1, "c"+last+" d:Pending:Asked", p.pass())
-	bring(3)
+	comeUp(3)
 	p.expect("last", "b c d", 1, "c d a:Pending:WaitingForCanary b:Pending:Asked", p.pass())
-	bring(1)
-	bring(0)
+	comeUp(1)
+	comeUp(0)
 	p.expect("mended", "a b c d", 1, "b c d a:Pending:Asked", p.pass())
 }
 
-// They wait for the soak as others do, and not for more: one that is new is like them, and needs no trial of its own.
+// Deferred workloads wait for the soak as others do, and no longer: a new workload is like them,
+// and needs no trial of its own.
 func TestUnfitWorkloadsWaitForTheSoak(t *testing.T) {
 	p := newPlace(t, instrumentation("java", first), "a", "b", "c")
 	p.seen[0].Rolled = workload.Rolled{Complete: true}
@@ -62,13 +64,13 @@ func TestUnfitWorkloadsWaitForTheSoak(t *testing.T) {
 	decision := p.pass()
 	p.expect("soaking", "b c", 0, "b c a:Pending:WaitingForCanary", decision)
 	if decision.RequeueAfter != 5*time.Second {
-		t.Errorf("it looks at pods again after %s", decision.RequeueAfter)
+		t.Errorf("it reads pods again after %s", decision.RequeueAfter)
 	}
 	p.now = now.Add(4 * time.Minute)
 	p.expect("soaked", "a b c", 1, "b c a:Pending:Asked", p.pass())
 }
 
-// Only those that got it first fail a revision, however many there are by then.
+// Only the workloads that got a revision first can fail it, however many have it by then.
 func TestOnlyCanariesFailARevision(t *testing.T) {
 	for name, failing := range map[string]int{"a canary": 1, "another": 9} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +80,7 @@ func TestOnlyCanariesFailARevision(t *testing.T) {
 			p.give(0, now.Add(-2*time.Minute))
 			p.give(1, now.Add(-2*time.Minute))
 			p.give(9, now.Add(-time.Minute))
-			p.seen[failing].Rolled = workload.Rolled{Failed: "its progress deadline has passed", Progressed: now, Pods: 1}
+			p.seen[failing].Rolled = workload.Rolled{Failed: "its progress deadline was exceeded", Progressed: now, Pods: 1}
 			if decision := p.decide(); (decision.Failure != "") != (failing == 1) {
 				t.Errorf("the failure is %q", decision.Failure)
 			}
@@ -86,8 +88,9 @@ func TestOnlyCanariesFailARevision(t *testing.T) {
 	}
 }
 
-// A canary fails a revision also where there are fewer workloads by then, or one that comes before it.
-func TestCanariesStayWhoTheyAre(t *testing.T) {
+// A canary fails a revision even if there are fewer workloads by then, or a new one that is ordered
+// before it.
+func TestCanariesStayTheSame(t *testing.T) {
 	rollout := withRollout(func(rollout *instrv1.Rollout) {
 		rollout.Strategy, rollout.Canary = instrv1.RolloutCanary, &rolloutv1.Canary{Percent: new(int32(50))}
 	})
@@ -99,7 +102,7 @@ func TestCanariesStayWhoTheyAre(t *testing.T) {
 					p.give(i, now)
 				}
 			}
-			p.troubles["c"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
+			p.problems["c"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 			if decision := p.decide(); decision.Failure != "Deployment/c: CrashLoop: it exits" {
 				t.Errorf("the failure is %q", decision.Failure)
 			}
@@ -107,8 +110,8 @@ func TestCanariesStayWhoTheyAre(t *testing.T) {
 	}
 }
 
-// What the new revision does not concern is no canary of it.
-func TestUntouchedWorkloadsTryNothing(t *testing.T) {
+// A workload that the new revision does not change is no canary.
+func TestUntouchedWorkloadsAreNoCanaries(t *testing.T) {
 	of := func(value string) injection.Object {
 		return instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 			first(spec)
@@ -123,12 +126,13 @@ func TestUntouchedWorkloadsTryNothing(t *testing.T) {
 	p.expect("tried", "a1 a2 b1 b2", 1, "a1 a2 b1:Pending:Asked b2:Pending:WaitingForCanary", p.pass())
 }
 
-// What an owner does long after, and what a webhook that is away leaves, is no failure of the revision.
-func TestLongAfterNothingIsLaidToTheAgent(t *testing.T) {
+// A change by the owner long after the injection, or what an unavailable webhook leaves behind, is
+// no failure of the revision.
+func TestLateFailureIsNotAttributable(t *testing.T) {
 	for name, rolled := range map[string]workload.Rolled{
-		"a change that nobody has looked at": {Unseen: true, Progressed: now.Add(-24 * time.Hour), Pods: 1},
-		"the rollout of a StatefulSet":       {Pods: 3, Updated: 1},
-		"the rollout of a DaemonSet":         {Pods: 3, Updated: 1, Forgets: true},
+		"a change that its controller has not observed": {Unseen: true, Progressed: now.Add(-24 * time.Hour), Pods: 1},
+		"the rollout of a StatefulSet":                  {Pods: 3, Updated: 1},
+		"the rollout of a DaemonSet":                    {Pods: 3, Updated: 1, Forgets: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, instrumentation("java", first), "a")
@@ -137,7 +141,7 @@ func TestLongAfterNothingIsLaidToTheAgent(t *testing.T) {
 			decision := p.decide()
 			p.expect("later", "a", 0, "a:Pending:Rolling", decision)
 			if decision.Failure != "" || decision.RequeueAfter != 0 {
-				t.Errorf("the failure is %q, and it looks again after %s", decision.Failure, decision.RequeueAfter)
+				t.Errorf("the failure is %q, and it requeues after %s", decision.Failure, decision.RequeueAfter)
 			}
 		})
 	}
@@ -147,15 +151,16 @@ func TestLongAfterNothingIsLaidToTheAgent(t *testing.T) {
 	p.seen[0].Annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: now, Attempts: 9}.String()
 	p.seen[0].Template = new(template(container("app")))
 	if decision := p.decide(); decision.Failure != "" || decision.Workloads[0].State != instrv1.StateFailed {
-		t.Errorf("the failure is %q, and %+v is told", decision.Failure, decision.Workloads)
+		t.Errorf("the failure is %q, and %+v is reported", decision.Failure, decision.Workloads)
 	}
 }
 
-// While a failure is being noted those that wait are matched as before, and nothing is written to them.
-func TestWhileAFailureIsNoted(t *testing.T) {
+// While a failure is being recorded, waiting workloads are still matched, and nothing is written to
+// them.
+func TestWhileAFailureIsRecorded(t *testing.T) {
 	p := newPlace(t, instrumentation("java", first), "a", "b", "c")
 	p.pass()
-	p.troubles["a"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
+	p.problems["a"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 	decision := p.decide()
 	p.expect("failing", "a", 0, "a:Failed:CrashLoop b:Pending:RolloutFailed c:Pending:RolloutFailed", decision)
 	if want := "Deployment/a: CrashLoop: it exits"; decision.Failure != want {
@@ -163,28 +168,28 @@ func TestWhileAFailureIsNoted(t *testing.T) {
 	}
 }
 
-// What a ClusterInstrumentation does not cover costs it a look, and is not composed.
+// Assessing what a ClusterInstrumentation does not cover is cheap: it is not composed.
 func TestWhatIsNotCoveredIsNotComposed(t *testing.T) {
 	p := newPlace(t, cluster("java", nil), numbered(100)...)
 	agent := p.setting.Agents[0]
 	for i := range p.seen {
 		p.seen[i].Context = settingOf(t)
 	}
-	var standings int
-	costs := testing.AllocsPerRun(10, func() { standings = len(injection.Assess(agent.Identity, agent, p.seen, p.now).Assessed) })
-	if standings > 0 || costs > 3*100 {
-		t.Errorf("%d concern it, and that is found by %.0f allocations", standings, costs)
+	var assessments int
+	costs := testing.AllocsPerRun(10, func() { assessments = len(injection.Assess(agent.Identity, agent, p.seen, p.now).Assessed) })
+	if assessments > 0 || costs > 3*100 {
+		t.Errorf("%d workloads are assessed, with %.0f allocations", assessments, costs)
 	}
 }
 
-// A grant of a time to come has nobody wait until then.
-func TestGrantOfATimeToComeHoldsUpNobody(t *testing.T) {
+// A grant with a time in the future makes nothing wait until then.
+func TestFutureGrantDelaysNothing(t *testing.T) {
 	p := newPlace(t, instrumentation("java", first), "a", "b")
 	p.give(0, now.Add(1000*time.Hour))
 	p.expect("done long ago", "a b", 1, "a b:Pending:Asked", p.pass())
 }
 
-// All that try a revision are looked at, however many.
+// The pods of all canaries are read, however many there are.
 func TestAllCanariesAreWatched(t *testing.T) {
 	const all, canaries = 300, 30
 	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) { rollout.Strategy = instrv1.RolloutCanary }), numbered(all)...)
@@ -204,8 +209,8 @@ func TestAllCanariesAreWatched(t *testing.T) {
 	}
 }
 
-// A DaemonSet does not remember that its rollout was over. Weeks later a node that is away is no failure of the agent, holds up nobody, and is waited
-// for by no polling.
+// A DaemonSet does not remember the end of its rollout. Weeks later, an unreachable node is no
+// failure of the agent, delays nothing, and causes no polling.
 func TestDaemonSetLongAfter(t *testing.T) {
 	for name, grants := range map[string]bool{"granted": true, "injected when it was made": false} {
 		t.Run(name, func(t *testing.T) {
@@ -228,22 +233,22 @@ func TestDaemonSetLongAfter(t *testing.T) {
 			decision = p.pass()
 			p.expect("at rest", "a b", 0, "b a:Pending:Rolling", decision)
 			if decision.RequeueAfter != 0 {
-				t.Errorf("it looks again after %s", decision.RequeueAfter)
+				t.Errorf("it requeues after %s", decision.RequeueAfter)
 			}
 			assessment := injection.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
 			if watched := assessment.Watched(); len(watched) > 0 {
 				t.Errorf("%d are watched", len(watched))
 			}
-			for _, told := range decision.Workloads {
-				if told.Index == 0 && told.Message != "9 of its 10 pods, which all have the agent, are ready" {
-					t.Errorf("it says %q", told.Message)
+			for _, reported := range decision.Workloads {
+				if reported.Index == 0 && reported.Message != "all pods have the agent, 9 of 10 are ready" {
+					t.Errorf("it says %q", reported.Message)
 				}
 			}
 		})
 	}
 }
 
-// A StatefulSet does not tell since when it is complete: its pods do.
+// A StatefulSet does not say when it became complete; its pods do.
 func TestSoakOfStatefulSets(t *testing.T) {
 	p := newPlace(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 		first(spec)
@@ -256,8 +261,8 @@ func TestSoakOfStatefulSets(t *testing.T) {
 	p.give(0, now.Add(-9*time.Minute))
 	for ready, want := range map[time.Duration]int{time.Minute: 0, 6 * time.Minute: 1} {
 		assessment := injection.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
-		for _, standing := range assessment.Watched() {
-			standing.ReadySince = now.Add(-ready)
+		for _, assessed := range assessment.Watched() {
+			assessed.ReadySince = now.Add(-ready)
 		}
 		decision, err := assessment.Decide()
 		if err != nil || len(decision.Writes) != want {
@@ -266,7 +271,7 @@ func TestSoakOfStatefulSets(t *testing.T) {
 	}
 }
 
-// While the window is closed time alone is waited for.
+// While the window is closed, the next requeue is when it opens.
 func TestClosedWindowIsNotPolled(t *testing.T) {
 	p := newPlace(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 		first(spec)
@@ -282,13 +287,14 @@ func TestClosedWindowIsNotPolled(t *testing.T) {
 	} {
 		test.do()
 		decision := p.decide()
-		if got := p.told(decision); got != test.want || decision.RequeueAfter != 12*time.Hour {
-			t.Errorf("%s: told is %q, and it looks again after %s", test.name, got, decision.RequeueAfter)
+		if got := p.reported(decision); got != test.want || decision.RequeueAfter != 12*time.Hour {
+			t.Errorf("%s: reported is %q, and it requeues after %s", test.name, got, decision.RequeueAfter)
 		}
 	}
 }
 
-// A pass writes to so many that a changed spec need not wait behind thousands of writes; the rest follow.
+// One reconcile writes to a limited number of workloads, so that a changed spec does not wait
+// behind thousands of writes; the rest follow.
 func TestWritesOfOnePass(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), numbered(1100)...)
 	for i, want := range []int{500, 500, 100, 0} {

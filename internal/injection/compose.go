@@ -10,77 +10,79 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// Workload is a Deployment, StatefulSet or DaemonSet as far as injection is concerned.
+// Workload is a Deployment, StatefulSet or DaemonSet, as far as injection is concerned.
 type Workload struct {
 	Kind, Namespace, Name string
 	Labels, Annotations   map[string]string
 	Template              *corev1.PodTemplateSpec
 }
 
-// String is "Deployment/web".
+// String returns, for example, "Deployment/web".
 func (w *Workload) String() string { return w.Kind + "/" + w.Name }
 
-// Setting is what is around the workloads of a namespace.
+// NamespaceContext is what injection needs to know about a namespace.
 type NamespaceContext struct {
-	// Agents are those that cover the namespace, as Sort orders them.
+	// Agents are the agents that cover the namespace, in the order of Sort.
 	Agents []*Agent
-	// Declines tells that the namespace wants no agents.
+	// Declines reports that the namespace opts out of injection.
 	Declines bool
-	// Off are the kinds of Instrumentations that are off: nothing is known of those, and what they have injected stays as it is.
+	// Off are the disabled kinds of Instrumentations. Their objects are unknown, and what they
+	// injected is retained.
 	Off []string
-	// Keys knows which keys ConfigMaps and Secrets have.
+	// Keys looks up keys of ConfigMaps and Secrets.
 	Keys KeyLookup
-	// HasImageVolumes tells that the cluster can mount images.
+	// HasImageVolumes reports that the cluster supports image volumes.
 	HasImageVolumes bool
 }
 
-// Sort orders agents by who comes first where two match one container: those of the namespace before those of the cluster, then
-// the older ones, then by name.
+// Sort orders agents by precedence for the case that two match one container: Instrumentations
+// before ClusterInstrumentations, then by age (oldest first), then by name.
 func Sort(agents []*Agent) {
 	slices.SortFunc(agents, func(a, b *Agent) int {
 		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), a.created.Compare(b.created), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// Declines tells whether annotations keep agents out.
+// OptsOut reports whether annotations keep agents out.
 func OptsOut(annotations map[string]string) bool {
 	return strings.EqualFold(strings.TrimSpace(annotations[instrv1.AnnotationInject]), "false")
 }
 
-// State is what becomes of one agent in one workload.
+// State is the result of composing one agent with one workload.
 type State int
 
-// States.
+// The states.
 const (
-	// Unmatched: it is not for the workload.
+	// Unmatched: the agent does not match the workload.
 	Unmatched State = iota
-	// Refused: it can't be injected.
+	// Refused: the agent can't be injected.
 	Refused
-	// Overruled: another comes first.
+	// Overruled: another Instrumentation takes precedence for the container.
 	Overruled
-	// Waiting: the workload keeps what it has, until it is granted the new revision.
+	// Waiting: the workload keeps what it has until it is granted the new revision.
 	Waiting
-	// Failed: the revision failed elsewhere, and is kept out.
+	// Failed: the revision failed on its canaries and is not injected.
 	Failed
-	// Held: its spec is invalid, and what it has injected stays as it is.
+	// Retained: the spec is invalid or the kind is off, and what was injected stays as it is.
 	Retained
-	// In: it is injected as its spec has it.
+	// In: the agent is injected as its spec says.
 	In
 )
 
-// Verdict is what becomes of one agent in one workload.
+// AgentStatus is the result of composing one agent with one workload.
 type AgentStatus struct {
 	State State
-	// Refusal says why it is Refused or Overruled.
+	// Refusal says why the agent is Refused or Overruled.
 	Refusal *Refusal
 }
 
-// declines tells whether a workload, or its namespace, wants no agents.
+// optsOut reports whether a workload or its namespace opts out of injection.
 func (s *NamespaceContext) optsOut(w *Workload) bool {
 	return s.Declines || OptsOut(w.Annotations) || OptsOut(w.Template.Annotations)
 }
 
-// records are all Injections that may be in a template, and those of them that were there last. before is the template that it replaces.
+// records returns all Injections that may be in a template, and those that were recorded last.
+// before is the template that it replaces, or nil.
 func records(template, before *corev1.PodTemplateSpec) (all, last []Injection) {
 	recorded := Injected(template.Annotations)
 	if before == nil || before.Annotations[instrv1.AnnotationInjected] == template.Annotations[instrv1.AnnotationInjected] {
@@ -94,67 +96,69 @@ func records(template, before *corev1.PodTemplateSpec) (all, last []Injection) {
 	return all, recorded
 }
 
-// Compose makes a workload's template what it should be: it takes out what was injected, and injects what is wanted. before is the template that
-// the write replaces, nil for none: an owner may have dropped the record. The verdicts are one for each agent of the setting.
+// Compose brings a workload's template to its desired state: it removes what was injected, and
+// injects what is desired now. before is the template that the write replaces, or nil: an owner may
+// have dropped the record. Compose returns one status for each of s.Agents.
 func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) []AgentStatus {
 	recorded, last := records(w.Template, before)
-	held := s.retained(w, last)
+	retained := s.retained(w, last)
 	remove(w.Template, recorded)
 	write(w.Template, nil)
-	verdicts := make([]AgentStatus, len(s.Agents))
+	statuses := make([]AgentStatus, len(s.Agents))
 	if s.optsOut(w) {
-		return verdicts
+		return statuses
 	}
-	held = s.refit(w, held)
+	retained = s.refit(w, retained)
 	var effective []Injection
 	var by []int
-	taken := s.takenByRetained(w, held)
+	taken := s.takenByRetained(w, retained)
 	for i, agent := range s.Agents {
 		containers := agent.match(w)
-		if of(held, agent.ID) != nil {
-			verdicts[i].State = Retained
+		if of(retained, agent.ID) != nil {
+			statuses[i].State = Retained
 		}
 		if len(containers) == 0 {
 			continue
 		}
 		if first, name := takenBy(taken, w.Template, containers); first != "" {
-			verdicts[i] = AgentStatus{Overruled, refuse(instrv1.WorkloadOverruled, "%s comes first on container %s", first, name)}
+			statuses[i] = AgentStatus{Overruled, refuse(instrv1.WorkloadOverruled, "%s takes precedence for container %s", first, name)}
 			continue
 		}
 		wanted := agent.build(w.Template, containers)
 		if of(recorded, agent.ID) == nil && hasVolume(w.Template, partName(agent.ID)) {
-			wanted.removeFrom(w.Template) // somebody has taken off the record, and nothing else
+			wanted.removeFrom(w.Template) // the record was deleted, and nothing else
 		}
-		injection, verdict := s.choose(agent, w, wanted, of(last, agent.ID))
-		verdicts[i] = verdict
+		injection, status := s.choose(agent, w, wanted, of(last, agent.ID))
+		statuses[i] = status
 		if injection == nil {
-			continue // who comes next may go on until this one's turn comes
+			continue // the next agent may keep the container until this one is injected
 		}
 		effective, by = append(effective, *injection), append(by, i)
 		for _, part := range injection.Parts {
 			taken[part.Name] = agent.String()
 		}
 	}
-	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, slices.Concat(held, effective)); last-- {
+	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, slices.Concat(retained, effective)); last-- {
 		effective = effective[:last]
-		if verdict := &verdicts[by[last]]; verdict.State == In {
-			*verdict = AgentStatus{Refused, refuse(instrv1.WorkloadTooLarge,
-				"the annotations of its pod template leave no room for the record of what is injected: it has to be written there")}
+		if status := &statuses[by[last]]; status.State == In {
+			*status = AgentStatus{Refused, refuse(instrv1.WorkloadTooLarge,
+				"the annotations of its pod template leave no room for the record of what is injected: all annotations together must be at most 256 KiB")}
 		}
 	}
-	all := s.join(held, effective)
+	all := s.join(retained, effective)
 	for i := range all {
 		all[i].putInto(w.Template)
 	}
 	write(w.Template, all)
-	return verdicts
+	return statuses
 }
 
 func hasVolume(template *corev1.PodTemplateSpec, name string) bool {
 	return slices.ContainsFunc(template.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
 }
 
-// takenBy names who has the first of the containers that somebody has, and which it is; empty if nobody has one.
+// takenBy returns the first of the containers that is taken, and by which Instrumentation; both are
+// empty if all are free.
 func takenBy(taken map[string]string, template *corev1.PodTemplateSpec, containers []matched) (by, name string) {
 	for _, one := range containers {
 		name := template.Spec.Containers[one.index].Name
@@ -165,12 +169,13 @@ func takenBy(taken map[string]string, template *corev1.PodTemplateSpec, containe
 	return "", ""
 }
 
-// choose says what is injected for an agent: what its spec says, what there was, or nothing.
+// choose returns what to inject for an agent: what its spec says, what was there before, or
+// nothing.
 func (s *NamespaceContext) choose(agent *Agent, w *Workload, wanted, had *Injection) (*Injection, AgentStatus) {
 	isNew := !wanted.isSame(had)
 	if !isNew {
 		wanted.Revision, wanted.Previous = had.Revision, had.Previous
-	} else if agent.isTried() {
+	} else if agent.hasCanaries() {
 		wanted.Previous = agent.fallback(had)
 	}
 	switch {
@@ -183,7 +188,7 @@ func (s *NamespaceContext) choose(agent *Agent, w *Workload, wanted, had *Inject
 		if had != nil {
 			return s.keep(w, wanted, had), AgentStatus{State: Waiting}
 		}
-		// what can't be injected has no turn: it would be granted one again and again
+		// An agent that can't be injected never waits: it would be granted again and again.
 		if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
 			return nil, AgentStatus{Refused, refusal}
 		}
@@ -195,7 +200,8 @@ func (s *NamespaceContext) choose(agent *Agent, w *Workload, wanted, had *Inject
 	return wanted, AgentStatus{State: In}
 }
 
-// fallback is what a new revision gives way to if it fails: what there was, or, where that has failed itself, what there was before.
+// fallback returns what replaces a new revision if it fails: what was there before or, if that is a
+// failed revision too, what preceded it.
 func (a *Agent) fallback(had *Injection) *Injection {
 	switch {
 	case had == nil:
@@ -208,7 +214,8 @@ func (a *Agent) fallback(had *Injection) *Injection {
 	return &fallback
 }
 
-// keep is what there was, of the containers that are still the agent's; nil if there was nothing, or it does not fit any more.
+// keep returns what was there before, reduced to the containers that the agent still matches. It
+// returns nil if nothing was there or it no longer fits.
 func (s *NamespaceContext) keep(w *Workload, wanted, had *Injection) *Injection {
 	if had == nil {
 		return nil
@@ -223,7 +230,8 @@ func (s *NamespaceContext) keep(w *Workload, wanted, had *Injection) *Injection 
 	return &kept
 }
 
-// takesAgain tells whether what a record says can be put into a template that has none of it, and leaves of it what is for containers that are there.
+// canReapply reports whether a recorded injection can be put into a template that has none of it.
+// It drops parts whose containers no longer exist.
 func (s *NamespaceContext) canReapply(w *Workload, recorded *Injection) bool {
 	return recorded.isSound() && recorded.fit(w.Template, s.Keys, s.HasImageVolumes) == nil && len(recorded.Parts) > 0
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
 )
 
-// injectedInto are the containers that have something mounted by an agent.
+// injectedInto returns the containers that have an agent's volume mounted.
 func injectedInto(template *corev1.PodTemplateSpec) string {
 	var names []string
 	for _, container := range template.Spec.Containers {
@@ -30,8 +30,8 @@ func injectedInto(template *corev1.PodTemplateSpec) string {
 	return strings.Join(names, " ")
 }
 
-// TestSideCarsAreTold: the page lists those that are left out, and no others.
-func TestSideCarsAreTold(t *testing.T) {
+// TestSideCarsAreDocumented: the page lists the containers that are skipped, and no others.
+func TestSideCarsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/spec/instrumentation.md")
 	if err != nil {
 		t.Fatal(err)
@@ -39,14 +39,14 @@ func TestSideCarsAreTold(t *testing.T) {
 	_, section, _ := strings.Cut(string(page), "\n### Side-cars\n")
 	_, list, _ := strings.Cut(section, "are called\n")
 	list, _, _ = strings.Cut(list, ".\n")
-	var told []string
+	var reported []string
 	for i, word := range strings.Split(list, "`") {
 		if i%2 == 1 {
-			told = append(told, word)
+			reported = append(reported, word)
 		}
 	}
-	if difference := cmp.Diff(injection.SideCars(), told); difference != "" {
-		t.Errorf("docs/spec/instrumentation.md tells otherwise (- the code, + the page):\n%s", difference)
+	if difference := cmp.Diff(injection.SideCars(), reported); difference != "" {
+		t.Errorf("docs/spec/instrumentation.md differs (- the code, + the page):\n%s", difference)
 	}
 }
 
@@ -65,10 +65,10 @@ func TestMatching(t *testing.T) {
 	}{
 		{"all but side-cars", web, []instrv1.Matcher{{}}, "app worker"},
 		{"a side-car by its name", web, []instrv1.Matcher{{Container: "istio-proxy"}}, "istio-proxy"},
-		{"all, by a pattern", web, []instrv1.Matcher{{Container: "*"}}, "app istio-proxy worker"},
+		{"all by a pattern", web, []instrv1.Matcher{{Container: "*"}}, "app istio-proxy worker"},
 		{"several", web, []instrv1.Matcher{{Container: "app"}, {Container: "worker"}}, "app worker"},
 		{"a workload's name", web, []instrv1.Matcher{{Deployment: "web-1"}}, "app worker"},
-		{"another's", web, []instrv1.Matcher{{Deployment: "web"}}, ""},
+		{"another workload's name", web, []instrv1.Matcher{{Deployment: "web"}}, ""},
 		{"a pattern", web, []instrv1.Matcher{{Deployment: "w*-?"}}, "app worker"},
 		{"one of some", web, []instrv1.Matcher{{Deployment: "web-[1-3]"}}, "app worker"},
 		{"none of some", web, []instrv1.Matcher{{Deployment: "web-[^1-3]"}}, ""},
@@ -78,10 +78,10 @@ func TestMatching(t *testing.T) {
 			{Deployment: "web-1", Container: "app"}, {Labels: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}, Container: "worker"},
 		}, "app"},
 		{"other kind", with(func(w *injection.Workload) { w.Kind = "StatefulSet" }), []instrv1.Matcher{{}}, ""},
-		{"that kind", with(func(w *injection.Workload) { w.Kind = "DaemonSet" }), []instrv1.Matcher{{Kinds: []instrv1.WorkloadKind{"StatefulSet", "DaemonSet"}}}, "app worker"},
+		{"that kind is listed", with(func(w *injection.Workload) { w.Kind = "DaemonSet" }), []instrv1.Matcher{{Kinds: []instrv1.WorkloadKind{"StatefulSet", "DaemonSet"}}}, "app worker"},
 		{"no container", web, []instrv1.Matcher{{Container: "nothing"}}, ""},
-		{"declined on the workload", with(func(w *injection.Workload) { w.Annotations = map[string]string{instrv1.AnnotationInject: " False "} }), []instrv1.Matcher{{}}, ""},
-		{"declined by nothing else", with(func(w *injection.Workload) { w.Annotations = map[string]string{instrv1.AnnotationInject: "no"} }), []instrv1.Matcher{{}}, "app worker"},
+		{"opted out on the workload", with(func(w *injection.Workload) { w.Annotations = map[string]string{instrv1.AnnotationInject: " False "} }), []instrv1.Matcher{{}}, ""},
+		{"opted out by no other value", with(func(w *injection.Workload) { w.Annotations = map[string]string{instrv1.AnnotationInject: "no"} }), []instrv1.Matcher{{}}, "app worker"},
 	} {
 		setting := settingOf(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Matchers = test.matchers }))
 		composed := template(container("app"), container("istio-proxy"), container("worker"))
@@ -93,8 +93,8 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-// Each place of the opt-out keeps agents out, and takes out what is there.
-func TestDeclined(t *testing.T) {
+// Every place of the opt-out keeps agents out, and removes what is there.
+func TestOptOut(t *testing.T) {
 	setting := settingOf(t, instrumentation("java", nil))
 	own := template(container("app"))
 	injected := own.DeepCopy()
@@ -111,8 +111,9 @@ func TestDeclined(t *testing.T) {
 	expectSame(t, "of the template", left, &own)
 }
 
-// A namespace's own come before the cluster's, then the older, then by name; a loser has nothing, in no container.
-func TestWhoComesFirst(t *testing.T) {
+// A namespace's own Instrumentations take precedence over the cluster's, then the older, then by
+// name; the overruled one is injected into no container.
+func TestPrecedence(t *testing.T) {
 	at := func(object *instrv1.Instrumentation, hours int) *instrv1.Instrumentation {
 		object.CreationTimestamp = metav1.NewTime(injectiontest.Began.Add(time.Duration(hours) * time.Hour))
 		return object
@@ -128,15 +129,15 @@ func TestWhoComesFirst(t *testing.T) {
 	} {
 		setting := settingOf(t, test.second, test.first)
 		composed := template(container("app"), container("worker"))
-		verdicts := compose(setting, &composed, nil)
-		if verdicts[0].State != injection.In || verdicts[1].State != injection.Overruled || injectedInto(&composed) != "app" {
-			t.Errorf("%s: states %d and %d, injected into %s", test.name, verdicts[0].State, verdicts[1].State, injectedInto(&composed))
+		statuses := compose(setting, &composed, nil)
+		if statuses[0].State != injection.In || statuses[1].State != injection.Overruled || injectedInto(&composed) != "app" {
+			t.Errorf("%s: states %d and %d, injected into %s", test.name, statuses[0].State, statuses[1].State, injectedInto(&composed))
 		}
-		expectRefusal(t, verdicts[1], instrv1.WorkloadOverruled, injection.IdentityOf(test.first).String()+" comes first on container app")
+		expectRefusal(t, statuses[1], instrv1.WorkloadOverruled, injection.IdentityOf(test.first).String()+" takes precedence for container app")
 	}
 }
 
-// Two agents that have no container in common are both in.
+// Two agents that have no container in common are both injected.
 func TestTwoAgents(t *testing.T) {
 	setting := settingOf(t,
 		instrumentation("one", func(spec *instrv1.InstrumentationSpec) { spec.Matchers = []instrv1.Matcher{{Container: "app"}} }),
@@ -154,7 +155,8 @@ func TestTwoAgents(t *testing.T) {
 	}
 }
 
-// Of variables of one name the first matcher's counts, then the agent's; the container's own before all.
+// If several variables have one name, the first matcher's takes precedence, then the agent's; the
+// container's own comes before all.
 func TestEnvPrecedence(t *testing.T) {
 	env := func(pairs ...string) []corev1.EnvVar {
 		var variables []corev1.EnvVar
@@ -203,7 +205,7 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// refusal is a reason not to inject; empty where it is the neighbour of one.
+// refusal is a case that is refused, or, with an empty reason, a similar one that is not.
 type refusal struct {
 	name            string
 	agent           func(spec *instrv1.InstrumentationSpec)
@@ -229,12 +231,12 @@ func refusals() []refusal {
 		{"Windows", java, func(spec *corev1.PodSpec) { spec.OS = &corev1.PodOS{Name: corev1.Windows} }, instrv1.WorkloadUnsupported, "its pods run Windows"},
 		{"Windows by its nodes", java, func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows"} }, instrv1.WorkloadUnsupported, "its pods run Windows"},
 		{"Linux by its nodes", java, func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{"kubernetes.io/os": "linux"} }, "", ""},
-		{"no image volumes", image, func(*corev1.PodSpec) {}, instrv1.WorkloadUnsupported, "the cluster has no image volumes (Kubernetes 1.35 has): spec.agent.volumeMode InitContainer does without"},
-		{"mounted there", java, mount("/mainstay/agent"), instrv1.WorkloadMountPathTaken, "container worker has a volume mounted at /mainstay/agent: spec.agent.mountPath /mainstay/agent needs a place of its own"},
+		{"no image volumes", image, func(*corev1.PodSpec) {}, instrv1.WorkloadUnsupported, "the cluster does not support image volumes (Kubernetes 1.35 does): set spec.agent.volumeMode to InitContainer"},
+		{"mounted there", java, mount("/mainstay/agent"), instrv1.WorkloadMountPathTaken, "container worker has a volume mounted at /mainstay/agent: spec.agent.mountPath /mainstay/agent must not overlap it"},
 		{"mounted above", java, mount("/mainstay/"), instrv1.WorkloadMountPathTaken, "mounted at /mainstay/:"},
 		{"mounted below", java, mount("/mainstay//agent/x"), instrv1.WorkloadMountPathTaken, "mounted at /mainstay//agent/x:"},
 		{"mounted at the root", java, mount("/"), instrv1.WorkloadMountPathTaken, "mounted at /:"},
-		{"mounted by another way", java, mount("/srv/../mainstay/agent"), instrv1.WorkloadMountPathTaken, "mounted at /srv/../mainstay/agent:"},
+		{"mounted by another path", java, mount("/srv/../mainstay/agent"), instrv1.WorkloadMountPathTaken, "mounted at /srv/../mainstay/agent:"},
 		{"mounted beside", java, mount("/mainstay/agents"), "", ""},
 		{"a device there", java, func(spec *corev1.PodSpec) {
 			spec.Containers[1].VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/mainstay/agent"}}
@@ -242,20 +244,20 @@ func refusals() []refusal {
 		{"our helper", java, env(corev1.EnvVar{Name: "MAINSTAY_JAVA_TOOL_OPTIONS"}), instrv1.WorkloadVariableTaken,
 			"container worker has a variable MAINSTAY_JAVA_TOOL_OPTIONS, which is needed to extend JAVA_TOOL_OPTIONS"},
 		{"one profiler", dotnet, env(corev1.EnvVar{Name: "CORECLR_PROFILER", Value: "x"}), instrv1.WorkloadVariableTaken,
-			"container worker has CORECLR_PROFILER already, which can name one agent only"},
+			"container worker already sets CORECLR_PROFILER, which can load one agent only"},
 		{"optional", java, env(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Optional: new(true)}}}),
-			instrv1.WorkloadVariableUnknown, "container worker takes JAVA_TOOL_OPTIONS from an optional key: without it the text that extends it would be wrong; take optional out, or give a value"},
+			instrv1.WorkloadVariableUnknown, "container worker takes JAVA_TOOL_OPTIONS from an optional key, without which the extended value would be wrong: remove optional, or set a value"},
 		{"optional of a file", java, env(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{Optional: new(true)}}}),
 			instrv1.WorkloadVariableUnknown, "from an optional key"},
 		{"optional, of another name", java, env(corev1.EnvVar{Name: "JAVA", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Optional: new(true)}}}), "", ""},
 		{"not known", java, func(spec *corev1.PodSpec) {
 			spec.Containers[1].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "unseen"}}}}
-		}, instrv1.WorkloadVariableUnknown, "container worker may have JAVA_TOOL_OPTIONS from what envFrom names (ConfigMap unseen), and it is not known whether it has, for certain: " +
-			"give env a variable JAVA_TOOL_OPTIONS, with a value or valueFrom"},
+		}, instrv1.WorkloadVariableUnknown, "container worker may have JAVA_TOOL_OPTIONS from envFrom (ConfigMap unseen), but whether it has can't be determined: " +
+			"set JAVA_TOOL_OPTIONS in env, with a value or valueFrom"},
 	}
 }
 
-// Each reason not to inject leaves the whole workload alone, the containers that could be injected, too.
+// A refusal leaves the whole workload alone, including the containers that could be injected.
 func TestRefused(t *testing.T) {
 	for _, test := range refusals() {
 		setting := settingOf(t, instrumentation("x", test.agent))
@@ -263,15 +265,15 @@ func TestRefused(t *testing.T) {
 		own := template(container("app"), container("worker"))
 		test.owner(&own.Spec)
 		composed := own.DeepCopy()
-		verdicts := compose(setting, composed, nil)
+		statuses := compose(setting, composed, nil)
 		if test.reason == "" {
-			if verdicts[0].State != injection.In || injectedInto(composed) != "app worker" {
-				t.Errorf("%s: the state is %d: %v", test.name, verdicts[0].State, verdicts[0].Refusal)
+			if statuses[0].State != injection.In || injectedInto(composed) != "app worker" {
+				t.Errorf("%s: the state is %d: %v", test.name, statuses[0].State, statuses[0].Refusal)
 			}
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
-			expectRefusal(t, verdicts[0], test.reason, test.message)
+			expectRefusal(t, statuses[0], test.reason, test.message)
 			expectSame(t, "left alone", composed, &own)
 		})
 	}
@@ -286,7 +288,8 @@ func TestImageVolume(t *testing.T) {
 	}
 }
 
-// A pod with resources of its own takes an init container that asks for none: its own could be more than the pod's.
+// In a pod with pod-level resources, the init container requests none: its own could exceed the
+// pod's.
 func TestPodResources(t *testing.T) {
 	composed := template(container("app"))
 	composed.Spec.Resources = &corev1.ResourceRequirements{}
@@ -296,7 +299,8 @@ func TestPodResources(t *testing.T) {
 	}
 }
 
-// What passes the restricted Pod Security Standard passes it with an agent, wherever it says what it has to.
+// A pod that passes the restricted Pod Security Standard still passes it with an agent, whether it
+// is configured on the pod or on the containers.
 func TestRestricted(t *testing.T) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -330,7 +334,8 @@ func TestRestricted(t *testing.T) {
 	}
 }
 
-// What is gated keeps what it has until it is granted the new revision, and has nothing until it is granted the first.
+// A gated workload keeps what it has until it is granted the new revision, and gets nothing until
+// it is granted the first.
 func TestKept(t *testing.T) {
 	older := instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Options = "old" })
 	newer := instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
@@ -379,14 +384,15 @@ func TestKept(t *testing.T) {
 		{"without a finalizer", fresh, grant(agent.Revision), &own, &own, injection.Unmatched},
 	} {
 		w := injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: "web", Annotations: test.annotations, Template: test.from.DeepCopy()}
-		if verdicts := settingOf(t, test.object).Compose(&w, nil); verdicts[0].State != test.state {
-			t.Errorf("%s: the state is %d, wanted %d", test.name, verdicts[0].State, test.state)
+		if statuses := settingOf(t, test.object).Compose(&w, nil); statuses[0].State != test.state {
+			t.Errorf("%s: the state is %d, wanted %d", test.name, statuses[0].State, test.state)
 		}
 		expectSame(t, test.name, w.Template, test.want)
 	}
 }
 
-// What is kept stays on no container that another has taken, or that is matched no more.
+// What is kept does not stay on a container that another agent has taken, or that is no longer
+// matched.
 func TestKeptParts(t *testing.T) {
 	older := instrumentation("java", nil)
 	gated := instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
@@ -403,10 +409,10 @@ func TestKeptParts(t *testing.T) {
 	first.CreationTimestamp = metav1.NewTime(injectiontest.Began.Add(-time.Hour))
 	composed = own.DeepCopy()
 	compose(settingOf(t, older), composed, nil)
-	verdicts := compose(settingOf(t, first, gated), composed, nil)
+	statuses := compose(settingOf(t, first, gated), composed, nil)
 	record := injection.Injected(composed.Annotations)
-	if len(record) != 2 || len(record[0].Parts) != 1 || len(record[1].Parts) != 1 || verdicts[1].State != injection.Waiting {
-		t.Errorf("the record is %v, the states %v", record, verdicts)
+	if len(record) != 2 || len(record[0].Parts) != 1 || len(record[1].Parts) != 1 || statuses[1].State != injection.Waiting {
+		t.Errorf("the record is %v, the states %v", record, statuses)
 	}
 	compose(settingOf(t), composed, nil)
 	expectSame(t, "after removal", composed, &own)

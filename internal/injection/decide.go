@@ -18,78 +18,83 @@ const (
 	configError = api.ReasonContainerConfigError
 )
 
-// Write is one annotation that is to be written on a workload.
+// GrantWrite is a grant annotation to be written on a workload.
 type GrantWrite struct {
-	// Index is the workload's place among those that were seen.
+	// Index is the workload's index in the observed workloads.
 	Index int
-	// Grant is what is written; nil takes it off.
+	// Grant is the grant to write; nil deletes the annotation.
 	Grant *Grant
-	// Reason and Message are the event that tells it.
+	// Reason and Message are those of the event that reports the write.
 	Reason, Message string
 }
 
-// Events on workloads.
+// Reasons of events on workloads.
 const (
 	EventInjected = "AgentInjected"
 	EventRestored = "AgentRemoved"
 	EventHealed   = "AgentUpdated"
 )
 
-// Told is one workload that is matched.
+// ReportedWorkload is a matched workload, as the status reports it.
 type ReportedWorkload struct {
 	Index int
-	// State is empty where the workload runs with the agent as it should.
+	// State is empty where the workload runs with the agent as desired.
 	State           instrv1.WorkloadState
 	Reason, Message string
-	// Going tells that its pods are being replaced.
+	// Progressing reports that its pods are being replaced.
 	Progressing bool
 }
 
-// Decision is what is to be done for one agent.
+// Decision says what to do for one agent.
 type Decision struct {
-	// Writes are to be made. There are none where Failure is to be written first; and where Forgives is to be done first, none that bring anything.
+	// Writes are the grants to write. There are none while Failure is to be recorded first. While
+	// ClearsFailure is to be done first, Writes only delete grants.
 	Writes []GrantWrite
-	// Failure says that the revision failed where it was tried, and how: this is written on the Instrumentation.
+	// Failure says how the revision failed on its canaries. It is recorded on the Instrumentation.
 	Failure string
-	// Forgives tells that what is noted of a failure is to be taken off the Instrumentation: without canaries it does not count. It must not count
-	// again when there are canaries again: the revision may run everywhere then.
+	// ClearsFailure reports that the recorded failure is to be deleted from the Instrumentation:
+	// without canaries it does not count. It must not count again when the spec has canaries again,
+	// because the revision may run everywhere by then.
 	ClearsFailure bool
-	// Workloads are all that are matched.
+	// Workloads are all matched workloads.
 	Workloads []ReportedWorkload
-	// Leaving is in how many workloads something is that is to be taken out, From are their places.
+	// Leaving is the number of workloads from which the agent is to be removed; From are their
+	// indices.
 	Leaving int
 	From    []int
-	// Again is after how long time alone changes the decision; 0: never.
+	// RequeueAfter is when the decision changes with time alone; 0 means never.
 	RequeueAfter time.Duration
 }
 
-// deciding is a Decision on its way.
+// decider collects a Decision.
 type decider struct {
 	*Assessment
 	Decision
 	units []rollout.Unit
-	// at are, of the units, the standings, and pending those that wait for a grant.
+	// at are the assessments of the units, by the same index.
 	at []*WorkloadAssessment
-	// isProven tells that all that try the revision first have done so, and only those are left that try nothing.
+	// isProven reports that all canaries have soaked, and only workloads that were deferred are left.
 	isProven bool
 }
 
 const (
-	// pollTrouble is how soon to look at pods again that are being replaced.
-	pollTrouble = 5 * time.Second
-	// pollSlowly is the same where there is no end to it.
+	// pollProblem is how soon to read pods again that are being replaced.
+	pollProblem = 5 * time.Second
+	// pollSlowly is the interval where the replacement may never end.
 	pollSlowly = time.Minute
-	// MaxWrites is how many workloads are written to in one pass: a changed spec must not wait behind thousands of writes for the former one.
+	// MaxWrites limits the workloads written in one reconcile, so that a changed spec does not wait
+	// behind thousands of writes for the previous one.
 	MaxWrites = 500
-	// PollMore is how soon the rest is written.
+	// PollMore is how soon the remaining writes follow.
 	PollMore = 500 * time.Millisecond
-	// contested is how many attempts without effect it takes until that is told as a failure.
+	// contested is the number of attempts without effect after which a workload is reported as failed.
 	contested = 4
-	// pollAnswer is how soon to look whether a write that takes a grant off had an effect.
+	// pollAnswer is how soon to check whether deleting a grant had an effect.
 	pollAnswer = firstRetry
 )
 
-// Decide says which workloads are written to, and how all of them are. The error is that of a window that Validate refuses.
+// Decide decides which workloads to write to, and returns the state of all. It returns an error for
+// a rollout window that Validate would refuse.
 func (a *Assessment) Decide() (Decision, error) {
 	d := &decider{Assessment: a}
 	for i := range a.Assessed {
@@ -97,7 +102,7 @@ func (a *Assessment) Decide() (Decision, error) {
 	}
 	if d.failed() {
 		d.Writes = nil
-		d.reportWaiting("the revision has failed where it is tried first")
+		d.reportWaiting("the revision failed on a canary")
 		return d.Decision, nil
 	}
 	d.deferUnhealthy()
@@ -112,7 +117,8 @@ func (a *Assessment) Decide() (Decision, error) {
 	return d.Decision, nil
 }
 
-// cut leaves what is too much for one pass to the next. What takes something out is cut where it is known which was tried in vain.
+// limitWrites postpones the grants beyond MaxWrites to the next reconcile. The injector limits
+// removals, because it knows which ones were tried in vain.
 func (d *decider) limitWrites() {
 	grants := 0
 	d.Writes = slices.DeleteFunc(d.Writes, func(write GrantWrite) bool {
@@ -126,19 +132,19 @@ func (d *decider) limitWrites() {
 	}
 }
 
-// sort decides on one workload as far as that does not depend on the others.
+// decideAlone decides on one workload as far as that does not depend on the others.
 func (d *decider) decideAlone(s *WorkloadAssessment) {
 	switch s.Status.State {
 	case Unmatched:
 		d.removeAgent(s)
 	case Refused, Overruled:
-		if s.Has { // a grant without effect stays: taken off, it would be written again when its turn comes
+		if s.Has { // a grant without effect stays: once deleted, it would be written again
 			d.removeAgent(s)
 		}
 		d.report(s, instrv1.StateFailed, s.Status.Refusal.Reason, s.Status.Refusal.Message)
 	case Failed:
 		if s.Stale || s.hasGrant && s.grant.Revision == d.agent.Revision {
-			d.write(s, nil, EventRestored, fmt.Sprintf("what %s tried is taken out, as it failed: the workload has what it had before", d.agent))
+			d.write(s, nil, EventRestored, fmt.Sprintf("the failed revision of %s is removed: the workload has what it had before", d.agent))
 			d.requeueIn(pollAnswer)
 		}
 		d.report(s, instrv1.StateFailed, instrv1.WorkloadCanaryFailed, withoutRevision(s))
@@ -146,11 +152,11 @@ func (d *decider) decideAlone(s *WorkloadAssessment) {
 		d.addUnit(s, rollout.Pending, time.Time{})
 	case In:
 		d.decideInjected(s)
-	case Retained: // nobody decides for what is invalid
+	case Retained: // an invalid agent gets no decision
 	}
 }
 
-// bring decides on a workload that has the agent, or may have it at once.
+// decideInjected decides on a workload that has the agent, or may have it at once.
 func (d *decider) decideInjected(s *WorkloadAssessment) {
 	if s.Stale {
 		d.requestUpdate(s)
@@ -158,9 +164,9 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 	}
 	now := d.progressOf(s)
 	switch {
-	case s.isUntouched: // it has no part in the rollout
+	case s.isUntouched: // not part of the rollout
 	case now.state == rollout.Failed && !d.isAttributable(s), now.state == rollout.Progressing && d.isReplaced(s):
-		d.addUnit(s, rollout.Done, now.since) // no ground to hold others up
+		d.addUnit(s, rollout.Done, now.since) // no reason to delay others
 	default:
 		d.addUnit(s, now.state, now.since)
 	}
@@ -176,18 +182,18 @@ func (d *decider) decideInjected(s *WorkloadAssessment) {
 	}
 }
 
-// ask has a workload composed that is not as it should be.
+// requestUpdate requests that the webhook compose a workload that is not as desired.
 func (d *decider) requestUpdate(s *WorkloadAssessment) {
-	again := s.grant.Revision == d.agent.Revision
+	isRetry := s.grant.Revision == d.agent.Revision
 	switch {
-	case again && s.grant.Attempts >= contested && d.now.Sub(s.grant.At) <= 2*lastRetry:
+	case isRetry && s.grant.Attempts >= contested && d.now.Sub(s.grant.At) <= 2*lastRetry:
 		d.addUnit(s, rollout.Failed, s.grant.At)
-		d.report(s, instrv1.StateFailed, instrv1.WorkloadAsked, fmt.Sprintf("it was asked for %d times, and %s is not as it should be: "+
-			"the webhook does not answer, or another webhook undoes what it does", s.grant.Attempts, s.Differs))
-	case again:
+		d.report(s, instrv1.StateFailed, instrv1.WorkloadAsked, fmt.Sprintf("requested %d times, but %s is not as desired: "+
+			"the webhook does not answer, or another webhook reverts it", s.grant.Attempts, s.Differs))
+	case isRetry:
 		d.addUnit(s, rollout.Progressing, s.grant.At)
-		d.report(s, instrv1.StatePending, instrv1.WorkloadAsked, fmt.Sprintf("it was asked for, and %s is not as it should be: "+
-			"the webhook does not answer, or another webhook undoes what it does", s.Differs))
+		d.report(s, instrv1.StatePending, instrv1.WorkloadAsked, fmt.Sprintf("requested, but %s is not as desired: "+
+			"the webhook does not answer, or another webhook reverts it", s.Differs))
 	default:
 		d.addUnit(s, rollout.Progressing, d.now)
 		d.reportRequested(s)
@@ -195,18 +201,19 @@ func (d *decider) requestUpdate(s *WorkloadAssessment) {
 	d.grant(s, d.agent.Revision)
 }
 
-// pollOf is how soon to look at the pods of a workload again that is being replaced; 0 where only an event can bring anything new.
+// pollOf returns how soon to read the pods of a workload again that is being replaced; 0 where only
+// an event can bring news.
 func (d *decider) pollOf(s *WorkloadAssessment) time.Duration {
 	switch {
 	case s.rolled.Blocked != "", !d.isRecent(s):
 		return 0
 	case latest(s.rolled.Progressed, s.grant.At).IsZero():
-		return pollSlowly // it may stay so for ever: nobody knows since when it is
+		return pollSlowly // it may stay so for ever: the start is unknown
 	}
-	return pollTrouble
+	return pollProblem
 }
 
-// takeOut has the agent taken out of a workload in which there is something of it.
+// removeAgent requests the removal of the agent from a workload.
 func (d *decider) removeAgent(s *WorkloadAssessment) {
 	if !s.Has && !s.hasGrant {
 		return
@@ -216,10 +223,10 @@ func (d *decider) removeAgent(s *WorkloadAssessment) {
 		d.From = append(d.From, s.Index)
 	}
 	d.requeueIn(pollAnswer)
-	d.write(s, nil, EventRestored, fmt.Sprintf("%s is taken out: the pod template is as its owner wrote it", d.agent))
+	d.write(s, nil, EventRestored, fmt.Sprintf("%s is removed: the pod template is as its owner wrote it", d.agent))
 }
 
-// grant writes a grant, unless one was written a moment ago that had no effect yet.
+// grant writes a grant, unless the last one was written recently and has had no effect yet.
 func (d *decider) grant(s *WorkloadAssessment, revision string) {
 	if wait := s.grant.Due(revision, d.now); wait > 0 {
 		d.requeueIn(wait)
@@ -228,7 +235,7 @@ func (d *decider) grant(s *WorkloadAssessment, revision string) {
 	next := s.grant.Next(revision, d.now)
 	reason, message := EventInjected, fmt.Sprintf("%s is injected", d.agent)
 	if s.Has {
-		reason, message = EventHealed, fmt.Sprintf("%s is brought up to date", d.agent)
+		reason, message = EventHealed, fmt.Sprintf("%s is updated", d.agent)
 	}
 	d.write(s, &next, reason, message)
 	d.requeueIn(next.Due(revision, d.now))
@@ -242,18 +249,19 @@ func (d *decider) report(s *WorkloadAssessment, state instrv1.WorkloadState, rea
 	d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: state, Reason: reason, Message: message})
 }
 
-// asked tells of a workload that it is written to for the first time: what comes of it is known in a moment.
+// reportRequested reports a workload that is written to for the first time. The result is known
+// after the write.
 func (d *decider) reportRequested(s *WorkloadAssessment) {
 	d.Workloads = append(d.Workloads, ReportedWorkload{Index: s.Index, State: instrv1.StatePending, Reason: instrv1.WorkloadAsked,
-		Message: "it is being injected", Progressing: true})
+		Message: "being injected", Progressing: true})
 }
 
-// withoutRevision says how a workload is that does not get a revision which failed.
+// withoutRevision describes a workload that does not get a failed revision.
 func withoutRevision(s *WorkloadAssessment) string {
 	if s.Has && !s.Stale {
-		return "it keeps the agent that it has: the new revision failed where it was tried first"
+		return "keeps the agent that it has: the new revision failed on a canary"
 	}
-	return "it runs without the agent: this revision failed where it was tried first"
+	return "runs without the agent: this revision failed on a canary"
 }
 
 func (d *decider) requeueIn(in time.Duration) {
@@ -262,7 +270,7 @@ func (d *decider) requeueIn(in time.Duration) {
 	}
 }
 
-// unit adds a workload to those that the rollout's policy is asked about.
+// addUnit adds a workload to the units of the rollout.
 func (d *decider) addUnit(s *WorkloadAssessment, state rollout.State, since time.Time) {
 	unit := d.unitOf(s)
 	unit.State, unit.Since = state, since
@@ -270,57 +278,58 @@ func (d *decider) addUnit(s *WorkloadAssessment, state rollout.State, since time
 	d.at = append(d.at, s)
 }
 
-// failed tells whether the revision failed where it was tried first, and notes how.
+// failed reports whether the revision failed on a canary, and sets d.Failure.
 func (d *decider) failed() bool {
-	if !d.agent.isTried() || d.agent.HasFailed() {
+	if !d.agent.hasCanaries() || d.agent.HasFailed() {
 		return false
 	}
 	canaries, first := d.canaries(), -1
 	for i, unit := range d.units {
-		// What is stale does not run the revision as it is: that says nothing of it.
+		// A stale workload does not run the revision as specified: its failure proves nothing.
 		if unit.State == rollout.Failed && !d.at[i].Stale && canaries[d.at[i].Index] && first < 0 {
 			first = i
 		}
 	}
-	if first < 0 || d.isOver(canaries) {
+	if first < 0 || d.isTrialOver(canaries) {
 		return false
 	}
-	for _, told := range d.Workloads {
-		if told.Index == d.at[first].Index {
-			// The pods, and their logs, go with the agent: not to be looked for.
-			message := strings.ReplaceAll(told.Message, workload.SeeLogs, "")
-			d.Failure = fmt.Sprintf("%s: %s: %s", d.agent.nameOf(&d.seen[told.Index]), told.Reason, message)
+	for _, reported := range d.Workloads {
+		if reported.Index == d.at[first].Index {
+			// The failed pods and their logs are deleted together with the agent.
+			message := strings.ReplaceAll(reported.Message, workload.SeeLogs, "")
+			d.Failure = fmt.Sprintf("%s: %s: %s", d.agent.nameOf(&d.seen[reported.Index]), reported.Reason, message)
 		}
 	}
 	return true
 }
 
-// bench leaves those out that would try nothing, or were broken before, until all others have the revision, and those that try it first have done so:
-// what happens to them says nothing of it. Then they need no trial.
+// deferUnhealthy postpones workloads that are broken or have no pods until all others have the
+// revision and the canaries have soaked, because their state says nothing about the revision. After
+// that they need no trial.
 func (d *decider) deferUnhealthy() {
 	var units []rollout.Unit
-	var at, benched []*WorkloadAssessment
+	var at, deferred []*WorkloadAssessment
 	isOpen := false
 	for i, unit := range d.units {
 		if unit.State == rollout.Pending && d.isUnfitCanary(d.at[i]) {
-			benched = append(benched, d.at[i])
+			deferred = append(deferred, d.at[i])
 			continue
 		}
 		isOpen = isOpen || unit.State != rollout.Done
 		units, at = append(units, unit), append(at, d.at[i])
 	}
-	if len(benched) == 0 {
+	if len(deferred) == 0 {
 		return
 	}
 	soaking := d.soaking(units, at)
 	if !isOpen && soaking <= 0 {
 		d.isProven = len(units) > 0
-		for _, s := range benched {
+		for _, s := range deferred {
 			if s.rolled.Pods == 0 {
 				units, at = append(units, d.pending(s)), append(at, s)
 			} else {
 				d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary),
-					"waits until its pods are available: what is wrong with them would be laid to the agent")
+					"waiting until its pods are available: their failure would be blamed on the agent")
 			}
 		}
 		d.units, d.at = units, at
@@ -328,23 +337,23 @@ func (d *decider) deferUnhealthy() {
 	}
 	d.requeueIn(soaking)
 	if soaking > 0 && len(d.Watched()) > 0 {
-		d.requeueIn(pollTrouble)
+		d.requeueIn(pollProblem)
 	}
 	d.units, d.at = units, at
-	for _, s := range benched {
+	for _, s := range deferred {
 		d.report(s, instrv1.StatePending, string(rollout.WaitingForCanary),
-			"waits until all others have the agent: its pods were not all available, or it has none")
+			"waiting until all others have the agent: its pods were not all available, or it has no pods")
 	}
 }
 
-// pending is a workload that waits for its turn.
+// pending returns a workload as a unit that waits.
 func (d *decider) pending(s *WorkloadAssessment) rollout.Unit {
 	unit := d.unitOf(s)
 	unit.State = rollout.Pending
 	return unit
 }
 
-// soaking is for how long those of some units that try the revision first have to go on.
+// soaking returns how long the canaries among some units still have to soak.
 func (d *decider) soaking(units []rollout.Unit, at []*WorkloadAssessment) time.Duration {
 	canaries := d.canaries()
 	var last time.Time
@@ -359,7 +368,7 @@ func (d *decider) soaking(units []rollout.Unit, at []*WorkloadAssessment) time.D
 	return last.Add(d.soak()).Sub(d.now)
 }
 
-// sit tells of all that wait that they do.
+// reportWaiting reports all waiting workloads with a message.
 func (d *decider) reportWaiting(message string) {
 	for i, unit := range d.units {
 		if unit.State == rollout.Pending {
@@ -368,7 +377,7 @@ func (d *decider) reportWaiting(message string) {
 	}
 }
 
-// gate grants the revision to those whose turn it is.
+// grantNext grants the revision to the workloads that the rollout policy selects now.
 func (d *decider) grantNext() error {
 	policy := d.agent.Spec.Rollout.Policy
 	if d.isProven {
@@ -382,23 +391,23 @@ func (d *decider) grantNext() error {
 		d.reportRequested(d.at[index])
 		d.grant(d.at[index], d.agent.Revision)
 	}
-	for index, standing := range d.at {
-		hold, isHeld := answer.Held[index]
-		if !isHeld {
+	for index, assessed := range d.at {
+		blocker, isBlocked := answer.Held[index]
+		if !isBlocked {
 			continue
 		}
-		d.report(standing, instrv1.StatePending, string(hold.Reason), hold.Message)
-		if standing.Stale {
-			d.grant(standing, kept)
+		d.report(assessed, instrv1.StatePending, string(blocker.Reason), blocker.Message)
+		if assessed.Stale {
+			d.grant(assessed, kept)
 		}
 	}
 	d.requeueIn(answer.Again)
-	isTried := false
-	for _, hold := range answer.Held {
-		isTried = isTried || hold.Reason != rollout.RolloutFailed
+	hasTrial := false
+	for _, blocker := range answer.Held {
+		hasTrial = hasTrial || blocker.Reason != rollout.RolloutFailed
 	}
-	if isTried && len(d.Watched()) > 0 {
-		d.requeueIn(pollTrouble)
+	if hasTrial && len(d.Watched()) > 0 {
+		d.requeueIn(pollProblem)
 	}
 	return nil
 }

@@ -17,23 +17,24 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// now is when decisions are made: a Saturday, long after all began.
+// now is when decisions are made: a Saturday, long after Began.
 var now = injectiontest.Began.Add(24 * time.Hour)
 
-// place is a namespace with workloads, in which the webhook answers, and pods come up when a test says so.
+// place is a namespace with workloads. Its webhook answers, and pods become ready when a test says
+// so.
 type place struct {
 	t       *testing.T
 	object  injection.Object
 	setting *injection.NamespaceContext
 	seen    []injection.ObservedWorkload
-	// troubles are those of pods, by the names of workloads.
-	troubles map[string]*workload.Problem
+	// problems are the problems of pods, by workload name.
+	problems map[string]*workload.Problem
 	now      time.Time
 }
 
 func newPlace(t *testing.T, object injection.Object, names ...string) *place {
 	t.Helper()
-	p := &place{t: t, troubles: map[string]*workload.Problem{}, now: now}
+	p := &place{t: t, problems: map[string]*workload.Problem{}, now: now}
 	for _, name := range names {
 		made := template(container("app"))
 		p.seen = append(p.seen, injection.ObservedWorkload{
@@ -46,7 +47,7 @@ func newPlace(t *testing.T, object injection.Object, names ...string) *place {
 	return p
 }
 
-// change has another Instrumentation.
+// change replaces the Instrumentation.
 func (p *place) change(object injection.Object) {
 	p.object, p.setting = object, settingOf(p.t, object)
 	for i := range p.seen {
@@ -57,8 +58,8 @@ func (p *place) change(object injection.Object) {
 func (p *place) decide() injection.Decision {
 	p.t.Helper()
 	assessment := injection.Assess(injection.IdentityOf(p.object), p.setting.Agents[0], p.seen, p.now)
-	for _, standing := range assessment.Watched() {
-		standing.Problem = p.troubles[p.seen[standing.Index].Name]
+	for _, assessed := range assessment.Watched() {
+		assessed.Problem = p.problems[p.seen[assessed.Index].Name]
 	}
 	decision, err := assessment.Decide()
 	if err != nil {
@@ -67,7 +68,7 @@ func (p *place) decide() injection.Decision {
 	return decision
 }
 
-// write writes the annotations; what the webhook answers is that pods are replaced.
+// write writes the annotations. If the webhook answers, pods are being replaced afterwards.
 func (p *place) write(decision injection.Decision, answers bool) {
 	p.t.Helper()
 	id := injection.IdentityOf(p.object).ID()
@@ -97,7 +98,7 @@ func (p *place) pass() injection.Decision {
 	return decision
 }
 
-// up has the pods of all that are being replaced come up.
+// up makes the pods of all workloads ready.
 func (p *place) up() {
 	for i := range p.seen {
 		if !p.seen[i].Rolled.Complete {
@@ -106,7 +107,7 @@ func (p *place) up() {
 	}
 }
 
-// injected names those that have the agent.
+// injected returns the names of the workloads that have the agent.
 func (p *place) injected() string {
 	var names []string
 	for i := range p.seen {
@@ -117,16 +118,16 @@ func (p *place) injected() string {
 	return strings.Join(names, " ")
 }
 
-// told is what is said of the workloads, as "a:State:Reason".
-func (p *place) told(decision injection.Decision) string {
+// reported returns what is reported of the workloads, as "a:State:Reason".
+func (p *place) reported(decision injection.Decision) string {
 	var all []string
-	for _, told := range decision.Workloads {
-		all = append(all, strings.TrimRight(fmt.Sprintf("%s:%s:%s", p.seen[told.Index].Name, told.State, told.Reason), ":"))
+	for _, reported := range decision.Workloads {
+		all = append(all, strings.TrimRight(fmt.Sprintf("%s:%s:%s", p.seen[reported.Index].Name, reported.State, reported.Reason), ":"))
 	}
 	return strings.Join(all, " ")
 }
 
-func (p *place) expect(what, injected string, writes int, told string, decision injection.Decision) {
+func (p *place) expect(what, injected string, writes int, reported string, decision injection.Decision) {
 	p.t.Helper()
 	if got := p.injected(); got != injected {
 		p.t.Errorf("%s: injected are %q, wanted %q", what, got, injected)
@@ -134,8 +135,8 @@ func (p *place) expect(what, injected string, writes int, told string, decision 
 	if len(decision.Writes) != writes {
 		p.t.Errorf("%s: %d writes, wanted %d: %v", what, len(decision.Writes), writes, decision.Writes)
 	}
-	if got := p.told(decision); got != told {
-		p.t.Errorf("%s: told is %q, wanted %q", what, got, told)
+	if got := p.reported(decision); got != reported {
+		p.t.Errorf("%s: reported is %q, wanted %q", what, got, reported)
 	}
 }
 
@@ -151,7 +152,7 @@ func TestAutomatic(t *testing.T) {
 	decision := p.pass()
 	p.expect("settled", "a b c", 0, "a b c", decision)
 	if decision.RequeueAfter != 0 {
-		t.Errorf("at rest it looks again after %s", decision.RequeueAfter)
+		t.Errorf("at rest it requeues after %s", decision.RequeueAfter)
 	}
 	p.change(instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Options = "x" }))
 	p.expect("changed", "a b c", 3, "a:Pending:Asked b:Pending:Asked c:Pending:Asked", p.pass())
@@ -185,7 +186,8 @@ func TestOrderOfCluster(t *testing.T) {
 	}
 }
 
-// A window that is closed keeps new revisions out, and neither what is gone from being healed nor what is unmatched from being taken out.
+// A closed window stops new revisions, but neither the repair of what was lost nor the removal from
+// what is no longer matched.
 func TestWindow(t *testing.T) {
 	closed := withRollout(func(rollout *instrv1.Rollout) {
 		rollout.Window = &rolloutv1.Window{Start: "20:00", End: "22:00"}
@@ -194,7 +196,7 @@ func TestWindow(t *testing.T) {
 	decision := p.pass()
 	p.expect("closed", "", 0, "a:Pending:OutsideWindow b:Pending:OutsideWindow", decision)
 	if decision.RequeueAfter != 12*time.Hour {
-		t.Errorf("it looks again after %s", decision.RequeueAfter)
+		t.Errorf("it requeues after %s", decision.RequeueAfter)
 	}
 	p.now = now.Add(12 * time.Hour)
 	p.expect("open", "a b", 2, "a:Pending:Asked b:Pending:Asked", p.pass())
@@ -231,23 +233,23 @@ func TestCanary(t *testing.T) {
 		happens func(p *place)
 		failure string
 	}{
-		{"crash loop", func(p *place) { p.troubles["b"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"} },
+		{"crash loop", func(p *place) { p.problems["b"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"} },
 			"Deployment/b: CrashLoop: it exits"},
 		{"crash loop while it soaks", func(p *place) {
 			p.up()
 			p.now = now.Add(30 * time.Second)
-			p.troubles["a"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
+			p.problems["a"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 		}, "Deployment/a: CrashLoop: it exits"},
 		{"image that is not pulled yet", func(p *place) {
-			p.troubles["b"] = &workload.Problem{Reason: api.ReasonImagePullFailed, Message: "no such image"}
+			p.problems["b"] = &workload.Problem{Reason: api.ReasonImagePullFailed, Message: "no such image"}
 		}, ""},
 		{"image that is never pulled", func(p *place) {
-			p.troubles["b"] = &workload.Problem{Reason: api.ReasonImagePullFailed, Message: "no such image"}
+			p.problems["b"] = &workload.Problem{Reason: api.ReasonImagePullFailed, Message: "no such image"}
 			p.now = now.Add(10*time.Minute + time.Second)
 			p.seen[0].Rolled = workload.Rolled{Complete: true, Since: now, Pods: 1, Updated: 1, Ready: 1}
-		}, "Deployment/b: Timeout: its pods did not come up with the agent within 10m0s: no such image"},
+		}, "Deployment/b: Timeout: its pods did not become ready with the agent within 10m0s: no such image"},
 		{"its own deadline", func(p *place) { p.seen[0].Rolled.Failed = "ProgressDeadlineExceeded" },
-			"Deployment/a: Timeout: its pods do not come up with the agent: ProgressDeadlineExceeded"},
+			"Deployment/a: Timeout: its pods do not become ready with the agent: ProgressDeadlineExceeded"},
 		{"paused", func(p *place) {
 			p.seen[0].Rolled.Blocked = "it is paused"
 			p.now = now.Add(time.Hour)
@@ -268,7 +270,8 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// expectUndone notes a failure on the Instrumentation, and expects it to be taken out, and to be tried again when the note is gone.
+// expectUndone records a failure on the Instrumentation, expects the agent to be removed, and
+// expects another try when the record is deleted.
 func expectUndone(t *testing.T, p *place, failure string) {
 	t.Helper()
 	failed := p.object.(*instrv1.Instrumentation).DeepCopy()
@@ -276,20 +279,20 @@ func expectUndone(t *testing.T, p *place, failure string) {
 	fresh := failed.DeepCopy()
 	fresh.Annotations = nil
 	p.change(failed)
-	const told = "a:Failed:CanaryFailed b:Failed:CanaryFailed c:Failed:CanaryFailed d:Failed:CanaryFailed"
+	const reported = "a:Failed:CanaryFailed b:Failed:CanaryFailed c:Failed:CanaryFailed d:Failed:CanaryFailed"
 	unanswered := p.decide()
 	if len(unanswered.Writes) != 2 || unanswered.RequeueAfter == 0 {
-		t.Errorf("the undoing writes %d, and looks again after %s", len(unanswered.Writes), unanswered.RequeueAfter)
+		t.Errorf("the undoing writes %d, and requeues after %s", len(unanswered.Writes), unanswered.RequeueAfter)
 	}
-	p.expect("undone", "", 2, told, p.pass())
-	p.expect("at rest", "", 0, told, p.pass())
+	p.expect("undone", "", 2, reported, p.pass())
+	p.expect("at rest", "", 0, reported, p.pass())
 	for i := range p.seen {
 		if len(p.seen[i].Annotations) > 0 {
 			t.Errorf("%s has annotations: %v", p.seen[i].Name, p.seen[i].Annotations)
 		}
 	}
 	p.up()
-	p.troubles = map[string]*workload.Problem{}
+	p.problems = map[string]*workload.Problem{}
 	p.change(fresh)
 	p.pass()
 	if got := p.injected(); got != "a b" {
@@ -297,7 +300,7 @@ func expectUndone(t *testing.T, p *place, failure string) {
 	}
 }
 
-// A workload that crashes when all have it does not undo it everywhere.
+// A workload that crashes when all have the revision does not undo it everywhere.
 func TestCrashAfterCanary(t *testing.T) {
 	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) {
 		rollout.Strategy, rollout.Canary = instrv1.RolloutCanary, &rolloutv1.Canary{Count: 1}
@@ -306,7 +309,7 @@ func TestCrashAfterCanary(t *testing.T) {
 	p.up()
 	p.now = now.Add(time.Hour)
 	p.pass()
-	p.troubles["c"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
+	p.problems["c"] = &workload.Problem{Reason: api.ReasonCrashLoop, Message: "it exits"}
 	decision := p.pass()
 	p.expect("crashing", "a b c", 0, "a c:Failed:CrashLoop b:Pending:Rolling", decision)
 	if decision.Failure != "" {
@@ -314,8 +317,8 @@ func TestCrashAfterCanary(t *testing.T) {
 	}
 }
 
-// Where another has taken it out already, in a write of its own, a grant is all that is left. Nothing but the decision brings that back, once it is gone:
-// no workload bears a trace of it any more.
+// If another write has already removed the agent, only a grant is left. Once that is deleted,
+// nothing but the requeue reconciles again: no workload refers to the Instrumentation any more.
 func TestOnlyAGrantIsLeft(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a")
 	p.pass()
@@ -331,7 +334,8 @@ func TestOnlyAGrantIsLeft(t *testing.T) {
 	p.expect("nothing", "", 0, "", p.pass())
 }
 
-// What is being deleted, and what is gone, is taken out of all; until that is so it asks again.
+// An Instrumentation that is being deleted or is gone is removed from all workloads; until then it
+// requeues.
 func TestLeaving(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a", "b")
 	p.pass()
@@ -340,13 +344,13 @@ func TestLeaving(t *testing.T) {
 	p.change(deleted)
 	decision := p.decide()
 	if decision.Leaving != 2 || decision.RequeueAfter == 0 {
-		t.Errorf("it leaves %d, and looks again after %s", decision.Leaving, decision.RequeueAfter)
+		t.Errorf("%d are leaving, and requeues after %s", decision.Leaving, decision.RequeueAfter)
 	}
 	p.expect("deleted", "", 2, "", p.pass())
 	decision = p.pass()
 	p.expect("left", "", 0, "", decision)
 	if decision.Leaving != 0 || decision.RequeueAfter != 0 {
-		t.Errorf("at the end it leaves %d, and looks again after %s", decision.Leaving, decision.RequeueAfter)
+		t.Errorf("at the end %d are leaving, and requeues after %s", decision.Leaving, decision.RequeueAfter)
 	}
 }
 
@@ -367,7 +371,7 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// Refused ones are told, and are no unit of the rollout.
+// Refused workloads are reported, and are no unit of the rollout.
 func TestRefusedWorkloads(t *testing.T) {
 	p := newPlace(t, withRollout(func(rollout *instrv1.Rollout) {
 		rollout.Strategy, rollout.Canary = instrv1.RolloutCanary, &rolloutv1.Canary{Count: 1}
@@ -382,7 +386,7 @@ func TestRefusedWorkloads(t *testing.T) {
 	}
 }
 
-// One that is refused when its turn has come is not asked again and again.
+// A workload that is refused after it was granted the revision is not granted it again and again.
 func TestRefusedAfterGrant(t *testing.T) {
 	old := instrumentation("java", nil)
 	p := newPlace(t, old, "a")
@@ -401,19 +405,20 @@ func TestRefusedAfterGrant(t *testing.T) {
 	p.expect("at rest", "", 0, "a:Failed:MountPathTaken", p.pass())
 }
 
-// A webhook that does not answer is asked again after 10 s, 20 s, ... 5 min, and the workloads say so.
+// A webhook that does not answer is tried again after 10 s, 20 s, ... 5 min, and the workloads'
+// status says so.
 func TestWebhookThatDoesNotAnswer(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a")
 	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		decision := p.decide()
 		if len(decision.Writes) != 1 || decision.RequeueAfter != wait*time.Second {
-			t.Fatalf("after %s: %d writes, and again after %s; wanted one, and %ds", p.now.Sub(now), len(decision.Writes), decision.RequeueAfter,
+			t.Fatalf("after %s: %d writes, and requeues after %s; wanted one, and %ds", p.now.Sub(now), len(decision.Writes), decision.RequeueAfter,
 				wait)
 		}
 		p.write(decision, false)
 		p.now = p.now.Add(wait*time.Second - time.Second)
 		if decision = p.decide(); len(decision.Writes) != 0 || decision.RequeueAfter != time.Second {
-			t.Fatalf("after %s: %d writes, and again after %s", p.now.Sub(now), len(decision.Writes), decision.RequeueAfter)
+			t.Fatalf("after %s: %d writes, and requeues after %s", p.now.Sub(now), len(decision.Writes), decision.RequeueAfter)
 		}
 		if message := decision.Workloads[0].Message; !strings.Contains(message, "the webhook does not answer") {
 			t.Errorf("it says %q", message)
@@ -427,13 +432,13 @@ func TestWebhookThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A grant of a time to come keeps nothing from being asked for.
-func TestGrantOfATimeToCome(t *testing.T) {
+// A grant with a time in the future does not prevent a new one.
+func TestFutureGrant(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a")
 	agent := p.setting.Agents[0]
 	p.seen[0].Annotations[injection.GrantKey(agent.ID)] = injection.Grant{Revision: agent.Revision, At: now.Add(1000 * time.Hour),
 		Attempts: 1}.String()
 	if decision := p.decide(); decision.RequeueAfter > 10*time.Second {
-		t.Errorf("it looks again after %s", decision.RequeueAfter)
+		t.Errorf("it requeues after %s", decision.RequeueAfter)
 	}
 }

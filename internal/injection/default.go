@@ -16,12 +16,12 @@ const (
 	defaultSoak          = 5 * time.Minute
 )
 
-// defaultPaths are, by language, what the runtime loads.
+// defaultPaths are the files that the runtime loads, by language.
 var defaultPaths = map[instrv1.Language]string{
 	instrv1.LanguageJava: "agent.jar", instrv1.LanguageNodeJS: "agent.js", instrv1.LanguageRuby: "agent.rb",
 }
 
-// Default fills in what a spec leaves out. It is idempotent.
+// Default fills in omitted fields of a spec. It is idempotent.
 func Default(spec *instrv1.InstrumentationSpec) {
 	for i := range spec.Matchers {
 		if len(spec.Matchers[i].Kinds) == 0 {
@@ -46,7 +46,7 @@ func defaultAgent(agent *instrv1.Agent) {
 		agent.Command = []string{"cp", "-R", agent.Directory + "/.", agent.MountPath}
 	}
 	if agent.Resources == nil {
-		// Requests are the limits, so that a pod stays Guaranteed that was.
+		// Requests equal limits, so that a Guaranteed pod stays Guaranteed.
 		agent.Resources = &corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
@@ -57,7 +57,8 @@ func defaultAgent(agent *instrv1.Agent) {
 	defaultEnv(agent.Env)
 }
 
-// roundUp does what the API server does with the resources of containers: what is injected must be what is stored.
+// roundUp rounds quantities as the API server does for containers: what is injected must equal what
+// is stored.
 func roundUp(list corev1.ResourceList) {
 	for name, quantity := range list {
 		quantity.RoundUp(resource.Milli)
@@ -81,7 +82,7 @@ func defaultRollout(rollout *instrv1.Rollout) {
 	}
 }
 
-// defaultEnv writes what the API server would fill in: what is injected must be what is stored.
+// defaultEnv fills in what the API server would: what is injected must equal what is stored.
 func defaultEnv(variables []corev1.EnvVar) {
 	for i := range variables {
 		if from := variables[i].ValueFrom; from != nil && from.FieldRef != nil {

@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// differs says what of one Instrumentation's is another in two templates; empty if nothing is. What others inject there does not count. had and wanted
-// are what their records say; nil for nothing.
+// differs names the first thing of one Instrumentation that differs between two templates; it
+// returns "" if nothing does. Anything else in the templates is ignored. had and wanted are the
+// Instrumentation's records in the two, or nil.
 func differs(live, composed *corev1.PodTemplateSpec, had, wanted *Injection) string {
 	if had == nil && wanted == nil {
 		return ""
@@ -34,7 +35,7 @@ func differs(live, composed *corev1.PodTemplateSpec, had, wanted *Injection) str
 	return ""
 }
 
-// isSameIn compares what is injected into one container.
+// isSameIn reports whether two templates have the same injected into one container.
 func (p *Part) isSameIn(live, composed *corev1.PodTemplateSpec, volume string) bool {
 	a, b := containerOf(live, p.Name), containerOf(composed, p.Name)
 	if a == nil || b == nil {

@@ -10,24 +10,25 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// Presence is whether a ConfigMap or Secret has a key.
+// Presence says whether a ConfigMap or Secret has a key.
 type Presence int
 
-// Presences.
+// The presences.
 const (
 	Unknown Presence = iota
 	Absent
 	Present
 )
 
-// KeyLookup tells whether a ConfigMap ("ConfigMap") or Secret ("Secret") of the workload's namespace has a key. A nil KeyLookup knows nothing.
+// KeyLookup returns whether a "ConfigMap" or "Secret" of the workload's namespace has a key. With a
+// nil KeyLookup everything is Unknown.
 type KeyLookup func(kind, name, key string) Presence
 
-// Refusal is why nothing is injected.
+// Refusal says why nothing is injected.
 type Refusal struct {
-	// Reason is one of those of status.workloads.
+	// Reason is one of the reasons of status.workloads.
 	Reason string
-	// Message is for people.
+	// Message is for humans.
 	Message string
 }
 
@@ -35,15 +36,16 @@ func refuse(reason, format string, values ...any) *Refusal {
 	return &Refusal{reason, fmt.Sprintf(format, values...)}
 }
 
-// fit notes in an Injection what the containers of a template, which has none of it, have themselves. It returns why it can't be injected; nil if it
-// can. Parts whose containers are not there are left out.
+// fit records in an Injection what the containers of a template have themselves; the template must
+// not contain the Injection. It drops parts whose containers do not exist. It returns why the
+// Injection can't be injected, or nil.
 func (i *Injection) fit(template *corev1.PodTemplateSpec, keys KeyLookup, hasImageVolumes bool) *Refusal {
 	if isWindows(&template.Spec) {
 		return refuse(instrv1.WorkloadUnsupported, "its pods run Windows")
 	}
 	if i.Mode == instrv1.VolumeImage && !hasImageVolumes {
 		return refuse(instrv1.WorkloadUnsupported,
-			"the cluster has no image volumes (Kubernetes 1.35 has): spec.agent.volumeMode InitContainer does without")
+			"the cluster does not support image volumes (Kubernetes 1.35 does): set spec.agent.volumeMode to InitContainer")
 	}
 	var parts []Part
 	for at := range i.Parts {
@@ -54,7 +56,7 @@ func (i *Injection) fit(template *corev1.PodTemplateSpec, keys KeyLookup, hasIma
 		}
 		if taken := mountedAround(container, i.MountPath); taken != "" {
 			return refuse(instrv1.WorkloadMountPathTaken,
-				"container %s has a volume mounted at %s: spec.agent.mountPath %s needs a place of its own", part.Name, taken, i.MountPath)
+				"container %s has a volume mounted at %s: spec.agent.mountPath %s must not overlap it", part.Name, taken, i.MountPath)
 		}
 		if refusal := part.fit(container, keys); refusal != nil {
 			return refusal
@@ -65,7 +67,8 @@ func (i *Injection) fit(template *corev1.PodTemplateSpec, keys KeyLookup, hasIma
 	return nil
 }
 
-// isWindows tells that pods run Windows. Most say so by the node that they want, and not by spec.os, which came later.
+// isWindows reports whether pods run Windows. Most declare it with a node selector, which is older
+// than spec.os.
 func isWindows(spec *corev1.PodSpec) bool {
 	if spec.OS != nil {
 		return spec.OS.Name == corev1.Windows
@@ -82,7 +85,8 @@ func containerOf(template *corev1.PodTemplateSpec, name string) *corev1.Containe
 	return nil
 }
 
-// mountedAround is where a container has something mounted at a path, above it or below it; empty if it has not.
+// mountedAround returns a path at, above or below wanted where a container has something mounted;
+// empty if there is none.
 func mountedAround(container *corev1.Container, wanted string) string {
 	var paths []string
 	for _, mount := range container.VolumeMounts {
@@ -100,7 +104,7 @@ func mountedAround(container *corev1.Container, wanted string) string {
 	return ""
 }
 
-// fit is that of an Injection, for one container.
+// fit is Injection.fit for one container.
 func (p *Part) fit(container *corev1.Container, keys KeyLookup) *Refusal {
 	p.Own = nil
 	for _, variable := range p.Env {
@@ -129,7 +133,8 @@ func (p *Part) fit(container *corev1.Container, keys KeyLookup) *Refusal {
 	return nil
 }
 
-// formOf is the form in which a container has a variable; or why it can't be extended.
+// formOf returns the form in which a container has a variable, or why that variable can't be
+// extended.
 func formOf(container *corev1.Container, load *Load, keys KeyLookup) (Form, *Refusal) {
 	if hasVariable(container.Env, load.helper()) {
 		return "", refuse(instrv1.WorkloadVariableTaken, "container %s has a variable %s, which is needed to extend %s", container.Name,
@@ -137,7 +142,7 @@ func formOf(container *corev1.Container, load *Load, keys KeyLookup) (Form, *Ref
 	}
 	form, refusal := ownForm(container, load, keys)
 	if refusal == nil && load.Separator == "" && form != FormAbsent {
-		return "", refuse(instrv1.WorkloadVariableTaken, "container %s has %s already, which can name one agent only", container.Name, load.Name)
+		return "", refuse(instrv1.WorkloadVariableTaken, "container %s already sets %s, which can load one agent only", container.Name, load.Name)
 	}
 	return form, refusal
 }
@@ -149,19 +154,19 @@ func ownForm(container *corev1.Container, load *Load, keys KeyLookup) (Form, *Re
 		return formFromSources(container, load, keys)
 	case container.Env[at].ValueFrom != nil && isOptional(container.Env[at].ValueFrom):
 		return "", refuse(instrv1.WorkloadVariableUnknown,
-			"container %s takes %s from an optional key: without it the text that extends it would be wrong; "+
-				"take optional out, or give a value", container.Name, load.Name)
+			"container %s takes %s from an optional key, without which the extended value would be wrong: "+
+				"remove optional, or set a value", container.Name, load.Name)
 	case container.Env[at].ValueFrom != nil:
 		return FormValueFrom, nil
 	case container.Env[at].Value == "":
 		return FormEmpty, nil
 	case load.ends(container.Env[at].Value):
-		return "", refuse(instrv1.WorkloadVariableTaken, "container %s loads it already: its %s ends in %s", container.Name, load.Name, load.Text)
+		return "", refuse(instrv1.WorkloadVariableTaken, "container %s already loads the agent: its %s ends in %s", container.Name, load.Name, load.Text)
 	}
 	return FormValue, nil
 }
 
-// formFromSources is that of a variable which only envFrom can have.
+// formFromSources returns the form of a variable that can only come from envFrom.
 func formFromSources(container *corev1.Container, load *Load, keys KeyLookup) (Form, *Refusal) {
 	switch fromSources(container, load.Name, keys) {
 	case Absent:
@@ -173,14 +178,16 @@ func formFromSources(container *corev1.Container, load *Load, keys KeyLookup) (F
 	return "", mayHave(container, load.Name)
 }
 
-// mayHave refuses to set a variable that the container may have from envFrom: its own would be lost.
+// mayHave refuses to set a variable that the container may have from envFrom: the container's own
+// value would be lost.
 func mayHave(container *corev1.Container, name string) *Refusal {
 	return refuse(instrv1.WorkloadVariableUnknown,
-		"container %s may have %s from what envFrom names (%s), and it is not known whether it has, for certain: "+
-			"give env a variable %s, with a value or valueFrom", container.Name, name, strings.Join(sourceNames(container), ", "), name)
+		"container %s may have %s from envFrom (%s), but whether it has can't be determined: "+
+			"set %s in env, with a value or valueFrom", container.Name, name, strings.Join(sourceNames(container), ", "), name)
 }
 
-// fromSources tells whether a container has a variable from envFrom. What is optional may come and go, and so is not known if it is there.
+// fromSources returns whether a container has a variable from envFrom. An optional source may
+// appear and disappear, so an existing one counts as Unknown.
 func fromSources(container *corev1.Container, name string, keys KeyLookup) Presence {
 	found := Absent
 	for _, source := range container.EnvFrom {
@@ -224,7 +231,7 @@ func sourceNames(container *corev1.Container) []string {
 	return names
 }
 
-// isOptional tells that a variable is not there at all where its source is missing.
+// isOptional reports whether a variable is missing altogether where its source is missing.
 func isOptional(source *corev1.EnvVarSource) bool {
 	switch {
 	case source.ConfigMapKeyRef != nil:

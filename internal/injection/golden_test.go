@@ -12,7 +12,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/golden"
 )
 
-// languages are what a spec has beside the image, by the language.
+// languages returns the agent fields that each language needs besides the image.
 func languages() map[instrv1.Language]instrv1.Agent {
 	return map[instrv1.Language]instrv1.Agent{
 		instrv1.LanguageJava:   {Options: "level=debug"},
@@ -22,8 +22,9 @@ func languages() map[instrv1.Language]instrv1.Agent {
 	}
 }
 
-// TestComposed: what is composed of one template. Where this changes, a new version of Mainstay replaces each pod that has an agent: that may be wanted,
-// and is then told in the changelog; it may not come by chance, as by another default.
+// TestComposed pins what is composed of one template. If this changes, a new version of Mainstay
+// replaces every pod that has an agent. Such a change must be intended and be in the changelog; it
+// must not happen by accident, as by another default.
 func TestComposed(t *testing.T) {
 	var files []string
 	for language, agent := range languages() {

@@ -10,28 +10,29 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// Grant is what is written on a workload to bring it a revision.
+// Grant is the annotation on a workload that lets it get a revision.
 type Grant struct {
-	// Revision is that of the Instrumentation; "kept" where the workload is to keep what it has. Empty: there is no grant.
+	// Revision is the granted revision of the Instrumentation; "kept" if the workload is to keep what
+	// it has. Empty means that there is no grant.
 	Revision string
-	// At is when it was written last.
+	// At is when the grant was last written.
 	At time.Time
-	// Attempts is how often it was written in a row.
+	// Attempts is how often the grant was written in a row.
 	Attempts int
 }
 
-// kept is the revision of a grant that has the webhook look and grants nothing.
+// kept is the revision of a grant that makes the webhook compose the workload but grants nothing.
 const kept = "kept"
 
-// GrantKey is the annotation's key for an Instrumentation.
+// GrantKey returns the key of the annotation for an Instrumentation.
 func GrantKey(id string) string { return "agent-" + id + "." + instrv1.AnnotationGranted }
 
-// GrantOf reads the grant for an Instrumentation. What can't be read is none.
+// GrantOf returns the grant for an Instrumentation. An unreadable annotation counts as none.
 func GrantOf(annotations map[string]string, id string) Grant {
 	return ParseGrant(annotations[GrantKey(id)])
 }
 
-// GrantKeys are the keys of all grants among annotations, in order.
+// GrantKeys returns the keys of all grants among annotations, sorted.
 func GrantKeys(lists ...map[string]string) []string {
 	var keys []string
 	for _, annotations := range lists {
@@ -45,7 +46,7 @@ func GrantKeys(lists ...map[string]string) []string {
 	return keys
 }
 
-// ParseGrant reads a grant. What can't be read is none.
+// ParseGrant parses a grant. It returns an empty Grant if the text can't be parsed.
 func ParseGrant(text string) Grant {
 	fields := strings.Fields(text)
 	if len(fields) != 3 {
@@ -59,7 +60,7 @@ func ParseGrant(text string) Grant {
 	return Grant{fields[0], at, attempts}
 }
 
-// String is how it is written.
+// String returns the annotation's value.
 func (g Grant) String() string {
 	return fmt.Sprintf("%s %s %d", g.Revision, g.At.UTC().Format(time.RFC3339), g.Attempts)
 }
@@ -69,28 +70,29 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
-// Next is the grant to write now, after this one.
+// Next returns the grant to write now, after this one.
 func (g Grant) Next(revision string, now time.Time) Grant {
 	if g.Revision != revision || now.Sub(g.At) > 2*lastRetry {
-		return Grant{revision, now, 1} // what was, was long ago
+		return Grant{revision, now, 1} // the last attempt was long ago
 	}
 	return Grant{revision, now, g.Attempts + 1}
 }
 
-// Due is after how long a grant that had no effect is written again: 10 s, 20 s, ... 5 min.
+// Due returns after how long a grant without effect is written again: 10 s, 20 s, ... 5 min.
 func (g Grant) Due(revision string, now time.Time) time.Duration {
 	if g.Revision != revision {
 		return 0
 	}
 	wait := firstRetry << min(max(g.Attempts-1, 0), 5)
 	wait = min(wait, lastRetry)
-	return max(0, min(wait, g.At.Add(wait).Sub(now))) // a time that is to come is of somebody else, or of another clock
+	return max(0, min(wait, g.At.Add(wait).Sub(now))) // a time in the future comes from another client or clock
 }
 
-// skew is how far the clocks of two replicas may be apart.
+// skew is how far the clocks of two replicas may differ.
 const skew = time.Minute
 
-// until is the grant without a time to come. Somebody else has written that, and nothing may wait for it.
+// until returns the grant without a time in the future. Such a time was written by another client,
+// and nothing may wait for it.
 func (g Grant) until(now time.Time) Grant {
 	switch ahead := g.At.Sub(now); {
 	case ahead > skew:
@@ -101,5 +103,5 @@ func (g Grant) until(now time.Time) Grant {
 	return g
 }
 
-// IsKept tells that the grant brings nothing new.
+// IsKept reports whether the grant grants nothing new.
 func (g Grant) IsKept() bool { return g.Revision == kept }

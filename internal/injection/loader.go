@@ -9,14 +9,15 @@ import (
 // loader is a variable that makes a runtime load the agent.
 type loader struct {
 	name, text string
-	// separator stands between what the container has and text. Empty: the variable has one value, and can't be extended.
+	// separator is put between the container's own value and text. Empty means that the variable has a
+	// single value and can't be extended.
 	separator string
 }
 
-// loaders are the variables for an agent, in the order in which they are added.
+// loaders returns the variables for an agent, in the order in which they are added.
 //
-// Sources: JVM Tool Interface (JAVA_TOOL_OPTIONS), Node.js CLI (NODE_OPTIONS), Python's command line (PYTHONPATH), .NET's profiling
-// overview (CORECLR_*), ruby(1) (RUBYOPT).
+// Sources: JVM Tool Interface (JAVA_TOOL_OPTIONS), Node.js CLI (NODE_OPTIONS), Python's command
+// line (PYTHONPATH), .NET's profiling overview (CORECLR_*), ruby(1) (RUBYOPT).
 func loaders(agent *instrv1.Agent) []loader {
 	loaded := path.Join(agent.MountPath, agent.Path)
 	switch agent.Language {
@@ -41,7 +42,8 @@ func loaders(agent *instrv1.Agent) []loader {
 	return nil
 }
 
-// LoaderNames are the variables that languages set or extend: env may not name them where the language does.
+// LoaderNames returns the variables that the agent's language sets or extends. spec.env may not
+// name them.
 func LoaderNames(agent *instrv1.Agent) []string {
 	var names []string
 	for _, one := range loaders(agent) {
@@ -50,7 +52,7 @@ func LoaderNames(agent *instrv1.Agent) []string {
 	return names
 }
 
-// allLoaderNames are those of all languages: the cache must keep their values.
+// allLoaderNames are the variables of all languages: the cache must keep their values.
 var allLoaderNames = func() []string {
 	var names []string
 	for _, language := range []instrv1.Language{

@@ -13,7 +13,8 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// sideCars are the names of containers that stand beside an application: a matcher that names no container leaves them out.
+// sideCars are names of well-known sidecar containers. A matcher without a container name skips
+// them.
 var sideCars = []string{
 	"aws-xray-daemon", "cloud-sql-proxy", "cloudsql-proxy", "config-reloader", "consul-connect-envoy-sidecar", "consul-dataplane",
 	"consul-sidecar", "daprd", "datadog-agent", "envoy", "envoy-sidecar", "filebeat", "fluent-bit", "fluentbit", "fluentd", "istio-proxy",
@@ -21,10 +22,10 @@ var sideCars = []string{
 	"promtail", "queue-proxy", "vault-agent", "vector", "xray-daemon",
 }
 
-// SideCars are the names of containers that a matcher leaves out unless it names them.
+// SideCars returns the container names that a matcher skips unless it names them.
 func SideCars() []string { return slices.Clone(sideCars) }
 
-// matcher is one of a spec, compiled.
+// matcher is a compiled matcher of a spec.
 type matcher struct {
 	workload, container string
 	labels              labels.Selector
@@ -36,7 +37,7 @@ func compileMatcher(from *instrv1.Matcher) (matcher, error) {
 	compiled := matcher{workload: from.Deployment, container: from.Container, kinds: from.Kinds, env: from.Env}
 	for _, pattern := range []string{from.Deployment, from.Container} {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return compiled, fmt.Errorf("%q is no pattern of names: %w", pattern, err)
+			return compiled, fmt.Errorf("%q is not a valid pattern: %w", pattern, err)
 		}
 	}
 	selector := from.Labels
@@ -48,12 +49,13 @@ func compileMatcher(from *instrv1.Matcher) (matcher, error) {
 	return compiled, err
 }
 
-// isForAll tells that a matcher names no workload, by name or by a label that it must have.
+// isForAll reports whether a matcher selects workloads neither by name nor by a required label.
 func isForAll(from *instrv1.Matcher) bool {
 	return !names(from.Labels) && isForAnyName(from.Deployment)
 }
 
-// names tells that a selector asks for some label. What only excludes leaves in nearly everything.
+// names reports whether a selector requires some label. A selector that only excludes still matches
+// nearly everything.
 func names(selector *metav1.LabelSelector) bool {
 	if selector == nil {
 		return false
@@ -63,7 +65,8 @@ func names(selector *metav1.LabelSelector) bool {
 	})
 }
 
-// isForAnyName tells that a pattern names nothing: ?* and [a-z]* match what * does, give or take a name that nobody has.
+// isForAnyName reports whether a pattern restricts nothing: ?* and [a-z]* match what * does, except
+// for names that do not occur in practice.
 func isForAnyName(pattern string) bool {
 	for first := 'a'; first <= 'z'; first++ {
 		letter := string(first)
@@ -74,7 +77,7 @@ func isForAnyName(pattern string) bool {
 	return true
 }
 
-// fits tells whether a name matches a pattern; an empty pattern matches all. Patterns have been checked.
+// fits reports whether a name matches a valid pattern. An empty pattern matches every name.
 func fits(pattern, name string) bool {
 	if pattern == "" {
 		return true
@@ -83,7 +86,7 @@ func fits(pattern, name string) bool {
 	return err == nil && matches
 }
 
-// matchesWorkload tells whether some container of the workload may be matched.
+// matchesWorkload reports whether containers of the workload may be matched.
 func (m *matcher) matchesWorkload(w *Workload) bool {
 	return slices.Contains(m.kinds, instrv1.WorkloadKind(w.Kind)) && fits(m.workload, w.Name) && m.labels.Matches(labels.Set(w.Labels))
 }
@@ -95,16 +98,16 @@ func (m *matcher) matchesContainer(name string) bool {
 	return fits(m.container, name)
 }
 
-// IsFor tells whether the agent matches some container of a workload.
+// IsFor reports whether the agent matches some container of a workload.
 func (a *Agent) IsFor(w *Workload) bool { return len(a.match(w)) > 0 }
 
-// matched is a container, by its place in the template, and the variables that it is to have.
+// matched is a container, by its index in the template, and the variables to set in it.
 type matched struct {
 	index int
 	env   []corev1.EnvVar
 }
 
-// match finds the containers of a workload that the agent is for.
+// match returns the containers of a workload that the agent matches.
 func (a *Agent) match(w *Workload) []matched {
 	if !a.isOn || a.Invalid != nil {
 		return nil
@@ -136,7 +139,7 @@ func (a *Agent) match(w *Workload) []matched {
 	return found
 }
 
-// addEnv adds variables whose names are not there yet.
+// addEnv appends the variables whose names are not present yet.
 func addEnv(to, more []corev1.EnvVar) []corev1.EnvVar {
 	for _, variable := range more {
 		if !hasVariable(to, variable.Name) {

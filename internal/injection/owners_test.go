@@ -12,13 +12,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
-// owner is a way in which owners write templates: what is stored last was written from the manifest before.
+// owner is a way in which owners write templates. The last write before was made from the manifest
+// named before.
 type owner struct {
 	name  string
 	write func(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec
 }
 
-// owners are all of them but server-side apply, which only a server does.
+// owners are all ways except server-side apply, which needs a server.
 var owners = []owner{
 	{"kubectl apply, and Helm", func(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 		t.Helper()
@@ -41,7 +42,8 @@ var owners = []owner{
 	}},
 }
 
-// merged is what three-way merge makes of a stored template: kubectl's client-side apply, and Helm.
+// merged returns the three-way merge with a stored template, as in kubectl's client-side apply and
+// in Helm.
 func merged(t *testing.T, before, manifest, stored *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	t.Helper()
 	schema, err := strategicpatch.NewPatchMetaFromStruct(corev1.PodTemplateSpec{})
@@ -72,7 +74,7 @@ func marshal(t *testing.T, value any) []byte {
 	return content
 }
 
-// forms are those in which an owner may have a variable.
+// forms are the forms in which an owner may set a variable.
 var forms = []struct {
 	name  string
 	owner func(name string) corev1.PodTemplateSpec
@@ -104,7 +106,8 @@ var forms = []struct {
 	}},
 }
 
-// withVariable has other variables before it and behind it, and is not alone in its pod.
+// withVariable returns a template with the variables between others, in a pod with a second
+// container.
 func withVariable(variables ...corev1.EnvVar) corev1.PodTemplateSpec {
 	app := container("app", corev1.EnvVar{Name: "FIRST", Value: "1"})
 	app.Env = append(append(app.Env, variables...), corev1.EnvVar{Name: "LAST", Value: "$(FIRST)"})
@@ -114,8 +117,8 @@ func withVariable(variables ...corev1.EnvVar) corev1.PodTemplateSpec {
 	return made
 }
 
-// Whoever writes, in whichever way, and whatever he changes: what is injected is as if his template had been new, and what is left at the end is
-// what he wrote.
+// Whatever tool an owner writes with, and whatever changes: the result of injection is as if the
+// template had been new, and what is left after removal is what the owner wrote.
 func TestOwners(t *testing.T) {
 	withEnv := func(variable corev1.EnvVar) injection.Object {
 		return instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Env = []corev1.EnvVar{variable} })
@@ -143,9 +146,9 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// The same while nobody can be asked what should be there: what fits is put back within each write, as if the agent were still at work, and not half of
-// it. Only who replaces the whole template has taken it out.
-func TestOwnersOfWhatIsHeld(t *testing.T) {
+// The same holds while the desired state is unknown: what fits is restored within each write,
+// completely. Only replacing the whole template removes it.
+func TestOwnersOfRetained(t *testing.T) {
 	for _, agent := range []struct {
 		name, variable string
 		change         func(*instrv1.InstrumentationSpec)
@@ -159,12 +162,12 @@ func TestOwnersOfWhatIsHeld(t *testing.T) {
 		isOff, isInvalid := settingOf(t), settingOf(t)
 		isOff.Off = []string{injection.KindNamespaced}
 		isInvalid.Agents = []*injection.Agent{injection.Compile(instrumentation("java", broken))}
-		for cause, held := range map[string]*injection.NamespaceContext{"off": isOff, "invalid": isInvalid} {
+		for cause, retained := range map[string]*injection.NamespaceContext{"off": isOff, "invalid": isInvalid} {
 			for _, owner := range owners {
 				for _, first := range forms {
 					for _, then := range forms {
 						t.Run(strings.Join([]string{agent.name, cause, owner.name, first.name + " to " + then.name}, "/"), func(t *testing.T) {
-							expectHeld(t, setting, held, owner, first.owner(agent.variable), then.owner(agent.variable))
+							expectRetained(t, setting, retained, owner, first.owner(agent.variable), then.owner(agent.variable))
 						})
 					}
 				}
@@ -173,8 +176,8 @@ func TestOwnersOfWhatIsHeld(t *testing.T) {
 	}
 }
 
-// expectHeld has an owner write templates into which one was injected that is held since.
-func expectHeld(t *testing.T, setting, held *injection.NamespaceContext, owner owner, first, then corev1.PodTemplateSpec) {
+// expectRetained writes templates, as an owner does, over one whose injection is retained.
+func expectRetained(t *testing.T, setting, retained *injection.NamespaceContext, owner owner, first, then corev1.PodTemplateSpec) {
 	t.Helper()
 	before, stored := &first, first.DeepCopy()
 	compose(setting, stored, nil)
@@ -184,7 +187,7 @@ func expectHeld(t *testing.T, setting, held *injection.NamespaceContext, owner o
 			compose(setting, want, nil)
 		}
 		written := owner.write(t, before, manifest, stored)
-		compose(held, written, stored)
+		compose(retained, written, stored)
 		expectSame(t, "after a write", written, want)
 		before, stored = manifest, written
 	}
@@ -197,16 +200,16 @@ func expectHeld(t *testing.T, setting, held *injection.NamespaceContext, owner o
 	expectSame(t, "after removal", left, &then)
 }
 
-// expectComposed has an owner write one template, then another, each twice.
+// expectComposed writes one template as an owner does, then another, each twice.
 func expectComposed(t *testing.T, setting *injection.NamespaceContext, owner owner, first, then corev1.PodTemplateSpec) {
 	t.Helper()
 	before, stored := &first, first.DeepCopy()
 	compose(setting, stored, nil)
 	for _, manifest := range []*corev1.PodTemplateSpec{&first, &then, &then, &first, &then} {
 		want := manifest.DeepCopy()
-		for _, verdict := range compose(setting, want, nil) {
-			if verdict.State != injection.In {
-				t.Fatalf("the state is %d: %v", verdict.State, verdict.Refusal)
+		for _, status := range compose(setting, want, nil) {
+			if status.State != injection.In {
+				t.Fatalf("the state is %d: %v", status.State, status.Refusal)
 			}
 		}
 		written := owner.write(t, before, manifest, stored)
@@ -222,7 +225,7 @@ func expectComposed(t *testing.T, setting *injection.NamespaceContext, owner own
 	expectSame(t, "written after removal", written, &first)
 }
 
-// A rollout that is undone brings an old template back, with its old record: what is injected is what is wanted now.
+// A rollback restores an old template with its old record: what is injected is what is desired now.
 func TestUndo(t *testing.T) {
 	older := settingOf(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Agent.Options = "old" }))
 	newer := settingOf(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
@@ -247,8 +250,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// An owner's variable that is as the agent's env has it stays when an older template comes back.
-func TestUndoKeepsWhatIsAlike(t *testing.T) {
+// An owner's variable that equals one of the agent's env stays when an older template is restored.
+func TestUndoKeepsEqualVariables(t *testing.T) {
 	setting := settingOf(t, instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 		spec.Agent.Env = []corev1.EnvVar{{Name: "LOG", Value: "info"}}
 	}))
@@ -260,7 +263,7 @@ func TestUndoKeepsWhatIsAlike(t *testing.T) {
 	expectSame(t, "after removal", undone, &own)
 }
 
-// What an owner has that is called as our helper is his.
+// An owner's variable that has the name of our helper is the owner's.
 func TestOwnersHelperStays(t *testing.T) {
 	setting := settingOf(t, instrumentation("java", nil))
 	own := withVariable(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "own"})
@@ -274,36 +277,36 @@ func TestOwnersHelperStays(t *testing.T) {
 		then := own.DeepCopy()
 		then.Spec.Containers[0].Env = append(then.Spec.Containers[0].Env, helper)
 		written := merged(t, &own, then, stored)
-		verdicts := compose(setting, written, stored)
-		expectRefusal(t, verdicts[0], instrv1.WorkloadVariableTaken, "container app has a variable MAINSTAY_JAVA_TOOL_OPTIONS")
-		expectSame(t, "with his own", written, then)
+		statuses := compose(setting, written, stored)
+		expectRefusal(t, statuses[0], instrv1.WorkloadVariableTaken, "container app has a variable MAINSTAY_JAVA_TOOL_OPTIONS")
+		expectSame(t, "with the owner's variable", written, then)
 	}
 }
 
-// An owner who has the agent's option himself, by hand, keeps it: it could not be told from ours.
+// An owner who sets the agent's option by hand keeps it: it could not be reported from ours.
 func TestOwnersOptionStays(t *testing.T) {
 	const text = "-javaagent:/mainstay/agent/agent.jar"
 	for _, value := range []string{text, "-Xmx1g " + text} {
 		own := template(container("app", corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: value}))
 		for _, before := range []*corev1.PodTemplateSpec{nil, &own} {
 			given := own.DeepCopy()
-			verdicts := compose(settingOf(t, instrumentation("java", nil)), given, before)
-			expectRefusal(t, verdicts[0], instrv1.WorkloadVariableTaken, "container app loads it already: its JAVA_TOOL_OPTIONS ends in "+text)
+			statuses := compose(settingOf(t, instrumentation("java", nil)), given, before)
+			expectRefusal(t, statuses[0], instrv1.WorkloadVariableTaken, "container app already loads the agent: its JAVA_TOOL_OPTIONS ends in "+text)
 			expectSame(t, value, given, &own)
 		}
 	}
 	own := template(container("app", corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-X" + text}))
-	if verdicts := compose(settingOf(t, instrumentation("java", nil)), &own, nil); verdicts[0].State != injection.In {
-		t.Errorf("what only looks so is refused: %v", verdicts[0].Refusal)
+	if statuses := compose(settingOf(t, instrumentation("java", nil)), &own, nil); statuses[0].State != injection.In {
+		t.Errorf("what only looks so is refused: %v", statuses[0].Refusal)
 	}
 }
 
-// keysOf knows one ConfigMap, and what it has.
+// keysOf knows one ConfigMap and gives one answer about its keys.
 func keysOf(is injection.Presence) injection.KeyLookup {
 	return func(string, string, string) injection.Presence { return is }
 }
 
-// A variable that envFrom may have is not set beside it, where nobody knows.
+// A variable that envFrom may set is not set next to it while that is unknown.
 func TestEnvThatEnvFromMayHave(t *testing.T) {
 	object := instrumentation("labels", func(spec *instrv1.InstrumentationSpec) {
 		spec.Agent.Language = instrv1.LanguageCustom
@@ -331,12 +334,12 @@ func TestEnvThatEnvFromMayHave(t *testing.T) {
 		setting := settingOf(t, object)
 		setting.Keys = test.keys
 		given := own.DeepCopy()
-		verdicts := compose(setting, given, nil)
-		if verdicts[0].State != test.state || (len(given.Spec.Containers[0].Env) > 0) != test.isSet {
-			t.Errorf("%s: the state is %d (%v), env %v", test.name, verdicts[0].State, verdicts[0].Refusal, given.Spec.Containers[0].Env)
+		statuses := compose(setting, given, nil)
+		if statuses[0].State != test.state || (len(given.Spec.Containers[0].Env) > 0) != test.isSet {
+			t.Errorf("%s: the state is %d (%v), env %v", test.name, statuses[0].State, statuses[0].Refusal, given.Spec.Containers[0].Env)
 		}
 		if test.state == injection.Refused {
-			expectRefusal(t, verdicts[0], instrv1.WorkloadVariableUnknown, "container app may have X_LOG from what envFrom names (Secret settings)")
+			expectRefusal(t, statuses[0], instrv1.WorkloadVariableUnknown, "container app may have X_LOG from envFrom (Secret settings)")
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// build is what the agent injects into the containers that it matches.
+// build returns what the agent injects into the containers that it matches.
 func (a *Agent) build(template *corev1.PodTemplateSpec, containers []matched) *Injection {
 	agent := &a.Spec.Agent
 	injection := &Injection{
@@ -30,14 +30,14 @@ func (a *Agent) build(template *corev1.PodTemplateSpec, containers []matched) *I
 	return injection
 }
 
-// putInto injects what fits.
+// putInto adds the Injection to a template. It must fit.
 func (i *Injection) putInto(template *corev1.PodTemplateSpec) {
 	spec := &template.Spec
 	spec.Volumes = append(slices.Clip(spec.Volumes), i.volume())
 	if i.Mode != instrv1.VolumeImage {
 		container := i.initContainer(containerOf(template, i.Parts[0].Name))
 		if spec.Resources != nil {
-			container.Resources = corev1.ResourceRequirements{} // the pod has some as a whole, which those of a container may not exceed
+			container.Resources = corev1.ResourceRequirements{} // pod-level resources exist, which a container's may not exceed
 		}
 		spec.InitContainers = append(slices.Clip(spec.InitContainers), container)
 	}
@@ -61,7 +61,8 @@ func (i *Injection) putInto(template *corev1.PodTemplateSpec) {
 	}
 }
 
-// volume is where the files are. All is given that the API server would fill in: what is stored has to be the same.
+// volume returns the volume for the agent's files. It sets every field that the API server would
+// default, because what is stored must be equal.
 func (i *Injection) volume() corev1.Volume {
 	volume := corev1.Volume{Name: partName(i.ID)}
 	if i.Mode == instrv1.VolumeImage {
@@ -75,8 +76,9 @@ func (i *Injection) volume() corev1.Volume {
 	return volume
 }
 
-// initContainer copies the files. It runs as the container that they are for, so that it may read them, and with no right beside: it passes the
-// restricted Pod Security Standard wherever that container does.
+// initContainer returns the init container that copies the files. It runs as the user of the
+// container that needs them, so that this container may read them, and has no other privileges: it
+// passes the restricted Pod Security Standard wherever that container does.
 func (i *Injection) initContainer(as *corev1.Container) corev1.Container {
 	container := corev1.Container{
 		Name: partName(i.ID), Image: i.Image, ImagePullPolicy: i.PullPolicy, Command: slices.Clone(i.Command),
@@ -99,7 +101,7 @@ func (i *Injection) initContainer(as *corev1.Container) corev1.Container {
 	return container
 }
 
-// putInto extends the variable, or adds it behind all others.
+// putInto extends the variable, or adds it after all others.
 func (l *Load) putInto(container *corev1.Container) {
 	at := lastIndexOf(container.Env, l.Name)
 	if at < 0 {

@@ -16,32 +16,34 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// Injection is what one Instrumentation injects into one workload. As JSON it stands on the pod template, whole, so that it can be taken out
-// whatever became of the Instrumentation, and put in again while a newer one waits for its turn.
+// Injection is what one Instrumentation injects into one workload. The pod template carries it in
+// full, as JSON, so that it can be removed whatever happened to the Instrumentation, and injected
+// again while a newer revision waits.
 type Injection struct {
-	// By is the Instrumentation, "Instrumentation/java", ID its id.
+	// By is the Instrumentation, such as "Instrumentation/java"; ID is its identifier.
 	By string `json:"by"`
 	ID string `json:"id"`
-	// Revision is that of the Instrumentation which brought it first: one that changes nothing here keeps the earlier.
+	// Revision is the revision of the Instrumentation that first injected this. A later revision that
+	// changes nothing here does not change it.
 	Revision string `json:"revision"`
-	// Previous is what there was before, while a revision is tried that may have to be taken back.
+	// Previous is what was injected before, while a revision is on trial and may have to be undone.
 	Previous *Injection `json:"previous,omitempty"`
-	// Image has the files.
+	// Image contains the agent's files.
 	Image      string             `json:"image"`
 	PullPolicy corev1.PullPolicy  `json:"pullPolicy"`
 	Mode       instrv1.VolumeMode `json:"mode"`
-	// Directory of the image, with an image volume.
+	// Directory is the directory in the image, for an image volume.
 	Directory string `json:"directory,omitempty"`
-	// Command copies the files, with an init container.
+	// Command copies the files, for an init container.
 	Command   []string                     `json:"command,omitempty"`
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	SizeLimit *resource.Quantity           `json:"sizeLimit,omitempty"`
 	MountPath string                       `json:"mountPath"`
-	// Parts are the containers.
+	// Parts are what is injected into the containers.
 	Parts []Part `json:"containers"`
 }
 
-// Identity is that of the Instrumentation which a record in some namespace names.
+// Identity returns the identity of the Instrumentation that a record in a namespace names.
 func (i *Injection) Identity(namespace string) Identity {
 	kind, name, _ := strings.Cut(i.By, "/")
 	if kind == KindCluster {
@@ -53,7 +55,7 @@ func (i *Injection) Identity(namespace string) Identity {
 // Part is what is injected into one container.
 type Part struct {
 	Name string `json:"name"`
-	// Env are variables. Own names those of them that the container has itself.
+	// Env are the variables of the spec. Own names those that the container has itself.
 	Env []corev1.EnvVar `json:"env,omitempty"`
 	Own []string        `json:"own,omitempty"`
 	// Load are the variables that make the runtime load the agent.
@@ -65,11 +67,11 @@ type Load struct {
 	Name      string `json:"name"`
 	Text      string `json:"text"`
 	Separator string `json:"separator,omitempty"`
-	// Form is that of the container's own variable.
+	// Form is the form of the container's own variable.
 	Form Form `json:"form"`
 }
 
-// absent are the variables that load the agent and that the container did not have.
+// absent returns the names of the loading variables that the container did not have.
 func (p *Part) absent() []string {
 	var names []string
 	for _, load := range p.Load {
@@ -80,29 +82,30 @@ func (p *Part) absent() []string {
 	return names
 }
 
-// Form is where a variable comes from that a container has already.
+// Form says where a container's own variable gets its value.
 type Form string
 
-// Forms.
+// The forms.
 const (
-	// FormAbsent: the container has none, or its image has one, which nobody can see.
+	// FormAbsent: the container does not set it. Its image may, which can't be seen.
 	FormAbsent Form = "absent"
-	// FormEmpty: it has one without a value.
+	// FormEmpty: it has no value.
 	FormEmpty Form = "empty"
-	// FormValue: it has a value.
+	// FormValue: it has a literal value.
 	FormValue Form = "value"
-	// FormValueFrom: its value is taken from somewhere.
+	// FormValueFrom: it has a valueFrom.
 	FormValueFrom Form = "valueFrom"
-	// FormEnvFrom: a whole ConfigMap or Secret is taken, which has it.
+	// FormEnvFrom: it comes from a ConfigMap or Secret in envFrom.
 	FormEnvFrom Form = "envFrom"
 )
 
-// helperPrefix is put before the name of a variable: what was to be taken from somewhere is taken by the variable of that name.
+// helperPrefix is put before the name of a variable that has a valueFrom. The helper variable of
+// that name takes over the valueFrom, and the variable itself refers to the helper.
 const helperPrefix = "MAINSTAY_"
 
 func (l *Load) helper() string { return helperPrefix + l.Name }
 
-// value is what the variable gets, where the container's own has this value.
+// value returns the value to set, given the container's own value.
 func (l *Load) value(own string) string {
 	switch l.Form {
 	case FormValue:
@@ -116,15 +119,17 @@ func (l *Load) value(own string) string {
 	return l.Text
 }
 
-// ends tells that a value is as if it had been extended. An owner's own must not be: nobody could tell later that it was not.
+// ends reports whether a value already looks extended. Such a value of an owner can't be extended:
+// on removal, nothing would tell it from ours.
 func (l *Load) ends(value string) bool {
 	return value == l.Text || l.Separator != "" && strings.HasSuffix(value, l.Separator+l.Text)
 }
 
-// partName is that of volume and init container.
+// partName returns the name of the volume and the init container.
 func partName(id string) string { return "mainstay-agent-" + id }
 
-// isSame tells whether two Injections do the same, but for what the containers have themselves.
+// isSame reports whether two Injections are equal, apart from revisions and what the containers
+// have themselves.
 func (i *Injection) isSame(other *Injection) bool {
 	return other != nil && equality.Semantic.DeepEqual(i.withoutOwn(), other.withoutOwn())
 }
@@ -143,7 +148,7 @@ func (i *Injection) withoutOwn() Injection {
 	return plain
 }
 
-// isSound tells that what was read can be injected again: it stands where users can write.
+// isSound reports whether a record that was read can be injected again. Users can write records.
 func (i *Injection) isSound() bool {
 	for _, part := range i.Parts {
 		known := map[string]bool{}
@@ -170,7 +175,8 @@ func (i *Injection) isSound() bool {
 	return false
 }
 
-// Injected reads what is injected into a template. What can't be read counts as nothing: somebody has tampered with it.
+// Injected returns what is injected into a template, by its record. An unreadable record counts as
+// none: it was tampered with.
 func Injected(annotations map[string]string) []Injection {
 	text := annotations[instrv1.AnnotationInjected]
 	if text == "" {
@@ -188,14 +194,16 @@ func Injected(annotations map[string]string) []Injection {
 	return found
 }
 
-// Bounds of a record, above all that Mainstay writes. Whoever may write a workload may write a record, and must not keep the manager busy by it.
+// Limits of a record, well above what Mainstay writes. Any client that may write a workload can
+// write a record, and must not be able to keep the manager busy with it.
 const (
-	maxInjections = 100  // one for a container
+	maxInjections = 100  // one per container
 	maxLoads      = 10   // dotnet needs 3
 	maxEnv        = 3000 // 50 matchers and the agent, with 50 each
 )
 
-// isOurRecord tells that a record is of a shape that Mainstay writes: each Instrumentation once, each container once.
+// isOurRecord reports whether a record has the shape that Mainstay writes: each Instrumentation
+// once, each container once.
 func isOurRecord(injections []Injection) bool {
 	if len(injections) > maxInjections {
 		return false
@@ -217,12 +225,12 @@ func isOurRecord(injections []Injection) bool {
 	return true
 }
 
-// Has tells whether something of an Instrumentation is in a template.
+// Has reports whether a template contains something of an Instrumentation.
 func Has(template *corev1.PodTemplateSpec, id string) bool {
 	return of(Injected(template.Annotations), id) != nil
 }
 
-// of is the Injection of one Instrumentation; nil if there is none.
+// of returns the Injection of one Instrumentation, or nil.
 func of(injections []Injection, id string) *Injection {
 	for i := range injections {
 		if injections[i].ID == id {
@@ -232,7 +240,7 @@ func of(injections []Injection, id string) *Injection {
 	return nil
 }
 
-// write writes down what is injected; nothing leaves no trace.
+// write sets the record, and deletes it if nothing is injected.
 func write(template *corev1.PodTemplateSpec, injections []Injection) {
 	if len(injections) == 0 {
 		delete(template.Annotations, instrv1.AnnotationInjected)
@@ -247,7 +255,8 @@ func write(template *corev1.PodTemplateSpec, injections []Injection) {
 	template.Annotations[instrv1.AnnotationInjected] = string(encode(injections))
 }
 
-// hasRoom tells that a template, which has no record, may have this one: annotations are limited.
+// hasRoom reports whether a template without a record has room for this one: the API server limits
+// the total size of annotations.
 func hasRoom(template *corev1.PodTemplateSpec, injections []Injection) bool {
 	size := len(instrv1.AnnotationInjected) + len(encode(injections))
 	for key, value := range template.Annotations {
@@ -261,8 +270,9 @@ func encode(injections []Injection) []byte {
 	return content
 }
 
-// sparing are the Injections of the template that is replaced, without the variables that the new template has itself, as its own record says:
-// a template that comes back may have a variable that was the owner's then, and is injected now.
+// sparing returns earlier, the Injections of the replaced template, without the variables that the
+// new template's own record says are the owner's. A template that is restored by a rollback may
+// contain as the owner's own a variable that has been injected since.
 func sparing(earlier, recorded []Injection) []Injection {
 	own := map[string][]string{}
 	for _, one := range recorded {
@@ -284,7 +294,7 @@ func sparing(earlier, recorded []Injection) []Injection {
 	return earlier
 }
 
-// union are the Injections of several lists, each once.
+// union returns the Injections of several lists, each once.
 func union(lists ...[]Injection) []Injection {
 	var all []Injection
 	for _, list := range lists {

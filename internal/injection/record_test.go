@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
-// FuzzCompose composes templates whose records, own and earlier, somebody has written by hand.
+// FuzzCompose composes templates whose records, their own and the earlier one, were edited by hand.
 func FuzzCompose(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(uint64(1), text, "")
@@ -31,7 +31,7 @@ func FuzzCompose(f *testing.F) {
 		template.Annotations = map[string]string{instrv1.AnnotationInjected: record}
 		before := template.DeepCopy()
 		before.Annotations[instrv1.AnnotationInjected] = earlier
-		// without grants, so that gated ones keep what the record says
+		// without grants, so that gated agents keep what the record says
 		w := injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: "web-1", Template: &template}
 		setting.Compose(&w, before)
 		if text := w.Template.Annotations[instrv1.AnnotationInjected]; text != "" && injection.Injected(w.Template.Annotations) == nil {
@@ -40,7 +40,8 @@ func FuzzCompose(f *testing.F) {
 	})
 }
 
-// hostile are records that nobody but a user writes. ID stands for that of an Instrumentation that matches.
+// hostile are records that only a user writes. ID stands for the id of an Instrumentation that
+// matches.
 var hostile = []string{
 	"", "{", "null", "[]", "[null]", "{}", `"text"`, "[{}]", `[{"containers":[{}]}]`,
 	`[{"id":"ID"}]`,
@@ -58,8 +59,8 @@ var hostile = []string{
 	`[{"id":"ID","image":"x","mode":"InitContainer","mountPath":"/x","sizeLimit":"nonsense","containers":[{"name":"app"}]}]`,
 }
 
-// A record that somebody has written has nothing injected that the Instrumentation did not inject there: what is gated waits, and there is
-// nothing to keep.
+// A forged record injects nothing that the Instrumentation did not inject: a gated agent waits, and
+// there is nothing to keep.
 func TestHostileRecords(t *testing.T) {
 	object := instrumentation("java", func(spec *instrv1.InstrumentationSpec) { spec.Rollout.MaxParallel = new(int32(1)) })
 	setting := settingOf(t, object)
@@ -74,17 +75,18 @@ func TestHostileRecords(t *testing.T) {
 			if texts[0] == "" {
 				given.Annotations = nil
 			}
-			verdicts := compose(setting, given, before)
-			if verdicts[0].State != injection.Waiting {
-				t.Errorf("%s, %s: the state is %d", name, text, verdicts[0].State)
+			statuses := compose(setting, given, before)
+			if statuses[0].State != injection.Waiting {
+				t.Errorf("%s, %s: the state is %d", name, text, statuses[0].State)
 			}
 			expectSame(t, name+" "+text, given, &own)
 		}
 	}
 }
 
-// What a user writes into a record can be taken out of his own template, as he could himself; and nothing else.
-func TestHostileRecordTakesOutWhatItNames(t *testing.T) {
+// A record that a user writes can remove from the user's own template what the user could remove as
+// well; and nothing else.
+func TestHostileRecordRemovesWhatItNames(t *testing.T) {
 	own := template(container("app", corev1.EnvVar{Name: "MINE", Value: "1"}, corev1.EnvVar{Name: "OTHER", Value: "1"}))
 	given := own.DeepCopy()
 	given.Annotations = map[string]string{instrv1.AnnotationInjected: `[{"id":"x","containers":[{"name":"app","env":[{"name":"MINE","value":"1"},{"name":"OTHER","value":"2"}]}]}]`}
@@ -92,7 +94,7 @@ func TestHostileRecordTakesOutWhatItNames(t *testing.T) {
 	expectSame(t, "the rest", given, new(template(container("app", corev1.EnvVar{Name: "OTHER", Value: "1"}))))
 }
 
-// Bounds keep a record from being work without end.
+// Limits keep a record from causing unbounded work.
 func TestRecordsAreBounded(t *testing.T) {
 	many := func(n int, what func(int) string) string {
 		var all []string
@@ -125,7 +127,8 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// An Injection is the same after it was written down: else every template differed from what it should be.
+// An Injection that is written and read again is equal: otherwise every template would differ from
+// its desired state.
 func TestRecordIsReadAsItWasWritten(t *testing.T) {
 	for seed := range cases.Seeds(t, 200, 5000) {
 		composed := composedBySeed(t, seed)
@@ -155,7 +158,8 @@ func composedBySeed(t testing.TB, seed uint64) *corev1.PodTemplateSpec {
 	return w.Template
 }
 
-// A record that has no room beside the owner's annotations is refused, before the API server refuses the owner's write.
+// A record that has no room next to the owner's annotations is refused, before the API server
+// refuses the owner's write.
 func TestRecordThatHasNoRoom(t *testing.T) {
 	setting := settingOf(t, instrumentation("java", nil))
 	for _, test := range []struct {
@@ -165,18 +169,18 @@ func TestRecordThatHasNoRoom(t *testing.T) {
 		own := template(container("app"))
 		own.Annotations = map[string]string{"a": strings.Repeat("x", test.size-1)}
 		given := own.DeepCopy()
-		verdicts := compose(setting, given, nil)
-		if verdicts[0].State != test.state {
-			t.Errorf("with annotations of %d bytes the state is %d", test.size, verdicts[0].State)
+		statuses := compose(setting, given, nil)
+		if statuses[0].State != test.state {
+			t.Errorf("with annotations of %d bytes the state is %d", test.size, statuses[0].State)
 		}
 		if test.state == injection.Refused {
-			expectRefusal(t, verdicts[0], instrv1.WorkloadTooLarge, "the annotations of its pod template leave no room")
+			expectRefusal(t, statuses[0], instrv1.WorkloadTooLarge, "the annotations of its pod template leave no room")
 			expectSame(t, "no room", given, &own)
 		}
 	}
 }
 
-// A grant that can't be read is none, and one of a time to come keeps nothing from being healed.
+// An unreadable grant is no grant.
 func TestGrants(t *testing.T) {
 	const id = "0123abcd"
 	for _, test := range []struct {

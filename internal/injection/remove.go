@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// remove takes Injections out of a template. It takes what is exactly as it was injected: what the owner has put in its place stays.
+// remove removes Injections from a template. It removes only what is exactly as it was injected:
+// what an owner has changed stays.
 func remove(template *corev1.PodTemplateSpec, injections []Injection) {
 	for i := range injections {
 		injections[i].removeFrom(template)
@@ -55,8 +56,9 @@ func (p *Part) removeFrom(container *corev1.Container) {
 	}
 }
 
-// separate takes ours out of a variable that an owner has given his own form while ours was there: what he applies is merged with it field by field,
-// and a variable with two forms is refused.
+// separate removes our form from a variable to which an owner has given another form while ours was
+// injected. A server-side apply or patch merges the two field by field, and the API server refuses
+// a variable with two forms.
 func separate(variable, ours *corev1.EnvVar) {
 	from := variable.ValueFrom
 	if from == nil {
@@ -73,26 +75,26 @@ func separate(variable, ours *corev1.EnvVar) {
 		return
 	}
 	own := *from
-	takeOut(&own.FieldRef, ours.ValueFrom.FieldRef)
-	takeOut(&own.ConfigMapKeyRef, ours.ValueFrom.ConfigMapKeyRef)
-	takeOut(&own.SecretKeyRef, ours.ValueFrom.SecretKeyRef)
+	dropOurs(&own.FieldRef, ours.ValueFrom.FieldRef)
+	dropOurs(&own.ConfigMapKeyRef, ours.ValueFrom.ConfigMapKeyRef)
+	dropOurs(&own.SecretKeyRef, ours.ValueFrom.SecretKeyRef)
 	if own != (corev1.EnvVarSource{}) {
 		variable.ValueFrom = &own
 	}
 }
 
-// takeOut takes a source out that is ours.
-func takeOut[T any](from **T, ours *T) {
+// dropOurs clears a source that is ours.
+func dropOurs[T any](from **T, ours *T) {
 	if *from != nil && ours != nil && digest(*from) == digest(ours) {
 		*from = nil
 	}
 }
 
-// removeFrom gives a variable back its own form. An owner who has applied it again, while it was injected, may have put its own source
-// beside our value; one who has taken it out has left our helper.
+// removeFrom restores a variable's own form. An owner who applied the variable again while it was
+// injected may have put a valueFrom next to our value; one who deleted it has left our helper.
 func (l *Load) removeFrom(container *corev1.Container) {
 	var source *corev1.EnvVarSource
-	hasHelper := l.Form == FormValueFrom || l.Form == "" // not known: the record is lost
+	hasHelper := l.Form == FormValueFrom || l.Form == "" // "": the record is lost
 	if at := lastIndexOf(container.Env, l.helper()); at >= 0 && hasHelper && container.Env[at].ValueFrom != nil {
 		source = container.Env[at].ValueFrom
 		container.Env = slices.Delete(container.Env, at, at+1)
@@ -104,7 +106,7 @@ func (l *Load) removeFrom(container *corev1.Container) {
 	}
 	variable := &container.Env[at]
 	suffix := l.Separator + l.Text
-	isLost := l.Form == "" // the record is: each form is possible
+	isLost := l.Form == "" // the record is lost, so any form is possible
 	switch {
 	case (isLost || l.Form == FormValueFrom) && variable.Value == "$("+l.helper()+")"+suffix && source != nil:
 		variable.Value = ""
@@ -123,7 +125,7 @@ func (l *Load) removeFrom(container *corev1.Container) {
 	}
 }
 
-// isEqual tells whether two variables are the same.
+// isEqual reports whether two variables are the same.
 func isEqual(a, b *corev1.EnvVar) bool {
 	return a.Name == b.Name && a.Value == b.Value && (a.ValueFrom == nil) == (b.ValueFrom == nil) &&
 		(a.ValueFrom == nil || digest(a.ValueFrom) == digest(b.ValueFrom))
@@ -138,7 +140,8 @@ func lastIndexOf(variables []corev1.EnvVar, name string) int {
 	return -1
 }
 
-// without is a list without what is so. It is nil where nothing is left, as a list is that was never there.
+// without returns a list without the elements for which isSo is true. It returns nil if nothing is
+// left, as for a list that was never set.
 func without[T any](list []T, isSo func(*T) bool) []T {
 	var kept []T
 	for i := range list {

@@ -15,66 +15,68 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
-// maxTold is how many workloads the status names; the schema's text says so.
-const maxTold = 50
+// maxListed limits the workloads in the status; the schema's description states the same number.
+const maxListed = 50
 
-// Facts are what a status is made of.
+// StatusInput is what a status is computed from.
 type StatusInput struct {
-	// Agent is the Instrumentation; nil if its spec can't be carried out, or it is being deleted: Identity then says which it is.
+	// Agent is the Instrumentation; nil if its spec is invalid or it is being deleted. Identity then
+	// says which one it is.
 	Agent    *Agent
 	Identity Identity
-	// Generation is that of the object, Deleting tells that it is being deleted.
+	// Generation is the object's generation; Deleting reports that it is being deleted.
 	Generation int64
 	Deleting   bool
 	Seen       []ObservedWorkload
 	Decision   Decision
-	// Refused says, of workloads by their places, why the API server did not let them be written.
+	// Refused has, by index, why the API server refused the write of a workload.
 	Refused map[int]string
-	// Unmade says, of workloads that could not be written and will be tried again, why.
+	// Unmade has, by index, why a workload could not be written; the write will be retried.
 	Unmade map[int]string
-	// Failure is why not all was done; nil if it was.
+	// Failure says why the reconcile did not complete; nil if it did.
 	Failure *plan.Failure
 }
 
-// sum is what the workloads come to.
+// counts sums up the workloads.
 type counts struct {
 	matched, injected, pending, failed int
 	going, waiting, overruled          []string
-	// broken do not come up, bare can't be injected, and stuck are those that the agent can't be taken out of; each with why.
+	// broken do not become ready, bare can't be injected, and the agent can't be removed from stuck;
+	// each entry includes the cause.
 	broken, bare, stuck []string
 	listed              []Listed
 }
 
-// Listed is a workload that the status names.
+// Listed is a workload in the status.
 type Listed struct {
-	// Index is its place among those that were seen.
+	// Index is the workload's index in the observed workloads.
 	Index  int
 	Status instrv1.WorkloadStatus
 }
 
-// News are those of the workloads that the status names which have failed, and of which that was not told before.
+// News returns the failed workloads in the status that before does not contain in the same form.
 func (f *StatusInput) News(before []instrv1.WorkloadStatus) []Listed {
 	listed := f.add().listed
-	return slices.DeleteFunc(listed[:min(len(listed), maxTold)], func(one Listed) bool {
+	return slices.DeleteFunc(listed[:min(len(listed), maxListed)], func(one Listed) bool {
 		return one.Status.State != instrv1.StateFailed || slices.Contains(before, one.Status)
 	})
 }
 
 func (f *StatusInput) add() counts {
 	s := counts{matched: len(f.Decision.Workloads)}
-	for _, told := range f.Decision.Workloads {
-		if refusal, isRefused := f.Refused[told.Index]; isRefused {
-			told.State, told.Reason, told.Message = instrv1.StateFailed, instrv1.WorkloadRefused, refusal
+	for _, reported := range f.Decision.Workloads {
+		if refusal, isRefused := f.Refused[reported.Index]; isRefused {
+			reported.State, reported.Reason, reported.Message = instrv1.StateFailed, instrv1.WorkloadRefused, refusal
 		}
-		if failure, isUnmade := f.Unmade[told.Index]; isUnmade {
-			told.State, told.Reason, told.Message, told.Progressing = instrv1.StatePending, instrv1.WorkloadAsked,
-				"it could not be written, and is tried again: "+failure, false
+		if failure, isUnmade := f.Unmade[reported.Index]; isUnmade {
+			reported.State, reported.Reason, reported.Message, reported.Progressing = instrv1.StatePending, instrv1.WorkloadAsked,
+				"could not be written, retrying: "+failure, false
 		}
-		s.note(f.nameOf(told.Index), told)
-		if told.State == "" {
+		s.note(f.nameOf(reported.Index), reported)
+		if reported.State == "" {
 			continue
 		}
-		s.listed = append(s.listed, f.listOne(told.Index, told))
+		s.listed = append(s.listed, f.listOne(reported.Index, reported))
 	}
 	f.addStuck(&s)
 	slices.SortStableFunc(s.listed, func(a, b Listed) int {
@@ -84,33 +86,35 @@ func (f *StatusInput) add() counts {
 	return s
 }
 
-// addStuck adds the workloads that are not matched any more, and that the API server does not let us take the agent out of.
+// addStuck adds the workloads that are no longer matched, and from which the API server does not
+// let us remove the agent.
 func (f *StatusInput) addStuck(s *counts) {
 	for _, index := range f.Decision.From {
 		refusal, isRefused := f.Refused[index]
-		if !isRefused || slices.ContainsFunc(f.Decision.Workloads, func(told ReportedWorkload) bool { return told.Index == index }) {
+		if !isRefused || slices.ContainsFunc(f.Decision.Workloads, func(reported ReportedWorkload) bool { return reported.Index == index }) {
 			continue
 		}
 		s.stuck = append(s.stuck, f.nameOf(index)+": "+refusal)
 		s.listed = append(s.listed, f.listOne(index, ReportedWorkload{State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused,
-			Message: "the agent can't be taken out: " + refusal}))
+			Message: "the agent can't be removed: " + refusal}))
 	}
 }
 
-// listOne is a workload in status.workloads.
-func (f *StatusInput) listOne(index int, told ReportedWorkload) Listed {
+// listOne returns the entry of a workload in status.workloads.
+func (f *StatusInput) listOne(index int, reported ReportedWorkload) Listed {
 	one := &f.Seen[index]
-	status := instrv1.WorkloadStatus{Name: one.String(), State: told.State, Reason: told.Reason, Message: told.Message}
+	status := instrv1.WorkloadStatus{Name: one.String(), State: reported.State, Reason: reported.Reason, Message: reported.Message}
 	if f.identity().Kind == KindCluster {
 		status.Namespace = one.Namespace
 	}
 	return Listed{index, status}
 }
 
-// nameOf is a workload's name in a message.
+// nameOf returns a workload's name for a message.
 func (f *StatusInput) nameOf(index int) string { return f.identity().nameOf(&f.Seen[index]) }
 
-// nameOf is a workload's name in a message about an Instrumentation: one of the cluster has workloads in several namespaces.
+// nameOf returns a workload's name for a message. For a ClusterInstrumentation it includes the
+// namespace.
 func (i Identity) nameOf(one *ObservedWorkload) string {
 	if i.Kind == KindCluster {
 		return one.String() + " in " + one.Namespace
@@ -118,7 +122,7 @@ func (i Identity) nameOf(one *ObservedWorkload) string {
 	return one.String()
 }
 
-// identity is that of the Instrumentation, by whichever of the fields says it.
+// identity returns the identity from whichever field has it.
 func (f *StatusInput) identity() Identity {
 	if f.Agent != nil {
 		return f.Agent.Identity
@@ -126,7 +130,7 @@ func (f *StatusInput) identity() Identity {
 	return f.Identity
 }
 
-// namesOf are the names of several workloads.
+// namesOf returns the names of several workloads.
 func (f *StatusInput) namesOf(indices []int) []string {
 	var names []string
 	for _, index := range indices {
@@ -136,33 +140,34 @@ func (f *StatusInput) namesOf(indices []int) []string {
 }
 
 // note counts one workload.
-func (s *counts) note(name string, told ReportedWorkload) {
-	switch told.State {
+func (s *counts) note(name string, reported ReportedWorkload) {
+	switch reported.State {
 	case instrv1.StateFailed:
 		s.failed++
-		switch told.Reason {
+		switch reported.Reason {
 		case instrv1.WorkloadOverruled:
-			s.overruled = append(s.overruled, name+": "+told.Message)
+			s.overruled = append(s.overruled, name+": "+reported.Message)
 		case instrv1.WorkloadMountPathTaken, instrv1.WorkloadVariableTaken, instrv1.WorkloadVariableUnknown, instrv1.WorkloadUnsupported,
 			instrv1.WorkloadTooLarge, instrv1.WorkloadRefused:
-			s.bare = append(s.bare, name+": "+told.Message)
+			s.bare = append(s.bare, name+": "+reported.Message)
 		case instrv1.WorkloadCanaryFailed:
 		default:
-			s.broken = append(s.broken, name+": "+told.Message)
+			s.broken = append(s.broken, name+": "+reported.Message)
 		}
 	case instrv1.StatePending:
 		s.pending++
-		if told.Progressing {
+		if reported.Progressing {
 			s.going = append(s.going, name)
 		} else {
-			s.waiting = append(s.waiting, fmt.Sprintf("%s (%s: %s)", told.Reason, name, told.Message))
+			s.waiting = append(s.waiting, fmt.Sprintf("%s (%s: %s)", reported.Reason, name, reported.Message))
 		}
 	default:
 		s.injected++
 	}
 }
 
-// Status is what there is to say of an Instrumentation. Conditions come without times and generation: the loop adds them.
+// Status returns the status of an Instrumentation. The reconciler adds times and the generation to
+// its conditions.
 func (f *StatusInput) Status() instrv1.InstrumentationStatus {
 	s := f.add()
 	slices.Sort(s.going)
@@ -171,7 +176,7 @@ func (f *StatusInput) Status() instrv1.InstrumentationStatus {
 		Matched:            count(s.matched), Injected: count(s.injected), Pending: count(s.pending), Failed: count(s.failed),
 		Conditions: f.conditions(&s),
 	}
-	for _, one := range s.listed[:min(len(s.listed), maxTold)] {
+	for _, one := range s.listed[:min(len(s.listed), maxListed)] {
 		status.Workloads = append(status.Workloads, one.Status)
 	}
 	if f.Agent != nil {
@@ -182,22 +187,22 @@ func (f *StatusInput) Status() instrv1.InstrumentationStatus {
 
 func count(n int) int32 { return int32(n) } //nolint:gosec // etcd does not hold that many
 
-// judge finds what there is to say. The first row that applies counts:
+// summarize returns the summary of the status. The first matching row counts:
 //
-//	what is the case                                severity  reason
-//	the spec can't be carried out                   Stalled   InvalidSpec
-//	the API server refused something                Failed    Refused
-//	a call failed and is tried again                Unknown   ReconcileFailed
-//	it can't be taken out of a workload             Failed    Refused
-//	it is being deleted                             UnderWay  Restoring
+//	situation                                       severity  reason
+//	the spec is invalid                             Stalled   InvalidSpec
+//	the API server refused a write                  Failed    Refused
+//	a call failed and is retried                    Unknown   ReconcileFailed
+//	the agent can't be removed from a workload      Failed    Refused
+//	the object is being deleted                     UnderWay  Restoring
 //	the canaries of this revision failed            Stalled   CanaryFailed
-//	pods do not come up with the agent              Failed    RolloutFailed
+//	pods do not become ready with the agent         Failed    RolloutFailed
 //	a workload can't be injected                    Failed    NotInjected
-//	another Instrumentation comes first             Failed    Overruled
-//	it is being taken out of some workload          UnderWay  Restoring
+//	another Instrumentation takes precedence        Failed    Overruled
+//	the agent is being removed from a workload      UnderWay  Restoring
 //	no workload is matched                          Working   NothingMatched
 //	pods are being replaced                         UnderWay  Injecting
-//	workloads wait for their turn                   UnderWay  Waiting
+//	workloads wait for the rollout                  UnderWay  Waiting
 //	none of these                                   Working   Injected
 func (f *StatusInput) summarize(s *counts) summary.Summary {
 	progress := fmt.Sprintf("%d of %d workloads run with the agent", s.injected, s.matched)
@@ -205,18 +210,18 @@ func (f *StatusInput) summarize(s *counts) summary.Summary {
 	case f.Failure != nil:
 		return summary.OfFailure(*f.Failure)
 	case len(s.stuck) > 0:
-		return summary.Of(summary.Failed, api.ReasonRefused, "it can't be taken out of %s", conditions.FirstFew(s.stuck, "; "))
+		return summary.Of(summary.Failed, api.ReasonRefused, "the agent can't be removed from %s", conditions.FirstFew(s.stuck, "; "))
 	case f.Deleting:
 		return summary.Of(summary.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
 	case f.Decision.Failure != "":
-		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it is being taken out there",
+		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it is being removed there",
 			f.Decision.Failure)
 	case f.Agent != nil && f.Agent.HasFailed():
 		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed,
-			"the revision failed on %s; it was taken out there, and nothing else gets it. "+
-				"Change spec.agent or spec.matchers, or try it again: %s", f.Agent.Because, f.Agent.tryAgain())
+			"the revision failed on %s; it was removed there, and no other workload gets it. "+
+				"Change spec.agent or spec.matchers, or retry: %s", f.Agent.Because, f.Agent.retryCommand())
 	case len(s.broken) > 0:
-		return summary.Of(summary.Failed, instrv1.ReasonRolloutFailed, "with the agent, %s", conditions.FirstFew(s.broken, "; "))
+		return summary.Of(summary.Failed, instrv1.ReasonRolloutFailed, "failing with the agent: %s", conditions.FirstFew(s.broken, "; "))
 	case len(s.bare) > 0:
 		return summary.Of(summary.Failed, instrv1.ReasonNotInjected, "%s", conditions.FirstFew(s.bare, "; "))
 	case len(s.overruled) > 0:
@@ -233,17 +238,19 @@ func (f *StatusInput) summarize(s *counts) summary.Summary {
 	return summary.Of(summary.Working, instrv1.ReasonInjected, "%s%s", progress, f.unseen())
 }
 
-// unseen says which variables the agent has set where the containers had none: their images may have some, which nobody can see, and which count no
-// more. It is empty where there is none. The first workload that has such a variable stands for all: they have the same agent.
+// unseen names the variables that the agent sets where the containers had none. The images may set
+// them, which can't be seen, and then the image's value is lost. It returns "" if there is no such
+// variable. The first workload with such a variable stands for all, because they have the same
+// agent.
 func (f *StatusInput) unseen() string {
-	for _, told := range f.Decision.Workloads {
-		injection := of(Injected(f.Seen[told.Index].Template.Annotations), f.identity().ID())
+	for _, reported := range f.Decision.Workloads {
+		injection := of(Injected(f.Seen[reported.Index].Template.Annotations), f.identity().ID())
 		if injection == nil {
 			continue
 		}
 		for _, part := range injection.Parts {
 			if names := part.absent(); len(names) > 0 {
-				return fmt.Sprintf("; what is set in an image can't be seen: where one sets %s, its value is replaced",
+				return fmt.Sprintf("; variables of images can't be seen: if an image sets %s, its value is replaced",
 					conditions.FirstFew(names, ", "))
 			}
 		}
@@ -251,16 +258,16 @@ func (f *StatusInput) unseen() string {
 	return ""
 }
 
-// leaving says what the agent is being taken out of.
+// leaving says from which workloads the agent is being removed.
 func (f *StatusInput) leaving() string {
 	if f.Decision.Leaving == 0 {
-		return "it is taken out of all workloads"
+		return "the agent is removed from all workloads"
 	}
-	return fmt.Sprintf("it is being taken out of %d workloads: %s", f.Decision.Leaving, conditions.FirstFew(f.namesOf(f.Decision.From), ", "))
+	return fmt.Sprintf("the agent is being removed from %d workloads: %s", f.Decision.Leaving, conditions.FirstFew(f.namesOf(f.Decision.From), ", "))
 }
 
-// tryAgain is the command that has a failed revision tried again.
-func (a *Agent) tryAgain() string {
+// retryCommand returns the command that makes Mainstay try a failed revision again.
+func (a *Agent) retryCommand() string {
 	command := "kubectl annotate " + strings.ToLower(a.Kind) + " " + a.Name + " " + instrv1.AnnotationFailed + "-"
 	if a.Namespace != "" {
 		command += " -n " + a.Namespace
@@ -268,9 +275,10 @@ func (a *Agent) tryAgain() string {
 	return command
 }
 
-// conditions are those of the verdict, and Overruled where it is so. Progressing is True while pods are being replaced, whatever else is the matter.
+// conditions returns the conditions of the summary, and Overruled where it applies. Progressing is
+// True while pods are being replaced, even if something is wrong.
 func (f *StatusInput) conditions(s *counts) []metav1.Condition {
-	progressing := conditions.False(instrv1.ConditionProgressing, instrv1.ReasonSettled, "nothing is on its way")
+	progressing := conditions.False(instrv1.ConditionProgressing, instrv1.ReasonSettled, "no pods are being replaced")
 	switch {
 	case len(s.going) > 0:
 		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonInjecting,

@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Strip leaves of a pod template what Compose looks at. It commutes with Compose: what is composed of a stripped template differs from it if and only if
-// what is composed of the whole one does. Values of variables are dropped, but for those of the names that Compose changes. The result shares memory with
-// the template.
+// Strip reduces a pod template to what Compose reads. It commutes with Compose: composing changes a
+// stripped template if and only if it changes the whole one. Values of variables are dropped,
+// except for the names that Compose changes. The result shares memory with the template.
 func Strip(template *corev1.PodTemplateSpec) corev1.PodSpec {
 	values := namesOfValues(template)
 	stripped := corev1.PodSpec{OS: template.Spec.OS, Resources: template.Spec.Resources}
@@ -31,10 +31,11 @@ func Strip(template *corev1.PodTemplateSpec) corev1.PodSpec {
 	return stripped
 }
 
-// isOurs tells whether a volume or init container is called as those are that are injected.
+// isOurs reports whether a volume or init container has a name of the injected ones.
 func isOurs(name string) bool { return strings.HasPrefix(name, partName("")) }
 
-// namesOfValues are the variables whose values count: those that make runtimes load agents, our helpers, and what is injected.
+// namesOfValues returns the variables whose values matter: the loading variables of all languages,
+// our helpers, and what is injected.
 func namesOfValues(template *corev1.PodTemplateSpec) map[string]bool {
 	names := map[string]bool{}
 	for _, name := range allLoaderNames {

@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
 )
 
-// instrumentation is one for Java that matches all Deployments; change makes another of it.
+// instrumentation returns one for Java that matches all Deployments, modified by change.
 func instrumentation(name string, change func(spec *instrv1.InstrumentationSpec)) *instrv1.Instrumentation {
 	object := &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: injectiontest.Namespace, Name: name, Finalizers: []string{injection.Finalizer},
@@ -29,7 +29,7 @@ func instrumentation(name string, change func(spec *instrv1.InstrumentationSpec)
 	return object
 }
 
-// cluster is the same for all namespaces.
+// cluster returns the same for all namespaces.
 func cluster(name string, change func(spec *instrv1.InstrumentationSpec)) *instrv1.ClusterInstrumentation {
 	from := instrumentation(name, change)
 	object := &instrv1.ClusterInstrumentation{ObjectMeta: from.ObjectMeta}
@@ -67,11 +67,11 @@ func compose(setting *injection.NamespaceContext, template, before *corev1.PodTe
 	return setting.Compose(&w, before)
 }
 
-// expectSame compares as things are stored.
+// expectSame compares two templates as they would be stored.
 func expectSame(t *testing.T, what string, got, want *corev1.PodTemplateSpec) {
 	t.Helper()
 	if bytes.Equal(marshal(t, want), marshal(t, got)) {
-		return // as nearly always, and a tenth of the work
+		return // the usual case, and a tenth of the work
 	}
 	if difference := cmp.Diff(asStored(t, want), asStored(t, got)); difference != "" {
 		t.Errorf("%s: (- wanted, + is)\n%s", what, difference)

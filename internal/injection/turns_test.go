@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
 )
 
-// first is a policy by which one workload tries a revision.
+// first makes one workload the canary of a revision.
 func first(spec *instrv1.InstrumentationSpec) {
 	spec.Rollout.Strategy, spec.Rollout.Canary = instrv1.RolloutCanary, &rolloutv1.Canary{Count: 1}
 }
@@ -32,13 +32,14 @@ func expectStates(t *testing.T, what string, got []injection.AgentStatus, want .
 	t.Helper()
 	for i, state := range want {
 		if len(got) != len(want) || got[i].State != state {
-			t.Fatalf("%s: the verdicts are %v, wanted %v", what, got, want)
+			t.Fatalf("%s: the statuses are %v, wanted %v", what, got, want)
 		}
 	}
 }
 
-// Who comes first, and is not injected, leaves the container to who is. When its turn comes it takes over.
-func TestWhoIsNotInThrowsOutNobody(t *testing.T) {
+// An agent that takes precedence but is not injected leaves the container to the one that is. When
+// it is granted, it takes over.
+func TestNotInjectedOverrulesNothing(t *testing.T) {
 	runs := cluster("runs", nil)
 	injected := template(container("app"))
 	compose(settingOf(t, runs), &injected, nil)
@@ -67,7 +68,8 @@ func TestWhoIsNotInThrowsOutNobody(t *testing.T) {
 	})
 }
 
-// Two for two containers of one workload: the second is brought by a patch of its own controller, and the first one's has nothing to do.
+// With two agents for two containers of a workload, the controller of the second one patches it,
+// and the first one's has nothing to do.
 func TestStaleIsOfOneAgent(t *testing.T) {
 	one := instrumentation("one", func(spec *instrv1.InstrumentationSpec) { spec.Matchers[0].Container = "one" })
 	two := instrumentation("two", func(spec *instrv1.InstrumentationSpec) { spec.Matchers[0].Container = "two" })
@@ -95,14 +97,14 @@ func TestStaleIsOfOneAgent(t *testing.T) {
 	p.expect("of the first again", "a", 0, "a", p.decide())
 }
 
-// withFailure has a failed revision noted.
+// withFailure returns the Instrumentation with a recorded failure.
 func withFailure(object *instrv1.Instrumentation, revision string) *instrv1.Instrumentation {
 	noted := object.DeepCopy()
 	noted.Annotations = map[string]string{instrv1.AnnotationFailed: revision + " Deployment/a: CrashLoop: it exits"}
 	return noted
 }
 
-// Canaries that fail get back what they had, to the byte.
+// Canaries that fail get back exactly what they had before.
 func TestFailedCanaryGoesBack(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a", "b")
 	p.pass()
@@ -133,24 +135,25 @@ func TestFailedCanaryGoesBack(t *testing.T) {
 	}
 }
 
-// Without canaries a failure that is noted does not count, and is taken off before anything is injected for which it does not. It is not found again
-// when there are canaries again: neither is the revision taken out where it runs well, nor does what fails later go back to what there was before it.
-func TestForgiven(t *testing.T) {
+// Without canaries a recorded failure does not count, and is deleted before anything is injected
+// for which it does not count. It is not found when the spec has canaries again: the revision is
+// not removed from where it runs well, and a later failure does not restore what preceded it.
+func TestClearsFailure(t *testing.T) {
 	tried := instrumentation("java", first)
 	automatic := instrumentation("java", nil)
 	p := newPlace(t, tried, "a", "b")
 	revision := p.setting.Agents[0].Revision
 	p.change(withFailure(tried, revision))
 	if p.decide().ClearsFailure {
-		t.Error("a failure that counts is forgiven")
+		t.Error("a failure that counts is cleared")
 	}
 	for _, noted := range []string{revision, "another"} {
 		p.change(withFailure(automatic, noted))
 		decision := p.decide()
 		if !decision.ClearsFailure {
-			t.Errorf("%s: a failure that does not count is not forgiven", noted)
+			t.Errorf("%s: a failure that does not count is not cleared", noted)
 		}
-		p.expect("forgiven first", "", 0, "a:Pending:Asked b:Pending:Asked", decision)
+		p.expect("cleared first", "", 0, "a:Pending:Asked b:Pending:Asked", decision)
 	}
 	p.change(automatic)
 	p.expect("automatic", "a b", 2, "a:Pending:Asked b:Pending:Asked", p.pass())
@@ -160,7 +163,7 @@ func TestForgiven(t *testing.T) {
 	decision := p.pass()
 	p.expect("canaries again", "a b", 0, "a b", decision)
 	if decision.ClearsFailure {
-		t.Error("what is not noted is forgiven")
+		t.Error("what is not noted is cleared")
 	}
 	next := instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 		first(spec)
@@ -173,8 +176,8 @@ func TestForgiven(t *testing.T) {
 	expectSame(t, "one that fails later", p.seen[0].Template, before)
 }
 
-// What is to be taken out does not wait until a failure is forgiven, which somebody may not allow.
-func TestTakenOutBeforeForgiven(t *testing.T) {
+// Removal does not wait until a failure is cleared, which the API server may refuse.
+func TestRemovedBeforeFailureIsCleared(t *testing.T) {
 	automatic := instrumentation("java", nil)
 	p := newPlace(t, automatic, "a", "b", "c")
 	p.seen[2].Annotations[instrv1.AnnotationInject] = "false"
@@ -183,13 +186,13 @@ func TestTakenOutBeforeForgiven(t *testing.T) {
 	p.seen[1].Annotations[instrv1.AnnotationInject], p.seen[2].Annotations = "false", map[string]string{}
 	p.change(withFailure(automatic, "another"))
 	decision := p.pass()
-	p.expect("forgiven first", "a", 1, "a c:Pending:Asked", decision)
+	p.expect("cleared first", "a", 1, "a c:Pending:Asked", decision)
 	if !decision.ClearsFailure || decision.Leaving != 1 {
-		t.Errorf("it is forgiven: %t, and leaves %d", decision.ClearsFailure, decision.Leaving)
+		t.Errorf("the failure is cleared: %t, and leaves %d", decision.ClearsFailure, decision.Leaving)
 	}
 }
 
-// Where there was nothing before there is nothing after, whatever the owner adds.
+// Where nothing was injected before, nothing is left after, whatever the owner adds.
 func TestFirstRevisionThatFails(t *testing.T) {
 	object := instrumentation("java", first)
 	setting := settingOf(t, object)
@@ -206,8 +209,9 @@ func TestFirstRevisionThatFails(t *testing.T) {
 	expectSame(t, "a container is added", &tried, own)
 }
 
-// A second change, while the first has failed and is not undone yet, leads back to what there was before both.
-func TestFailedRevisionIsNobodysPrevious(t *testing.T) {
+// A second change, while the first has failed and is not undone yet, falls back to what preceded
+// both.
+func TestFailedRevisionIsNoFallback(t *testing.T) {
 	with := func(image string) *instrv1.Instrumentation {
 		return instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 			first(spec)
@@ -230,7 +234,8 @@ func TestFailedRevisionIsNobodysPrevious(t *testing.T) {
 	expectSame(t, "undone", &got, before)
 }
 
-// A change that concerns other workloads leaves no trace in the rest: not even in the record, which would replace their pods.
+// A change that concerns other workloads changes nothing in the rest: not even the record, which
+// would replace their pods.
 func TestUnaffectedWorkload(t *testing.T) {
 	got := template(container("app"))
 	compose(settingOf(t, instrumentation("java", nil)), &got, nil)
@@ -251,7 +256,7 @@ func TestUnaffectedWorkload(t *testing.T) {
 	}
 }
 
-// Owners' values that look like what is injected in other forms are theirs.
+// Owners' values that look like an injected value of another form stay theirs.
 func TestOwnersValuesThatLookLikeOurs(t *testing.T) {
 	for _, own := range []string{"$(JAVA_TOOL_OPTIONS)", "$(MAINSTAY_JAVA_TOOL_OPTIONS)", "$(MAINSTAY_JAVA_TOOL_OPTIONS) -Xmx1g"} {
 		got := template(container("app", corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: own}))
@@ -265,7 +270,8 @@ func TestOwnersValuesThatLookLikeOurs(t *testing.T) {
 	}
 }
 
-// What another webhook undoes again and again is a failure in the end, which names the part, and is asked for ever more seldom.
+// What another webhook undoes again and again is reported as a failure in the end, which names the
+// part; requests become less and less frequent.
 func TestContested(t *testing.T) {
 	p := newPlace(t, instrumentation("java", nil), "a")
 	p.pass()
@@ -276,7 +282,7 @@ func TestContested(t *testing.T) {
 		decision := p.pass()
 		states = append(states, string(decision.Workloads[0].State))
 		if message := decision.Workloads[0].Message; len(states) > 1 &&
-			!strings.Contains(message, "the init container mainstay-agent-"+p.setting.Agents[0].ID+" is not as it should be") {
+			!strings.Contains(message, "the init container mainstay-agent-"+p.setting.Agents[0].ID+" is not as desired") {
 			t.Errorf("it says %q", message)
 		}
 		p.now = p.now.Add(max(decision.RequeueAfter, time.Second))

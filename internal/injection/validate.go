@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
 
-// Validate checks a defaulted spec.
+// Validate validates a defaulted spec.
 func Validate(spec *instrv1.InstrumentationSpec) field.ErrorList {
 	at := field.NewPath("spec")
 	var problems field.ErrorList
@@ -28,14 +28,14 @@ func Validate(spec *instrv1.InstrumentationSpec) field.ErrorList {
 	return append(problems, rollout.Validate(spec.Rollout.Policy, at.Child("rollout"))...)
 }
 
-// ValidateScope checks what only a ClusterInstrumentation can get wrong.
+// ValidateScope validates what only a ClusterInstrumentation has.
 func ValidateScope(spec *instrv1.ClusterInstrumentationSpec) field.ErrorList {
 	at := field.NewPath("spec")
 	problems := validateSelector(spec.NamespaceSelector, at.Child("namespaceSelector"))
 	for i := range spec.Matchers {
 		if isForAll(&spec.Matchers[i]) && !spec.AllowAll {
 			problems = append(problems, field.Forbidden(at.Child("matchers").Index(i),
-				"it matches every workload of the namespaces that are selected, and each of their pods would be replaced: name some by deployment or labels, or set spec.allowAll: true"))
+				"matches every workload of the selected namespaces, and would replace all their pods: select some by deployment or labels, or set spec.allowAll: true"))
 		}
 	}
 	return problems
@@ -50,12 +50,12 @@ func validateMatcher(matcher *instrv1.Matcher, at *field.Path, taken []string) f
 	return append(problems, validateEnv(matcher.Env, at.Child("env"), taken)...)
 }
 
-// validatePattern checks a pattern for names.
+// validatePattern validates a pattern for names.
 func validatePattern(pattern string, at *field.Path) field.ErrorList {
-	const accepted = "a name of lower case letters, digits, - and ., in which * stands for any characters, ? for one and [a-c] for one of some"
+	const accepted = "must consist of lower case letters, digits, '-' and '.', and the wildcards * (any characters), ? (one character) and [a-c] (one of some)"
 	_, err := compileMatcher(&instrv1.Matcher{Deployment: pattern})
 	if err != nil || strings.Trim(pattern, "abcdefghijklmnopqrstuvwxyz0123456789-.*?[]^") != "" {
-		return field.ErrorList{field.Invalid(at, pattern, "accepted is "+accepted)}
+		return field.ErrorList{field.Invalid(at, pattern, accepted)}
 	}
 	return nil
 }
@@ -74,29 +74,29 @@ func validateAgent(agent *instrv1.Agent, at *field.Path, taken []string) field.E
 	}
 	for name, given := range map[string]string{"mountPath": agent.MountPath, "directory": agent.Directory, "path": agent.Path} {
 		if slices.Contains(strings.Split(given, "/"), "..") || slices.Contains(strings.Split(given, "/"), ".") {
-			problems = append(problems, field.Invalid(at.Child(name), given, "accepted is a path without . and .."))
+			problems = append(problems, field.Invalid(at.Child(name), given, "must be a path without '.' and '..'"))
 		}
 	}
 	slices.SortFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
 	if agent.VolumeMode == instrv1.VolumeInitContainer && strings.HasPrefix(agent.Directory+"/", agent.MountPath+"/") {
 		problems = append(problems, field.Invalid(at.Child("mountPath"), agent.MountPath,
-			fmt.Sprintf("in the init container it would hide the files that are to be copied: accepted is what is not above spec.agent.directory (%s)", agent.Directory)))
+			fmt.Sprintf("must not be spec.agent.directory (%s) or above it: in the init container it would hide the files to be copied", agent.Directory)))
 	}
 	if agent.SizeLimit != nil && agent.SizeLimit.Sign() <= 0 {
-		problems = append(problems, field.Invalid(at.Child("sizeLimit"), agent.SizeLimit.String(), "accepted is more than 0"))
+		problems = append(problems, field.Invalid(at.Child("sizeLimit"), agent.SizeLimit.String(), "must be greater than 0"))
 	}
 	problems = append(problems, validateResources(agent.Resources, at.Child("resources"))...)
 	return append(problems, validateEnv(agent.Env, at.Child("env"), taken)...)
 }
 
-// validateResources checks what the API server would refuse of every workload.
+// validateResources refuses what the API server would refuse in every workload.
 func validateResources(resources *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
 	if resources == nil {
 		return nil
 	}
 	var problems field.ErrorList
 	if len(resources.Claims) > 0 {
-		problems = append(problems, field.Forbidden(at.Child("claims"), "the pods that it is injected into do not have them"))
+		problems = append(problems, field.Forbidden(at.Child("claims"), "may not be set: the pods that the agent is injected into do not have these claims"))
 	}
 	check := func(list corev1.ResourceList, at *field.Path) {
 		for name, quantity := range list {
@@ -104,7 +104,7 @@ func validateResources(resources *corev1.ResourceRequirements, at *field.Path) f
 				problems = append(problems, field.NotSupported(at, string(name), []string{"cpu", "memory", "ephemeral-storage"}))
 			}
 			if quantity.Sign() < 0 {
-				problems = append(problems, field.Invalid(at.Key(string(name)), quantity.String(), "accepted is 0 or more"))
+				problems = append(problems, field.Invalid(at.Key(string(name)), quantity.String(), "must be greater than or equal to 0"))
 			}
 		}
 	}
@@ -113,14 +113,14 @@ func validateResources(resources *corev1.ResourceRequirements, at *field.Path) f
 	for name, request := range resources.Requests {
 		if limit, isLimited := resources.Limits[name]; isLimited && request.Cmp(limit) > 0 {
 			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(),
-				"accepted is at most the limit, "+limit.String()))
+				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 	}
 	slices.SortFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 	return problems
 }
 
-// validateEnv checks variables, each of which the API server would refuse of every workload.
+// validateEnv refuses variables that the API server would refuse in every workload.
 func validateEnv(variables []corev1.EnvVar, at *field.Path, taken []string) field.ErrorList {
 	var problems field.ErrorList
 	for i := range variables {
@@ -130,10 +130,10 @@ func validateEnv(variables []corev1.EnvVar, at *field.Path, taken []string) fiel
 			problems = append(problems, field.Invalid(name, variable.Name, problem))
 		}
 		if slices.Contains(taken, variable.Name) {
-			problems = append(problems, field.Invalid(name, variable.Name, "spec.agent.language sets it already"))
+			problems = append(problems, field.Invalid(name, variable.Name, "is already set by spec.agent.language"))
 		}
 		if strings.HasPrefix(variable.Name, helperPrefix) {
-			problems = append(problems, field.Invalid(name, variable.Name, "names that begin with "+helperPrefix+" are Mainstay's own"))
+			problems = append(problems, field.Invalid(name, variable.Name, "must not begin with "+helperPrefix+", which is reserved for Mainstay"))
 		}
 		problems = append(problems, validateSource(variable, at.Index(i))...)
 	}
@@ -146,7 +146,7 @@ func validateSource(variable *corev1.EnvVar, at *field.Path) field.ErrorList {
 		return nil
 	}
 	if variable.Value != "" {
-		return field.ErrorList{field.Invalid(at.Child("valueFrom"), "", "give value or valueFrom, not both")}
+		return field.ErrorList{field.Invalid(at.Child("valueFrom"), "", "may not be specified when value is not empty")}
 	}
 	given := 0
 	for _, isGiven := range []bool{from.FieldRef != nil, from.ConfigMapKeyRef != nil, from.SecretKeyRef != nil} {
@@ -155,12 +155,12 @@ func validateSource(variable *corev1.EnvVar, at *field.Path) field.ErrorList {
 		}
 	}
 	if given != 1 || from.ResourceFieldRef != nil || from.FileKeyRef != nil {
-		return field.ErrorList{field.Invalid(at.Child("valueFrom"), "", "accepted is one of fieldRef, configMapKeyRef and secretKeyRef")}
+		return field.ErrorList{field.Invalid(at.Child("valueFrom"), "", "must specify exactly one of: fieldRef, configMapKeyRef or secretKeyRef")}
 	}
 	switch {
 	case from.FieldRef != nil && !isFieldPath(from.FieldRef.FieldPath):
-		return field.ErrorList{field.Invalid(at.Child("valueFrom", "fieldRef", "fieldPath"), from.FieldRef.FieldPath,
-			"accepted is metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP or status.podIPs")}
+		return field.ErrorList{field.NotSupported(at.Child("valueFrom", "fieldRef", "fieldPath"), from.FieldRef.FieldPath,
+			slices.Concat(fieldPaths, []string{"metadata.labels['KEY']", "metadata.annotations['KEY']"}))}
 	case from.ConfigMapKeyRef != nil:
 		return validateKey(from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Key, at.Child("valueFrom", "configMapKeyRef"))
 	case from.SecretKeyRef != nil:
@@ -169,7 +169,14 @@ func validateSource(variable *corev1.EnvVar, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// isFieldPath tells whether a pod has such a field for variables.
+// fieldPaths are the fields of a pod, apart from single labels and annotations, that a variable can
+// refer to.
+var fieldPaths = []string{
+	"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+	"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+}
+
+// isFieldPath reports whether a variable can refer to this field of a pod.
 //
 // Source: downward API, https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
 func isFieldPath(path string) bool {
@@ -179,10 +186,7 @@ func isFieldPath(path string) bool {
 			return closed && len(validation.IsQualifiedName(strings.ToLower(key))) == 0
 		}
 	}
-	return slices.Contains([]string{
-		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
-		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
-	}, path)
+	return slices.Contains(fieldPaths, path)
 }
 
 func validateKey(name, key string, at *field.Path) field.ErrorList {

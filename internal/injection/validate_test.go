@@ -16,7 +16,7 @@ import (
 
 type spec = instrv1.InstrumentationSpec
 
-// rule is something that is refused, and its neighbour that is not. No problems: some.
+// rule is a change that is refused, and a similar one that is accepted. Nil problems mean any.
 type rule struct {
 	name     string
 	refused  func(s *spec)
@@ -53,7 +53,7 @@ func list(name corev1.ResourceName, quantity string) corev1.ResourceList {
 }
 
 func rulesOfPlaces() []rule {
-	const pattern = "accepted is a name of lower case letters, digits, - and ., in which * stands for any characters, ? for one and [a-c] for one of some"
+	const pattern = "must consist of lower case letters, digits, '-' and '.', and the wildcards * (any characters), ? (one character) and [a-c] (one of some)"
 	return []rule{
 		{"image", func(s *spec) { s.Agent.Image = "a b" }, nil, func(s *spec) { s.Agent.Image = "registry.example.com:5000/a/b:1" }},
 		{"deployment", func(s *spec) { s.Matchers[0].Deployment = "web[" }, []string{`spec.matchers[0].deployment: Invalid value: "web[": ` + pattern},
@@ -69,34 +69,34 @@ func rulesOfPlaces() []rule {
 		}, nil,
 			func(s *spec) { s.Matchers[0].Labels = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "c"}} }},
 		{"matcher's env", func(s *spec) { s.Matchers[0].Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS"}} },
-			[]string{`spec.matchers[0].env[0].name: Invalid value: "JAVA_TOOL_OPTIONS": spec.agent.language sets it already`},
+			[]string{`spec.matchers[0].env[0].name: Invalid value: "JAVA_TOOL_OPTIONS": is already set by spec.agent.language`},
 			func(s *spec) { s.Matchers[0].Env = []corev1.EnvVar{{Name: "NODE_OPTIONS"}} }},
-		{"path", func(s *spec) { s.Agent.Path = "../agent.jar" }, []string{`spec.agent.path: Invalid value: "../agent.jar": accepted is a path without . and ..`},
+		{"path", func(s *spec) { s.Agent.Path = "../agent.jar" }, []string{`spec.agent.path: Invalid value: "../agent.jar": must be a path without '.' and '..'`},
 			func(s *spec) { s.Agent.Path = "lib/..agent.jar" }},
-		{"mount path", func(s *spec) { s.Agent.MountPath = "/a/./b" }, []string{`spec.agent.mountPath: Invalid value: "/a/./b": accepted is a path without . and ..`},
+		{"mount path", func(s *spec) { s.Agent.MountPath = "/a/./b" }, []string{`spec.agent.mountPath: Invalid value: "/a/./b": must be a path without '.' and '..'`},
 			func(s *spec) { s.Agent.MountPath = "/a/b" }},
-		{"directory", func(s *spec) { s.Agent.Directory = "/a/.." }, []string{`spec.agent.directory: Invalid value: "/a/..": accepted is a path without . and ..`},
+		{"directory", func(s *spec) { s.Agent.Directory = "/a/.." }, []string{`spec.agent.directory: Invalid value: "/a/..": must be a path without '.' and '..'`},
 			func(s *spec) { s.Agent.Directory = "/a" }},
 		{"mount path above the files", func(s *spec) { s.Agent.Directory, s.Agent.MountPath = "/a/b", "/a" },
-			[]string{`spec.agent.mountPath: Invalid value: "/a": in the init container it would hide the files that are to be copied: accepted is what is not above spec.agent.directory (/a/b)`},
+			[]string{`spec.agent.mountPath: Invalid value: "/a": must not be spec.agent.directory (/a/b) or above it: in the init container it would hide the files to be copied`},
 			func(s *spec) { s.Agent.Directory, s.Agent.MountPath = "/a/b", "/a/c" }},
 		{"mount path on the files", func(s *spec) { s.Agent.MountPath = "/agent" },
-			[]string{`spec.agent.mountPath: Invalid value: "/agent": in the init container it would hide the files that are to be copied: accepted is what is not above spec.agent.directory (/agent)`},
+			[]string{`spec.agent.mountPath: Invalid value: "/agent": must not be spec.agent.directory (/agent) or above it: in the init container it would hide the files to be copied`},
 			func(s *spec) { s.Agent.MountPath, s.Agent.VolumeMode = "/agent", instrv1.VolumeImage }},
 	}
 }
 
 func rulesOfResources() []rule {
 	return []rule{
-		{"size limit", func(s *spec) { s.Agent.SizeLimit = new(resource.MustParse("0")) }, []string{`spec.agent.sizeLimit: Invalid value: "0": accepted is more than 0`},
+		{"size limit", func(s *spec) { s.Agent.SizeLimit = new(resource.MustParse("0")) }, []string{`spec.agent.sizeLimit: Invalid value: "0": must be greater than 0`},
 			func(s *spec) { s.Agent.SizeLimit = new(resource.MustParse("1")) }},
 		{"claims", func(s *spec) {
 			s.Agent.Resources = &corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "gpu"}}}
-		}, []string{`spec.agent.resources.claims: Forbidden: the pods that it is injected into do not have them`}, resources(nil, nil)},
+		}, []string{`spec.agent.resources.claims: Forbidden: may not be set: the pods that the agent is injected into do not have these claims`}, resources(nil, nil)},
 		{"resource names", resources(nil, list("gpu", "1")), []string{`spec.agent.resources.limits: Unsupported value: "gpu": supported values: "cpu", "memory", "ephemeral-storage"`},
 			resources(nil, list("ephemeral-storage", "1"))},
-		{"negative", resources(list("cpu", "-1"), nil), []string{`spec.agent.resources.requests[cpu]: Invalid value: "-1": accepted is 0 or more`}, resources(list("cpu", "0"), nil)},
-		{"more than the limit", resources(list("cpu", "2"), list("cpu", "1")), []string{`spec.agent.resources.requests[cpu]: Invalid value: "2": accepted is at most the limit, 1`},
+		{"negative", resources(list("cpu", "-1"), nil), []string{`spec.agent.resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0`}, resources(list("cpu", "0"), nil)},
+		{"more than the limit", resources(list("cpu", "2"), list("cpu", "1")), []string{`spec.agent.resources.requests[cpu]: Invalid value: "2": must be less than or equal to cpu limit of 1`},
 			resources(list("cpu", "1"), list("cpu", "1"))},
 		{"rollout", func(s *spec) { s.Rollout.Window = &rolloutv1.Window{Start: "25:00", End: "06:00"} }, nil,
 			func(s *spec) { s.Rollout.Window = &rolloutv1.Window{Start: "22:00", End: "06:00"} }},
@@ -104,21 +104,23 @@ func rulesOfResources() []rule {
 }
 
 func rulesOfVariables() []rule {
-	const oneSource = "Invalid value: \"\": accepted is one of fieldRef, configMapKeyRef and secretKeyRef"
+	const oneSource = "Invalid value: \"\": must specify exactly one of: fieldRef, configMapKeyRef or secretKeyRef"
 	return []rule{
 		{"name of a variable", value(corev1.EnvVar{Name: "A=B"}), nil, value(corev1.EnvVar{Name: "a.b-c"})},
 		{"loader's name", value(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS"}),
-			[]string{`spec.agent.env[0].name: Invalid value: "JAVA_TOOL_OPTIONS": spec.agent.language sets it already`}, value(corev1.EnvVar{Name: "PYTHONPATH"})},
+			[]string{`spec.agent.env[0].name: Invalid value: "JAVA_TOOL_OPTIONS": is already set by spec.agent.language`}, value(corev1.EnvVar{Name: "PYTHONPATH"})},
 		{"our names", value(corev1.EnvVar{Name: "MAINSTAY_X"}),
-			[]string{`spec.agent.env[0].name: Invalid value: "MAINSTAY_X": names that begin with MAINSTAY_ are Mainstay's own`}, value(corev1.EnvVar{Name: "MAINSTAYX"})},
+			[]string{`spec.agent.env[0].name: Invalid value: "MAINSTAY_X": must not begin with MAINSTAY_, which is reserved for Mainstay`}, value(corev1.EnvVar{Name: "MAINSTAYX"})},
 		{"two forms", value(corev1.EnvVar{Name: "A", Value: "x", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: secret("b")}}),
-			[]string{`spec.agent.env[0].valueFrom: Invalid value: "": give value or valueFrom, not both`}, from(corev1.EnvVarSource{SecretKeyRef: secret("b")})},
+			[]string{`spec.agent.env[0].valueFrom: Invalid value: "": may not be specified when value is not empty`}, from(corev1.EnvVarSource{SecretKeyRef: secret("b")})},
 		{"no source", from(corev1.EnvVarSource{}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, from(corev1.EnvVarSource{ConfigMapKeyRef: config("a")})},
 		{"two sources", from(corev1.EnvVarSource{SecretKeyRef: secret("b"), ConfigMapKeyRef: config("a")}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
 		{"resource", from(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{}}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
 		{"file", from(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}), []string{`spec.agent.env[0].valueFrom: ` + oneSource}, func(*spec) {}},
-		{"field", fromField("status.phase"), []string{`spec.agent.env[0].valueFrom.fieldRef.fieldPath: Invalid value: "status.phase": accepted is metadata.name, metadata.namespace, metadata.uid, ` +
-			`metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP or status.podIPs`}, fromField("status.podIPs")},
+		{"field", fromField("status.phase"), []string{`spec.agent.env[0].valueFrom.fieldRef.fieldPath: Unsupported value: "status.phase": supported values: ` +
+			`"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", ` +
+			`"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "metadata.labels['KEY']", "metadata.annotations['KEY']"`},
+			fromField("status.podIPs")},
 		{"label", fromField("metadata.labels['a b']"), nil, fromField("metadata.labels['example.com/team']")},
 		{"annotation", fromField("metadata.annotations['a'"), nil, fromField("metadata.annotations['a']")},
 		{"ConfigMap's name", from(corev1.EnvVarSource{ConfigMapKeyRef: config("A")}), nil,
@@ -127,7 +129,7 @@ func rulesOfVariables() []rule {
 	}
 }
 
-// Each rule is refused once, and its neighbour accepted.
+// Each rule is refused once, and a similar spec accepted.
 func TestValidate(t *testing.T) {
 	for _, test := range slices.Concat(rulesOfPlaces(), rulesOfResources(), rulesOfVariables()) {
 		refused := problemsOf(test.refused)
@@ -135,12 +137,12 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s: %s", test.name, cmp.Diff(test.problems, refused))
 		}
 		if problems := problemsOf(test.accepted); len(problems) > 0 {
-			t.Errorf("%s: refused is what should be accepted: %v", test.name, problems)
+			t.Errorf("%s: it should be accepted: %v", test.name, problems)
 		}
 	}
 }
 
-// problemsOf are those of a spec that is changed, in order. They are the same each time.
+// problemsOf returns the problems of a changed spec, in order. They are the same each time.
 func problemsOf(change func(spec *instrv1.InstrumentationSpec)) []string {
 	object := instrumentation("java", change)
 	injection.Default(&object.Spec)
@@ -151,8 +153,8 @@ func problemsOf(change func(spec *instrv1.InstrumentationSpec)) []string {
 	return texts
 }
 
-// The order of problems does not depend on chance: they stand in a condition.
-func TestValidateIsSteady(t *testing.T) {
+// The order of problems is deterministic: they are written to a condition.
+func TestValidateIsDeterministic(t *testing.T) {
 	change := func(spec *instrv1.InstrumentationSpec) {
 		spec.Agent.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{
 			"a": resource.MustParse("1"), "b": resource.MustParse("1"), "c": resource.MustParse("-1"), "cpu": resource.MustParse("-1"),
@@ -166,10 +168,10 @@ func TestValidateIsSteady(t *testing.T) {
 	}
 }
 
-// What matches everything in many namespaces needs a word.
+// What matches everything in many namespaces needs spec.allowAll.
 func TestValidateScope(t *testing.T) {
-	const forbidden = "spec.matchers[0]: Forbidden: it matches every workload of the namespaces that are selected, and each of their pods would be replaced: " +
-		"name some by deployment or labels, or set spec.allowAll: true"
+	const forbidden = "spec.matchers[0]: Forbidden: matches every workload of the selected namespaces, and would replace all their pods: " +
+		"select some by deployment or labels, or set spec.allowAll: true"
 	labelled := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	for _, test := range []struct {
 		name    string
@@ -208,7 +210,8 @@ func TestValidateScope(t *testing.T) {
 	}
 }
 
-// What the API server fills in or rounds is filled in and rounded before: what is injected has to be what is stored.
+// Defaulting fills in and rounds what the API server would: what is injected must equal what is
+// stored.
 func TestDefault(t *testing.T) {
 	object := instrumentation("java", func(spec *instrv1.InstrumentationSpec) {
 		spec.Agent.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("0.0001")}}

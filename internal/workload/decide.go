@@ -8,33 +8,33 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
 
-// Snapshot is all that the decisions about one namespace rest on.
+// Snapshot is everything that the decisions about one namespace depend on.
 type Snapshot struct {
-	// Targets in the order of their names.
+	// Targets are sorted by name.
 	Targets []Target
 	Demands []Demand
-	// Sources are those that demands name; one that is missing here is Absent.
+	// Sources are the sources that demands name. A source that is missing here is Absent.
 	Sources map[SourceRef]Source
 }
 
-// State is how far a workload is with the present content of a source.
+// State is how far a workload has got with the present content of a source.
 type State string
 
-// States.
+// The states.
 const (
 	// UpToDate: all its pods run the content.
 	UpToDate State = "UpToDate"
 	// Rolling: its pods are being replaced.
 	Rolling State = "Rolling"
-	// Waiting: it will be restarted, but not yet, or nobody knows yet.
+	// Waiting: it will be restarted later, or it is not known yet whether it must be.
 	Waiting State = "Waiting"
-	// Failed: it was restarted, and its pods do not come up in time.
+	// Failed: it was restarted, and its pods did not become ready in time.
 	Failed State = "Failed"
-	// Left: nothing is done, for there is nothing that could be compared.
+	// Left: nothing is done, because there is nothing to compare.
 	Left State = "Left"
 )
 
-// Reasons of verdicts, beside those of package rollout.
+// Reasons of a TargetStatus, in addition to those of package rollout.
 const (
 	ReasonCooldown      = "Cooldown"
 	ReasonDebounce      = "Debounce"
@@ -45,84 +45,87 @@ const (
 	ReasonTimeout       = "RolloutFailed"
 	ReasonBlocked       = "Blocked"
 	ReasonRolling       = "Rolling"
-	// ReasonInvalid: the demand itself can't be carried out.
+	// ReasonInvalid: the demand itself is invalid.
 	ReasonInvalid = "InvalidSpec"
-	// ReasonOther: another demand on the same workload keeps it from going.
+	// ReasonOther: another demand on the same workload blocks the restart.
 	ReasonOther = "HeldByAnother"
 )
 
-// Verdict is what becomes of one workload because of one demand.
+// TargetStatus is the state of one workload with respect to one demand.
 type TargetStatus struct {
-	// Demand and Target are indexes into the snapshot.
+	// Demand and Target are indices into the snapshot.
 	Demand, Target int
 	State          State
 	// Reason and Message say why it is not UpToDate; empty otherwise.
 	Reason, Message string
-	// Flapping tells that the source has restarted the workload again and again, each time soon after the last.
+	// Flapping reports that the source has restarted the workload repeatedly in close succession.
 	Flapping bool
 }
 
-// Patch is one write to a workload.
+// TargetPatch is one write to a workload.
 type TargetPatch struct {
 	// Target is an index into the snapshot.
 	Target int
-	// Observed is the new value of the annotation; empty takes it away.
+	// Observed is the new value of the annotation; empty deletes it.
 	Observed string
-	// RestartedFor is the new value of the pod template's annotation; empty leaves it, and nothing restarts.
+	// RestartedFor is the new value of the pod template's annotation; empty leaves it unchanged, and
+	// nothing restarts.
 	RestartedFor string
-	// Because are the sources for which it restarts, and For those who asked.
+	// Because are the sources that cause the restart, and For are the origins of the demands.
 	Because []SourceRef
 	For     []string
 }
 
-// Plan is what to do in a namespace.
+// RestartPlan is what to do in a namespace.
 type RestartPlan struct {
 	Patches []TargetPatch
-	// Ask are targets, by index, of which somebody has to find out when their pods' template was made.
+	// Ask are the indices of targets for which the caller must find out when their pod template was
+	// created.
 	Ask      []int
-	Verdicts []TargetStatus
-	// Again is after how long time alone changes the plan; 0 means never.
-	Again time.Duration
+	Statuses []TargetStatus
+	// RequeueAfter is when the plan changes with time alone; 0 means never.
+	RequeueAfter time.Duration
 }
 
-// relation is one demand on one target, and what comparing them gave.
+// relation is one demand on one target, with the result of comparing them.
 type relation struct {
 	demand *Demand
 	source *Source
-	// index of the demand.
+	// index is the index of the demand.
 	index int
-	// state is UpToDate for a content that is known, Left and Waiting with a reason, or changed.
+	// state is UpToDate for a known content, Left or Waiting with a reason, or changed.
 	state           State
 	reason, message string
 }
 
-// changed is the state of a relation whose content is not the one that pods run.
+// changed is the state of a relation if the pods run another content.
 const changed State = "Changed"
 
-// decision is one run of Decide.
+// planner is one run of Decide.
 type planner struct {
 	Snapshot
 	now  time.Time
 	plan RestartPlan
-	// all has the sources' hashes of all data.
+	// all has the hash of all data of each source.
 	all map[SourceRef]string
-	// relations of each target.
+	// relations are the relations of each target.
 	relations [][]relation
-	// gates has, for each demand that lets not all go at once, what it answers.
+	// gates has the answers for demands whose policy restricts the rollout.
 	gates map[int]gate
 }
 
-// Decide compares what workloads were started with to what their sources hold. It is the one place where a restart
-// is decided:
+// Decide compares the content that workloads were started with to the present content of their
+// sources. It is the one place that decides about restarts:
 //
-//	the source                 the workload's stamp    then
-//	is not there, or unknown   any                     nothing; the stamp stays, or tells that there was none, if the pods can do
-//	                                                   without it and restart for another
-//	equals the stamp           -                       nothing
-//	was never stamped          -                       a stamp without a restart, if the source is not younger than the
-//	                                                   template of the pods, or no pod can have started before it; else as the next
-//	differs                    -                       one restart and the new stamp, in one patch, as soon as every
-//	                                                   demand that it differs for allows it
+//	source               stamp              then
+//	missing or unknown   any                nothing. The stamp stays. If the pods can run without the
+//	                                        source and restart for another, the stamp records its absence.
+//	equals the stamp     -                  nothing
+//	never stamped        -                  a stamp without a restart, if the source is not younger than
+//	                                        the pod template, or no pod can have started before it
+//	                                        existed; otherwise as in the next row
+//	differs              -                  one restart and the new stamp, in one patch, as soon as every
+//	                                        demand that it differs for allows it
 func Decide(snapshot Snapshot, now time.Time) RestartPlan {
 	d := planner{Snapshot: snapshot, now: now, all: map[SourceRef]string{}, gates: map[int]gate{}}
 	for ref, source := range d.Sources {
@@ -136,15 +139,15 @@ func Decide(snapshot Snapshot, now time.Time) RestartPlan {
 	return d.plan
 }
 
-// again notes that the plan changes by itself at a time.
+// requeueAt records that the plan changes with time alone at a time.
 func (d *planner) requeueAt(at time.Time) {
 	wait := max(at.Sub(d.now), time.Millisecond)
-	if d.plan.Again == 0 || wait < d.plan.Again {
-		d.plan.Again = wait
+	if d.plan.RequeueAfter == 0 || wait < d.plan.RequeueAfter {
+		d.plan.RequeueAfter = wait
 	}
 }
 
-// relate compares each demand with each target that it is about.
+// relate compares each demand with each target in its scope.
 func (d *planner) relate() {
 	d.relations = make([][]relation, len(d.Targets))
 	byRef := map[TargetRef]int{}
@@ -167,22 +170,22 @@ func (d *planner) relate() {
 	}
 }
 
-// compare is the table in Decide's comment.
+// compare implements the table in the comment of Decide.
 func (d *planner) compare(index int, target *Target) relation {
 	demand := &d.Demands[index]
 	r := relation{demand: demand, index: index}
 	source, known := d.Sources[demand.Source]
 	r.source = &source
 	switch {
-	case !known || source.Standing == Absent:
+	case !known || source.State == Absent:
 		r.state, r.reason, r.message = Left, ReasonSourceMissing, fmt.Sprintf("%s does not exist", demand.Source)
 		return r
-	case source.Standing == NotGranted:
+	case source.State == NotGranted:
 		r.state, r.reason, r.message = Left, ReasonNotGranted,
-			fmt.Sprintf("%s may not be read: name its namespace in secrets.namespaces of the chart", demand.Source)
+			fmt.Sprintf("%s may not be read: add its namespace to secrets.namespaces in the chart's values", demand.Source)
 		return r
 	case source.isBeingPutBack():
-		r.state, r.reason, r.message = Left, ReasonEditedByHand, fmt.Sprintf("%s is not as its AppConfig made it, and is being put back",
+		r.state, r.reason, r.message = Left, ReasonEditedByHand, fmt.Sprintf("%s was edited by hand, and its AppConfig is reverting it",
 			demand.Source)
 		return r
 	}
@@ -195,13 +198,14 @@ func (d *planner) compare(index int, target *Target) relation {
 	default:
 		r.state = d.baseline(target, &source)
 		if r.state == Waiting {
-			r.reason, r.message = ReasonBaseline, "nobody knows yet with which content its pods were started"
+			r.reason, r.message = ReasonBaseline, "the content that its pods were started with is not known yet"
 		}
 	}
 	return r
 }
 
-// equals compares what was seen with what is there; stamped is false if that can't be done for all that matters.
+// equals compares a stamped source with its present content. stamped is false if the stamp lacks
+// something that the demand needs.
 func (d *planner) equals(seen SeenSource, demand *Demand, source *Source) (same, stamped bool) {
 	all := d.all[demand.Source]
 	if seen.All != "" && seen.All == all {
@@ -223,7 +227,8 @@ func (d *planner) equals(seen SeenSource, demand *Demand, source *Source) (same,
 	return same, stamped
 }
 
-// baseline judges a content that was never seen before: whether pods can have been started with an earlier one.
+// baseline decides about a content that was never stamped: whether pods can have been started with
+// an earlier one.
 func (d *planner) baseline(target *Target, source *Source) State {
 	switch {
 	case !source.Changed.After(target.Created):
@@ -239,7 +244,7 @@ func (d *planner) baseline(target *Target, source *Source) State {
 	}
 }
 
-// decide says what becomes of one target.
+// decide decides about one target.
 func (d *planner) decide(index int) {
 	target, relations := &d.Targets[index], d.relations[index]
 	var pending []relation
@@ -253,11 +258,11 @@ func (d *planner) decide(index int) {
 			}
 		}
 	}
-	holds := d.blockers(index, pending)
-	restart := len(pending) > 0 && len(holds) == 0
+	blockers := d.blockers(index, pending)
+	restart := len(pending) > 0 && len(blockers) == 0
 	stamp := d.stamp(target, relations, pending, restart)
 	for _, r := range relations {
-		d.plan.Verdicts = append(d.plan.Verdicts, d.targetStatus(index, r, restart, holds))
+		d.plan.Statuses = append(d.plan.Statuses, d.targetStatus(index, r, restart, blockers))
 	}
 	patch := TargetPatch{Target: index, Observed: stamp.String()}
 	if restart {
@@ -276,61 +281,63 @@ func (d *planner) decide(index int) {
 	}
 }
 
-// hold keeps a target from being restarted.
+// blocker is why a target may not be restarted now.
 type blocker struct {
-	// demand is the one that holds.
+	// demand is the index of the demand that blocks.
 	demand          int
 	reason, message string
 }
 
-// holds are what keeps a target from being restarted now; none if nothing does. Every demand that is pending has a say.
+// blockers returns why a target may not be restarted now. Every pending demand can block.
 func (d *planner) blockers(index int, pending []relation) []blocker {
-	var holds []blocker
+	var found []blocker
 	for _, r := range pending {
-		for _, held := range d.timedBlockers(&d.Targets[index], r) {
-			d.requeueAt(held.until)
-			holds = append(holds, held.blocker)
+		for _, timed := range d.timedBlockers(&d.Targets[index], r) {
+			d.requeueAt(timed.until)
+			found = append(found, timed.blocker)
 		}
 		if gate, gated := d.gates[r.index]; gated {
-			if reason, message, held := gate.blockers(index); held {
-				holds = append(holds, blocker{r.index, reason, message})
+			if reason, message, isBlocked := gate.blocker(index); isBlocked {
+				found = append(found, blocker{r.index, reason, message})
 			}
 		}
 	}
-	return holds
+	return found
 }
 
-// timeHold is a hold that ends at a time.
+// timedBlocker is a blocker that ends at a known time.
 type timedBlocker struct {
 	blocker
 	until time.Time
 }
 
-// timeHolds are those of one demand on one target: cooldown, debounce, and a window that is closed.
+// timedBlockers returns the blockers of one demand on one target that end with time: cooldown,
+// debounce and a closed window.
 func (d *planner) timedBlockers(target *Target, r relation) []timedBlocker {
-	var holds []timedBlocker
+	var found []timedBlocker
 	add := func(at time.Time, reason, what string) {
 		if at.After(d.now) {
-			holds = append(holds, timedBlocker{blocker{r.index, reason, fmt.Sprintf("%s until %s", what, at.UTC().Format(time.RFC3339))}, at})
+			found = append(found, timedBlocker{blocker{r.index, reason, fmt.Sprintf("%s until %s", what, at.UTC().Format(time.RFC3339))}, at})
 		}
 	}
 	seen := target.Stamp.Sources[r.demand.Source.String()]
 	if target.Stamp.RestartedAt != nil {
-		add(target.Stamp.RestartedAt.Add(cooldown(r.demand, seen)), ReasonCooldown, "it was restarted a moment ago: cooling down")
+		add(target.Stamp.RestartedAt.Add(cooldown(r.demand, seen)), ReasonCooldown, "cooling down after the last restart")
 	}
 	if seen.At != nil {
-		add(seen.At.Add(r.demand.Debounce), ReasonDebounce, "further changes are collected")
+		add(seen.At.Add(r.demand.Debounce), ReasonDebounce, "collecting further changes")
 	}
 	if r.source.PutBack {
-		return holds
+		return found
 	}
 	if open, change, err := rollout.Open(r.demand.Rollout.Window, d.now); err == nil && !open && change > 0 {
 		add(d.now.Add(change), string(rollout.OutsideWindow), "the maintenance window is closed")
 	}
-	return holds
+	return found
 }
 
-// cooldown is the shortest time between two restarts. A source that flaps gets the default at least.
+// cooldown returns the minimum time between two restarts. For a flapping source it is at least the
+// default.
 func cooldown(demand *Demand, seen SeenSource) time.Duration {
 	if seen.Streak >= FlappingFrom {
 		return max(demand.Cooldown, DefaultCooldown)
@@ -338,8 +345,8 @@ func cooldown(demand *Demand, seen SeenSource) time.Duration {
 	return demand.Cooldown
 }
 
-// verdict is what becomes of a target because of one demand.
-func (d *planner) targetStatus(index int, r relation, restarts bool, holds []blocker) TargetStatus {
+// targetStatus returns the state of a target with respect to one demand.
+func (d *planner) targetStatus(index int, r relation, restarts bool, blockers []blocker) TargetStatus {
 	target := &d.Targets[index]
 	seen := target.Stamp.Sources[r.demand.Source.String()]
 	v := TargetStatus{Demand: r.index, Target: index, State: r.state, Reason: r.reason, Message: r.message}
@@ -351,10 +358,10 @@ func (d *planner) targetStatus(index int, r relation, restarts bool, holds []blo
 	}
 	switch {
 	case r.state == changed && restarts:
-		v.State, v.Reason, v.Message = Rolling, ReasonRolling, "it is being restarted"
+		v.State, v.Reason, v.Message = Rolling, ReasonRolling, "being restarted"
 	case r.state == changed:
-		v.State, v.Reason, v.Message = Waiting, ReasonOther, holds[0].message
-		for _, h := range holds {
+		v.State, v.Reason, v.Message = Waiting, ReasonOther, blockers[0].message
+		for _, h := range blockers {
 			if h.demand == r.index {
 				v.Reason, v.Message = h.reason, h.message
 				break
@@ -366,7 +373,7 @@ func (d *planner) targetStatus(index int, r relation, restarts bool, holds []blo
 	return v
 }
 
-// progress tells how far a target is whose template is as it should be.
+// progress returns how far a target has got whose template is up to date.
 func (d *planner) progress(target *Target, demand *Demand) (state State, reason, message string) {
 	rolled := &target.Rolled
 	if rolled.Complete || rolled.Forgets && target.Stamp.Done {
@@ -385,7 +392,7 @@ func (d *planner) progress(target *Target, demand *Demand) (state State, reason,
 	}
 	end := later(*restarted, rolled.Progressed).Add(timeout)
 	if rolled.Progressed.IsZero() {
-		// It does not tell when it came nearer: each of its pods has that time.
+		// Such a workload does not say when it last made progress: each of its pods gets that time.
 		end = restarted.Add(timeout * time.Duration(max(1, rolled.Updated)))
 	}
 	if end.After(d.now) {

@@ -15,9 +15,9 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// flags is a ConfigMap with one key per pair.
+// flags returns a ConfigMap with one key per pair.
 func flags(pairs ...string) Source {
-	source := Source{Ref: SourceRef{ConfigMap, "flags"}, Standing: Present, Keys: map[string]string{}, Created: noon.Add(-time.Hour),
+	source := Source{Ref: SourceRef{ConfigMap, "flags"}, State: Present, Keys: map[string]string{}, Created: noon.Add(-time.Hour),
 		Changed: noon.Add(-time.Minute)}
 	for i := 0; i < len(pairs); i += 2 {
 		source.Keys[pairs[i]] = HashKey([]byte(pairs[i+1]))
@@ -25,7 +25,7 @@ func flags(pairs ...string) Source {
 	return source
 }
 
-// web is a Deployment, two hours old, that has been stamped with sources.
+// web returns a Deployment, two hours old, that has been stamped with sources.
 func web(name string, stamped ...Source) Target {
 	target := Target{
 		Ref: TargetRef{"Deployment", name}, Created: noon.Add(-2 * time.Hour), Template: new(noon.Add(-2 * time.Hour)),
@@ -37,7 +37,7 @@ func web(name string, stamped ...Source) Target {
 	return target
 }
 
-// watching is a demand for all that is labelled app=web.
+// watching returns a demand for all workloads labelled app=web.
 func watching(change ...func(*Demand)) Demand {
 	demand := Demand{Origin: "ConfigMonitor/flags", Source: SourceRef{ConfigMap, "flags"},
 		Scope: Scope{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, Cooldown: DefaultCooldown}
@@ -47,16 +47,16 @@ func watching(change ...func(*Demand)) Demand {
 	return demand
 }
 
-// told is a plan in short: what restarts, what is stamped only, and what is said of each target.
-type told struct {
+// outline is a plan in short: what restarts, what is only stamped, and the status of each target.
+type outline struct {
 	Restarts, Stamps []string
-	Verdicts         map[string]string
+	Statuses         map[string]string
 	Ask              int
-	Again            time.Duration
+	RequeueAfter     time.Duration
 }
 
-func tell(s Snapshot, p RestartPlan) told {
-	got := told{Verdicts: map[string]string{}, Ask: len(p.Ask), Again: p.Again}
+func outlineOf(s Snapshot, p RestartPlan) outline {
+	got := outline{Statuses: map[string]string{}, Ask: len(p.Ask), RequeueAfter: p.RequeueAfter}
 	for _, patch := range p.Patches {
 		name := s.Targets[patch.Target].Ref.Name
 		if patch.RestartedFor != "" {
@@ -65,23 +65,23 @@ func tell(s Snapshot, p RestartPlan) told {
 			got.Stamps = append(got.Stamps, name)
 		}
 	}
-	for _, verdict := range p.Verdicts {
-		got.Verdicts[s.Targets[verdict.Target].Ref.Name] = string(verdict.State) + " " + verdict.Reason
+	for _, status := range p.Statuses {
+		got.Statuses[s.Targets[status.Target].Ref.Name] = string(status.State) + " " + status.Reason
 	}
 	return got
 }
 
-// decideCase is one target, one source and one demand, and what is decided.
+// decideCase is one target, one source and one demand, and the decision.
 type decideCase struct {
 	target Target
 	source Source
 	demand Demand
-	want   told
+	want   outline
 }
 
 var before, after = flags("a", "1", "b", "1"), flags("a", "2", "b", "1")
 
-// changedWeb was started with what was before.
+// changedWeb returns a workload that was started with the previous content.
 func changedWeb(change ...func(*Target)) Target {
 	target := web("web", before)
 	for _, c := range change {
@@ -98,7 +98,7 @@ func restarted(ago time.Duration, streak int) func(*Target) {
 	}
 }
 
-// unstamped was never looked at; its template was made then.
+// unstamped returns a workload without a stamp, with the creation time of its template.
 func unstamped(template time.Duration) Target {
 	target := web("web")
 	target.Template = new(noon.Add(template))
@@ -110,75 +110,75 @@ func with(source Source, change func(*Source)) Source {
 	return source
 }
 
-// whatIsCompared are the cases of Decide's table.
+// whatIsCompared returns the cases of Decide's table.
 func whatIsCompared() map[string]decideCase {
 	return map[string]decideCase{
-		"equal: nothing": {web("web", after), after, watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
+		"equal: nothing": {web("web", after), after, watching(), outline{Statuses: map[string]string{"web": "UpToDate "}}},
 		"changed: one restart": {changedWeb(), after, watching(),
-			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+			outline{Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
 		"not selected: nothing": {changedWeb(func(w *Target) { w.Labels = nil }), after, watching(),
-			told{Stamps: []string{"web"}, Verdicts: map[string]string{}}},
+			outline{Stamps: []string{"web"}, Statuses: map[string]string{}}},
 		"deleted: nothing, the stamp stays": {changedWeb(), Source{Ref: after.Ref}, watching(),
-			told{Verdicts: map[string]string{"web": "Left SourceMissing"}}},
-		"unreadable: nothing, the stamp stays": {changedWeb(), with(after, func(s *Source) { s.Standing = NotGranted }), watching(),
-			told{Verdicts: map[string]string{"web": "Left SecretAccessNotGranted"}}},
-		"edited by hand: it is put back": {changedWeb(), with(after, func(s *Source) { s.Declared = before.All() }), watching(),
-			told{Verdicts: map[string]string{"web": "Left EditedByHand"}}},
+			outline{Statuses: map[string]string{"web": "Left SourceMissing"}}},
+		"unreadable: nothing, the stamp stays": {changedWeb(), with(after, func(s *Source) { s.State = NotGranted }), watching(),
+			outline{Statuses: map[string]string{"web": "Left SecretAccessNotGranted"}}},
+		"edited by hand: it is reverted": {changedWeb(), with(after, func(s *Source) { s.Declared = before.All() }), watching(),
+			outline{Statuses: map[string]string{"web": "Left EditedByHand"}}},
 		"as its AppConfig made it": {changedWeb(), with(after, func(s *Source) { s.Declared = after.All() }), watching(),
-			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+			outline{Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
 		"all was seen, and now only a key matters": {changedWeb(), after, watching(func(d *Demand) { d.Keys = []string{"b"} }),
-			told{Ask: 0, Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+			outline{Ask: 0, Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
 		"never seen, older than the workload": {web("web"), with(after, func(s *Source) { s.Changed = noon.Add(-3 * time.Hour) }),
-			watching(), told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+			watching(), outline{Stamps: []string{"web"}, Statuses: map[string]string{"web": "UpToDate "}}},
 		"never seen, the template is not known": {func() Target { w := web("web"); w.Template = nil; return w }(), after, watching(),
-			told{Ask: 1, Verdicts: map[string]string{"web": "Waiting Baseline"}}},
+			outline{Ask: 1, Statuses: map[string]string{"web": "Waiting Baseline"}}},
 		"never seen, older than the template": {unstamped(-30 * time.Second), after, watching(),
-			told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+			outline{Stamps: []string{"web"}, Statuses: map[string]string{"web": "UpToDate "}}},
 		"never seen, in the same second": {unstamped(-time.Minute), after, watching(),
-			told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+			outline{Stamps: []string{"web"}, Statuses: map[string]string{"web": "UpToDate "}}},
 		"never seen, newer than the template": {unstamped(-61 * time.Second), after, watching(),
-			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+			outline{Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
 		"never seen, and there were no pods": {func() Target { w := web("web"); w.Template = &time.Time{}; return w }(), after, watching(),
-			told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+			outline{Stamps: []string{"web"}, Statuses: map[string]string{"web": "UpToDate "}}},
 		"the pods waited for it": {unstarted(), with(after, func(s *Source) { s.Created = s.Changed }), watching(),
-			told{Stamps: []string{"web"}, Verdicts: map[string]string{"web": "UpToDate "}}},
+			outline{Stamps: []string{"web"}, Statuses: map[string]string{"web": "UpToDate "}}},
 	}
 }
 
-// whenItGoes are cases of what differs, and what holds it back.
+// whenItGoes returns cases of changed sources and of blockers.
 func whenItGoes() map[string]decideCase {
 	return map[string]decideCase{
-		"restarted a moment ago: it cools down": {changedWeb(restarted(10*time.Second, 1)), after, watching(),
-			told{Again: 20 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
+		"restarted recently: it cools down": {changedWeb(restarted(10*time.Second, 1)), after, watching(),
+			outline{RequeueAfter: 20 * time.Second, Statuses: map[string]string{"web": "Waiting Cooldown"}}},
 		"another key changed": {
 			func() Target {
 				w := web("web")
 				w.Stamp.set("ConfigMap/flags", SeenSource{Keys: map[string]string{"b": before.Key("b")}})
 				return w
-			}(), after, watching(func(d *Demand) { d.Keys = []string{"b"} }), told{Verdicts: map[string]string{"web": "UpToDate "}}},
+			}(), after, watching(func(d *Demand) { d.Keys = []string{"b"} }), outline{Statuses: map[string]string{"web": "UpToDate "}}},
 		"the key went away": {
 			func() Target {
 				w := web("web")
 				w.Stamp.set("ConfigMap/flags", SeenSource{Keys: map[string]string{"c": before.Key("b")}})
 				return w
 			}(), after, watching(func(d *Demand) { d.Keys = []string{"c"} }),
-			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
-		"restarted for long": {changedWeb(restarted(30*time.Second, 1)), after, watching(),
-			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+			outline{Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
+		"restarted long ago": {changedWeb(restarted(30*time.Second, 1)), after, watching(),
+			outline{Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
 		"no cooldown is asked for": {changedWeb(restarted(time.Second, 1)), after, watching(func(d *Demand) { d.Cooldown = 0 }),
-			told{Restarts: []string{"web"}, Verdicts: map[string]string{"web": "Rolling Rolling"}}},
+			outline{Restarts: []string{"web"}, Statuses: map[string]string{"web": "Rolling Rolling"}}},
 		"it flaps: it cools down all the same": {changedWeb(restarted(time.Second, 4)), after, watching(func(d *Demand) { d.Cooldown = 0 }),
-			told{Again: 29 * time.Second, Verdicts: map[string]string{"web": "Waiting Cooldown"}}},
+			outline{RequeueAfter: 29 * time.Second, Statuses: map[string]string{"web": "Waiting Cooldown"}}},
 		"changes are collected": {changedWeb(restarted(time.Minute, 1)), after,
-			watching(func(d *Demand) { d.Debounce = 2 * time.Minute }), told{Again: time.Minute,
-				Verdicts: map[string]string{"web": "Waiting Debounce"}}},
+			watching(func(d *Demand) { d.Debounce = 2 * time.Minute }), outline{RequeueAfter: time.Minute,
+				Statuses: map[string]string{"web": "Waiting Debounce"}}},
 		"back to what it was while it cools down": {func() Target { w := web("web", before); restarted(time.Second, 1)(&w); return w }(), before,
-			watching(), told{Verdicts: map[string]string{"web": "UpToDate "}}},
+			watching(), outline{Statuses: map[string]string{"web": "UpToDate "}}},
 		"outside its window": {changedWeb(), after,
-			watching(func(d *Demand) { d.Rollout.Window = &rolloutv1.Window{Start: "13:00", End: "14:00"} }), told{Again: time.Hour,
-				Verdicts: map[string]string{"web": "Waiting OutsideWindow"}}},
+			watching(func(d *Demand) { d.Rollout.Window = &rolloutv1.Window{Start: "13:00", End: "14:00"} }), outline{RequeueAfter: time.Hour,
+				Statuses: map[string]string{"web": "Waiting OutsideWindow"}}},
 		"its own deadline has passed": {func() Target { w := web("web", after); w.Rolled = Rolled{Failed: "no"}; return w }(), after,
-			watching(), told{Verdicts: map[string]string{"web": "Failed RolloutFailed"}}},
+			watching(), outline{Statuses: map[string]string{"web": "Failed RolloutFailed"}}},
 	}
 }
 
@@ -189,14 +189,14 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			snapshot := Snapshot{Targets: []Target{test.target}, Demands: []Demand{test.demand},
 				Sources: map[SourceRef]Source{test.source.Ref: test.source}}
-			if diff := cmp.Diff(test.want, tell(snapshot, Decide(snapshot, noon))); diff != "" {
+			if diff := cmp.Diff(test.want, outlineOf(snapshot, Decide(snapshot, noon))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// unstarted is a workload none of whose pods is ready, for what they need was made after it.
+// unstarted returns a workload without ready pods, because what they need was created later.
 func unstarted() Target {
 	target := web("web")
 	target.Template, target.Rolled = nil, Rolled{Complete: true}
@@ -204,7 +204,7 @@ func unstarted() Target {
 	return target
 }
 
-// carryOut does to a snapshot's targets what a plan says.
+// carryOut applies a plan to the targets of a snapshot.
 func carryOut(s Snapshot, p RestartPlan) {
 	for _, patch := range p.Patches {
 		target := &s.Targets[patch.Target]
@@ -230,7 +230,7 @@ func TestDecideSettles(t *testing.T) {
 	if again := Decide(snapshot, noon.Add(time.Hour)); len(again.Patches) > 0 {
 		t.Errorf("once more: %+v", again.Patches)
 	}
-	// The demands go: so does the trace.
+	// Without demands the annotation is deleted.
 	snapshot.Demands = nil
 	last := Decide(snapshot, noon)
 	if len(last.Patches) != 1 || last.Patches[0].Observed != "" || last.Patches[0].RestartedFor != "" {
@@ -259,15 +259,15 @@ func TestMaxParallel(t *testing.T) {
 	now := noon
 	for i, name := range []string{"a", "b", "c"} {
 		plan := Decide(snapshot, now)
-		if got := tell(snapshot, plan); len(got.Restarts) != 1 || got.Restarts[0] != name {
+		if got := outlineOf(snapshot, plan); len(got.Restarts) != 1 || got.Restarts[0] != name {
 			t.Fatalf("round %d: %+v", i, got)
 		}
 		carryOut(snapshot, plan)
 		snapshot.Targets[i].Rolled = Rolled{Pods: 2, Updated: 1}
-		if got := tell(snapshot, Decide(snapshot, now.Add(time.Minute))); len(got.Restarts) > 0 {
+		if got := outlineOf(snapshot, Decide(snapshot, now.Add(time.Minute))); len(got.Restarts) > 0 {
 			t.Fatalf("round %d, while it rolls: %+v", i, got)
 		}
-		if got := tell(snapshot, Decide(snapshot, now.Add(time.Hour))); len(got.Restarts) > 0 || got.Verdicts[name] != "Failed RolloutFailed" {
+		if got := outlineOf(snapshot, Decide(snapshot, now.Add(time.Hour))); len(got.Restarts) > 0 || got.Statuses[name] != "Failed RolloutFailed" {
 			t.Fatalf("round %d, after its time: %+v", i, got)
 		}
 		snapshot.Targets[i].Rolled = Rolled{Complete: true, Pods: 2, Updated: 2}
@@ -275,7 +275,7 @@ func TestMaxParallel(t *testing.T) {
 	}
 }
 
-func TestFlappingIsTold(t *testing.T) {
+func TestFlappingIsReported(t *testing.T) {
 	snapshot := Snapshot{Targets: []Target{web("web", flags("a", "0"))}, Demands: []Demand{watching()}}
 	now := noon
 	for round := range 5 {
@@ -285,14 +285,14 @@ func TestFlappingIsTold(t *testing.T) {
 		if len(plan.Patches) != 1 {
 			t.Fatalf("round %d: %+v", round, plan)
 		}
-		if told := plan.Verdicts[0].Flapping; told != (round >= 4) {
-			t.Errorf("round %d: told %t", round, told)
+		if flapping := plan.Statuses[0].Flapping; flapping != (round >= 4) {
+			t.Errorf("round %d: flapping %t", round, flapping)
 		}
 		carryOut(snapshot, plan)
 		now = now.Add(DefaultCooldown)
 	}
-	if calm := Decide(snapshot, now.Add(time.Hour)); calm.Verdicts[0].Flapping {
-		t.Error("it is told of what has long been calm")
+	if calm := Decide(snapshot, now.Add(time.Hour)); calm.Statuses[0].Flapping {
+		t.Error("flapping is reported long after the last restart")
 	}
 }
 
@@ -357,19 +357,20 @@ func TestOfWorkload(t *testing.T) {
 	}
 }
 
-// TestCompletionIsRemembered of a workload that does not remember it: what becomes of its pods later is no rollout that fails.
+// TestCompletionIsRemembered for a workload that does not remember it: a later failure of its pods
+// is no failed rollout.
 func TestCompletionIsRemembered(t *testing.T) {
 	snapshot := Snapshot{Targets: []Target{web("agent", before)}, Demands: []Demand{watching()},
 		Sources: map[SourceRef]Source{after.Ref: after}}
 	carryOut(snapshot, Decide(snapshot, noon))
 	target := &snapshot.Targets[0]
 	target.Rolled = Rolled{Forgets: true, Pods: 3, Updated: 3}
-	if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); got.Verdicts["agent"] != "Failed RolloutFailed" || len(got.Stamps) > 0 {
+	if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Hour))); got.Statuses["agent"] != "Failed RolloutFailed" || len(got.Stamps) > 0 {
 		t.Errorf("it never came up: %+v", got)
 	}
 	target.Rolled.Complete = true
 	done := Decide(snapshot, noon.Add(time.Minute))
-	if got := tell(snapshot, done); got.Verdicts["agent"] != "UpToDate " || len(got.Stamps) != 1 {
+	if got := outlineOf(snapshot, done); got.Statuses["agent"] != "UpToDate " || len(got.Stamps) != 1 {
 		t.Fatalf("it came up: %+v", got)
 	}
 	carryOut(snapshot, done)
@@ -377,14 +378,15 @@ func TestCompletionIsRemembered(t *testing.T) {
 		t.Errorf("once more: %+v", again.Patches)
 	}
 	target.Rolled.Complete = false
-	if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); got.Verdicts["agent"] != "UpToDate " || len(got.Stamps) > 0 {
+	if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Hour))); got.Statuses["agent"] != "UpToDate " || len(got.Stamps) > 0 {
 		t.Errorf("a pod was lost later: %+v", got)
 	}
 }
 
-// TestRestartedWithout: pods that are started while another of their sources is missing have to be restarted when it is back.
+// TestRestartedWithout: pods that are started while another of their sources is missing have to be
+// restarted when it is back.
 func TestRestartedWithout(t *testing.T) {
-	other := Source{Ref: SourceRef{ConfigMap, "other"}, Standing: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
+	other := Source{Ref: SourceRef{ConfigMap, "other"}, State: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
 	for name, test := range map[string]struct {
 		required bool
 		want     bool
@@ -405,16 +407,17 @@ func TestRestartedWithout(t *testing.T) {
 			}
 			carryOut(snapshot, plan)
 			snapshot.Sources[other.Ref] = other
-			if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); (len(got.Restarts) == 1) != test.want {
+			if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Hour))); (len(got.Restarts) == 1) != test.want {
 				t.Errorf("it is back: %+v", got)
 			}
 		})
 	}
 }
 
-// TestRestartedWithoutForSeveral demands on the missing source, of which one is about all of it and one about a key.
+// TestRestartedWithoutForSeveral has two demands on the missing source, for all of it and for one
+// key.
 func TestRestartedWithoutForSeveral(t *testing.T) {
-	other := Source{Ref: SourceRef{ConfigMap, "other"}, Standing: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
+	other := Source{Ref: SourceRef{ConfigMap, "other"}, State: Present, Keys: map[string]string{"x": HashKey([]byte("1"))}}
 	demand := Demand{Origin: "Deployment/web", Source: other.Ref, Scope: Scope{Target: &TargetRef{"Deployment", "web"}}}
 	ofKey := demand
 	ofKey.Keys = []string{"x"}
@@ -426,15 +429,16 @@ func TestRestartedWithoutForSeveral(t *testing.T) {
 				Demands: append([]Demand{watching()}, demands...)}
 			carryOut(snapshot, Decide(snapshot, noon))
 			snapshot.Sources[other.Ref] = other
-			if got := tell(snapshot, Decide(snapshot, noon.Add(time.Hour))); len(got.Restarts) != 1 {
+			if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Hour))); len(got.Restarts) != 1 {
 				t.Errorf("it is back: %+v", got)
 			}
 		})
 	}
 }
 
-// TestWhoRestsTakesNoTurn: a workload that cools down, or that a person holds back, does not keep others waiting.
-func TestWhoRestsTakesNoTurn(t *testing.T) {
+// TestTimeBlockedUsesNoSlot: a workload that cools down, or that waits for a user, does not delay
+// others.
+func TestTimeBlockedUsesNoSlot(t *testing.T) {
 	cooling, blocked := changedWeb(restarted(time.Second, 1)), web("blocked", after)
 	cooling.Ref.Name = "a"
 	blocked.Stamp.set("ConfigMap/flags", SeenSource{All: after.All(), At: new(noon.Add(-time.Hour))})
@@ -444,13 +448,13 @@ func TestWhoRestsTakesNoTurn(t *testing.T) {
 		Targets: []Target{cooling, blocked, web("b", before)}, Sources: map[SourceRef]Source{after.Ref: after},
 		Demands: []Demand{watching(func(d *Demand) { d.Rollout.MaxParallel = new(int32(1)) })},
 	}
-	if got := tell(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"b"}) || got.Verdicts["a"] != "Waiting Cooldown" {
+	if got := outlineOf(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"b"}) || got.Statuses["a"] != "Waiting Cooldown" {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// TestWhatIsPutBackWaitsForNothing: no window, order or canary keeps pods with a content that failed.
-func TestWhatIsPutBackWaitsForNothing(t *testing.T) {
+// TestPutBackWaitsForNothing: no window, order or canary keeps pods with a content that failed.
+func TestPutBackWaitsForNothing(t *testing.T) {
 	back := after
 	back.PutBack = true
 	snapshot := Snapshot{
@@ -460,7 +464,7 @@ func TestWhatIsPutBackWaitsForNothing(t *testing.T) {
 				Order: []string{"b"}}
 		})},
 	}
-	if got := tell(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"a", "b"}) {
+	if got := outlineOf(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"a", "b"}) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -12,28 +12,29 @@ import (
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
-// DefaultCooldown is the shortest time between two restarts of one workload where nothing else is asked for.
+// DefaultCooldown is the default minimum time between two restarts of one workload.
 const DefaultCooldown = 30 * time.Second
 
-// Demand is what somebody asks: that workloads are restarted when a source changes.
+// Demand is a request that workloads restart when a source changes.
 type Demand struct {
-	// Origin is who asks: "ConfigMonitor/flags", "AppConfig/shop", or the annotated object: "Deployment/web".
+	// Origin is where the demand comes from: "ConfigMonitor/flags", "AppConfig/shop", or the annotated
+	// object, such as "Deployment/web".
 	Origin string
 	Source SourceRef
-	// Keys are those that matter; nil means all.
+	// Keys are the relevant keys of the source; nil means all.
 	Keys  []string
 	Scope Scope
-	// Cooldown is the shortest time between two restarts of one workload.
+	// Cooldown is the minimum time between two restarts of one workload.
 	Cooldown time.Duration
 	// Debounce is how long further changes are collected after a restart for this source.
 	Debounce time.Duration
 	Rollout  rolloutv1.Policy
 }
 
-// OriginOf is a demand's origin.
+// OriginOf returns the origin for an object.
 func OriginOf(kind, name string) string { return kind + "/" + name }
 
-// SourceOfMonitor is what a ConfigMonitor watches.
+// SourceOfMonitor returns the source that a ConfigMonitor watches.
 func SourceOfMonitor(spec *configv1.ConfigMonitorSpec) SourceRef {
 	if spec.Secret != "" {
 		return SourceRef{Secret, spec.Secret}
@@ -44,7 +45,7 @@ func SourceOfMonitor(spec *configv1.ConfigMonitorSpec) SourceRef {
 	return SourceRef{ConfigMap, spec.LowerConfigMap}
 }
 
-// OfMonitor is what a ConfigMonitor of the strategy Rollout asks.
+// OfMonitor returns the demand of a ConfigMonitor with the strategy Rollout.
 func OfMonitor(monitor *configv1.ConfigMonitor) Demand {
 	spec := &monitor.Spec
 	demand := Demand{
@@ -64,12 +65,13 @@ func OfMonitor(monitor *configv1.ConfigMonitor) Demand {
 	return demand
 }
 
-// ConfigMapName is the name of the ConfigMap that an application's AppConfig renders.
+// ConfigMapName returns the name of the ConfigMap that an application's AppConfig renders.
 func ConfigMapName(application string) string { return application + "-config" }
 
-// OfAppConfig is what an AppConfig asks: for its ConfigMap, and for the keys that it names of Secrets. There is no
-// cooldown: each content is somebody's deed. The order in which workloads go is for both. A content that spec.revision goes back to
-// waits for nothing: somebody wants it now.
+// OfAppConfig returns the demands of an AppConfig: one for its ConfigMap, and one for each Secret
+// in secretRefs. The ConfigMap has no cooldown, because each content is an intended change. The
+// rollout policy applies to both. If spec.revision selects an earlier content, the ConfigMap's
+// demand has no policy but its timeout: a rollback must not wait.
 func OfAppConfig(config *configv1.AppConfig) []Demand {
 	origin, policy := OriginOf("AppConfig", config.Name), config.Spec.Rollout.Policy
 	if config.Spec.Revision != nil {
@@ -101,7 +103,8 @@ func OfAppConfig(config *configv1.AppConfig) []Demand {
 	return demands
 }
 
-// OfSource is what a source's own annotation asks; false if it has none. The error says what is wrong with it.
+// OfSource returns the demand of a source's own annotation; false if it has none. It returns an
+// error if the annotation is invalid.
 func OfSource(source SourceRef, annotations map[string]string) (Demand, bool, error) {
 	text, annotated := annotations[configv1.AnnotationPodSelector]
 	if !annotated {
@@ -109,11 +112,12 @@ func OfSource(source SourceRef, annotations map[string]string) (Demand, bool, er
 	}
 	selector, err := labels.Parse(text)
 	if err != nil {
-		return Demand{}, false, fmt.Errorf("annotation %s: %q is given: %w; accepted are label selectors, as app=frontend",
+		return Demand{}, false, fmt.Errorf("metadata.annotations[%s]: Invalid value: %q: must be a label selector, such as app=frontend: %w",
 			configv1.AnnotationPodSelector, text, err)
 	}
 	if selector.Empty() {
-		return Demand{}, false, fmt.Errorf("annotation %s: nothing is given, which would select every pod; accepted are label selectors, as app=frontend", configv1.AnnotationPodSelector)
+		return Demand{}, false, fmt.Errorf("metadata.annotations[%s]: Invalid value: \"\": must not be empty, which would select every pod: "+
+			"set a label selector, such as app=frontend", configv1.AnnotationPodSelector)
 	}
 	return Demand{Origin: source.String(), Source: source, Scope: Scope{Selector: selector, Declinable: true}, Cooldown: DefaultCooldown},
 		true, nil
@@ -124,7 +128,8 @@ const (
 	reloadOff  = "false"
 )
 
-// OfWorkload is what a workload's own annotation asks. The error says what is wrong with it; the rest counts.
+// OfWorkload returns the demands of a workload's own annotation. It returns an error if a part of
+// the annotation is invalid, together with the demands of the other parts.
 func OfWorkload(target *Target) ([]Demand, error) {
 	text := strings.TrimSpace(target.Annotations[configv1.AnnotationReload])
 	switch text {
@@ -144,13 +149,13 @@ func OfWorkload(target *Target) ([]Demand, error) {
 		demands = append(demands, ownDemand(target, ref, nil))
 	}
 	if len(wrong) > 0 {
-		return demands, fmt.Errorf("annotation %s: %q is given; accepted are auto, false, or a list of names, as flags, secret/database",
+		return demands, fmt.Errorf("metadata.annotations[%s]: Invalid value: %q: must be auto, false, or a list of names such as flags, secret/database",
 			configv1.AnnotationReload, strings.Join(wrong, ", "))
 	}
 	return demands, nil
 }
 
-// parseRef reads "flags", "configmap/flags" or "secret/database".
+// parseRef parses "flags", "configmap/flags" or "secret/database".
 func parseRef(entry string) (SourceRef, bool) {
 	kind, name, qualified := strings.Cut(strings.TrimSpace(entry), "/")
 	if !qualified {
@@ -168,7 +173,8 @@ func parseRef(entry string) (SourceRef, bool) {
 	}
 }
 
-// ofUses are demands for those of a workload's sources that are wanted, in a fixed order, with the keys that it uses.
+// ofUses returns demands for those sources of a workload for which wanted is true, in a fixed
+// order, with the keys that it uses.
 func ofUses(target *Target, wanted func(SourceRef) bool) []Demand {
 	var demands []Demand
 	for _, ref := range target.sources() {
@@ -179,7 +185,7 @@ func ofUses(target *Target, wanted func(SourceRef) bool) []Demand {
 	return demands
 }
 
-// own is a demand of a workload for itself.
+// ownDemand returns a demand of a workload for itself.
 func ownDemand(target *Target, source SourceRef, keys []string) Demand {
 	return Demand{Origin: target.Ref.String(), Source: source, Keys: keys, Scope: Scope{Target: &target.Ref}, Cooldown: DefaultCooldown}
 }

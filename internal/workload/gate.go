@@ -7,15 +7,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
 
-// gate is what a demand's rollout policy says of its targets: those that may not go yet, by their index, and why.
+// gate is what a demand's rollout policy answers: the targets, by index, that may not restart yet,
+// and why.
 type gate map[int]rollout.Blocker
 
-func (g gate) blockers(target int) (reason, message string, held bool) {
-	hold, held := g[target]
-	return string(hold.Reason), hold.Message, held
+func (g gate) blocker(target int) (reason, message string, isBlocked bool) {
+	found, isBlocked := g[target]
+	return string(found.Reason), found.Message, isBlocked
 }
 
-// openGates asks the policy of each demand that does not let all go at once.
+// openGates evaluates the policy of each demand that restricts the rollout.
 func (d *planner) openGates() {
 	units, targets := map[int][]rollout.Unit{}, map[int][]int{}
 	for target, relations := range d.relations {
@@ -24,8 +25,8 @@ func (d *planner) openGates() {
 			if policy.MaxParallel == nil && policy.Canary == nil && policy.Window == nil && len(policy.Order) == 0 || r.source.PutBack {
 				continue
 			}
-			if len(policy.Order) == 0 && policy.Canary == nil && r.state == changed && d.rests(&d.Targets[target], relations) {
-				continue // it takes nobody's turn while it can't go anyway
+			if len(policy.Order) == 0 && policy.Canary == nil && r.state == changed && d.isTimeBlocked(&d.Targets[target], relations) {
+				continue // it must not use up maxParallel while it can't restart anyway
 			}
 			if unit, counts := d.unit(&d.Targets[target], r); counts {
 				units[r.index], targets[r.index] = append(units[r.index], unit), append(targets[r.index], target)
@@ -36,11 +37,11 @@ func (d *planner) openGates() {
 		closed := gate{}
 		answer, err := rollout.Next(of, d.Demands[index].Rollout, d.now)
 		for i, target := range targets[index] {
-			switch hold, held := answer.Held[i]; {
+			switch found, isBlocked := answer.Held[i]; {
 			case err != nil:
 				closed[target] = rollout.Blocker{Reason: ReasonInvalid, Message: err.Error()}
-			case held:
-				closed[target] = hold
+			case isBlocked:
+				closed[target] = found
 			}
 		}
 		if answer.Again > 0 {
@@ -50,13 +51,14 @@ func (d *planner) openGates() {
 	}
 }
 
-// rests tells whether a time keeps a target from going that differs: a cooldown, a debounce or a closed window of any demand.
-func (d *planner) rests(target *Target, relations []relation) bool {
+// isTimeBlocked reports whether a cooldown, a debounce or a closed window of any demand blocks a
+// changed target.
+func (d *planner) isTimeBlocked(target *Target, relations []relation) bool {
 	return slices.ContainsFunc(relations, func(r relation) bool { return r.state == changed && len(d.timedBlockers(target, r)) > 0 })
 }
 
-// unit is a target as its rollout policy sees it; false for one of which nothing is known. What restarts it for other
-// reasons, or keeps it from being complete, is not this demand's rollout.
+// unit returns a target as the rollout policy sees it; false if nothing is known about it. Restarts
+// for other reasons, and what delays them, are not part of this demand's rollout.
 func (d *planner) unit(target *Target, r relation) (rollout.Unit, bool) {
 	unit := rollout.Unit{Kind: target.Ref.Kind, Name: target.Ref.Name}
 	switch r.state {
@@ -75,7 +77,7 @@ func (d *planner) unit(target *Target, r relation) (rollout.Unit, bool) {
 	switch state, reason, _ := d.progress(target, r.demand); {
 	case state == Failed:
 		unit.State = rollout.Failed
-	case state == Rolling && reason != ReasonBlocked: // who waits for a person keeps nobody else waiting
+	case state == Rolling && reason != ReasonBlocked: // a rollout that waits for a user does not delay others
 		unit.State = rollout.Progressing
 	default:
 		unit.State, unit.Since = rollout.Done, later(unit.Since, target.Rolled.Since)

@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// hashBytes is how much of a SHA-256 is kept: 96 bits, 16 characters. Who could find two contents with
-// the same 96 bits would have kept their own pods from being restarted.
+// hashBytes is the length of the kept part of a SHA-256: 96 bits, 16 characters. A user who finds
+// two contents with the same 96 bits only keeps their own pods from being restarted.
 const hashBytes = 12
 
-// HashKey is the hash of one value of a ConfigMap.
+// HashKey returns the hash of one value of a ConfigMap.
 func HashKey(value []byte) string {
 	sum := sha256.Sum256(value)
 	return shorten(sum[:])
 }
 
-// HashAll is the hash of all data, made of the hashes of the single values by their keys. It is the same for equal
-// data only: lengths are part of it.
+// HashAll returns the hash of all data, computed from the hashes of the values and their keys. It
+// includes lengths, so that different data can't be joined to the same input.
 func HashAll(keys map[string]string) string { return hashAll(sha256.New(), keys) }
 
 func hashAll(sum hash.Hash, keys map[string]string) string {
@@ -39,40 +39,40 @@ func hashAll(sum hash.Hash, keys map[string]string) string {
 
 func shorten(sum []byte) string { return base64.RawURLEncoding.EncodeToString(sum[:hashBytes]) }
 
-// Hasher hashes what is secret: a plain hash of a weak password could be guessed. What it gives bears the identity
-// of its key, for what was hashed under another can't be compared.
+// Hasher hashes secret values: a plain hash of a weak password could be guessed. A hash includes
+// the identity of the key, because hashes under different keys can't be compared.
 type Hasher struct {
 	id  string
 	key []byte
 }
 
-// idLength is how many characters name a key.
+// idLength is the number of characters that identify a key.
 const idLength = 4
 
-// NewHasher hashes under a key of the installation.
+// NewHasher returns a Hasher with a key of the installation.
 func NewHasher(key []byte) Hasher {
 	return Hasher{id: HashKey(key)[:idLength], key: key}
 }
 
-// For hashes under a key of one Secret's own. Who may write a Secret somewhere and look at hashes somewhere else could otherwise try out
-// what another Secret holds.
+// For returns a Hasher with a key derived for one Secret. Otherwise a user who can write one Secret
+// and see its hashes could guess the content of another.
 func (h Hasher) For(namespace, name string) Hasher {
 	derived := hmac.New(sha256.New, h.key)
 	_, _ = derived.Write([]byte(namespace + "/" + name)) // neither may have a slash
 	return Hasher{id: h.id, key: derived.Sum(nil)}
 }
 
-// HashKey is the hash of one value of a Secret: "aB3x:" and 16 characters.
+// HashKey returns the hash of one value of a Secret: "aB3x:" and 16 characters.
 func (h Hasher) HashKey(value []byte) string {
 	sum := hmac.New(sha256.New, h.key)
 	_, _ = sum.Write(value)
 	return h.id + ":" + shorten(sum.Sum(nil))
 }
 
-// ID names the key.
+// ID returns the identity of the key.
 func (h Hasher) ID() string { return h.id }
 
-// keyOf is the identity of the key that a hash was made with; empty for one that was made without.
+// keyOf returns the identity of the key of a hash; empty for a hash without key.
 func keyOf(hash string) string {
 	id, _, keyed := strings.Cut(hash, ":")
 	if !keyed {
@@ -81,5 +81,5 @@ func keyOf(hash string) string {
 	return id
 }
 
-// sameKey tells whether two hashes can be: those of a lost key tell nothing.
+// sameKey reports whether two hashes can be compared: those of a lost key can't.
 func sameKey(a, b string) bool { return a == absent || b == absent || keyOf(a) == keyOf(b) }

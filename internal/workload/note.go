@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stamp is what the target's annotation is to say.
+// stamp returns the stamp that the target is to have.
 func (d *planner) stamp(target *Target, relations, pending []relation, restart bool) Stamp {
 	wanted := Stamp{RestartedAt: target.Stamp.RestartedAt, Done: target.Stamp.Done}
 	if restart {
@@ -21,7 +21,7 @@ func (d *planner) stamp(target *Target, relations, pending []relation, restart b
 		before, stamped := target.Stamp.Sources[name]
 		if r.state == Left {
 			if entry, begun := wanted.Sources[name]; begun {
-				before = entry // another demand on it has said something already
+				before = entry // another demand on the source has set it already
 			}
 			if restart {
 				before, stamped = d.recordWithoutRestart(target, before, r)
@@ -49,8 +49,10 @@ func (d *planner) stamp(target *Target, relations, pending []relation, restart b
 	return wanted
 }
 
-// seeLeft is what pods see that are started while nothing is done about a source: none, where it does not exist and they can do
-// without, or what somebody's hand made of it. Of one that may not be read nobody knows.
+// recordWithoutRestart returns the entry for a source that causes no restart, while the pods
+// restart for another one: it records what the new pods see. That is nothing, if the source does
+// not exist and they can run without it, or the edited content. It is unknown for a source that may
+// not be read.
 func (d *planner) recordWithoutRestart(target *Target, before SeenSource, r relation) (SeenSource, bool) {
 	source := Source{Ref: r.demand.Source}
 	all := absent
@@ -73,7 +75,7 @@ func (d *planner) recordWithoutRestart(target *Target, before SeenSource, r rela
 	return before, true
 }
 
-// set notes what was seen of a source.
+// set sets the entry of a source.
 func (s *Stamp) set(name string, seen SeenSource) {
 	if s.Sources == nil {
 		s.Sources = map[string]SeenSource{}
@@ -85,7 +87,7 @@ func isPending(pending []relation, source SourceRef) bool {
 	return slices.ContainsFunc(pending, func(r relation) bool { return r.demand.Source == source })
 }
 
-// restarted counts a restart for a source.
+// restarted returns the entry after one more restart for a source.
 func (s SeenSource) restarted(now time.Time, demand *Demand) SeenSource {
 	entry := SeenSource{Was: s.All, Restarts: s.Restarts + 1, At: &now, Streak: 1}
 	if s.At != nil && now.Sub(*s.At) < InCloseSuccession(demand.Cooldown) {
@@ -94,8 +96,9 @@ func (s SeenSource) restarted(now time.Time, demand *Demand) SeenSource {
 	return entry
 }
 
-// see adds to an entry what one demand needs of a source: the present hashes if the target restarts, or if pods run
-// them anyway; else those from before, so that the difference stays.
+// recordSeen adds to an entry what one demand needs of a source: the present hashes if the target
+// restarts or its pods run them already; otherwise the previous hashes, so that the difference
+// remains.
 func (d *planner) recordSeen(entry, before SeenSource, r relation, restart bool) SeenSource {
 	present := restart || r.state == UpToDate
 	all := d.all[r.demand.Source]
@@ -122,9 +125,11 @@ func (d *planner) recordSeen(entry, before SeenSource, r relation, restart bool)
 	return entry
 }
 
-// token is what the pods are started for, and the how manieth restart it is: "flags=1f6a0c2b,secret/db=a:77#3". With that number the template of a
-// content that comes back is another one: pods of its former one may have been made while there was a different content. It
-// differs from the one that is there, or nothing would restart.
+// token returns the value of the pod template's annotation: the content that the pods are started
+// for, and the ordinal number of the restart, as in "flags=1f6a0c2b,secret/db=a:77#3". The number
+// makes the template differ even if an earlier content returns: pods of the earlier template may
+// have been started while the content was a third one. The token always differs from the present
+// one, or nothing would restart.
 func token(stamp Stamp, present string) string {
 	var parts []string
 	restarts := int64(0)

@@ -1,6 +1,6 @@
-// Package workload has what concerns the workloads of any owner: which configuration their pods were started with and
-// when they are restarted for another (Decide), and what is wrong with a set of pods, in the words that a person
-// would use. It is pure.
+// Package workload decides about the workloads of any owner: which configuration their pods were
+// started with, when they are restarted for another (Decide), and what is wrong with a set of pods,
+// in words for humans. It does no I/O.
 package workload
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 )
 
-// Trouble is what keeps some of a workload's pods from being ready.
+// Problem is what keeps some of a workload's pods from being ready.
 type Problem struct {
 	// Reason is one of the pod reasons of package api.
 	Reason string
-	// Message says what is wrong and where, in how many pods. It names no pod, for their
-	// names change, and repeats no log or termination text, for secrets stand there.
+	// Message says what is wrong, where, and in how many pods. It contains no pod names, because they
+	// change, and no log or termination text, because that may contain secrets.
 	Message string
 }
 
-// precedence orders reasons from the one that most needs a person to the one that most
-// likely passes: where pods have several, the first is told.
+// precedence sorts reasons from the one that most needs a user's action to the one that most likely
+// passes. The first one of a workload's pods is reported.
 var precedence = []string{
 	api.ReasonImagePullFailed,
 	api.ReasonContainerConfigError,
@@ -36,13 +36,12 @@ var precedence = []string{
 	api.ReasonPodsNotReady,
 }
 
-// SeeLogs ends what is said of a container that keeps exiting.
-const SeeLogs = " (kubectl logs --previous shows its last words)"
+// SeeLogs ends the message about a container that keeps exiting.
+const SeeLogs = " (see kubectl logs --previous)"
 
-// FindTrouble returns the most telling trouble among pods, nil if there is none. Pods that
-// are ending or have ended do not count, nor does one that is merely starting.
-// mountProblem is what the cluster's events say of a pod that stays without containers;
-// empty where nothing is known.
+// FindProblem returns the most important problem among pods, or nil. It ignores pods that are
+// terminating or have terminated, and pods that are just starting. mountProblem is what events say
+// about a pod that stays without containers; empty if nothing is known.
 func FindProblem(pods []corev1.Pod, mountProblem string) *Problem {
 	counts := map[Problem]int{}
 	living := 0
@@ -52,15 +51,15 @@ func FindProblem(pods []corev1.Pod, mountProblem string) *Problem {
 			continue
 		}
 		living++
-		if trouble := problemOf(pod, mountProblem); trouble != nil {
-			trouble.Message = WithoutIdentity(pod, trouble.Message)
-			counts[*trouble]++
+		if problem := problemOf(pod, mountProblem); problem != nil {
+			problem.Message = WithoutIdentity(pod, problem.Message)
+			counts[*problem]++
 		}
 	}
 	var worst *Problem
-	for trouble := range counts {
-		if worst == nil || compare(trouble, *worst) < 0 {
-			worst = &trouble
+	for problem := range counts {
+		if worst == nil || compare(problem, *worst) < 0 {
+			worst = &problem
 		}
 	}
 	if worst == nil {
@@ -69,8 +68,8 @@ func FindProblem(pods []corev1.Pod, mountProblem string) *Problem {
 	return &Problem{worst.Reason, fmt.Sprintf("%d of %d pods: %s", counts[*worst], living, worst.Message)}
 }
 
-// IsCreating reports whether a pod has a node and none of its containers has been made yet: volumes
-// are being mounted or images pulled, and the pod itself does not tell what it waits for.
+// IsCreating reports whether a pod has a node, but none of its containers has been created yet:
+// volumes are being mounted or images pulled, and the pod's status does not say what it waits for.
 func IsCreating(pod *corev1.Pod) bool {
 	if !isLiving(pod) || pod.Spec.NodeName == "" {
 		return false
@@ -93,17 +92,17 @@ func isLiving(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }
 
-// troubleOf is the first thing wrong with one pod, in the order in which a pod comes to life.
+// problemOf returns the first problem of one pod, in the order of a pod's startup.
 func problemOf(pod *corev1.Pod, mountProblem string) *Problem {
 	if scheduled := Condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
 		return &Problem{api.ReasonUnschedulable, scheduled.Message}
 	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if wasReady(pod, &status) {
-			continue // it came up this time: earlier exits are not what is wrong now
+			continue // it became ready this time: earlier exits are not the problem now
 		}
-		if trouble := containerProblem(&status); trouble != nil {
-			return trouble
+		if problem := containerProblem(&status); problem != nil {
+			return problem
 		}
 	}
 	if mountProblem != "" && IsCreating(pod) {
@@ -112,8 +111,8 @@ func problemOf(pod *corev1.Pod, mountProblem string) *Problem {
 	return lostReadiness(pod)
 }
 
-// IsPullFailure tells that a container waits for this reason because its image can't be had. The reasons of waiting
-// are the kubelet's (pkg/kubelet/images, kuberuntime, and k8s.io/cri-api/pkg/errors).
+// IsPullFailure reports whether a container with this waiting reason lacks its image. The waiting
+// reasons are the kubelet's (pkg/kubelet/images, kuberuntime, and k8s.io/cri-api/pkg/errors).
 func IsPullFailure(reason string) bool {
 	return slices.Contains([]string{
 		"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
@@ -121,19 +120,19 @@ func IsPullFailure(reason string) bool {
 	}, reason)
 }
 
-// postStartFailed is the reason of waiting of a container whose hook failed.
+// postStartFailed is the waiting reason of a container whose postStart hook failed.
 const postStartFailed = "PostStartHookError"
 
-// IsStartFailure tells that a container waits for this reason because it can't be made or started.
+// IsStartFailure reports whether a container with this waiting reason can't be created or started.
 func IsStartFailure(reason string) bool {
 	return slices.Contains([]string{
 		"CreateContainerConfigError", "PreCreateHookError", "CreateContainerError", "PreStartHookError", "RunContainerError", postStartFailed,
 	}, reason)
 }
 
-// containerTrouble tells what is wrong with one container. One exit is no loop yet. From the
-// first back-off on, a container that is up again but not ready counts as crashing, so
-// that the answer stays the same through the turns of a crash loop.
+// containerProblem returns the problem of one container. A single exit is no crash loop yet. From
+// the first back-off on, a container that runs again but is not ready counts as crashing, so that
+// the result does not change during a crash loop.
 func containerProblem(status *corev1.ContainerStatus) *Problem {
 	if waiting := status.State.Waiting; waiting != nil {
 		switch {
@@ -156,20 +155,20 @@ func containerProblem(status *corev1.ContainerStatus) *Problem {
 		ended.ExitCode) + SeeLogs}
 }
 
-// wasReady tells whether the pod was ready since a running container's last start: its Ready
-// condition has turned False later than that.
+// wasReady reports whether the pod was ready since the last start of a running container: its Ready
+// condition became False after that.
 func wasReady(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
 	ready := Condition(pod, corev1.PodReady)
 	return ready != nil && ready.Status == corev1.ConditionFalse && status.State.Running != nil &&
 		ready.LastTransitionTime.After(status.State.Running.StartedAt.Time)
 }
 
-// readinessDelay is how much later than a pod's start its Ready condition may first be set.
-// The kubelet does both within a second or two; times have whole seconds.
+// readinessDelay is how long after a pod's start its Ready condition may first be set. The kubelet
+// does both within a second or two; times have whole seconds.
 const readinessDelay = 5 * time.Second
 
-// lostReadiness tells of a pod that was ready and no longer is: its Ready condition
-// turned later than the pod was started.
+// lostReadiness returns the problem of a pod that was ready and no longer is: its Ready condition
+// changed later than the pod was started.
 func lostReadiness(pod *corev1.Pod) *Problem {
 	ready := Condition(pod, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionFalse || pod.Status.StartTime == nil {
@@ -181,7 +180,7 @@ func lostReadiness(pod *corev1.Pod) *Problem {
 	return &Problem{api.ReasonPodsNotReady, "the pod was ready and no longer is: its readiness probe fails, or its node is lost"}
 }
 
-// Condition is a pod's condition of this type; nil if it has none.
+// Condition returns the pod's condition of a type, or nil.
 func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
@@ -191,30 +190,31 @@ func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// PullDetail is the cause in the kubelet's message. While it tries and while it waits, the
-// kubelet frames the same cause differently: what follows the frame stays the same.
+// PullDetail returns the cause in the kubelet's message. The kubelet frames the same cause
+// differently while it tries and while it waits.
 func PullDetail(message string) string {
 	for _, frame := range []string{"ErrImagePull: ", "Back-off pulling image"} {
 		if _, after, found := strings.Cut(message, frame); found && frame == "ErrImagePull: " {
 			return after
 		} else if found {
-			return "the registry does not give it"
+			return "the registry does not provide it"
 		}
 	}
 	return message
 }
 
-// containerID is how a runtime names a container or a sandbox; behind a colon the same digits are
-// an image's digest.
+// containerID matches the ID of a container or sandbox. After a colon, the same digits are the
+// digest of an image.
 var containerID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
 
-// localEndpoint is this side of a connection that failed ("read udp 10.0.0.7:50812->10.0.0.10:53"):
-// its port is another at each try.
+// localEndpoint matches the local end of a failed connection ("read udp
+// 10.0.0.7:50812->10.0.0.10:53"). Its port differs each time.
 var localEndpoint = regexp.MustCompile(`\S+:[0-9]+->`)
 
-// WithoutIdentity takes out of a message what is different for each pod and each try: the pod's
-// name and uid, the ids of containers, and local ports. A name that is a mere word stays: nothing generated it, and
-// the word may stand in the message for what it means ("failed to pull" of a pod named pull).
+// WithoutIdentity removes from a message what differs for each pod and attempt: the pod's name and
+// UID, the IDs of containers, and local ports. It keeps a name that is a single word: such a name
+// is not generated, and the word may be part of the message ("failed to pull", for a pod named
+// pull).
 func WithoutIdentity(pod *corev1.Pod, message string) string {
 	for _, identity := range []string{string(pod.UID), pod.Name} {
 		if strings.Contains(identity, "-") {
@@ -225,14 +225,14 @@ func WithoutIdentity(pod *corev1.Pod, message string) string {
 	return containerID.ReplaceAllString(message, "$1(id)")
 }
 
-// WithoutPodNames takes the generated names of a workload's pods out of a message.
+// WithoutPodNames removes the generated names of a workload's pods from a message.
 func WithoutPodNames(workload, message string) string {
 	generated := regexp.MustCompile(regexp.QuoteMeta(workload) + `-[a-z0-9]{5,10}(-[a-z0-9]{5})?\b`)
 	return generated.ReplaceAllString(message, workload+"-*")
 }
 
-// MountProblem is the latest failed mount among a pod's events, in words that are the same for
-// each of a workload's pods; empty if there is none.
+// MountProblem returns the latest failed mount among a pod's events, in words that are the same for
+// all pods of a workload; empty if there is none.
 func MountProblem(pod *corev1.Pod, events []corev1.Event) string {
 	latest := ""
 	var at metav1.Time
@@ -241,13 +241,14 @@ func MountProblem(pod *corev1.Pod, events []corev1.Event) string {
 			latest, at = event.Message, event.LastTimestamp
 		}
 	}
-	// What follows lists volumes by generated names.
+	// The rest lists volumes with generated names.
 	latest, _, _ = strings.Cut(latest, ", unattached volumes=")
 	return WithoutIdentity(pod, latest)
 }
 
-// StartDetail is why a container can't be made or started, without what the kubelet adds to name the pod. What a
-// postStart hook has printed stands in the kubelet's message and is not repeated: secrets may be in it.
+// StartDetail returns why a container can't be created or started, without what the kubelet adds to
+// identify the pod. It omits the output of a postStart hook, which the kubelet's message includes,
+// because it may contain secrets.
 func StartDetail(waiting *corev1.ContainerStateWaiting) string {
 	if waiting.Reason == postStartFailed {
 		return "its postStart hook fails"

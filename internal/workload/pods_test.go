@@ -17,7 +17,7 @@ const (
 	longID  = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
-// pod is one on a node, with these containers.
+// pod returns a pod on a node, with these containers.
 func pod(containers ...corev1.ContainerStatus) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: podName, UID: podUID},
@@ -41,7 +41,7 @@ func exited(code int32) *corev1.ContainerStateTerminated {
 	return &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code, Message: "password=hunter2"}
 }
 
-// The turns of a crash loop: what the kubelet tells, one after the other.
+// The stages of a crash loop, as the kubelet reports them one after the other.
 func backingOff(restarts, code int32) corev1.ContainerStatus {
 	status := waiting("CrashLoopBackOff", "back-off 20s restarting failed container=webapp pod="+podName+"_web("+podUID+")")
 	status.RestartCount, status.LastTerminationState.Terminated = restarts, exited(code)
@@ -70,7 +70,7 @@ func unscheduled() corev1.Pod {
 	return one
 }
 
-// lost is a pod whose Ready condition turned false that long after its start.
+// lost returns a pod whose Ready condition became false that long after its start.
 func lost(after time.Duration) corev1.Pod {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	one := pod(corev1.ContainerStatus{Name: "webapp", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
@@ -80,7 +80,7 @@ func lost(after time.Duration) corev1.Pod {
 }
 
 const (
-	keepsExiting = " (kubectl logs --previous shows its last words)"
+	keepsExiting = " (see kubectl logs --previous)"
 	pullFailed   = "1 of 1 pods: image shop:9 of container webapp can't be pulled: "
 )
 
@@ -106,9 +106,9 @@ var troubleCases = map[string]struct {
 	reason  string
 	message string
 }{
-	"no pods have no trouble":       {},
-	"a ready pod has no trouble":    {pods: []corev1.Pod{healthy()}},
-	"a starting pod has no trouble": {pods: []corev1.Pod{pod(waiting("ContainerCreating", ""))}},
+	"no pods have no problem":       {},
+	"a ready pod has no problem":    {pods: []corev1.Pod{healthy()}},
+	"a starting pod has no problem": {pods: []corev1.Pod{pod(waiting("ContainerCreating", ""))}},
 	"an image that is not found": {
 		pods: []corev1.Pod{pod(waiting("ErrImagePull", "not found"))}, reason: "ImagePullFailed", message: pullFailed + "not found",
 	},
@@ -116,19 +116,19 @@ var troubleCases = map[string]struct {
 		pods:   []corev1.Pod{pod(waiting("ImagePullBackOff", `Back-off pulling image "shop:9": ErrImagePull: not found`))},
 		reason: "ImagePullFailed", message: pullFailed + "not found",
 	},
-	"an image of which no cause is told": {
+	"an image without a reported cause": {
 		pods:   []corev1.Pod{pod(waiting("ImagePullBackOff", `Back-off pulling image "shop:9"`))},
-		reason: "ImagePullFailed", message: pullFailed + "the registry does not give it",
+		reason: "ImagePullFailed", message: pullFailed + "the registry does not provide it",
 	},
 	"a name that is no image's": {pods: []corev1.Pod{pod(waiting("InvalidImageName", "bad"))}, reason: "ImagePullFailed",
 		message: pullFailed + "bad"},
 	"an image that is never pulled": {pods: []corev1.Pod{pod(waiting("ErrImageNeverPull", "absent"))}, reason: "ImagePullFailed",
 		message: pullFailed + "absent"},
-	"a registry that is away": {pods: []corev1.Pod{pod(waiting("RegistryUnavailable", "away"))}, reason: "ImagePullFailed",
+	"a registry that is unavailable": {pods: []corev1.Pod{pod(waiting("RegistryUnavailable", "away"))}, reason: "ImagePullFailed",
 		message: pullFailed + "away"},
-	"a signature that does not hold": {pods: []corev1.Pod{pod(waiting("SignatureValidationFailed", "no"))}, reason: "ImagePullFailed",
+	"a signature that is invalid": {pods: []corev1.Pod{pod(waiting("SignatureValidationFailed", "no"))}, reason: "ImagePullFailed",
 		message: pullFailed + "no"},
-	"an image that can't be looked at": {pods: []corev1.Pod{pod(waiting("ImageInspectError", "broken"))}, reason: "ImagePullFailed",
+	"an image that can't be inspected": {pods: []corev1.Pod{pod(waiting("ImageInspectError", "broken"))}, reason: "ImagePullFailed",
 		message: pullFailed + "broken"},
 	"a missing Secret": {
 		pods: []corev1.Pod{pod(waiting("CreateContainerConfigError", `secret "db" not found`))}, reason: "ContainerConfigError",
@@ -181,13 +181,13 @@ var troubleCases = map[string]struct {
 		message: "1 of 1 pods: the pod was ready and no longer is: its readiness probe fails, or its node is lost",
 	},
 	"a pod that never was ready is starting": {pods: []corev1.Pod{lost(2 * time.Second)}},
-	"all pods of one trouble are counted": {
+	"all pods with one problem are counted": {
 		pods: []corev1.Pod{pod(backingOff(3, 1)), healthy(), pod(upAgain(4, 1))}, reason: "CrashLoop",
 		message: "2 of 3 pods: container webapp keeps exiting: Error, exit code 1" + keepsExiting,
 	},
 }
 
-func TestFindTrouble(t *testing.T) {
+func TestFindProblem(t *testing.T) {
 	for name, test := range troubleCases {
 		t.Run(name, func(t *testing.T) {
 			var want *Problem
@@ -201,7 +201,7 @@ func TestFindTrouble(t *testing.T) {
 	}
 }
 
-// TestPrecedence has one pod of each trouble, and takes away what is told, one by one.
+// TestPrecedence has one pod with each problem, and removes the reported one, one by one.
 func TestPrecedence(t *testing.T) {
 	const mount = "not mounted"
 	troubles := map[string]corev1.Pod{
@@ -223,9 +223,9 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestTheSameTroubleSaysTheSame: of two messages under one reason it is always the same one
-// that is told, or status would be written for ever.
-func TestTheSameTroubleSaysTheSame(t *testing.T) {
+// TestTheSameProblemSaysTheSame: of two messages under one reason always the same one is reported,
+// or the status would be written for ever.
+func TestTheSameProblemSaysTheSame(t *testing.T) {
 	pods := []corev1.Pod{pod(waiting("ErrImagePull", "b")), pod(waiting("ErrImagePull", "a"))}
 	for range 50 {
 		if got := FindProblem(pods, ""); !strings.HasSuffix(got.Message, "pulled: a") {
@@ -234,7 +234,7 @@ func TestTheSameTroubleSaysTheSame(t *testing.T) {
 	}
 }
 
-func TestACrashLoopSaysTheSameThroughItsTurns(t *testing.T) {
+func TestACrashLoopSaysTheSameInAllStages(t *testing.T) {
 	for name, code := range map[string]int32{"that fails": 1, "that ends well": 0} {
 		t.Run(name, func(t *testing.T) {
 			turns := []corev1.ContainerStatus{backingOff(1, code), upAgain(2, code), down(2, code), backingOff(2, code), upAgain(3, code),
@@ -266,7 +266,7 @@ func TestPodsThatEndDoNotCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			one := pod(backingOff(3, 1))
 			if got := FindProblem([]corev1.Pod{one}, ""); got == nil {
-				t.Fatal("the pod has no trouble to begin with")
+				t.Fatal("the pod has no problem to begin with")
 			}
 			end(&one)
 			if got := FindProblem([]corev1.Pod{one}, ""); got != nil {

@@ -15,12 +15,13 @@ const (
 )
 
 const (
-	blockedByPause    = "it is paused: kubectl rollout resume brings its pods the change"
-	blockedByOnDelete = "its update strategy is OnDelete: its pods take the change when somebody deletes them"
+	blockedByPause    = "paused: run kubectl rollout resume to update its pods"
+	blockedByOnDelete = "its update strategy is OnDelete: delete its pods to update them"
 )
 
-// RolledOfDeployment reads how far a Deployment is. Where it has a deadline, as nearly all have, its controller says when a
-// rollout is complete, and neither scaling nor what becomes of the pods later changes that.
+// RolledOfDeployment returns the rollout state of a Deployment. If it has a progress deadline, as
+// nearly all have, its controller reports when a rollout is complete, and later scaling or pod
+// failures do not change that.
 func RolledOfDeployment(deployment *appsv1.Deployment) Rolled {
 	spec, status := &deployment.Spec, &deployment.Status
 	wanted := orOne(spec.Replicas)
@@ -35,7 +36,7 @@ func RolledOfDeployment(deployment *appsv1.Deployment) Rolled {
 		rolled.Forgets, rolled.Progressed = false, condition.LastUpdateTime.Time
 		rolled.Complete = isPresent && condition.Reason == deploymentComplete && status.UpdatedReplicas == status.Replicas
 		if condition.Reason == deploymentTimedOut && isPresent {
-			rolled.Failed = "its progress deadline has passed"
+			rolled.Failed = "its progress deadline was exceeded"
 		}
 	}
 	if rolled.Complete {
@@ -46,8 +47,9 @@ func RolledOfDeployment(deployment *appsv1.Deployment) Rolled {
 	return rolled
 }
 
-// RolledOfStatefulSet reads how far a StatefulSet is. Its controller makes the update revision the current one when all pods run it and
-// were ready, but with a partition, and where somebody else deletes the pods.
+// RolledOfStatefulSet returns the rollout state of a StatefulSet. Its controller makes the update
+// revision the current one when all pods run it and were ready; not with a partition, nor with
+// OnDelete.
 func RolledOfStatefulSet(set *appsv1.StatefulSet) Rolled {
 	spec, status := &set.Spec, &set.Status
 	wanted, isPresent := orOne(spec.Replicas), status.ObservedGeneration >= set.Generation
@@ -63,7 +65,7 @@ func RolledOfStatefulSet(set *appsv1.StatefulSet) Rolled {
 	}
 	if rolling := spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.Partition != nil && *rolling.Partition > 0 &&
 		status.UpdatedReplicas >= wanted-*rolling.Partition {
-		rolled.Blocked = fmt.Sprintf("its partition keeps the first %d of its pods as they are", *rolling.Partition)
+		rolled.Blocked = fmt.Sprintf("its partition excludes the first %d pods from the update", *rolling.Partition)
 	}
 	if onDelete {
 		rolled.Blocked = blockedByOnDelete
@@ -71,8 +73,8 @@ func RolledOfStatefulSet(set *appsv1.StatefulSet) Rolled {
 	return rolled
 }
 
-// RolledOfDaemonSet reads how far a DaemonSet is. Its status tells nothing of a rollout that is over: what becomes of a pod or a
-// node later looks the same.
+// RolledOfDaemonSet returns the rollout state of a DaemonSet. Its status does not show that a
+// rollout is over: a later failure of a pod or node looks the same.
 func RolledOfDaemonSet(set *appsv1.DaemonSet) Rolled {
 	status := &set.Status
 	isPresent := status.ObservedGeneration >= set.Generation
@@ -86,14 +88,14 @@ func RolledOfDaemonSet(set *appsv1.DaemonSet) Rolled {
 	return rolled
 }
 
-// countNone notes that the status is of an earlier template, and takes back the number of updated pods.
+// countNone sets the number of updated pods to 0 if the status is of an earlier template.
 func (r *Rolled) countNone(isEarlier bool) {
 	if isEarlier {
 		r.Updated, r.Unseen = 0, true
 	}
 }
 
-// orOne is a number of replicas, for which none given means one.
+// orOne returns the number of replicas; nil means 1.
 func orOne(replicas *int32) int32 {
 	if replicas == nil {
 		return 1

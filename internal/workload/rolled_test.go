@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// state is a Rolled in short.
+// state returns a Rolled in short.
 func (r Rolled) state() string {
 	switch {
 	case r.Complete:
@@ -79,9 +79,9 @@ func TestRolledOfStatefulSet(t *testing.T) {
 			withPartition(2), "blocked"},
 		"within its partition, rolling": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3}, withPartition(2),
 			"under way"},
-		"nobody has deleted its pods": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 2},
+		"its pods were not deleted": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 2},
 			onDelete(), "blocked"},
-		"somebody has deleted its pods": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 3},
+		"its pods were deleted": {appsv1.StatefulSetStatus{CurrentRevision: "a", UpdateRevision: "b", Replicas: 3, UpdatedReplicas: 3},
 			onDelete(), "complete"},
 	} {
 		t.Run(name, func(t *testing.T) {

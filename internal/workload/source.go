@@ -13,54 +13,55 @@ const (
 	Secret    SourceKind = "Secret"
 )
 
-// Ref names a source within its namespace.
+// SourceRef names a source within its namespace.
 type SourceRef struct {
 	Kind SourceKind
 	Name string
 }
 
-// String is "ConfigMap/flags".
+// String returns, for example, "ConfigMap/flags".
 func (r SourceRef) String() string { return string(r.Kind) + "/" + r.Name }
 
-// Standing is what is known of a source.
+// SourceState is what is known about a source.
 type SourceState int
 
-// Standings. What is not Present is never a reason to restart anything.
+// The source states. Only a Present source can cause restarts.
 const (
-	// Absent: there is none.
+	// Absent: it does not exist.
 	Absent SourceState = iota
-	// Present: it is there, and its hashes are known.
+	// Present: it exists, and its hashes are known.
 	Present
 	// NotGranted: it is a Secret of a namespace whose Secrets may not be read.
 	NotGranted
 )
 
-// absent is, in place of a hash, that there is no such key.
+// absent replaces the hash of a key that does not exist.
 const absent = "-"
 
-// Source is a ConfigMap or Secret as far as restarts are concerned: hashes, and nothing that it holds.
+// Source is a ConfigMap or Secret as far as restarts are concerned: hashes, and no values.
 type Source struct {
-	Ref      SourceRef
-	Standing SourceState
+	Ref   SourceRef
+	State SourceState
 	// Keys has the hash of each value.
 	Keys map[string]string
-	// Binary are those of the keys whose values are binary data: no container has variables of them.
+	// Binary are the keys with binary data. Containers can't have variables of them.
 	Binary []string
-	// KeyID names the key of a Secret's hashes; empty for a ConfigMap.
+	// KeyID identifies the key of a Secret's hashes; empty for a ConfigMap.
 	KeyID string
-	// Created is when the object was made, Changed when its data were changed last: both to the second.
+	// Created is when the object was created, Changed when its data last changed, both in whole
+	// seconds.
 	Created, Changed time.Time
 	// Writers are the field managers of its data, the latest first.
 	Writers []string
-	// Declared is the hash of the content that its AppConfig has given it; empty for what belongs to no
-	// AppConfig. While the content is another, somebody has edited it and it is being put back.
+	// Declared is the hash of the content that its AppConfig has rendered; empty if it belongs to no
+	// AppConfig. If the content differs, it was edited and is being reverted.
 	Declared string
-	// PutBack means that the content is an earlier one, which its AppConfig has put back because a rollout failed: it waits for no
-	// window, order or canary.
+	// PutBack means that the AppConfig has put back an earlier content because a rollout failed. That
+	// content waits for no window, order or canary.
 	PutBack bool
 }
 
-// All is the hash of all data.
+// All returns the hash of all data.
 func (s Source) All() string {
 	if s.KeyID != "" {
 		return s.KeyID + ":" + HashAll(s.Keys)
@@ -68,7 +69,7 @@ func (s Source) All() string {
 	return HashAll(s.Keys)
 }
 
-// Key is the hash of one value.
+// Key returns the hash of one value.
 func (s Source) Key(key string) string {
 	if hash, there := s.Keys[key]; there {
 		return hash
@@ -76,5 +77,5 @@ func (s Source) Key(key string) string {
 	return absent
 }
 
-// isBeingPutBack tells that the content is not the one that its AppConfig gave it.
+// isBeingPutBack reports whether the content differs from what its AppConfig has rendered.
 func (s Source) isBeingPutBack() bool { return s.Declared != "" && s.Declared != s.All() }

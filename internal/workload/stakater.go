@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Annotations of Stakater Reloader, for teams that come from it.
+// Annotations of Stakater Reloader, for teams that migrate from it.
 //
 // Source: https://github.com/stakater/Reloader, README.
 const (
@@ -18,11 +18,12 @@ const (
 	stakaterIgnore = StakaterDomain + "ignore"
 )
 
-// stakaterWords are, in its annotations, the words for the two kinds of sources.
+// stakaterWords are the words for the two kinds of sources in its annotations.
 var stakaterWords = map[SourceKind]string{ConfigMap: "configmap", Secret: "secret"}
 
-// OfStakater is what Stakater Reloader's annotations ask of a workload. marks has the annotations of the sources that it uses, as far as they are
-// known. Names may be regular expressions, which are matched against what the workload uses, and only there.
+// OfStakater returns the demands of Stakater Reloader's annotations on a workload. marks has the
+// annotations of the sources that it uses, as far as they are known. Names may be regular
+// expressions, which are matched only against the sources that the workload uses.
 func OfStakater(target *Target, marks map[SourceRef]map[string]string) []Demand {
 	given := target.Annotations
 	ignored := func(ref SourceRef) bool { return marks[ref][stakaterIgnore] == "true" }
@@ -35,7 +36,7 @@ func OfStakater(target *Target, marks map[SourceRef]map[string]string) []Demand 
 			(given[stakaterSearch] == "true" && marks[ref][stakaterMatch] == "true") ||
 			stakaterListed(given[word+"."+StakaterDomain+"reload"], ref.Name)
 	})
-	// What is named in full counts also where the pods do not refer to it.
+	// Exact names also count if the pods do not refer to them.
 	for _, kind := range []SourceKind{ConfigMap, Secret} {
 		for name := range strings.SplitSeq(given[stakaterWords[kind]+"."+StakaterDomain+"reload"], ",") {
 			ref := SourceRef{kind, strings.TrimSpace(name)}
@@ -49,7 +50,8 @@ func OfStakater(target *Target, marks map[SourceRef]map[string]string) []Demand 
 	return demands
 }
 
-// stakaterListed tells whether one of a list of regular expressions is a name. What is no expression is taken literally.
+// stakaterListed reports whether a list of regular expressions matches a name. An invalid
+// expression is taken literally.
 func stakaterListed(list, name string) bool {
 	for entry := range strings.SplitSeq(list, ",") {
 		entry = strings.TrimSpace(entry)

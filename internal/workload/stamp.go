@@ -5,35 +5,37 @@ import (
 	"time"
 )
 
-// Stamp is what a workload's annotation tells: what its pods were started with. It is all that is remembered; a manager that comes back
-// reads it and compares.
+// Stamp is the content of a workload's annotation: what its pods were started with. It is the only
+// memory: after a restart, the manager reads it and compares.
 type Stamp struct {
-	// Sources has what was seen of each, by Ref.String.
+	// Sources has what was observed of each source, by SourceRef.String.
 	Sources map[string]SeenSource `json:"sources,omitempty"`
-	// RestartedAt is when Mainstay restarted the workload last; nil if it never did.
+	// RestartedAt is when Mainstay last restarted the workload; nil if it never did.
 	RestartedAt *time.Time `json:"restartedAt,omitempty"`
-	// Done is noted once the rollout of that restart was complete, of workloads that do not remember it themselves.
+	// Done is set when the rollout of that restart was complete, on workloads that do not remember
+	// that themselves.
 	Done bool `json:"done,omitempty"`
 }
 
-// Seen is what a workload's pods were started with, of one source.
+// SeenSource is what a workload's pods were started with, of one source.
 type SeenSource struct {
-	// All is the hash of all data; empty where only some keys matter.
+	// All is the hash of all data; empty if only some keys matter.
 	All string `json:"all,omitempty"`
-	// Keys are the hashes of those that matter; "-" is one that is not there.
+	// Keys are the hashes of the relevant keys; "-" means that the key does not exist.
 	Keys map[string]string `json:"keys,omitempty"`
-	// Was is All before the last restart for this source: what pods run that have not been replaced yet.
+	// Was is All before the last restart for this source: what pods run that have not been replaced
+	// yet.
 	Was string `json:"was,omitempty"`
-	// Restarts is how many restarts there were for it.
+	// Restarts is the number of restarts for this source.
 	Restarts int64 `json:"restarts,omitempty"`
-	// At is the last one's time.
+	// At is the time of the last one.
 	At *time.Time `json:"at,omitempty"`
-	// Streak is how many of them followed each other closely.
+	// Streak is how many of them were in close succession.
 	Streak int `json:"streak,omitempty"`
 }
 
-// ParseStamp reads the annotation. What can't be read counts as never written: the workload gets its
-// baseline anew.
+// ParseStamp parses the annotation. An unreadable one counts as missing: the workload gets a new
+// baseline.
 func ParseStamp(annotation string) Stamp {
 	var stamp Stamp
 	if annotation == "" || json.Unmarshal([]byte(annotation), &stamp) != nil {
@@ -42,7 +44,7 @@ func ParseStamp(annotation string) Stamp {
 	return stamp
 }
 
-// String is the annotation; empty if there is nothing to remember.
+// String returns the annotation; empty if there is nothing to record.
 func (s Stamp) String() string {
 	if len(s.Sources) == 0 && s.RestartedAt == nil {
 		return ""

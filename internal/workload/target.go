@@ -18,7 +18,7 @@ type TargetRef struct {
 	Kind, Name string
 }
 
-// String is "Deployment/web".
+// String returns, for example, "Deployment/web".
 func (r TargetRef) String() string { return r.Kind + "/" + r.Name }
 
 // Target is a workload as far as restarts are concerned.
@@ -26,11 +26,11 @@ type Target struct {
 	Ref     TargetRef
 	UID     types.UID
 	Created time.Time
-	// Template is when the template was made that its newest pods are of; nil if nobody has asked yet, zero if there
-	// have been no pods.
+	// Template is when the template of its newest pods was created; nil if that has not been read yet,
+	// zero if there were no pods.
 	Template *time.Time
-	// Labels and Annotations are those of the pod template, where Annotations has also those of the workload, which
-	// win.
+	// Labels are those of the pod template. Annotations are those of the pod template and of the
+	// workload, which take precedence.
 	Labels, Annotations map[string]string
 	Uses                map[SourceRef]Use
 	Stamp               Stamp
@@ -39,41 +39,43 @@ type Target struct {
 	Rolled       Rolled
 }
 
-// Rolled is how far a workload is with its present template.
+// Rolled is how far the rollout of a workload's present template has got.
 type Rolled struct {
-	// Complete means that its pods have been replaced by ones of it, which were available.
+	// Complete means that all its pods were replaced by pods of that template, which were available.
 	Complete bool
-	// Forgets means that the workload does not remember that it was complete: scaling, or a pod that is lost, looks like
-	// a rollout that is under way. Then the stamp remembers.
+	// Forgets means that the workload does not remember that it was complete: scaling or a lost pod
+	// looks like a rollout that is under way. In this case the stamp remembers it.
 	Forgets bool
-	// Since is when that became so, as far as the workload tells; zero otherwise.
+	// Since is when it became complete, as far as the workload says; zero otherwise.
 	Since time.Time
-	// Progressed is when it came nearer to that, as far as the workload tells.
+	// Progressed is when it last made progress, as far as the workload says.
 	Progressed time.Time
-	// Failed says why it will not become so: the workload's own deadline has passed. Empty otherwise.
+	// Failed says why it will not complete: the workload's own deadline has passed. Empty otherwise.
 	Failed string
-	// Blocked says why its pods are not replaced although the template changed: it is paused, or waits for
-	// somebody to delete them. Empty otherwise.
+	// Blocked says why its pods are not replaced although the template changed: it is paused, or waits
+	// until a user deletes them. Empty otherwise.
 	Blocked string
-	// Unseen means that what the workload tells is of before its last change: its controller has not looked at it yet.
+	// Unseen means that the status is older than the last change of the spec: the controller has not
+	// observed it yet.
 	Unseen bool
-	// Pods is the number of pods, Updated of those that are of the present template, Ready of those that are ready.
+	// Pods is the number of pods, Updated the number with the present template, Ready the number of
+	// ready ones.
 	Pods, Updated, Ready int32
 }
 
-// Scope says which workloads a demand is about. Exactly one of Selector, Users and Target is set.
+// Scope says which workloads a demand applies to. Exactly one of Selector, Users and Target is set.
 type Scope struct {
 	// Selector matches the labels of pods.
 	Selector labels.Selector
-	// Declinable leaves those out that ask to be left alone.
+	// Declinable excludes workloads that opt out.
 	Declinable bool
-	// Users are those whose pods refer to the source.
+	// Users selects the workloads whose pods refer to the source.
 	Users bool
-	// Target is that one.
+	// Target selects one workload.
 	Target *TargetRef
 }
 
-// includes tells whether a demand on source with this scope is about target.
+// includes reports whether a demand on source with this scope applies to target.
 func (s Scope) includes(target *Target, source SourceRef) bool {
 	switch {
 	case s.Selector != nil:
@@ -86,12 +88,13 @@ func (s Scope) includes(target *Target, source SourceRef) bool {
 	}
 }
 
-// Declines tells whether the target asks to be left alone. AppConfigs and ConfigMonitors, which somebody has written on purpose, do not mind.
+// Declines reports whether the target opts out of restarts. The opt-out does not apply to
+// AppConfigs and ConfigMonitors, which are written for the purpose.
 func (t *Target) Declines() bool {
 	return strings.TrimSpace(t.Annotations[configv1.AnnotationReload]) == reloadOff
 }
 
-// sources are those that the target uses, in a fixed order.
+// sources returns the sources that the target uses, in a fixed order.
 func (t *Target) sources() []SourceRef {
 	return slices.SortedFunc(maps.Keys(t.Uses), func(a, b SourceRef) int { return strings.Compare(a.String(), b.String()) })
 }

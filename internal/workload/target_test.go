@@ -6,7 +6,8 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 )
 
-// TestDeclines: who asks to be left alone is, by the annotation of a source, but not by a ConfigMonitor.
+// TestDeclines: a workload that opts out is ignored by the annotation of a source, but not by a
+// ConfigMonitor.
 func TestDeclines(t *testing.T) {
 	source := SourceRef{ConfigMap, "flags"}
 	byAnnotation, asked, err := OfSource(source, map[string]string{configv1.AnnotationPodSelector: "app=web"})
@@ -20,9 +21,9 @@ func TestDeclines(t *testing.T) {
 		want   bool
 	}{
 		"the source's annotation":               {"", byAnnotation, true},
-		"the source's annotation, declined":     {"false", byAnnotation, false},
+		"the source's annotation, opted out":    {"false", byAnnotation, false},
 		"the source's annotation, another word": {"auto", byAnnotation, true},
-		"a ConfigMonitor, declined":             {"false", OfMonitor(&monitor), true},
+		"a ConfigMonitor, opted out":            {"false", OfMonitor(&monitor), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := Target{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{configv1.AnnotationReload: test.reload}}

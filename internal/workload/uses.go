@@ -9,14 +9,14 @@ import (
 
 // Use is how the pods of a workload refer to a source.
 type Use struct {
-	// Keys are those that they refer to; nil means all.
+	// Keys are the keys that they refer to; nil means all.
 	Keys []string
-	// Required means that no pod can start without it.
+	// Required means that no pod can start without the source.
 	Required bool
 }
 
-// Uses are the ConfigMaps and Secrets that the pods of a template refer to, in variables and volumes of any container.
-// What only pulls images or mounts tokens is not configuration.
+// Uses returns the ConfigMaps and Secrets that the pods of a template refer to, in variables and
+// volumes of any container. Image pull secrets and tokens are not configuration.
 func Uses(pod *corev1.PodSpec) map[SourceRef]Use {
 	found := uses{}
 	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
@@ -30,7 +30,7 @@ func Uses(pod *corev1.PodSpec) map[SourceRef]Use {
 
 type uses map[SourceRef]Use
 
-// add notes a use of some keys; none means all.
+// add records a use of some keys; none means all.
 func (u uses) add(ref SourceRef, optional *bool, keys ...string) {
 	if ref.Name == "" {
 		return

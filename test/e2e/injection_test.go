@@ -223,7 +223,7 @@ func testBrokenAgent(t *testing.T) {
 	g.Eventually(func() string { return replicaSets(t, ns, "cart") }).Should(gomega.Equal("3"), "it was tried there, and undone")
 	g.Expect(replicaSets(t, ns, "shop")).To(gomega.Equal("1"), "nobody else got it")
 	rolledOut(t, ns, "cart")
-	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "cart")).To(gomega.MatchRegexp(`AgentRemoved .*is taken out, as it failed`))
+	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "cart")).To(gomega.MatchRegexp(`AgentRemoved .*the failed revision of .* is removed`))
 
 	clusterInstrumentation(t, name, agent1, ns)
 	instrumented(t, "", object, 2)

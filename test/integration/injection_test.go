@@ -169,5 +169,5 @@ func instrumentationTells(t *testing.T, s *governed, namespace string) {
 	s.warnings()
 	later := bareDeployment(namespace, "later", optional)
 	s.create(t, later)
-	g.Expect(s.warnings()).To(gomega.ContainElement(gomega.ContainSubstring("Instrumentation/java injects nothing: container app takes JAVA_TOOL_OPTIONS from an optional key")))
+	g.Expect(s.warnings()).To(gomega.ContainElement(gomega.ContainSubstring("Instrumentation/java is not injected: container app takes JAVA_TOOL_OPTIONS from an optional key")))
 }

@@ -33,7 +33,7 @@ var badAgents = map[string]badInput{
 		field: "spec.matchers[0].env[0].name", message: "environment variable name"},
 	"the language's variable": {bad: "matchers: [{env: [{name: JAVA_TOOL_OPTIONS, value: a}]}]",
 		good: "matchers: [{env: [{name: NODE_OPTIONS, value: a}]}]", field: "spec.matchers[0].env[0].name",
-		message: "spec.agent.language sets it already"},
+		message: "is already set by spec.agent.language"},
 	"a variable of ours": {bad: "matchers: [{env: [{name: MAINSTAY_A, value: a}]}]",
 		good: "matchers: [{env: [{name: MAIN_A, value: a}]}]", field: "spec.matchers[0].env[0].name", message: "are Mainstay's own"},
 	"a variable of two sources": {bad: "matchers: [{env: [{name: A, value: a, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]",

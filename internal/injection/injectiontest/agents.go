@@ -13,10 +13,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
-// Began is when the first of all that is made was made.
+// Began is the earliest creation time of the generated objects.
 var Began = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// Objects are Instrumentations of both kinds, of names that begin with a prefix. They are valid.
+// Objects returns valid Instrumentations of both kinds, whose names begin with a prefix.
 func (g *Generator) Objects(prefix string) []injection.Object {
 	var objects []injection.Object
 	for i := range pick(g, 0, 1, 2, 2, 3, 4) {
@@ -99,7 +99,8 @@ func (g *Generator) agentEnv(agent *instrv1.Agent) []corev1.EnvVar {
 	return possible[:g.chance.IntN(len(possible))]
 }
 
-// Setting is that of the namespace with Instrumentations. The error is that of one that is invalid.
+// Setting returns the context of the namespace with some Instrumentations, or an error if one is
+// invalid.
 func (g *Generator) Setting(objects []injection.Object) (*injection.NamespaceContext, error) {
 	setting := &injection.NamespaceContext{Keys: Keys, HasImageVolumes: !g.oneIn(5)}
 	for _, object := range objects {
@@ -113,7 +114,7 @@ func (g *Generator) Setting(objects []injection.Object) (*injection.NamespaceCon
 	return setting, nil
 }
 
-// Granted are annotations of a workload that grant Instrumentations their revisions.
+// Granted returns annotations of a workload that grant Instrumentations their revisions.
 func Granted(setting *injection.NamespaceContext) map[string]string {
 	annotations := map[string]string{"example.com/owner": "team-a"}
 	for _, agent := range setting.Agents {

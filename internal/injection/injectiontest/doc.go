@@ -1,3 +1,4 @@
-// Package injectiontest makes random pod templates and Instrumentations, and checks on them what package injection promises. The same seed makes
-// the same; the benchmark checks many more than the tests.
+// Package injectiontest generates random pod templates and Instrumentations, and checks the
+// promises of package injection on them. The same seed generates the same; the benchmark checks
+// many more than the tests.
 package injectiontest

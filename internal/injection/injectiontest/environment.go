@@ -9,7 +9,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
-// sources are the ConfigMaps and Secrets of the namespace, by kind and name. Nobody knows of "unseen".
+// sources are the ConfigMaps and Secrets of the namespace, by kind and name. "unseen" is not among
+// them.
 var sources = map[string]map[string]string{
 	"ConfigMap settings": {"LOG": "debug", "JAVA_TOOL_OPTIONS": "-Dfrom=settings", "PORT": "8080"},
 	"ConfigMap tools":    {"TOOL_OPTIONS": "-Dfrom=tools"},
@@ -17,7 +18,7 @@ var sources = map[string]map[string]string{
 	"Secret credentials": {"NODE_OPTIONS": "--from-secret", "PASSWORD": "$(PORT)"},
 }
 
-// Keys knows which keys they have.
+// Keys looks up the keys of sources.
 func Keys(kind, name, key string) injection.Presence {
 	if name == "unseen" {
 		return injection.Unknown
@@ -28,8 +29,8 @@ func Keys(kind, name, key string) injection.Presence {
 	return injection.Absent
 }
 
-// Environment is what a container's program finds, as the kubelet makes it: what envFrom has, then env in its order, $(NAME) replaced by
-// what came before.
+// Environment returns the environment of a container's process, as the kubelet computes it: first
+// envFrom, then env in its order, with $(NAME) replaced by what came before.
 func Environment(container *corev1.Container) map[string]string {
 	found := map[string]string{}
 	for _, source := range container.EnvFrom {
@@ -57,7 +58,7 @@ func Environment(container *corev1.Container) map[string]string {
 	return found
 }
 
-// valueFrom is a value; and whether there is one.
+// valueFrom returns the value of a source, and whether it exists.
 func valueFrom(source *corev1.EnvVarSource) (string, bool) {
 	switch {
 	case source.ConfigMapKeyRef != nil && source.ConfigMapKeyRef.Optional != nil && *source.ConfigMapKeyRef.Optional:
@@ -78,7 +79,8 @@ func valueFrom(source *corev1.EnvVarSource) (string, bool) {
 
 // expand replaces $(NAME) where there is such a variable; $$ is one $.
 //
-// Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (env.value)
+// Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+// (env.value)
 func expand(text string, known map[string]string) string {
 	var expanded strings.Builder
 	for text != "" {

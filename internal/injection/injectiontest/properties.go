@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
-// check is one workload, by chance, with two generations of Instrumentations.
+// check is one random workload with two generations of Instrumentations.
 type check struct {
 	seed        uint64
 	name        string
@@ -21,12 +21,13 @@ type check struct {
 	labels      map[string]string
 	owners      corev1.PodTemplateSpec
 	old, next   *injection.NamespaceContext
-	// injected is what the old setting makes of the owner's.
+	// injected is what the old context composes of the owner's template.
 	injected corev1.PodTemplateSpec
-	verdicts []injection.AgentStatus
+	statuses []injection.AgentStatus
 }
 
-// Check makes a template and Instrumentations, and checks what package injection promises of them. It returns how many Instrumentations were injected.
+// Check generates a template and Instrumentations, and checks the promises of package injection on
+// them. It returns how many Instrumentations were injected.
 func Check(seed uint64) (int, error) {
 	g := New(seed)
 	c := check{seed: seed, name: g.Name(), owners: g.Template()}
@@ -38,10 +39,10 @@ func Check(seed uint64) (int, error) {
 		return 0, err
 	}
 	c.annotations = Granted(&injection.NamespaceContext{Agents: slices.Concat(c.old.Agents, c.next.Agents)})
-	c.injected, c.verdicts = c.compose(c.old, &c.owners, nil)
+	c.injected, c.statuses = c.compose(c.old, &c.owners, nil)
 	injected := 0
-	for _, verdict := range c.verdicts {
-		if verdict.State == injection.In {
+	for _, status := range c.statuses {
+		if status.State == injection.In {
 			injected++
 		}
 	}
@@ -52,7 +53,7 @@ func Check(seed uint64) (int, error) {
 		{"injected twice is as once", c.twice}, {"removed is as the owner wrote it", c.removed}, {"the owner's stays", c.ownersStay},
 		{"programs find what they found", c.environments}, {"a change is as if made anew", c.changed},
 		{"what is stripped differs where the whole does", c.stripped}, {"names and places are unique", c.unique},
-		{"all or nothing", c.whole}, {"a lost record is found again", c.lost}, {"what nobody can be asked about stays", c.held},
+		{"all or nothing", c.whole}, {"a lost record is found again", c.lost}, {"what nobody can be asked about stays", c.retained},
 	} {
 		if err := property.of(); err != nil {
 			return injected, fmt.Errorf("seed %d: %s: %w", seed, property.name, err)
@@ -61,17 +62,17 @@ func Check(seed uint64) (int, error) {
 	return injected, nil
 }
 
-// compose leaves what it is given as it is.
+// compose composes a copy.
 func (c *check) compose(setting *injection.NamespaceContext, template, before *corev1.PodTemplateSpec) (corev1.PodTemplateSpec,
 	[]injection.AgentStatus) {
 	w := injection.Workload{
 		Kind: "Deployment", Namespace: Namespace, Name: c.name, Labels: c.labels, Annotations: c.annotations, Template: template.DeepCopy(),
 	}
-	verdicts := setting.Compose(&w, before)
-	return *w.Template, verdicts
+	statuses := setting.Compose(&w, before)
+	return *w.Template, statuses
 }
 
-// nothing injects nothing.
+// nothing returns a context without agents.
 func nothing() *injection.NamespaceContext { return &injection.NamespaceContext{Keys: Keys} }
 
 func (c *check) twice() error {
@@ -100,7 +101,8 @@ func (c *check) removed() error {
 	return nil
 }
 
-// ownersStay looks at what is injected without knowing how.
+// ownersStay checks that everything of the owner is still there, without knowing how injection
+// works.
 func (c *check) ownersStay() error {
 	bare := c.injected.DeepCopy()
 	delete(bare.Annotations, instrv1.AnnotationInjected)
@@ -117,7 +119,8 @@ func (c *check) ownersStay() error {
 	return same(bare, &c.owners)
 }
 
-// variablesStay tells whether the owner's variables are there, in their order, with their own values or extended ones.
+// variablesStay checks that the owner's variables are there, in their order, with their own or
+// extended values.
 func variablesStay(variables, own []corev1.EnvVar) error {
 	at := 0
 	for _, variable := range variables {
@@ -137,7 +140,8 @@ func variablesStay(variables, own []corev1.EnvVar) error {
 	return nil
 }
 
-// environments compares what programs find with what they found: loaders are extended, what is new is of an agent.
+// environments compares the environments of processes with and without agents: loading variables
+// are extended, and new variables belong to an agent.
 func (c *check) environments() error {
 	for i := range c.injected.Spec.Containers {
 		container := &c.injected.Spec.Containers[i]
@@ -171,7 +175,7 @@ func (c *check) environments() error {
 	return nil
 }
 
-// wanted is what the record says of a container.
+// wanted returns what the record says of a container.
 func (c *check) wanted(container string) (map[string]injection.Load, map[string]bool) {
 	loads, env := map[string]injection.Load{}, map[string]bool{}
 	for _, one := range injection.Injected(c.injected.Annotations) {
@@ -212,13 +216,13 @@ func (c *check) stripped() error {
 		withInvalid(c.next)} {
 		for name, template := range map[string]*corev1.PodTemplateSpec{"owner's": &c.owners, "injected": &c.injected} {
 			small := corev1.PodTemplateSpec{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: injection.Strip(template.DeepCopy())}
-			whole, verdicts := c.compose(setting, template, nil)
-			composed, smallVerdicts := c.compose(setting, &small, nil)
+			whole, statuses := c.compose(setting, template, nil)
+			composed, smallStatuses := c.compose(setting, &small, nil)
 			if (same(&whole, template) == nil) != (same(&composed, &small) == nil) {
 				return fmt.Errorf("%s: only one of both differs: %w", name, errors.Join(same(&whole, template), same(&composed, &small)))
 			}
-			if !equal(verdicts, smallVerdicts) {
-				return fmt.Errorf("%s: verdicts are %v of the whole, %v of what is stripped", name, verdicts, smallVerdicts)
+			if !equal(statuses, smallStatuses) {
+				return fmt.Errorf("%s: statuses are %v of the whole, %v of what is stripped", name, statuses, smallStatuses)
 			}
 			if whole.Annotations[instrv1.AnnotationInjected] != composed.Annotations[instrv1.AnnotationInjected] {
 				return fmt.Errorf("%s: the records differ: %s and %s", name, whole.Annotations, composed.Annotations)
@@ -267,15 +271,16 @@ func duplicate(names []string) string {
 	return ""
 }
 
-// whole tells whether each Instrumentation is wholly in, or not at all, and no container has two.
+// whole checks that each Instrumentation is injected completely or not at all, and that no
+// container has two.
 func (c *check) whole() error {
 	record := injection.Injected(c.injected.Annotations)
 	by := map[string]string{}
-	for i, verdict := range c.verdicts {
+	for i, status := range c.statuses {
 		agent := c.old.Agents[i]
 		at := slices.IndexFunc(record, func(one injection.Injection) bool { return one.ID == agent.ID })
-		if (verdict.State == injection.In) != (at >= 0) {
-			return fmt.Errorf("%s: state %d, and its place in the record is %d", agent, verdict.State, at)
+		if (status.State == injection.In) != (at >= 0) {
+			return fmt.Errorf("%s: state %d, and its place in the record is %d", agent, status.State, at)
 		}
 		if at < 0 {
 			continue
@@ -290,8 +295,8 @@ func (c *check) whole() error {
 	return nil
 }
 
-// lost takes off the record, and nothing else. Where the owner has a variable that is as an agent's, or an empty one that is extended, nobody
-// can tell which is whose.
+// lost deletes the record, and nothing else. If the owner has a variable that equals an agent's, or
+// an empty one that is extended, nothing tells which is whose.
 func (c *check) lost() error {
 	for _, one := range injection.Injected(c.injected.Annotations) {
 		for _, part := range one.Parts {
@@ -307,7 +312,7 @@ func (c *check) lost() error {
 	return same(&found, &c.injected)
 }
 
-// without is a setting in which one of the kinds is off.
+// without returns a context in which one of the kinds is off.
 func without(kind string, setting *injection.NamespaceContext) *injection.NamespaceContext {
 	rest := *setting
 	rest.Off = []string{kind}
@@ -315,7 +320,7 @@ func without(kind string, setting *injection.NamespaceContext) *injection.Namesp
 	return &rest
 }
 
-// withInvalid is a setting in which those of an odd name are invalid.
+// withInvalid returns a context in which agents with an odd number in their name are invalid.
 func withInvalid(setting *injection.NamespaceContext) *injection.NamespaceContext {
 	rest := *setting
 	rest.Agents = slices.Clone(rest.Agents)
@@ -329,8 +334,8 @@ func withInvalid(setting *injection.NamespaceContext) *injection.NamespaceContex
 	return &rest
 }
 
-// held has some Instrumentations be such as nobody can ask, and changes the others.
-func (c *check) held() error {
+// retained makes the desired state of some Instrumentations unknown, and changes the others.
+func (c *check) retained() error {
 	unrecorded := c.injected.DeepCopy()
 	delete(unrecorded.Annotations, instrv1.AnnotationInjected)
 	anew, _ := c.compose(c.next, &c.owners, nil)
@@ -346,7 +351,7 @@ func (c *check) held() error {
 		}},
 		{"some are invalid", withInvalid},
 	}
-	way := ways[c.seed%uint64(len(ways))] // one is enough for a template: all take as long as everything else
+	way := ways[c.seed%uint64(len(ways))] // one per template is enough: all together take as long as everything else
 	for what, from := range map[string][2]*corev1.PodTemplateSpec{
 		"by itself": {&c.injected, nil}, "over the owner's": {&c.injected, &c.owners}, "without the record": {unrecorded, &c.injected},
 	} {
@@ -372,7 +377,8 @@ func (c *check) held() error {
 
 func isInjected(name string) bool { return strings.HasPrefix(name, "mainstay-agent-") }
 
-// withoutHistory takes out of the record by which revision an agent came, and what there was before: that is another where it is made anew.
+// withoutHistory removes from the record the revision that first injected an agent and what
+// preceded it: they differ if a template is composed anew.
 func withoutHistory(template corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	injected := injection.Injected(template.Annotations)
 	if len(injected) == 0 {
@@ -386,7 +392,7 @@ func withoutHistory(template corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return plain
 }
 
-// same tells where two templates differ as they would be stored.
+// same returns an error if two templates differ as they would be stored.
 func same(a, b *corev1.PodTemplateSpec) error {
 	if is, should := toJSON(a), toJSON(b); is != should {
 		return fmt.Errorf("it is\n%s\nand should be\n%s", is, should)

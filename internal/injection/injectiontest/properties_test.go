@@ -8,8 +8,9 @@ import (
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
-// gate and nightly are how many templates are tried. Of 12 random mutations of package injection (2026-11-22) the properties found 4, by
-// template 11 at the latest, and no others among the 1000 that were tried before.
+// gate and nightly are the numbers of templates to check. Of 12 random mutations of package
+// injection (2026-11-22) the properties found 4, by template 11 at the latest, and no others among
+// the 1000 that were tried before.
 const (
 	gate    = 250
 	nightly = 30_000
@@ -30,7 +31,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// What is made by chance is what users may write.
+// What is generated is valid for the API server.
 func TestGeneratedAreValid(t *testing.T) {
 	for seed := range cases.Seeds(t, gate, nightly) {
 		for _, object := range injectiontest.New(seed).Objects("agent") {

@@ -11,23 +11,23 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// Namespace is that of all that is made.
+// Namespace is the namespace of everything that is generated.
 const Namespace = "shop"
 
-// Generator makes what an owner may write, and what may be injected into it.
+// Generator generates what an owner may write, and what may be injected into it.
 type Generator struct{ chance *rand.Rand }
 
-// New starts from a seed.
+// New returns a Generator with a seed.
 func New(seed uint64) *Generator {
-	return &Generator{chance: rand.New(rand.NewPCG(seed, 6))} //nolint:gosec // tests need a chance that can be repeated
+	return &Generator{chance: rand.New(rand.NewPCG(seed, 6))} //nolint:gosec // tests need a repeatable sequence
 }
 
-// oneIn is true once in so many times.
+// oneIn returns true once in so many times, on average.
 func (g *Generator) oneIn(times int) bool { return g.chance.IntN(times) == 0 }
 
 func pick[T any](g *Generator, from ...T) T { return from[g.chance.IntN(len(from))] }
 
-// Template is a pod template that the API server takes. It has labels, by which a workload can select its pods.
+// Template returns a valid pod template. It has labels by which a workload can select its pods.
 func (g *Generator) Template() corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}}
 	switch g.chance.IntN(8) {
@@ -58,7 +58,7 @@ func (g *Generator) Template() corev1.PodTemplateSpec {
 	return template
 }
 
-// aroundPod sets what concerns a pod as a whole.
+// aroundPod sets fields of the pod itself.
 func (g *Generator) aroundPod(spec *corev1.PodSpec) {
 	if g.oneIn(3) {
 		spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(10001)), FSGroup: new(int64(2000))}
@@ -130,7 +130,7 @@ func (g *Generator) container(name string, spec *corev1.PodSpec) corev1.Containe
 	return made
 }
 
-// mountPath is now and then one that collides with an agent's.
+// mountPath returns a path that sometimes collides with an agent's.
 func (g *Generator) mountPath(name string) string {
 	if name == "data" && g.oneIn(6) {
 		return pick(g, "/mainstay", "/mainstay/agent/data", "/opt//agent/")
@@ -138,7 +138,7 @@ func (g *Generator) mountPath(name string) string {
 	return "/srv/" + name
 }
 
-// names are those of variables: what agents load by, what they set, and others.
+// names are names of variables: what loads agents, what agents set, and others.
 var names = []string{
 	"JAVA_TOOL_OPTIONS", "JAVA_TOOL_OPTIONS", "NODE_OPTIONS", "PYTHONPATH", "RUBYOPT", "CORECLR_PROFILER", "LOG", "TEAM", "GREETING", "PORT",
 }
@@ -160,12 +160,12 @@ func (g *Generator) env(spec *corev1.PodSpec) []corev1.EnvVar {
 		default:
 			variable.Value = pick(g, "a", "-Xmx64m -Dx=$(GREETING)", "1", "$(PORT)", "$$(PORT)", "ends with $", " ", "team-a")
 		}
-		variables = append(variables, variable) // now and then two of one name: the last counts
+		variables = append(variables, variable) // sometimes two have the same name: the last one counts
 	}
 	return variables
 }
 
-// source takes a value from somewhere. All is given that the API server would fill in.
+// source returns a random source of a value. It sets every field that the API server would default.
 func (g *Generator) source(spec *corev1.PodSpec) *corev1.EnvVarSource {
 	optional := pick(g, nil, new(false), new(true))
 	switch g.chance.IntN(5) {
@@ -207,5 +207,5 @@ func (g *Generator) envFrom() []corev1.EnvFromSource {
 	return sources
 }
 
-// Name is that of a workload.
+// Name returns the name of a workload.
 func (g *Generator) Name() string { return fmt.Sprintf("web-%d", g.chance.IntN(4)) }

@@ -8,7 +8,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
 
-// Count sums up what the statuses of all Instrumentations say of workloads.
+// Count sums up the workloads in the statuses of all Instrumentations, by kind and state.
 func (r *Reader) Count(ctx context.Context) (map[metrics.Instrumented]int, error) {
 	objects, err := r.objects(ctx, "")
 	if err != nil {
@@ -20,7 +20,7 @@ func (r *Reader) Count(ctx context.Context) (map[metrics.Instrumented]int, error
 		counts[metrics.Instrumented{Kind: kind, State: "pending"}] += int(status.Pending)
 		counts[metrics.Instrumented{Kind: kind, State: "failed"}] += int(status.Failed)
 	}
-	none := &instrv1.InstrumentationStatus{} // so that there is a 0
+	none := &instrv1.InstrumentationStatus{} // so that 0 is reported
 	if r.Namespaced {
 		add(injection.KindNamespaced, none)
 	}
@@ -33,7 +33,7 @@ func (r *Reader) Count(ctx context.Context) (map[metrics.Instrumented]int, error
 	return counts, nil
 }
 
-// described is an object with what became of it.
+// described is an object with its status.
 type described interface {
 	injection.Object
 	GetStatus() *instrv1.InstrumentationStatus

@@ -17,8 +17,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// bodies are, without webhooks, the patches that make workloads what they should be: JSON patches, which fail where a workload has changed
-// meanwhile. What there is nothing to change in has none.
+// bodies returns, for a manager without webhooks, the patches that bring workloads to their desired
+// state, by index. They are JSON patches that fail if the workload has changed meanwhile. Workloads
+// without changes have none.
 //
 // +kubebuilder:rbac:part=injectiondirect,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=get
 func (r *Reader) bodies(ctx context.Context, observed *Observed) (map[int][]byte, error) {
@@ -39,7 +40,7 @@ func (r *Reader) bodies(ctx context.Context, observed *Observed) (map[int][]byte
 	return bodies, nil
 }
 
-// body is the patch of one workload, which is read whole.
+// body returns the patch of one workload, which is read in full.
 func (r *Reader) body(ctx context.Context, one *injection.ObservedWorkload, key string, grant *injection.Grant) ([]byte, error) {
 	whole := &unstructured.Unstructured{}
 	whole.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: one.Kind})
@@ -70,7 +71,8 @@ func (r *Reader) body(ctx context.Context, one *injection.ObservedWorkload, key 
 	if err != nil || len(changes) == 0 {
 		return nil, err
 	}
-	// Not a test: what fails one is refused, as what will never be let through is. This makes a conflict, which is tried again at once.
+	// Not a "test" operation: the API server refuses a failed test with the same code as a permanent
+	// error. This causes a conflict, which is retried at once.
 	unchanged := []jsonpatch.Operation{
 		{Op: "replace", Path: "/metadata/uid", Value: string(one.UID)},
 		{Op: "replace", Path: "/metadata/resourceVersion", Value: whole.GetResourceVersion()},

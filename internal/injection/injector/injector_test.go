@@ -31,7 +31,7 @@ const space = "shop"
 
 var now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// java is an Instrumentation for Deployments "web-*".
+// java returns an Instrumentation for Deployments "web-*".
 func java() *instrv1.Instrumentation {
 	object := &instrv1.Instrumentation{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "java", UID: "java",
 		Finalizers: []string{injection.Finalizer}}}
@@ -40,7 +40,8 @@ func java() *instrv1.Instrumentation {
 	return object
 }
 
-// everywhere is a ClusterInstrumentation for the same of the namespaces that are labelled for it.
+// everywhere returns a ClusterInstrumentation for the same Deployments in the namespaces that are
+// labelled for it.
 func everywhere() *instrv1.ClusterInstrumentation {
 	object := &instrv1.ClusterInstrumentation{ObjectMeta: metav1.ObjectMeta{Name: "java", UID: "everywhere",
 		Finalizers: []string{injection.Finalizer}}}
@@ -49,7 +50,7 @@ func everywhere() *instrv1.ClusterInstrumentation {
 	return object
 }
 
-// deployment is one with a container.
+// deployment returns a Deployment with one container.
 func deployment(name string) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name, UID: types.UID(name)},
@@ -57,7 +58,7 @@ func deployment(name string) *appsv1.Deployment {
 	}
 }
 
-// readerOf reads from a cluster of these objects.
+// readerOf returns a Reader of a cluster with these objects.
 func readerOf(t *testing.T, objects ...client.Object) *Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -70,7 +71,7 @@ func readerOf(t *testing.T, objects ...client.Object) *Reader {
 	return NewReader(Reader{Cached: c, Live: c, Namespaced: true, Cluster: true})
 }
 
-// backwards has lists in the opposite order: the cache's have none.
+// backwards returns lists in the opposite order: a cache's lists have no order.
 type backwards struct{ client.Client }
 
 func (b backwards) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
@@ -85,7 +86,7 @@ func (b backwards) List(ctx context.Context, list client.ObjectList, options ...
 	return meta.SetList(list, items)
 }
 
-// TestWorkloadsInOrder: messages name the first of them, and must not change by themselves.
+// TestWorkloadsInOrder: messages name the first workloads, and must not change without a cause.
 func TestWorkloadsInOrder(t *testing.T) {
 	reader := readerOf(t, namespace(nil), deployment("b"), deployment("a"),
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "c"}})
@@ -99,7 +100,7 @@ func TestWorkloadsInOrder(t *testing.T) {
 		names = append(names, one.String())
 	}
 	if !slices.Equal(names, []string{"DaemonSet/c", "Deployment/a", "Deployment/b"}) {
-		t.Errorf("they come as %q", names)
+		t.Errorf("the order is %q", names)
 	}
 }
 
@@ -107,7 +108,7 @@ func namespace(given map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space, Labels: given}}
 }
 
-// seenOf is a Deployment as the cache has it, composed for some agents.
+// seenOf returns a Deployment as the cache has it, composed for some agents.
 func seenOf(name string, agents ...*injection.Agent) injection.ObservedWorkload {
 	object := deployment(name)
 	w := workloadOf(object, "Deployment", &object.Spec.Template)
@@ -125,8 +126,9 @@ func compiled(t *testing.T, object injection.Object) *injection.Agent {
 	return agent
 }
 
-// What is taken out, and stays, is taken out again after 10 s, 20 s, ...: nothing on the workload tells of the attempts.
-func TestPace(t *testing.T) {
+// A removal without effect is repeated after 10 s, 20 s, ...: nothing on the workload records the
+// attempts.
+func TestSkipRepeated(t *testing.T) {
 	reader, agent := readerOf(t), compiled(t, java())
 	writes := func(at time.Time, seen ...injection.ObservedWorkload) (int, time.Duration) {
 		observed := &Observed{identity: agent.Identity, seen: seen}
@@ -139,11 +141,11 @@ func TestPace(t *testing.T) {
 	at := now
 	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		if n, again := writes(at, seenOf("web-1", agent)); n != 1 || again != wait*time.Second {
-			t.Fatalf("after %s it writes %d, and looks again after %s: wanted one, and %ds", at.Sub(now), n, again, wait)
+			t.Fatalf("after %s it writes %d, and requeues after %s: wanted one, and %ds", at.Sub(now), n, again, wait)
 		}
 		at = at.Add(wait*time.Second - time.Second)
 		if n, again := writes(at, seenOf("web-1", agent)); n != 0 || again != time.Second {
-			t.Fatalf("after %s it writes %d, and looks again after %s", at.Sub(now), n, again)
+			t.Fatalf("after %s it writes %d, and requeues after %s", at.Sub(now), n, again)
 		}
 		at = at.Add(time.Second)
 	}
@@ -151,7 +153,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("of one that was just written to, another, and one that has nothing of it, %d are written to", n)
 	}
 	if n, again := writes(at.Add(time.Hour), seenOf("web-1", agent)); n != 1 || again != 10*time.Second {
-		t.Errorf("an hour later it writes %d, and looks again after %s", n, again)
+		t.Errorf("an hour later it writes %d, and requeues after %s", n, again)
 	}
 	observed := &Observed{identity: agent.Identity, seen: []injection.ObservedWorkload{seenOf("web-1", agent)}}
 	observed.decision.Writes = []injection.GrantWrite{{Grant: &injection.Grant{Revision: agent.Revision, At: at}}}
@@ -160,7 +162,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// An event says that an agent is injected, brought up to date or taken out, where it is.
+// An event says that an agent is injected, updated or removed only if it is.
 func TestIsDone(t *testing.T) {
 	older, agent := compiled(t, java()), func() *injection.Agent {
 		changed := java()
@@ -179,7 +181,7 @@ func TestIsDone(t *testing.T) {
 	}{
 		"injected":                   {agent, composed(agent), true},
 		"the webhook did not answer": {agent, composed(), false},
-		"the former one still":       {agent, composed(older), false},
+		"still the former one":       {agent, composed(older), false},
 		"taken out":                  {nil, composed(), true},
 		"still there":                {nil, composed(agent), false},
 	} {
@@ -195,7 +197,8 @@ func TestIsDone(t *testing.T) {
 	}
 }
 
-// The webhook of one replica waits for what the controller of another has seen, and for nothing else.
+// The webhook of one replica waits for what the controller of another has seen, and for nothing
+// else.
 func TestIsBehind(t *testing.T) {
 	plain := compiled(t, java())
 	starting := java()
@@ -223,7 +226,7 @@ func TestIsBehind(t *testing.T) {
 		"a grant, and its finalizer is not seen": {agent: starting, after: granted(plain.Revision), want: true},
 		"a grant of what is not matched":         {agent: java(), after: granted(plain.Revision), workload: "api", want: true},
 		"a grant to keep what there is":          {agent: java(), after: granted("kept")},
-		"what is no grant": {agent: java(), after: map[string]string{injection.GrantKey(plain.ID): "x"},
+		"no valid grant": {agent: java(), after: map[string]string{injection.GrantKey(plain.ID): "x"},
 			workload: "api"},
 		"a grant is taken off":                           {agent: java(), before: granted(plain.Revision), want: true},
 		"a grant is taken off, as it failed":             {agent: noted, before: granted(plain.Revision)},
@@ -253,7 +256,7 @@ func TestIsBehind(t *testing.T) {
 	}
 }
 
-// A name that is still to be made is matched by what is known of it.
+// A name that is still to be generated is matched by its prefix.
 func TestComposeOfAGeneratedName(t *testing.T) {
 	reader := readerOf(t, namespace(nil), java())
 	for generate, want := range map[string]bool{"web-": true, "api-": false} {
@@ -270,7 +273,7 @@ func TestComposeOfAGeneratedName(t *testing.T) {
 	}
 }
 
-// What is of a kind that is off stays, whoever writes the workload.
+// What a disabled kind has injected stays, whatever the write.
 func TestComposeWithAKindThatIsOff(t *testing.T) {
 	object := deployment("web-1")
 	object.Spec.Template = *seenOf("web-1", compiled(t, java())).Template
@@ -296,7 +299,8 @@ func TestComposeWithAKindThatIsOff(t *testing.T) {
 	}
 }
 
-// What is stored and invalid injects nothing, whatever the labels of the namespace, and leaves in what it has injected before.
+// A stored invalid spec injects nothing, whatever the labels of the namespace, and what it injected
+// before is retained.
 func TestComposeWithWhatIsInvalid(t *testing.T) {
 	invalid := everywhere()
 	invalid.Spec.Matchers = []instrv1.Matcher{{}}
@@ -318,7 +322,8 @@ func TestComposeWithWhatIsInvalid(t *testing.T) {
 	}
 }
 
-// A workload wakes those that are for it, and those that are in it; not who is said to be in it, and not those of other namespaces.
+// A workload enqueues the Instrumentations that match it and those that are in it; not one that a
+// forged record names, and not those of other namespaces.
 func TestByWorkload(t *testing.T) {
 	const forged = `[{"by":"Instrumentation/another","id":"00000000"}]`
 	for name, test := range map[string]struct {
@@ -355,13 +360,14 @@ func TestByWorkload(t *testing.T) {
 				woken = append(woken, request.String())
 			}
 			if got := strings.Join(woken, " "); got != test.want {
-				t.Errorf("it wakes %q, wanted %q", got, test.want)
+				t.Errorf("it enqueues %q, wanted %q", got, test.want)
 			}
 		})
 	}
 }
 
-// Each kind that is on is a rival of both: a change of one of the cluster wakes those of all namespaces, and one of a namespace those that may be there.
+// Each kind that is on is a rival of both. A change of a ClusterInstrumentation enqueues those of
+// all namespaces, and one of an Instrumentation those that cover its namespace.
 func TestByRival(t *testing.T) {
 	elsewhere := java()
 	elsewhere.Namespace, elsewhere.UID = "elsewhere", "elsewhere"
@@ -384,7 +390,7 @@ func TestByRival(t *testing.T) {
 		}
 		slices.Sort(woken)
 		if got := strings.Join(woken, " "); got != test.want || !isWatched {
-			t.Errorf("%s: it is watched: %t, and wakes %q, wanted %q", name, isWatched, got, test.want)
+			t.Errorf("%s: it is watched: %t, and enqueues %q, wanted %q", name, isWatched, got, test.want)
 		}
 	}
 	if off := NewReader(Reader{Cached: reader.Cached, Live: reader.Live, Namespaced: true}).rivals(); len(off) != 1 {
@@ -392,7 +398,8 @@ func TestByRival(t *testing.T) {
 	}
 }
 
-// Of a workload's pods those count that run what is injected now; they tell since when all of them are ready.
+// Only the pods of a workload that run what is injected now count; they say since when all of them
+// are ready.
 func TestNote(t *testing.T) {
 	pod := func(record string, age time.Duration, ready corev1.ConditionStatus) corev1.Pod {
 		return corev1.Pod{
@@ -408,19 +415,19 @@ func TestNote(t *testing.T) {
 	record := one.Template.Annotations[instrv1.AnnotationInjected]
 	other := pod(record, time.Second, corev1.ConditionTrue)
 	other.Labels = nil
-	standing := &injection.WorkloadAssessment{}
-	note(standing, one, labels.SelectorFromSet(labels.Set{"app": "web"}), []corev1.Pod{
+	assessed := &injection.WorkloadAssessment{}
+	note(assessed, one, labels.SelectorFromSet(labels.Set{"app": "web"}), []corev1.Pod{
 		pod(record, 4*time.Minute, corev1.ConditionTrue), pod(record, 3*time.Minute, corev1.ConditionTrue),
 		pod(record, time.Minute, corev1.ConditionFalse), pod("earlier", time.Minute, corev1.ConditionTrue), other,
 	})
-	if got := now.Sub(standing.ReadySince); got != 3*time.Minute {
+	if got := now.Sub(assessed.ReadySince); got != 3*time.Minute {
 		t.Errorf("they are ready for %s", got)
 	}
 }
 
-// A failure that does not count any more is taken off the Instrumentation before anything is injected, of the very version that was looked at. What is
-// taken out does not wait.
-func TestForgives(t *testing.T) {
+// A failure that no longer counts is deleted from the Instrumentation before anything is injected,
+// from exactly the version that was read. Removals do not wait.
+func TestClearFailurePatch(t *testing.T) {
 	object := java()
 	object.ResourceVersion = "7"
 	object.Annotations = map[string]string{instrv1.AnnotationFailed: "0123456789abcdef Deployment/web-1: CrashLoop: it exits"}
@@ -443,9 +450,9 @@ func TestForgives(t *testing.T) {
 	}
 }
 
-// What the API server, or a webhook, says of the note that a revision failed is told: until it is written nothing is undone. So it is where it is to be
-// taken off.
-func TestReportOfANoteThatIsNotWritten(t *testing.T) {
+// The status says why the record of a failure could not be written, because nothing is undone until
+// then. The same applies if it can't be deleted.
+func TestReportOfAFailureThatIsNotRecorded(t *testing.T) {
 	agent := compiled(t, java())
 	object := java()
 	self := plan.Ref{Group: "instrumentation.mainstay.dev", Kind: injection.KindNamespaced, Namespace: space, Name: "java"}
@@ -456,10 +463,10 @@ func TestReportOfANoteThatIsNotWritten(t *testing.T) {
 		decision injection.Decision
 		result   plan.Result
 	}{
-		"can't be noted on it, and so nothing is undone: frozen":                                 {fails, refused},
-		"can't be noted on it, and so nothing is undone: it is tried again: no answer":           {fails, unmade},
-		"can't be taken off it, and so no workload gets the agent: frozen":                       {forgives, refused},
-		"can't be taken off it, and so no workload gets the agent: it is tried again: no answer": {forgives, unmade},
+		"can't be recorded on it, so nothing is undone: frozen":                        {fails, refused},
+		"can't be recorded on it, so nothing is undone: retrying: no answer":           {fails, unmade},
+		"can't be removed from it, so no workload gets the agent: frozen":              {forgives, refused},
+		"can't be removed from it, so no workload gets the agent: retrying: no answer": {forgives, unmade},
 	} {
 		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.ObservedWorkload{seenOf("web-1", agent)},
 			decision: test.decision}

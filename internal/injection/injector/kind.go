@@ -29,30 +29,31 @@ type Object interface {
 	GetStatus() *instrv1.InstrumentationStatus
 }
 
-// Observed is what was read for one Instrumentation, and what follows from it.
+// Observed is what was read for one Instrumentation, and the decision that follows from it.
 type Observed struct {
 	identity injection.Identity
-	// agent is nil if it is being deleted, or is invalid.
+	// agent is nil if the object is being deleted or is invalid.
 	agent *injection.Agent
 	seen  []injection.ObservedWorkload
 	now   time.Time
-	// decision is made here already: without webhooks it says which workloads have to be read whole.
+	// decision is made in Observe already: without webhooks it determines which workloads must be read
+	// in full.
 	decision injection.Decision
-	// bodies are, without webhooks, the patches of those that are written.
+	// bodies are, without webhooks, the patches of the workloads to write, by index.
 	bodies map[int][]byte
 }
 
-// kind brings one of the kinds to the loop. It has no children.
+// kind implements the reconciler's interface for one of the two kinds. It has no children.
 type kind[T Object] struct {
 	reader *Reader
 	clock  clock.PassiveClock
-	// definition is that by which webhooks admit the kind, too.
+	// definition is the one that the webhooks use, too.
 	definition admission.Kind[T]
-	// isDirect tells that there are no webhooks.
+	// isDirect reports that there are no webhooks.
 	isDirect bool
 }
 
-// New is an empty object.
+// New returns an empty object.
 func (k kind[T]) New() T { return k.definition.New() }
 
 // Admit fills in defaults and validates.
@@ -64,8 +65,9 @@ func (k kind[T]) Admit(object T) error {
 	return nil
 }
 
-// Observe reads, from the cache, the workloads that may be concerned and all Instrumentations that may be. Asked of the API server are the
-// pods of workloads that are being replaced or try a revision; and without webhooks, whole, the workloads that are to be changed.
+// Observe reads the workloads that may be concerned, and all Instrumentations that may be, from the
+// cache. From the API server it reads the pods of canaries and of workloads that are being replaced
+// and, without webhooks, the workloads to be changed, in full.
 func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	observed := Observed{identity: injection.IdentityOf(object), now: k.clock.Now()}
 	agents, err := k.reader.agents(ctx, object.GetNamespace())
@@ -75,7 +77,7 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	if object.GetDeletionTimestamp() == nil {
 		agent := k.reader.agent(object)
 		if agent.Invalid != nil {
-			return observed, nil //nolint:nilerr // Admit has refused it: nothing is done, and that is said
+			return observed, nil //nolint:nilerr // Admit refuses it: nothing is done, and the status says so
 		}
 		observed.agent = agent
 	}
@@ -95,7 +97,7 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 		return observed, err
 	}
 	if observed.decision, err = assessment.Decide(); err != nil {
-		return observed, nil //nolint:nilerr // the window is invalid, and Admit has refused it
+		return observed, nil //nolint:nilerr // the window is invalid, and Admit refuses it
 	}
 	k.reader.skipRepeated(&observed, observed.now)
 	if k.isDirect {
@@ -104,11 +106,12 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	return observed, err
 }
 
-// Children are none.
+// Children returns nil: there are none.
 func (kind[T]) Children(Observed) plan.Children { return nil }
 
-// Desired are the patches of workloads; or, where the canaries of a revision have failed, one that notes that on the Instrumentation; or one that
-// takes such a note off, with the patches that do not wait for it.
+// Desired returns the patches of workloads. If the canaries of a revision have failed, it returns
+// only a patch that records this on the Instrumentation. If a recorded failure is to be cleared, it
+// returns that patch and those that need not wait for it.
 func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
 	var patches []plan.Patch
 	switch {
@@ -125,7 +128,7 @@ func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
 	return plan.Plan{Patches: patches, Warnings: warnings(object, &observed)}
 }
 
-// patchOf is the patch of one workload; and whether it changes anything.
+// patchOf returns the patch of one workload, and whether it changes anything.
 func (k kind[T]) patchOf(observed *Observed, write injection.GrantWrite) (plan.Patch, bool) {
 	one := &observed.seen[write.Index]
 	patch := plan.Patch{
@@ -141,7 +144,8 @@ func (k kind[T]) patchOf(observed *Observed, write injection.GrantWrite) (plan.P
 	return patch, changes
 }
 
-// isDone tells of a workload that was written whether it is as it should be now: the webhook may not have answered.
+// isDone returns a function that reports whether a written workload has its desired state: the
+// webhook may not have answered.
 func (o *Observed) isDone(index int) func(plan.Object) bool {
 	return func(written plan.Object) bool {
 		object, isObject := written.(client.Object)
@@ -154,11 +158,11 @@ func (o *Observed) isDone(index int) func(plan.Object) bool {
 	}
 }
 
-// warnings are about workloads that have failed since the status was written.
+// warnings returns warnings about workloads that have failed since the status was written.
 func warnings(object Object, observed *Observed) []plan.Warning {
-	facts := injection.StatusInput{Agent: observed.agent, Seen: observed.seen, Decision: observed.decision}
+	input := injection.StatusInput{Agent: observed.agent, Seen: observed.seen, Decision: observed.decision}
 	var found []plan.Warning
-	for _, failed := range facts.News(object.GetStatus().Workloads) {
+	for _, failed := range input.News(object.GetStatus().Workloads) {
 		one := &observed.seen[failed.Index]
 		found = append(found, plan.Warning{
 			Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: failed.Status.Reason,
@@ -168,18 +172,21 @@ func warnings(object Object, observed *Observed) []plan.Warning {
 	return found
 }
 
-// maxFailure bounds what is noted of a failure, in bytes.
+// maxFailure limits the text recorded for a failure, in bytes.
 const maxFailure = 1000
 
-// failed notes on an Instrumentation that the canaries of its revision have failed. Only then is anything undone.
+// recordFailurePatch returns the patch that records on an Instrumentation that the canaries of its
+// revision have failed. Nothing is undone before it is written.
 func recordFailurePatch(object client.Object, observed *Observed) plan.Patch {
 	text := observed.agent.Revision + " " + observed.decision.Failure
 	text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
 	return patchSelf(object, observed, annotation(object.GetUID(), instrv1.AnnotationFailed, text))
 }
 
-// forgiven takes the note of a failure off, before anything is injected for which it does not count: whoever comes after, also after a crash in between,
-// finds it only where it counts. It fails where the Instrumentation has changed meanwhile: there may be canaries again.
+// clearFailurePatch returns the patch that deletes the record of a failure, before anything is
+// injected for which it does not count. So any later reconcile, also after a crash, finds a record
+// only if it counts. The patch fails if the Instrumentation has changed meanwhile, because its spec
+// may have canaries again.
 func clearFailurePatch(object client.Object, observed *Observed) plan.Patch {
 	// Strings and null can be encoded.
 	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -188,7 +195,7 @@ func clearFailurePatch(object client.Object, observed *Observed) plan.Patch {
 	return patchSelf(object, observed, body)
 }
 
-// patchSelf is a merge patch of the Instrumentation itself.
+// patchSelf returns a merge patch of the Instrumentation itself.
 func patchSelf(object client.Object, observed *Observed, body []byte) plan.Patch {
 	return plan.Patch{
 		Ref:        selfRef(object, observed),
@@ -196,7 +203,8 @@ func patchSelf(object client.Object, observed *Observed, body []byte) plan.Patch
 	}
 }
 
-// annotate is a merge patch that writes a grant, or takes it off. It fails where the object is not the one that was looked at.
+// annotate returns a merge patch that writes or deletes a grant. It fails if the object is not the
+// one that was observed.
 func annotate(uid types.UID, key string, grant *injection.Grant) []byte {
 	if grant == nil {
 		return annotation(uid, key, nil)
@@ -221,51 +229,53 @@ func refOf(one *injection.ObservedWorkload) plan.Ref {
 
 // Report sets the status.
 func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) time.Duration {
-	facts := injection.StatusInput{
+	input := injection.StatusInput{
 		Identity: observed.identity, Agent: observed.agent, Generation: into.GetGeneration(), Deleting: object.GetDeletionTimestamp() != nil,
 		Seen: observed.seen, Decision: observed.decision, Refused: map[int]string{}, Unmade: map[int]string{}, Failure: result.Failure,
 	}
 	for i := range observed.seen {
 		if refusal, isRefused := result.Refused[refOf(&observed.seen[i])]; isRefused {
-			facts.Refused[i] = refusal
+			input.Refused[i] = refusal
 		}
 		if failure, isUnmade := result.Unwritten[refOf(&observed.seen[i])]; isUnmade {
-			facts.Unmade[i] = failure
+			input.Unmade[i] = failure
 		}
 	}
 	if failure := noteFailure(object, &observed, result); failure != nil {
-		facts.Failure = failure
+		input.Failure = failure
 	}
-	status := facts.Status()
+	status := input.Status()
 	first := into.GetFirstReadyTime()
 	*into.GetStatus() = status
 	into.SetFirstReadyTime(first)
 	return observed.decision.RequeueAfter
 }
 
-// noteFailure says that what is to be noted on the Instrumentation, or taken off it, could not be written; nil if nothing was in the way.
+// noteFailure returns a Failure if the record of a failure could not be written or deleted; nil
+// otherwise.
 func noteFailure(object client.Object, observed *Observed, result plan.Result) *plan.Failure {
 	self := selfRef(object, observed)
 	why, isRefused := result.Refused[self]
 	if unmade, isUnmade := result.Unwritten[self]; isUnmade {
-		why = "it is tried again: " + unmade
+		why = "retrying: " + unmade
 	} else if !isRefused {
 		return nil
 	}
-	message := "that its canaries failed can't be noted on it, and so nothing is undone: "
+	message := "the failure of its canaries can't be recorded on it, so nothing is undone: "
 	if observed.decision.ClearsFailure {
 		message = "the annotation " + instrv1.AnnotationFailed +
-			", which does not count any more, can't be taken off it, and so no workload gets the agent: "
+			", which no longer counts, can't be removed from it, so no workload gets the agent: "
 	}
 	return &plan.Failure{Reason: api.ReasonRefused, Message: message + why}
 }
 
-// Trouble names the conditions that are bad news when True.
+// ProblemConditions names the conditions that mean a problem when True.
 func (kind[T]) ProblemConditions() []string {
 	return []string{instrv1.ConditionDegraded, instrv1.ConditionStalled, instrv1.ConditionOverruled}
 }
 
-// Released tells that nothing of it is left in any workload. A grant that was all that was left is gone, unless that was refused.
+// Released reports whether the agent is removed from all workloads. Grants that were left over are
+// deleted too, unless the API server refused that.
 func (kind[T]) Released(_ T, observed Observed, result plan.Result) bool {
 	return observed.decision.Leaving == 0 && len(result.Refused)+len(result.Unwritten) == 0
 }

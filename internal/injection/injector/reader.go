@@ -20,30 +20,32 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// Reader reads what injection rests on. It is safe for use by many goroutines, and writes nothing.
+// Reader reads what injection decisions depend on. It writes nothing, and is safe for concurrent
+// use.
 type Reader struct {
-	// Cached holds workloads, the metadata of namespaces, and of the two kinds those that are on.
+	// Cached has workloads, the metadata of namespaces, and those of the two kinds that are on.
 	Cached client.Reader
-	// Live asks the API server.
+	// Live reads from the API server.
 	Live client.Reader
-	// Namespaced and Cluster tell which of the kinds are on: of one that is off nothing is read.
+	// Namespaced and Cluster report which of the kinds are on. Objects of a disabled kind are not
+	// read.
 	Namespaced, Cluster bool
 	// Ungoverned are namespaces into which nothing is injected.
 	Ungoverned []string
-	// Source reads which keys a ConfigMap or Secret has; nil where nobody keeps them in the cache.
+	// Source reads which keys a ConfigMap or Secret has; nil if the cache has neither.
 	Source func(ctx context.Context, namespace string, ref workload.SourceRef) (workload.Source, error)
-	// HasImageVolumes tells that the cluster can mount images.
+	// HasImageVolumes reports that the cluster supports image volumes.
 	HasImageVolumes bool
 
-	// off are the kinds that are off.
+	// off are the disabled kinds.
 	off []string
-	// compiled remembers agents by UID.
+	// compiled caches agents by UID.
 	compiled *lru.Cache
-	// takenOut remembers when something was taken out of a workload: see pace.
+	// takenOut remembers when the agent was last removed from a workload: see skipRepeated.
 	takenOut *lru.Cache
 }
 
-// maxCompiled is far above what anybody has.
+// maxCompiled is far more than a cluster has in practice.
 const maxCompiled = 10_000
 
 // NewReader completes a Reader.
@@ -58,13 +60,13 @@ func NewReader(reader Reader) *Reader {
 	return &reader
 }
 
-// version is an agent of one version of its object.
+// version is an agent compiled from one version of its object.
 type version struct {
 	resourceVersion string
 	agent           *injection.Agent
 }
 
-// agent makes an object ready to be asked, once for each of its versions.
+// agent returns the compiled object. It compiles each version of an object once.
 func (r *Reader) agent(object injection.Object) *injection.Agent {
 	if found, isKnown := r.compiled.Get(object.GetUID()); isKnown {
 		if known := found.(version); known.resourceVersion == object.GetResourceVersion() {
@@ -76,7 +78,8 @@ func (r *Reader) agent(object injection.Object) *injection.Agent {
 	return agent
 }
 
-// objects are all that there are; of the Instrumentations those of one namespace, unless it is empty. They are the cache's: nobody may change them.
+// objects returns all objects; of the Instrumentations those of one namespace, unless namespace is
+// empty. They belong to the cache and must not be modified.
 func (r *Reader) objects(ctx context.Context, namespace string) ([]described, error) {
 	var objects []described
 	if r.Namespaced {
@@ -100,7 +103,7 @@ func (r *Reader) objects(ctx context.Context, namespace string) ([]described, er
 	return objects, nil
 }
 
-// agents are the objects, made ready to be asked, in their order.
+// agents returns the compiled objects, sorted by precedence.
 func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Agent, error) {
 	objects, err := r.objects(ctx, namespace)
 	if err != nil {
@@ -114,7 +117,7 @@ func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Age
 	return agents, nil
 }
 
-// setting is what is around the workloads of a namespace, of the agents given.
+// setting returns the context of a namespace, for the given agents.
 func (r *Reader) setting(ctx context.Context, namespace string, agents []*injection.Agent) (*injection.NamespaceContext, error) {
 	setting := &injection.NamespaceContext{HasImageVolumes: r.HasImageVolumes, Keys: r.keys(ctx, namespace), Off: r.off}
 	if slices.Contains(r.Ungoverned, namespace) {
@@ -126,7 +129,7 @@ func (r *Reader) setting(ctx context.Context, namespace string, agents []*inject
 		err = r.Live.Get(ctx, client.ObjectKey{Name: namespace}, found)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading namespace %s, whose labels and annotations say what is injected: %w", namespace, err)
+		return nil, fmt.Errorf("reading namespace %s, whose labels and annotations select what is injected: %w", namespace, err)
 	}
 	setting.Declines = injection.OptsOut(found.Annotations)
 	for _, agent := range agents {
@@ -137,14 +140,14 @@ func (r *Reader) setting(ctx context.Context, namespace string, agents []*inject
 	return setting, nil
 }
 
-// keys looks keys up in the cache. What can't be read is not known.
+// keys returns a lookup in the cache. A source that can't be read is Unknown.
 func (r *Reader) keys(ctx context.Context, namespace string) injection.KeyLookup {
 	if r.Source == nil {
 		return nil
 	}
 	return func(kind, name, key string) injection.Presence {
 		source, err := r.Source(ctx, namespace, workload.SourceRef{Kind: workload.SourceKind(kind), Name: name})
-		if err != nil || source.Standing != workload.Present {
+		if err != nil || source.State != workload.Present {
 			return injection.Unknown
 		}
 		if _, has := source.Keys[key]; !has || slices.Contains(source.Binary, key) {
@@ -154,14 +157,15 @@ func (r *Reader) keys(ctx context.Context, namespace string) injection.KeyLookup
 	}
 }
 
-// seen is a workload of the cache, with what only the controllers need.
+// seen is a workload from the cache, with what only the controllers need.
 type seen struct {
 	injection.ObservedWorkload
 	selector *metav1.LabelSelector
 }
 
-// workloads are those of a namespace, of all if it is empty, by namespace, kind and name: the cache has them in no order, and messages name the first.
-// They share memory with the cache: nobody may change them.
+// workloads returns the workloads of a namespace, or of all if it is empty, sorted by namespace,
+// kind and name: the cache has no order, and messages name the first. They share memory with the
+// cache and must not be modified.
 func (r *Reader) workloads(ctx context.Context, namespace string) ([]seen, error) {
 	var found []seen
 	add := func(object client.Object, selector *metav1.LabelSelector) {
@@ -194,7 +198,7 @@ func (r *Reader) workloads(ctx context.Context, namespace string) ([]seen, error
 	return found, nil
 }
 
-// workloadOf is an object as far as injection is concerned.
+// workloadOf returns the object as an injection.Workload.
 func workloadOf(object client.Object, kind string, template *corev1.PodTemplateSpec) *injection.Workload {
 	return &injection.Workload{
 		Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(),
@@ -202,7 +206,7 @@ func workloadOf(object client.Object, kind string, template *corev1.PodTemplateS
 	}
 }
 
-// settle gives each workload the setting of its namespace.
+// settle sets the context of each workload to that of its namespace.
 func (r *Reader) settle(ctx context.Context, found []seen, agents []*injection.Agent) error {
 	settings := map[string]*injection.NamespaceContext{}
 	for i := range found {
@@ -210,7 +214,7 @@ func (r *Reader) settle(ctx context.Context, found []seen, agents []*injection.A
 		if settings[one.Namespace] == nil {
 			setting, err := r.setting(ctx, one.Namespace, agents)
 			if apierrors.IsNotFound(err) {
-				setting, err = &injection.NamespaceContext{}, nil // the namespace has gone, and the workload goes
+				setting, err = &injection.NamespaceContext{}, nil // the namespace is gone, and the workload will be
 			}
 			if err != nil {
 				return err

@@ -30,8 +30,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// gather is for how long changes of workloads, and of what is around them, are gathered before they are looked at: after an
-// Instrumentation has appeared hundreds of workloads change at once.
+// gather is for how long changes of workloads and their surroundings are batched before a
+// reconcile: when an Instrumentation is created, hundreds of workloads change at once.
 const gather = 500 * time.Millisecond
 
 // Options of the controller of one kind.
@@ -40,9 +40,9 @@ type Options struct {
 	Concurrency int
 	Clock       clock.PassiveClock
 	Reader      *Reader
-	// Direct tells that there are no webhooks.
+	// Direct reports that there are no webhooks.
 	Direct bool
-	// Secrets tells that the cache has some.
+	// Secrets reports that the cache has Secrets.
 	Secrets bool
 }
 
@@ -95,8 +95,9 @@ func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 	return nil
 }
 
-// rivals are the kinds of Instrumentations that may come before others: one of the cluster, too, comes before those of a namespace as long as it has a
-// revision in their place, or is held there.
+// rivals returns empty objects of the kinds that may take precedence over others. A
+// ClusterInstrumentation, too, may overrule Instrumentations, as long as an earlier revision of it
+// is kept or retained in a container.
 func (r *Reader) rivals() []client.Object {
 	rivals := []client.Object{}
 	if r.Namespaced {
@@ -114,7 +115,8 @@ type concerned struct {
 	kind   string
 }
 
-// agents are those of the kind in a namespace; none, with a word in the log, if that can't be read.
+// agents returns the agents of the kind in a namespace. If they can't be read, it logs the error
+// and returns none.
 func (c concerned) agents(ctx context.Context, namespace string) []*injection.Agent {
 	agents, err := c.reader.agents(ctx, namespace)
 	if err != nil {
@@ -124,7 +126,7 @@ func (c concerned) agents(ctx context.Context, namespace string) []*injection.Ag
 	return slices.DeleteFunc(agents, func(agent *injection.Agent) bool { return agent.Kind != c.kind })
 }
 
-// all are the requests for those of a namespace.
+// all returns the requests for the agents of a namespace.
 func (c concerned) all(ctx context.Context, namespace string) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, agent := range c.agents(ctx, namespace) {
@@ -141,7 +143,8 @@ func (c concerned) byRival(ctx context.Context, rival client.Object) []reconcile
 	return c.all(ctx, rival.GetNamespace())
 }
 
-// byWorkload are those that match a workload and those that are in it, whether or not they are still there.
+// byWorkload returns requests for the Instrumentations that match a workload, and for those that
+// are in it, whether or not they still exist.
 func (c concerned) byWorkload(ctx context.Context, object client.Object) []reconcile.Request {
 	w := workloadOf(object, observe.KindOfWorkload(object), observe.PodTemplate(object))
 	var requests []reconcile.Request
@@ -156,7 +159,7 @@ func (c concerned) byWorkload(ctx context.Context, object client.Object) []recon
 	if c.kind == injection.KindCluster && len(agents) > 0 {
 		namespace = watch.Namespace()
 		if c.reader.Cached.Get(ctx, client.ObjectKey{Name: w.Namespace}, namespace) != nil {
-			namespace = nil // so new that the cache lacks it
+			namespace = nil // too new for the cache
 		}
 	}
 	for _, agent := range agents {
@@ -167,14 +170,15 @@ func (c concerned) byWorkload(ctx context.Context, object client.Object) []recon
 	}
 	for _, injected := range injection.Injected(w.Template.Annotations) {
 		identity := injected.Identity(w.Namespace)
-		if identity.Kind == c.kind && identity.ID() == injected.ID { // a record stands where users write
+		if identity.Kind == c.kind && identity.ID() == injected.ID { // users can write records
 			add(identity)
 		}
 	}
 	return requests
 }
 
-// bySource are all of a namespace where some workload takes all variables of a ConfigMap or Secret: one of them may be one that is extended.
+// bySource returns requests for all agents of a namespace if some workload takes all variables of
+// the ConfigMap or Secret: one of the variables may be one that an agent extends.
 func (c concerned) bySource(kind workload.SourceKind) handler.MapFunc {
 	return func(ctx context.Context, source client.Object) []reconcile.Request {
 		requests := c.all(ctx, source.GetNamespace())
@@ -195,7 +199,7 @@ func (c concerned) bySource(kind workload.SourceKind) handler.MapFunc {
 	}
 }
 
-// takesAll tells whether some container takes all variables of a ConfigMap or Secret.
+// takesAll reports whether some container takes all variables of a ConfigMap or Secret.
 func takesAll(spec *corev1.PodSpec, kind workload.SourceKind, name string) bool {
 	for i := range spec.Containers {
 		for _, source := range spec.Containers[i].EnvFrom {

@@ -15,15 +15,17 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// manyWatched is of how many workloads of a namespace the pods are asked for one by one; those of more are asked for together.
+// manyWatched is the number of workloads per namespace up to which pods are listed per workload.
+// Above it, all pods of the namespace are listed once.
 const manyWatched = 3
 
-// watch looks at the pods of workloads that run what is injected now, and notes what is wrong with them, and since when they are ready.
-func (r *Reader) watch(ctx context.Context, standings []*injection.WorkloadAssessment, found []seen) error {
+// watch reads the pods of workloads that run what is injected now, and sets the problem and ready
+// time of each assessment.
+func (r *Reader) watch(ctx context.Context, assessments []*injection.WorkloadAssessment, found []seen) error {
 	within := map[string][]*injection.WorkloadAssessment{}
-	for _, standing := range standings {
-		namespace := found[standing.Index].Namespace
-		within[namespace] = append(within[namespace], standing)
+	for _, assessed := range assessments {
+		namespace := found[assessed.Index].Namespace
+		within[namespace] = append(within[namespace], assessed)
 	}
 	for namespace, some := range within {
 		var all []corev1.Pod
@@ -33,8 +35,8 @@ func (r *Reader) watch(ctx context.Context, standings []*injection.WorkloadAsses
 				return err
 			}
 		}
-		for _, standing := range some {
-			one := &found[standing.Index]
+		for _, assessed := range some {
+			one := &found[assessed.Index]
 			selector, err := metav1.LabelSelectorAsSelector(one.selector)
 			if err != nil {
 				return fmt.Errorf("reading the selector of %s in namespace %s: %w", one, namespace, err)
@@ -45,13 +47,13 @@ func (r *Reader) watch(ctx context.Context, standings []*injection.WorkloadAsses
 					return err
 				}
 			}
-			note(standing, one, selector, pods)
+			note(assessed, one, selector, pods)
 		}
 	}
 	return nil
 }
 
-// pods asks for those of a namespace.
+// pods lists pods of a namespace.
 //
 // +kubebuilder:rbac:part=injection,groups="",resources=pods,verbs=list
 func (r *Reader) pods(ctx context.Context, namespace string, selector labels.Selector) ([]corev1.Pod, error) {
@@ -62,8 +64,8 @@ func (r *Reader) pods(ctx context.Context, namespace string, selector labels.Sel
 	return list.Items, nil
 }
 
-// note notes what the pods of a workload tell of what is injected now.
-func note(standing *injection.WorkloadAssessment, one *seen, selector labels.Selector, pods []corev1.Pod) {
+// note sets in an assessment what the pods that run the current injection show.
+func note(assessed *injection.WorkloadAssessment, one *seen, selector labels.Selector, pods []corev1.Pod) {
 	var mine []corev1.Pod
 	for i := range pods {
 		isMine := selector.Matches(labels.Set(pods[i].Labels)) &&
@@ -72,10 +74,10 @@ func note(standing *injection.WorkloadAssessment, one *seen, selector labels.Sel
 			mine = append(mine, pods[i])
 		}
 	}
-	standing.Problem, standing.ReadySince = workload.FindProblem(mine, ""), readySince(mine)
+	assessed.Problem, assessed.ReadySince = workload.FindProblem(mine, ""), readySince(mine)
 }
 
-// readySince is when the last of some pods became ready; zero if none is.
+// readySince returns when the last of some pods became ready; zero if none is ready.
 func readySince(pods []corev1.Pod) time.Time {
 	var last time.Time
 	for i := range pods {
@@ -88,8 +90,9 @@ func readySince(pods []corev1.Pod) time.Time {
 	return last
 }
 
-// pace leaves out writes that take something out where the same was written a moment ago and had no effect: the webhook is away, perhaps, and nothing
-// is left on the workload that tells of an attempt. It is remembered in memory; who begins anew only asks once more.
+// skipRepeated drops removals that were written recently without effect: the webhook may be
+// unavailable, and the workload itself does not record the attempts. The attempts are kept in
+// memory; after a restart there is one additional attempt.
 func (r *Reader) skipRepeated(observed *Observed, now time.Time) {
 	decision := &observed.decision
 	kept := decision.Writes[:0]
@@ -118,10 +121,10 @@ func (r *Reader) skipRepeated(observed *Observed, now time.Time) {
 	decision.Writes = kept
 }
 
-// takingOut stands for a revision where something is taken out.
+// takingOut takes the place of a revision for removals.
 const takingOut = "out"
 
-// sooner is the shorter of two waits, of which 0 is none.
+// sooner returns the shorter of two waits, of which 0 means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b

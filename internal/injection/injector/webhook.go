@@ -23,10 +23,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// hookName is the webhook's. There is one for both kinds.
+// hookName is the webhook's name. One webhook serves both kinds.
 const hookName = "workloads.instrumentation.mainstay.dev"
 
-// Hook is the webhook that composes what is injected with what owners write.
+// Hook returns the webhook that composes agents with what owners write.
 func Hook(scheme *runtime.Scheme, reader *Reader) admission.Hook {
 	composed := func(resource string, empty func() client.Object) admission.Composed {
 		return admission.Composed{Resource: appsv1.SchemeGroupVersion.WithResource(resource), Scope: admissionregistrationv1.NamespacedScope,
@@ -44,7 +44,8 @@ func Hook(scheme *runtime.Scheme, reader *Reader) admission.Hook {
 	}.Hook(scheme)
 }
 
-// conditions keep the API server from asking about what injection has no part in: scaling, status, pausing, of what is not injected.
+// conditions keep the API server from calling the webhook for writes that do not concern injection:
+// scaling, status and pausing of workloads without an agent.
 func conditions() []admissionregistrationv1.MatchCondition {
 	const injected = "'" + instrv1.AnnotationInjected + "' in object.spec.template.?metadata.?annotations.orValue({})"
 	const changed = "oldObject == null || object.spec.template != oldObject.spec.template || " +
@@ -55,13 +56,13 @@ func conditions() []admissionregistrationv1.MatchCondition {
 	}
 }
 
-// compose writes into a workload what is injected.
+// compose composes a workload.
 func (r *Reader) compose(ctx context.Context, request webhook.Request, object, old client.Object) ([]string, error) {
 	template := observe.PodTemplate(object)
 	w := workloadOf(object, request.Kind.Kind, template)
 	w.Namespace = request.Namespace
 	if w.Name == "" && object.GetGenerateName() != "" {
-		w.Name = object.GetGenerateName() + "xxxxx" // the name that it will get has as many more letters
+		w.Name = object.GetGenerateName() + "xxxxx" // the API server appends 5 random letters
 	}
 	var before *corev1.PodTemplateSpec
 	if old != nil {
@@ -71,23 +72,25 @@ func (r *Reader) compose(ctx context.Context, request webhook.Request, object, o
 	if err != nil {
 		return nil, err
 	}
-	verdicts := setting.Compose(w, before)
+	statuses := setting.Compose(w, before)
 	var warnings []string
-	for i, verdict := range verdicts {
-		if verdict.State == injection.Refused {
-			warnings = append(warnings, fmt.Sprintf("%s injects nothing: %s", setting.Agents[i], verdict.Refusal.Message))
+	for i, status := range statuses {
+		if status.State == injection.Refused {
+			warnings = append(warnings, fmt.Sprintf("%s is not injected: %s", setting.Agents[i], status.Refusal.Message))
 		}
 	}
 	return warnings, nil
 }
 
 const (
-	// cachePatience is how long the webhook waits for its cache to have what a controller, of another replica perhaps, has asked for.
+	// cachePatience is how long the webhook waits for its cache to catch up with a controller's write,
+	// which may come from another replica.
 	cachePatience = time.Second
 	cachePoll     = 20 * time.Millisecond
 )
 
-// written are the annotations that a controller of ours has just replaced; nil where the write is anybody else's.
+// written returns the annotations before the write if a controller of Mainstay is writing; nil for
+// any other client.
 func written(request webhook.Request, old client.Object) map[string]string {
 	var options metav1.PatchOptions
 	if old == nil || json.Unmarshal(request.Options.Raw, &options) != nil || !naming.IsOurManager(options.FieldManager) {
@@ -99,8 +102,9 @@ func written(request webhook.Request, old client.Object) map[string]string {
 	return map[string]string{}
 }
 
-// current is the setting of a workload's namespace. Where a controller of another replica, perhaps, has seen what the cache does not have yet, it
-// waits for it a moment: replaced are the annotations that it has written over, nil for none.
+// current returns the context of a workload's namespace. If a controller has acted on something
+// that this replica's cache does not have yet, current waits for it for up to cachePatience.
+// replaced are the annotations that the controller has overwritten; nil for any other client.
 func (r *Reader) current(ctx context.Context, w *injection.Workload, before *corev1.PodTemplateSpec,
 	replaced map[string]string) (*injection.NamespaceContext, error) {
 	var setting *injection.NamespaceContext
@@ -116,26 +120,27 @@ func (r *Reader) current(ctx context.Context, w *injection.Workload, before *cor
 	}
 	err := wait.PollUntilContextTimeout(ctx, cachePoll, cachePatience, true, read)
 	if setting != nil && wait.Interrupted(err) {
-		return setting, nil // the controller looks at what became of it
+		return setting, nil // the controller checks the result
 	}
 	return setting, err
 }
 
-// isBehind tells that a controller has written a grant, or taken one off, which what is known of the Instrumentations does not explain.
+// isBehind reports whether a controller has written or deleted a grant for a reason that the known
+// Instrumentations do not explain.
 func isBehind(setting *injection.NamespaceContext, w *injection.Workload, before *corev1.PodTemplateSpec, replaced map[string]string) bool {
 	composed := *w
-	var verdicts []injection.AgentStatus
+	var statuses []injection.AgentStatus
 	for _, key := range injection.GrantKeys(w.Annotations, replaced) {
 		if w.Annotations[key] == replaced[key] {
 			continue
 		}
-		if verdicts == nil {
+		if statuses == nil {
 			composed.Template = w.Template.DeepCopy()
-			verdicts = setting.Compose(&composed, before)
+			statuses = setting.Compose(&composed, before)
 		}
 		i := slices.IndexFunc(setting.Agents, func(agent *injection.Agent) bool { return injection.GrantKey(agent.ID) == key })
-		isIn := i >= 0 && verdicts[i].State == injection.In
-		isThere := isIn || i >= 0 && verdicts[i].State == injection.Retained
+		isIn := i >= 0 && statuses[i].State == injection.In
+		isThere := isIn || i >= 0 && statuses[i].State == injection.Retained
 		grant := injection.ParseGrant(w.Annotations[key])
 		if grant.Revision == "" && isThere || grant.Revision != "" && !grant.IsKept() && (!isIn || setting.Agents[i].Revision != grant.Revision) {
 			return true

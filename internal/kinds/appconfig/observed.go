@@ -129,7 +129,7 @@ type User struct {
 func (o Observed) users(config *configv1.AppConfig) []User {
 	source := workload.SourceRef{Kind: workload.ConfigMap, Name: ConfigMapName(config)}
 	var all []User
-	for _, verdict := range o.Plan.Verdicts {
+	for _, verdict := range o.Plan.Statuses {
 		demand := o.Snapshot.Demands[verdict.Demand]
 		if demand.Origin != Origin(config.Name) || demand.Source != source {
 			continue
@@ -156,7 +156,7 @@ func (o Observed) notGranted(config *configv1.AppConfig) []string {
 	var names []string
 	for _, secret := range config.Spec.SecretRefs {
 		found := o.Snapshot.Sources[workload.SourceRef{Kind: workload.Secret, Name: secret.Secret}]
-		if found.Standing == workload.NotGranted && !slices.Contains(names, secret.Secret) {
+		if found.State == workload.NotGranted && !slices.Contains(names, secret.Secret) {
 			names = append(names, secret.Secret)
 		}
 	}
@@ -173,7 +173,7 @@ func (o Observed) missing(config *configv1.AppConfig) []string {
 			continue
 		}
 		found := o.Snapshot.Sources[demand.Source]
-		switch found.Standing {
+		switch found.State {
 		case workload.Absent:
 			missing = append(missing, "Secret "+demand.Source.Name)
 		case workload.Present:

@@ -161,7 +161,7 @@ func revisionStatuses(config *configv1.AppConfig, observed Observed, has stored,
 
 // lookAgain is after how long time alone changes what there is to do or to tell.
 func requeueAfter(observed Observed) time.Duration {
-	again := observed.Plan.Again
+	again := observed.Plan.RequeueAfter
 	if waits := observed.WindowChanges; observed.Choice.Pending == configv1.ReasonOutsideWindow && waits > 0 && (again == 0 || waits < again) {
 		again = waits
 	}

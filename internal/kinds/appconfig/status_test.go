@@ -135,12 +135,12 @@ func (w *world) needsSecret() *world {
 }
 
 func (w *world) holdsKey(key string) *world {
-	w.Snapshot.Sources[database] = workload.Source{Ref: database, Standing: workload.Present, Keys: map[string]string{key: "hash"}}
+	w.Snapshot.Sources[database] = workload.Source{Ref: database, State: workload.Present, Keys: map[string]string{key: "hash"}}
 	return w
 }
 
 func (w *world) ungranted() *world {
-	w.Snapshot.Sources[database] = workload.Source{Ref: database, Standing: workload.NotGranted}
+	w.Snapshot.Sources[database] = workload.Source{Ref: database, State: workload.NotGranted}
 	return w
 }
 
@@ -174,7 +174,7 @@ func TestLookAgain(t *testing.T) {
 		"the window, if that is first": {pending: configv1.ReasonOutsideWindow, again: time.Hour, window: time.Minute, want: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			equal(t, test.want, requeueAfter(Observed{Plan: workload.RestartPlan{Again: test.again}, WindowChanges: test.window,
+			equal(t, test.want, requeueAfter(Observed{Plan: workload.RestartPlan{RequeueAfter: test.again}, WindowChanges: test.window,
 				Choice: Choice{Pending: test.pending}}))
 		})
 	}

@@ -113,7 +113,7 @@ func (w *world) runs(name, text, was string, state workload.State, updated int32
 	if state != workload.UpToDate {
 		verdict.Message = "it is " + string(state)
 	}
-	w.Plan.Verdicts = append(w.Plan.Verdicts, verdict)
+	w.Plan.Statuses = append(w.Plan.Statuses, verdict)
 	return w
 }
 

@@ -55,14 +55,14 @@ type Evictions struct {
 	// Flapping tells that pods were evicted again and again, each time soon after the last.
 	Flapping bool
 	// Again is after how long to look again; 0 means that nothing changes by time alone.
-	Again time.Duration
+	RequeueAfter time.Duration
 }
 
 // Rest tells whether nobody has to look at the pods, and what there is to say then: nothing can be compared, or all has been
 // done.
 func Rest(spec *configv1.ConfigMonitorSpec, source workload.Source, record Record, now time.Time) (Evictions, bool) {
 	e := Evictions{Record: record, Matched: record.Pods}
-	if source.Standing != workload.Present {
+	if source.State != workload.Present {
 		return e, true
 	}
 	if source.Declared != "" && source.Declared != source.All() {
@@ -197,8 +197,8 @@ func (e *Evictions) wait(those []pod, reason, message string) {
 
 // look asks for another look in some time, unless one comes sooner.
 func (e *Evictions) requeueIn(in time.Duration) {
-	if e.Again == 0 || in < e.Again {
-		e.Again = in
+	if e.RequeueAfter == 0 || in < e.RequeueAfter {
+		e.RequeueAfter = in
 	}
 }
 
@@ -233,7 +233,7 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 	switch {
 	case len(sorted.evictable) == 0 && !underWay && e.Left == 0 && sorted.running > 0:
 		e.Record.Done, e.Record.Pods, e.Record.Same = true, sorted.running, nil
-	case e.Again == 0:
+	case e.RequeueAfter == 0:
 		e.requeueIn(pollLeft)
 	}
 }
@@ -308,8 +308,8 @@ func (e *Evictions) blocked(victim Victim, reason, why string, again time.Durati
 	e.Skipped = append(e.Skipped, configv1.Skipped{Name: victim.name(), Reason: reason, Message: why})
 	slices.SortFunc(e.Skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
 	e.Waiting++
-	if len(e.Restarting) == 0 && e.Again == pollUnderWay {
-		e.Again = 0
+	if len(e.Restarting) == 0 && e.RequeueAfter == pollUnderWay {
+		e.RequeueAfter = 0
 	}
 	e.requeueIn(again)
 }
@@ -334,7 +334,7 @@ func addEvictions(observed Observed) totals {
 	s := totals{
 		unit: unitPod, matched: e.Matched, upToDate: e.UpToDate, restarts: e.Record.Evicted,
 		restarting: e.Restarting, failed: e.Failed, waiting: e.Waiting, left: e.Left, skipped: e.Skipped,
-		putBack: e.PutBack, flapping: e.Flapping, again: e.Again,
+		putBack: e.PutBack, flapping: e.Flapping, again: e.RequeueAfter,
 	}
 	if e.Record.At != nil {
 		s.lastRestart = *e.Record.At

@@ -43,8 +43,8 @@ func summary(e configmonitor.Evictions) string {
 	if e.Record.Done {
 		parts = append(parts, "done")
 	}
-	if e.Again > 0 {
-		parts = append(parts, e.Again.String())
+	if e.RequeueAfter > 0 {
+		parts = append(parts, e.RequeueAfter.String())
 	}
 	return strings.Join(parts, ", ")
 }
@@ -118,7 +118,7 @@ func TestEvictionsBegun(t *testing.T) {
 		},
 		"a key that matters came": {
 			change: func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} },
-			source: blue, record: keysRecorded(workload.Source{Ref: red.Ref, Standing: workload.Present,
+			source: blue, record: keysRecorded(workload.Source{Ref: red.Ref, State: workload.Present,
 				Changed: ago(time.Hour)}), pods: []corev1.Pod{pod("a", before)}, want: "evict a, 2s",
 		},
 	} {
@@ -257,7 +257,7 @@ func TestEvictionsToTheEnd(t *testing.T) {
 func TestRest(t *testing.T) {
 	blue := flags("blue", ago(time.Minute))
 	absent, denied, edited := blue, blue, blue
-	absent.Standing, denied.Standing, edited.Declared = workload.Absent, workload.NotGranted, "another"
+	absent.State, denied.State, edited.Declared = workload.Absent, workload.NotGranted, "another"
 	for name, test := range map[string]struct {
 		source workload.Source
 		record configmonitor.Record
@@ -318,8 +318,8 @@ func TestHeldByBudget(t *testing.T) {
 		{Name: "Pod/a", Reason: "Unowned", Message: "nobody would bring it back: spec.allowUnowned lets it be evicted all the same"},
 		{Name: "Pod/b", Reason: "DisruptionBudget", Message: "later"},
 	}
-	if diff := cmp.Diff(want, e.Skipped); diff != "" || e.Again != 10*time.Second || len(e.Restarting) != 0 {
-		t.Errorf("%s, again after %s, restarting %v", diff, e.Again, e.Restarting)
+	if diff := cmp.Diff(want, e.Skipped); diff != "" || e.RequeueAfter != 10*time.Second || len(e.Restarting) != 0 {
+		t.Errorf("%s, again after %s, restarting %v", diff, e.RequeueAfter, e.Restarting)
 	}
 }
 

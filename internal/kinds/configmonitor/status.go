@@ -54,7 +54,7 @@ func Status(monitor *configv1.ConfigMonitor, observed Observed, result plan.Resu
 		LastRestart:        toTime(sum.lastRestart),
 		Conditions:         judged.conditions(sum),
 	}
-	if observed.Source.Standing == workload.Present {
+	if observed.Source.State == workload.Present {
 		status.LastChange = toTime(observed.Source.Changed)
 	}
 	if sum.again > 0 {
@@ -113,8 +113,8 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed) totals {
 	s := totals{unit: unitWorkload}
 	origin, source := workload.OriginOf(Kind, monitor.Name), workload.SourceOfMonitor(&monitor.Spec)
 	decided := workload.Decide(observed.Snapshot, observed.Now)
-	s.again = decided.Again
-	for _, verdict := range decided.Verdicts {
+	s.again = decided.RequeueAfter
+	for _, verdict := range decided.Statuses {
 		if observed.Snapshot.Demands[verdict.Demand].Origin != origin {
 			continue
 		}

@@ -86,7 +86,7 @@ func (c statusCase) check(t *testing.T) {
 	}
 	snapshot := workload.Snapshot{Targets: c.targets, Demands: []workload.Demand{workload.OfMonitor(made)},
 		Sources: map[workload.SourceRef]workload.Source{}}
-	if c.source.Standing != workload.Absent {
+	if c.source.State != workload.Absent {
 		snapshot.Sources[c.source.Ref] = c.source
 	}
 	status, _ := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: c.source, Snapshot: snapshot},
@@ -154,8 +154,8 @@ func TestStatus(t *testing.T) {
 
 func TestStatusOfTrouble(t *testing.T) {
 	absent, denied := flags("", noon), workload.Source{Ref: workload.SourceRef{Kind: workload.Secret, Name: "database"},
-		Standing: workload.NotGranted}
-	absent.Standing = workload.Absent
+		State: workload.NotGranted}
+	absent.State = workload.Absent
 	edited := flags("blue", ago(time.Minute))
 	edited.Declared = "another"
 	for name, test := range map[string]statusCase{
@@ -287,7 +287,7 @@ func TestStatusOfEvictions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			made := monitor(evicting)
 			test.evictions.Record = configmonitor.Record{Evicted: 7, At: new(ago(time.Minute))}
-			test.evictions.Again = 3 * time.Second
+			test.evictions.RequeueAfter = 3 * time.Second
 			status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: blue, Evictions: &test.evictions,
 				Failure: test.failure}, plan.Result{})
 			if got := conditionsOf(status); got != test.want || !strings.Contains(status.Conditions[0].Message, test.message) {

@@ -37,7 +37,7 @@ func monitor(change ...func(*configv1.ConfigMonitorSpec)) *configv1.ConfigMonito
 // flags is the source, whose data are one value, changed at a time.
 func flags(value string, changed time.Time) workload.Source {
 	return workload.Source{
-		Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, Standing: workload.Present,
+		Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, State: workload.Present,
 		Keys: map[string]string{"COLOUR": workload.HashKey([]byte(value))}, Created: ago(time.Hour), Changed: changed,
 		Writers: []string{"kubectl-edit", "argocd"},
 	}

@@ -54,10 +54,10 @@ func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, fai
 	case failure != nil:
 		j.Summary = summary.OfFailure(*failure)
 		return j
-	case observed.Source.Standing == workload.NotGranted:
+	case observed.Source.State == workload.NotGranted:
 		j.access = access(monitor.Namespace, source.Name)
 		return say(summary.Stalled, configv1.ReasonSecretAccessNotGranted, "%s", j.access)
-	case observed.Source.Standing == workload.Absent:
+	case observed.Source.State == workload.Absent:
 		return say(summary.Failed, configv1.ReasonSourceMissing,
 			"there is no %s in this namespace: nothing is restarted until there is, and then only what was started with another content", source)
 	case s.matched == 0:
@@ -68,7 +68,7 @@ func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, fai
 		return say(summary.Failed, configv1.ReasonFlapping, "%s", j.flaps)
 	case s.putBack:
 		return say(summary.UnderWay, configv1.ReasonEditedByHand,
-			"%s is not as its AppConfig made it, and is being put back: nothing is restarted for that", source)
+			"%s was edited by hand, and its AppConfig is reverting it: nothing is restarted for that", source)
 	case len(s.restarting) > 0:
 		return say(summary.UnderWay, configv1.ReasonRestarting, "%s; being restarted: %s", s.progress(source),
 			conditions.FirstFew(s.restarting, ", "))

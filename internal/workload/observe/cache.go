@@ -13,28 +13,33 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// SecretAccess says whose Secrets may be read, and how their values are hashed. Its zero value reads none.
+// SecretAccess says which Secrets may be read, and how their values are hashed. Its zero value
+// allows none.
 type SecretAccess struct {
-	// Namespaces are those whose Secrets may be read; none means that no Secret is ever read.
+	// Namespaces are the namespaces whose Secrets may be read. If there are none, no Secret is ever
+	// read.
 	Namespaces []string
-	// Hasher hashes their values under the installation's key.
+	// Hasher hashes values under the installation's key.
 	Hasher workload.Hasher
 }
 
-// NewSecretAccess reads the Secrets of some namespaces, and hashes their values under a key.
+// NewSecretAccess returns the access to the Secrets of some namespaces, whose values are hashed
+// under a key.
 func NewSecretAccess(namespaces []string, key []byte) SecretAccess {
 	return SecretAccess{Namespaces: namespaces, Hasher: workload.NewHasher(key)}
 }
 
-// Granted tells whether the Secrets of a namespace may be read. Where they may not, the cache knows nothing of Secrets and must not be
-// asked for one: it would begin to watch them.
+// Granted reports whether the Secrets of a namespace may be read. If it is false, the cache must
+// not be asked for a Secret: it would start to watch Secrets.
 func (a SecretAccess) Granted(namespace string) bool { return slices.Contains(a.Namespaces, namespace) }
 
-// helmReleases are the Secrets in which Helm keeps the manifests of its releases: large, many, and no pod uses one.
+// helmReleases is the type of the Secrets in which Helm stores the manifests of its releases: they
+// are large and many, and no pod uses them.
 const helmReleases = corev1.SecretType("helm.sh/release.v1")
 
-// WorkloadCacheOptions say what the cache holds of workloads, for all kinds that have to do with other people's: all of them, in part. more is
-// what else is kept of pod templates than restarts need; nil for nothing.
+// WorkloadCacheOptions returns what the cache keeps of workloads: all workloads, reduced to what
+// all kinds together need. more returns what is kept of pod templates in addition to what restarts
+// need; nil means nothing.
 //
 // +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=list;watch
 func WorkloadCacheOptions(more func(*corev1.PodTemplateSpec) corev1.PodSpec) map[client.Object]cache.ByObject {
@@ -46,10 +51,11 @@ func WorkloadCacheOptions(more func(*corev1.PodTemplateSpec) corev1.PodSpec) map
 	}
 }
 
-// ConfigurationCacheOptions say what the cache must hold for a Reader beside the workloads: all ConfigMaps, and of the namespaces that are opted in
-// the Secrets. Everything that Mainstay has not made is held in part only, of ConfigMaps and Secrets no value at all.
+// ConfigurationCacheOptions returns what the cache must keep for a Reader in addition to workloads:
+// all ConfigMaps, and the Secrets of granted namespaces. Objects that Mainstay did not create are
+// reduced, and values of ConfigMaps and Secrets are replaced by hashes.
 //
-// The rights to Secrets are granted in these namespaces one by one.
+// The rights to Secrets are granted in each of these namespaces.
 //
 // +kubebuilder:rbac:part=configuration,groups="",resources=configmaps,verbs=list;watch
 // +kubebuilder:rbac:part=secrets,groups="",resources=secrets,verbs=get;list;watch

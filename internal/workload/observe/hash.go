@@ -16,16 +16,17 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// hashedKind stands in the cache, in place of the kind, on what has been hashed. A transform is given its own work again (client-go does so
-// with what it lists by streaming), and a hash of a hash is another. Nobody can write it: an object that comes from the API server has its
-// kind, or none. Who reads from the cache without UnsafeDisableDeepCopy is given the true kind.
+// hashedKind replaces the kind of an object in the cache once it has been hashed. client-go may
+// call a transform again on its own result (it does for streaming lists), and a hash of a hash
+// would differ. Clients can't forge the mark: an object from the API server has its true kind, or
+// none. A read without UnsafeDisableDeepCopy returns the true kind.
 const hashedKind = "Hashes"
 
-// maxWriters is how many writers of a source are remembered.
+// maxWriters limits how many writers of a source are kept.
 const maxWriters = 5
 
-// hashConfigMap is the transform for ConfigMaps: the data become hashes of the values, binary data too, of which the keys stay
-// besides; and metadata what stripSource leaves.
+// hashConfigMap is the transform for ConfigMaps. It replaces data by hashes of the values,
+// including binary data, whose keys are also kept; of the metadata it keeps what stripSource does.
 func hashConfigMap(cached any) (any, error) {
 	source, ok := cached.(*corev1.ConfigMap)
 	if !ok || source.Kind == hashedKind {
@@ -44,7 +45,8 @@ func hashConfigMap(cached any) (any, error) {
 	return source, nil
 }
 
-// hashSecret is the transform for Secrets. The hashes stand in stringData, which the API server never gives.
+// hashSecret returns the transform for Secrets. The hashes are stored in stringData, which the API
+// server never returns.
 func hashSecret(hasher workload.Hasher) func(any) (any, error) {
 	return func(cached any) (any, error) {
 		source, ok := cached.(*corev1.Secret)
@@ -62,7 +64,7 @@ func hashSecret(hasher workload.Hasher) func(any) (any, error) {
 	}
 }
 
-// newHashes is nil where there will be none: even an empty map takes room, in tens of thousands of objects.
+// newHashes returns nil for 0: even an empty map needs memory, in tens of thousands of objects.
 func newHashes(count int) map[string]string {
 	if count == 0 {
 		return nil
@@ -70,8 +72,9 @@ func newHashes(count int) map[string]string {
 	return make(map[string]string, count)
 }
 
-// stripSource leaves, of metadata, what identifies the object, our own labels and annotations, the controller, and of
-// managed fields ours, and who else writes the data, when. What kubectl notes of last applied values goes, too.
+// stripSource keeps, of the metadata, what identifies the object, our labels and annotations, the
+// controller, and our managed fields. Of other managers it keeps which ones wrote data, and when.
+// It drops kubectl's last-applied-configuration.
 func stripSource(object metav1.Object) {
 	object.SetNamespace(unique.Make(object.GetNamespace()).Value())
 	object.SetLabels(onlyKept(object.GetLabels()))
@@ -82,14 +85,15 @@ func stripSource(object metav1.Object) {
 	object.SetManagedFields(dataWriters(object.GetManagedFields()))
 }
 
-// isKept tells which labels and annotations count: Mainstay's, and those of Stakater Reloader.
+// isKept reports whether a label or annotation is kept: Mainstay's own, and those of Stakater
+// Reloader.
 func isKept(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	within := func(whole string) bool { return domain == whole || strings.HasSuffix(domain, "."+whole) }
 	return key == api.LabelManagedBy || within(api.Domain) || within(strings.TrimSuffix(workload.StakaterDomain, "/"))
 }
 
-// onlyKept is nil if nothing stays.
+// onlyKept returns the entries that are kept, or nil if none is.
 func onlyKept(all map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range all {
@@ -110,8 +114,8 @@ func onlyController(object metav1.Object) []metav1.OwnerReference {
 	return nil
 }
 
-// dataWriters leaves our own entries as they are, for kit/apply rests on them. Of others stays who wrote data when, without
-// the fields: the latest writers only.
+// dataWriters keeps our own entries unchanged, because kit/apply depends on them. Of other managers
+// it keeps the latest writers of data, without fields.
 func dataWriters(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var ours, others []metav1.ManagedFieldsEntry
 	for i := range entries {
@@ -138,22 +142,24 @@ func timeOf(entry metav1.ManagedFieldsEntry) time.Time {
 	return entry.Time.Time
 }
 
-// topFields tells which of an object's fields a set of managed fields has; the schema is that of FieldsV1.
+// topFields says which top-level fields a set of managed fields contains, in the format of
+// FieldsV1.
 type topFields struct {
 	Data       given `json:"f:data"`
 	BinaryData given `json:"f:binaryData"`
 }
 
-// given is true for whatever is there.
+// given is true if a field is present, whatever its value.
 type given bool
 
-// UnmarshalJSON does not look at what is there.
+// UnmarshalJSON ignores the value.
 func (g *given) UnmarshalJSON([]byte) error {
 	*g = true
 	return nil
 }
 
-// writesData tells whether a manager owns data. Without fields the entry is one that dataWriters has left.
+// writesData reports whether a manager owns data. An entry without fields is one that dataWriters
+// has kept.
 func writesData(entry *metav1.ManagedFieldsEntry) bool {
 	if entry.FieldsV1 == nil {
 		return entry.FieldsType == ""
@@ -162,9 +168,11 @@ func writesData(entry *metav1.ManagedFieldsEntry) bool {
 	return json.Unmarshal(entry.FieldsV1.GetRawBytes(), &top) == nil && bool(top.Data || top.BinaryData)
 }
 
-// lastChange is when the data of what the cache holds changed last, and who wrote them, the latest first. Where nobody knows it is the creation.
-// The API server notes whole seconds, and notes also a change of something else that the same writer wrote in the same way: then it is later
-// than the data's. It is earlier where an update did nothing but remove keys: a writer's time changes only with what it writes.
+// lastChange returns when the data of a cached source last changed, and its writers, the latest
+// first. If no write is known, it returns the creation time. The API server records whole seconds,
+// and also updates the time when the same manager changes something else: the result may be later
+// than the change. It may be earlier if an update only removed keys: a manager's time changes only
+// if it sets something.
 func lastChange(source metav1.Object) (time.Time, []string) {
 	changed := source.GetCreationTimestamp().Time
 	var entries []metav1.ManagedFieldsEntry

@@ -18,12 +18,12 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// at is a time of day.
+// at returns a time of day.
 func at(hour int) *metav1.Time {
 	return &metav1.Time{Time: time.Date(2026, 11, 21, hour, 0, 0, 0, time.UTC)}
 }
 
-// entry is one of managed fields.
+// entry returns an entry of managed fields.
 func entry(manager string, when *metav1.Time, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: "Update", APIVersion: "v1", Time: when, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
@@ -35,7 +35,7 @@ const (
 	labelFields = `{"f:metadata":{"f:labels":{"f:data":{},"f:binaryData":{}}}}`
 )
 
-// transformed runs a transform as client-go does, which may do so twice.
+// transformed runs a transform twice, as client-go may.
 func transformed[T client.Object](t *testing.T, transform func(any) (any, error), object T) T {
 	t.Helper()
 	var cached any = object
@@ -107,7 +107,7 @@ func TestHashSecret(t *testing.T) {
 	for _, other := range []metav1.ObjectMeta{{Namespace: "web", Name: "database"}, {Namespace: "shop", Name: "other"}} {
 		guess := transformed(t, hashSecret(hasher), &corev1.Secret{ObjectMeta: other, Data: map[string][]byte{"password": []byte("hunter2")}})
 		if guess.StringData["password"] == got.StringData["password"] {
-			t.Errorf("Secret %s/%s tells that its value is the same", other.Namespace, other.Name)
+			t.Errorf("Secret %s/%s shows that its value is the same", other.Namespace, other.Name)
 		}
 	}
 	whole, err := json.Marshal(got)
@@ -121,7 +121,7 @@ func TestHashSecret(t *testing.T) {
 	}
 }
 
-// TestTombstones: what a transform does not know passes.
+// TestTombstones: a transform passes objects that it does not know.
 func TestTombstones(t *testing.T) {
 	tombstone := cache.DeletedFinalStateUnknown{Key: "shop/flags"}
 	for name, transform := range map[string]func(any) (any, error){
@@ -178,11 +178,12 @@ func TestLastChange(t *testing.T) {
 	}
 }
 
-// maxCached is what a ConfigMap or Secret may cost, with its share of the cache's indexes: 80 MiB for the 35,000 of a large
-// cluster would be 2,396 bytes. Measured on 2026-11-21: 1,075 and 1,120 bytes.
+// maxCached is the memory that a ConfigMap or Secret may need, with its share of the cache's
+// indexes: 80 MiB for the 35,000 of a large cluster would be 2,396 bytes. Measured on 2026-11-21:
+// 1,075 and 1,120 bytes.
 const maxCached = 1400
 
-// TestMemory: of what the cache holds no value stays, however large.
+// TestMemory: the cache keeps no values, however large.
 func TestMemory(t *testing.T) {
 	const count, size = 4000, 20_000
 	value := strings.Repeat("x", size)
@@ -225,17 +226,17 @@ func TestMemory(t *testing.T) {
 			each := (heap() - before) / count
 			t.Logf("%d bytes each, of %d", each, size)
 			if each > maxCached || each <= 0 {
-				t.Errorf("each takes %d bytes, at most %d are promised", each, maxCached)
+				t.Errorf("each needs %d bytes, limit %d", each, maxCached)
 			}
 			runtime.KeepAlive(store)
 		})
 	}
 }
 
-// heap is how much memory is in use.
+// heap returns how much memory is in use.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what had a finalizer
+	runtime.GC() // objects with a finalizer
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc) //nolint:gosec // no machine has more

@@ -11,12 +11,13 @@ import (
 )
 
 const (
-	// annotatedIndex finds the ConfigMaps and Secrets that select pods by their own annotation.
+	// annotatedIndex finds the ConfigMaps and Secrets that select pods with their own annotation.
 	annotatedIndex = "metadata.annotations." + configv1.AnnotationPodSelector
 	annotatedValue = "given"
 )
 
-// Index adds the indexes that a Reader needs, before the cache is filled. Secrets are indexed only where some may be read.
+// Index adds the indexes that a Reader needs. It must be called before the cache starts. Secrets
+// are indexed only if some may be read.
 func Index(ctx context.Context, indexer client.FieldIndexer, secrets SecretAccess) error {
 	indexed := []client.Object{&corev1.ConfigMap{}}
 	if len(secrets.Namespaces) > 0 {
@@ -30,7 +31,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer, secrets SecretAcces
 	return nil
 }
 
-// annotated are the values of annotatedIndex.
+// annotated returns the values of annotatedIndex.
 func annotated(source client.Object) []string {
 	if _, given := source.GetAnnotations()[configv1.AnnotationPodSelector]; given {
 		return []string{annotatedValue}

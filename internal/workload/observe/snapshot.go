@@ -20,26 +20,28 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Reader reads what decisions about a namespace rest on. It is safe for use by many goroutines, and writes nothing.
+// Reader reads what decisions about a namespace depend on. It writes nothing, and is safe for
+// concurrent use.
 type Reader struct {
-	// Cached holds what CacheOptions and the kinds' own say, with the indexes of Index.
+	// Cached reads from a cache with the options and indexes of this package and of the kinds.
 	Cached client.Reader
-	// Live asks the API server.
+	// Live reads from the API server.
 	Live    client.Reader
 	Secrets SecretAccess
-	// Templates spares questions; nil if nothing is to be remembered.
+	// Templates caches the creation times of pod templates; nil disables that.
 	Templates *TemplateTimes
-	// AppConfigs and ConfigMonitors tell which of the kinds are on: of one that is off nothing is read.
+	// AppConfigs and ConfigMonitors report which of the kinds are on. Objects of a disabled kind are
+	// not read.
 	AppConfigs, ConfigMonitors bool
-	// Stakater has the annotations of Stakater Reloader count.
+	// Stakater makes the annotations of Stakater Reloader effective.
 	Stakater bool
-	// Problem is told what is wrong with an object's annotation, each time it is read; nil if nobody wants to know. The object has
-	// name, namespace and UID.
+	// Problem is called for each invalid annotation, each time the object is read; it may be nil. The
+	// object has name, namespace and UID.
 	Problem func(ctx context.Context, object client.Object, err error)
 }
 
-// Snapshot is what the cache knows of a namespace. It makes no API call. What it returns shares memory with the cache: nobody may
-// change it.
+// Snapshot returns what the cache knows about a namespace. It makes no API calls. The result shares
+// memory with the cache and must not be modified.
 func (r Reader) Snapshot(ctx context.Context, namespace string) (workload.Snapshot, error) {
 	s := &snapshot{Reader: r, namespace: namespace, read: map[workload.SourceRef]*read{}}
 	for _, step := range []func(context.Context) error{s.observeTargets, s.observeAppConfigs, s.observeMonitors, s.observeAnnotated,
@@ -54,14 +56,14 @@ func (r Reader) Snapshot(ctx context.Context, namespace string) (workload.Snapsh
 		if err != nil {
 			return workload.Snapshot{}, err
 		}
-		if found.source.Standing != workload.Absent {
+		if found.source.State != workload.Absent {
 			s.Sources[demand.Source] = found.source
 		}
 	}
 	return s.Snapshot, nil
 }
 
-// snapshot is one that is being made.
+// snapshot is a Snapshot under construction.
 type snapshot struct {
 	Reader
 	workload.Snapshot
@@ -69,13 +71,13 @@ type snapshot struct {
 	read      map[workload.SourceRef]*read
 }
 
-// read is a source as the cache has it.
+// read is a source as read from the cache.
 type read struct {
 	source      workload.Source
 	annotations map[string]string
 }
 
-// list lists objects of the namespace as they lie in the cache.
+// list lists cached objects of the namespace without copying them.
 func (s *snapshot) list(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	if err := s.Cached.List(ctx, into, append(options, client.InNamespace(s.namespace), client.UnsafeDisableDeepCopy)...); err != nil {
 		return fmt.Errorf("listing %T of namespace %s: %w", into, s.namespace, err)
@@ -83,7 +85,7 @@ func (s *snapshot) list(ctx context.Context, into client.ObjectList, options ...
 	return nil
 }
 
-// observeTargets reads the workloads. What is being deleted is no target any more.
+// observeTargets reads the workloads, except those that are being deleted.
 func (s *snapshot) observeTargets(ctx context.Context) error {
 	var deployments appsv1.DeploymentList
 	var statefulSets appsv1.StatefulSetList
@@ -128,7 +130,8 @@ func (s *snapshot) addTarget(kind string, object metav1.Object, template *corev1
 	})
 }
 
-// observeAppConfigs reads what AppConfigs ask: those that count, for another of the same application writes nothing.
+// observeAppConfigs reads the demands of the AppConfigs that are in effect. Others for the same
+// application write nothing.
 func (s *snapshot) observeAppConfigs(ctx context.Context) error {
 	if !s.AppConfigs {
 		return nil
@@ -149,7 +152,8 @@ func (s *snapshot) observeAppConfigs(ctx context.Context) error {
 	return nil
 }
 
-// observeMonitors reads what ConfigMonitors ask of workloads; those that evict ask nothing of them.
+// observeMonitors reads the demands of ConfigMonitors. Those that evict pods demand nothing of
+// workloads.
 func (s *snapshot) observeMonitors(ctx context.Context) error {
 	if !s.ConfigMonitors {
 		return nil
@@ -168,7 +172,7 @@ func (s *snapshot) observeMonitors(ctx context.Context) error {
 	return nil
 }
 
-// observeAnnotated reads what ConfigMaps and Secrets ask by their own annotation.
+// observeAnnotated reads the demands of the annotations on ConfigMaps and Secrets.
 func (s *snapshot) observeAnnotated(ctx context.Context) error {
 	annotated := client.MatchingFields{annotatedIndex: annotatedValue}
 	var configMaps corev1.ConfigMapList
@@ -206,7 +210,7 @@ func (s *snapshot) askSource(ctx context.Context, ref workload.SourceRef, annota
 	}
 }
 
-// askTargets reads what workloads ask by their own annotations.
+// askTargets reads the demands of the annotations on workloads.
 func (s *snapshot) askTargets(ctx context.Context) error {
 	for i := range s.Targets {
 		target := &s.Targets[i]
@@ -231,7 +235,8 @@ func (s *snapshot) askTargets(ctx context.Context) error {
 	return nil
 }
 
-// hasStakater tells whether there is any of Stakater Reloader's annotations: most workloads have none, and cost nothing then.
+// hasStakater reports whether a workload has any of Stakater Reloader's annotations. Most have
+// none, and then cost nothing.
 func hasStakater(annotations map[string]string) bool {
 	for key := range annotations {
 		if strings.Contains(key, workload.StakaterDomain) {
@@ -267,7 +272,7 @@ func (s *snapshot) readSource(ctx context.Context, ref workload.SourceRef) (*rea
 		}
 	default:
 		if !s.Secrets.Granted(s.namespace) {
-			found.source.Standing = workload.NotGranted
+			found.source.State = workload.NotGranted
 			return found, nil
 		}
 		secret := &corev1.Secret{}
@@ -282,7 +287,7 @@ func (s *snapshot) readSource(ctx context.Context, ref workload.SourceRef) (*rea
 		return nil, fmt.Errorf("reading %s of namespace %s: %w", ref, s.namespace, err)
 	}
 	source := &found.source
-	source.Standing, source.Keys, source.Created = workload.Present, hashes(), object.GetCreationTimestamp().Time
+	source.State, source.Keys, source.Created = workload.Present, hashes(), object.GetCreationTimestamp().Time
 	source.Changed, source.Writers = lastChange(object)
 	if s.AppConfigs && isRendered(object) {
 		marks := object.GetAnnotations()
@@ -292,8 +297,9 @@ func (s *snapshot) readSource(ctx context.Context, ref workload.SourceRef) (*rea
 	return found, nil
 }
 
-// isRendered tells that an AppConfig puts the object back when somebody edits it. Its label and annotations alone do not tell: a copy has
-// them too, and what an AppConfig has left behind, and nobody would ever put these back.
+// isRendered reports whether an AppConfig reverts edits of the object. Its label and annotations
+// alone do not show that: a copy has them, too, and so does what an AppConfig has left behind, and
+// nothing would revert those.
 func isRendered(object metav1.Object) bool {
 	controller := metav1.GetControllerOf(object)
 	if controller == nil || controller.Kind != "AppConfig" {
@@ -303,8 +309,9 @@ func isRendered(object metav1.Object) bool {
 	return err == nil && group.Group == configv1.GroupVersion.Group
 }
 
-// isPutBack tells, of the marks of an AppConfig's ConfigMap, that it has the last good content after another failed. A later content that all
-// pods run looks the same, and has nothing to wait for.
+// isPutBack reports whether the annotations of an AppConfig's ConfigMap say that it contains the
+// last good content because a later one failed. A later content that all pods run looks the same,
+// but has nothing to wait for.
 func isPutBack(marks map[string]string) bool {
 	revision := marks[configv1.AnnotationRevision]
 	return revision != "" && revision == marks[configv1.AnnotationLastGood] && marks[configv1.AnnotationFailed] != ""

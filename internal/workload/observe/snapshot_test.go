@@ -35,10 +35,10 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// cached is a reader that gives objects as the cache would hold them.
+// cached returns a reader of objects as the cache would keep them.
 func cached(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
-	held := func(object client.Object) error {
+	transform := func(object client.Object) error {
 		var err error
 		switch object.(type) {
 		case *corev1.ConfigMap:
@@ -58,7 +58,7 @@ func cached(t *testing.T, objects ...client.Object) client.Client {
 					return err
 				}
 				into.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(""))
-				return held(into)
+				return transform(into)
 			},
 			List: func(ctx context.Context, under client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
 				if err := under.List(ctx, into, options...); err != nil {
@@ -67,13 +67,13 @@ func cached(t *testing.T, objects ...client.Object) client.Client {
 				switch list := into.(type) {
 				case *corev1.ConfigMapList:
 					for i := range list.Items {
-						if err := held(&list.Items[i]); err != nil {
+						if err := transform(&list.Items[i]); err != nil {
 							return err
 						}
 					}
 				case *corev1.SecretList:
 					for i := range list.Items {
-						if err := held(&list.Items[i]); err != nil {
+						if err := transform(&list.Items[i]); err != nil {
 							return err
 						}
 					}
@@ -127,7 +127,7 @@ func appConfig(name, application string, created *metav1.Time) *configv1.AppConf
 	return object
 }
 
-// asked are who asks for what, in order.
+// asked returns the origin and source of each demand, in order.
 func asked(s workload.Snapshot) []string {
 	var all []string
 	for _, demand := range s.Demands {
@@ -250,7 +250,7 @@ func TestSources(t *testing.T) {
 	database := workload.SourceRef{Kind: workload.Secret, Name: "database"}
 	present := func(of workload.SourceRef, message string) workload.Source {
 		return workload.Source{
-			Ref: of, Standing: workload.Present, Keys: map[string]string{"MESSAGE": workload.HashKey([]byte(message))}, Created: at(1).Time,
+			Ref: of, State: workload.Present, Keys: map[string]string{"MESSAGE": workload.HashKey([]byte(message))}, Created: at(1).Time,
 			Changed: at(1).Time,
 		}
 	}
@@ -258,7 +258,7 @@ func TestSources(t *testing.T) {
 		ref("flags"): present(ref("flags"), "hello"), ref("forged"): present(ref("forged"), "x"), ref("shop-config"): present(ref("shop-config"),
 			"hello"),
 		database: {
-			Ref: database, Standing: workload.Present, Keys: map[string]string{"password": hasher.For("shop",
+			Ref: database, State: workload.Present, Keys: map[string]string{"password": hasher.For("shop",
 				"database").HashKey([]byte("hunter2"))}, KeyID: hasher.ID(),
 			Created: at(1).Time, Changed: at(1).Time,
 		},
@@ -273,12 +273,12 @@ func TestSources(t *testing.T) {
 		t.Error(diff)
 	}
 	r.Secrets = SecretAccess{Namespaces: []string{"elsewhere"}}
-	if got := snapshotOf(t, r).Sources[database]; got.Standing != workload.NotGranted || got.Keys != nil {
+	if got := snapshotOf(t, r).Sources[database]; got.State != workload.NotGranted || got.Keys != nil {
 		t.Errorf("what is not granted: got %+v", got)
 	}
 }
 
-// TestDeclared: only what an AppConfig puts back can be other than was declared.
+// TestDeclared: only what an AppConfig reverts can differ from what was declared.
 func TestDeclared(t *testing.T) {
 	ownedBy := func(apiVersion, kind string) func(*corev1.ConfigMap) {
 		return func(c *corev1.ConfigMap) {
@@ -311,7 +311,7 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// TestBinary: binary data count as all data do, and it is known which they are.
+// TestBinary: binary data count as other data do, and their keys are known.
 func TestBinary(t *testing.T) {
 	object := configMap("flags", "hello")
 	object.BinaryData = map[string][]byte{"logo": {0xff}}
@@ -322,7 +322,8 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// TestPutBack: a content is put back where it is the last good one and another failed, as far as an AppConfig says so.
+// TestPutBack: a content was put back if it is the last good one and another failed, according to
+// its AppConfig.
 func TestPutBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		revision, lastGood, failed string
@@ -361,14 +362,15 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotAskedFor: a cache that is asked for a Secret would begin to watch Secrets, for which there may be no right.
+// TestSecretsAreNotAskedFor: a cache that is asked for a Secret would start to watch Secrets, for
+// which there may be no right.
 func TestSecretsAreNotAskedFor(t *testing.T) {
 	under := cached(t, secret("database", configv1.AnnotationPodSelector, "app=shop"),
 		deployment("web", configv1.AnnotationReload, "secret/database"))
 	refuse := func(object any) error {
 		switch object.(type) {
 		case *corev1.Secret, *corev1.SecretList:
-			return errors.New("nobody may ask for Secrets")
+			return errors.New("Secrets must not be read")
 		}
 		return nil
 	}
@@ -385,18 +387,18 @@ func TestSecretsAreNotAskedFor(t *testing.T) {
 		t.Errorf("got %v", asked(got))
 	}
 	r.Secrets.Namespaces = []string{"shop"}
-	if _, err := r.Snapshot(t.Context(), "shop"); err == nil || !strings.Contains(err.Error(), "nobody may ask") {
-		t.Errorf("where they are granted they were not asked for: %v", err)
+	if _, err := r.Snapshot(t.Context(), "shop"); err == nil || !strings.Contains(err.Error(), "must not be read") {
+		t.Errorf("where they are granted they were not read: %v", err)
 	}
 }
 
-// TestProblems: a wrong annotation is told, with its object, and the rest counts.
+// TestProblems: an invalid annotation is reported with its object, and the rest counts.
 func TestProblems(t *testing.T) {
 	r := reader(t, configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop="),
 		deployment("web", configv1.AnnotationReload, "flags, pod/x"))
-	told := map[string]string{}
+	reported := map[string]string{}
 	r.Problem = func(_ context.Context, object client.Object, err error) {
-		told[fmt.Sprintf("%T %s %s %s", object, object.GetNamespace(), object.GetName(), object.GetUID())] = err.Error()
+		reported[fmt.Sprintf("%T %s %s %s", object, object.GetNamespace(), object.GetName(), object.GetUID())] = err.Error()
 		if kind := object.GetObjectKind().GroupVersionKind().Kind; kind == hashedKind {
 			t.Errorf("an event about it would name the kind %s", kind)
 		}
@@ -405,11 +407,11 @@ func TestProblems(t *testing.T) {
 		t.Error(diff)
 	}
 	for object, want := range map[string]string{
-		"*v1.ConfigMap shop selecting uid-of-selecting": `"app=shop=" is given`,
-		"*v1.Deployment shop web uid-of-web":            `"pod/x" is given`,
+		"*v1.ConfigMap shop selecting uid-of-selecting": `Invalid value: "app=shop="`,
+		"*v1.Deployment shop web uid-of-web":            `Invalid value: "pod/x"`,
 	} {
-		if !strings.Contains(told[object], want) {
-			t.Errorf("%s: told %q, want %q", object, told[object], want)
+		if !strings.Contains(reported[object], want) {
+			t.Errorf("%s: reported %q, want %q", object, reported[object], want)
 		}
 	}
 	r.Problem = nil

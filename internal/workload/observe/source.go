@@ -6,7 +6,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Source is what the cache knows of one source, for who asks nothing of workloads. It makes no API call.
+// Source returns what the cache knows about one source. It makes no API calls.
 func (r Reader) Source(ctx context.Context, namespace string, ref workload.SourceRef) (workload.Source, error) {
 	found, err := (&snapshot{Reader: r, namespace: namespace}).readSource(ctx, ref)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
-// stripper strips workloads.
+// stripper reduces workloads.
 type stripper struct {
-	// more is what else is kept of pod templates; nil for nothing.
+	// more returns what else is kept of pod templates; nil means nothing.
 	more func(*corev1.PodTemplateSpec) corev1.PodSpec
 }
 
@@ -58,8 +58,8 @@ func (s stripper) daemonSet(cached any) (any, error) {
 	return set, nil
 }
 
-// keepWhole leaves what is ours as the default of the cache does, and says so; of another's metadata it strips what nobody
-// reads.
+// keepWhole keeps our own objects as the cache's default transform does, and returns true. Of other
+// objects it drops the metadata that nothing reads.
 func keepWhole(object metav1.Object) bool {
 	if watch.IsWhole(object) {
 		apply.KeepOurManagedFields(object)
@@ -72,7 +72,8 @@ func keepWhole(object metav1.Object) bool {
 	return false
 }
 
-// template leaves of a pod template its labels, our annotations, the references to ConfigMaps and Secrets, and what else is asked for.
+// template keeps, of a pod template, its labels, our annotations, the references to ConfigMaps and
+// Secrets, and what s.more returns.
 func (s stripper) template(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	stripped := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: onlyKept(template.Annotations)},
@@ -93,8 +94,8 @@ func (s stripper) template(template *corev1.PodTemplateSpec) corev1.PodTemplateS
 	return stripped
 }
 
-// add adds what else is asked for. Containers are replaced by what is: it has all that restarts need. Of init containers and volumes it has
-// some, which are whole.
+// add adds what more returns. Its containers replace the others, because they have all that
+// restarts need. Of init containers and volumes it has only some, which are complete.
 func add(spec *corev1.PodSpec, more corev1.PodSpec) {
 	spec.OS, spec.NodeSelector, spec.Resources, spec.Containers = more.OS, more.NodeSelector, more.Resources, more.Containers
 	for _, container := range more.InitContainers {
@@ -108,7 +109,7 @@ func add(spec *corev1.PodSpec, more corev1.PodSpec) {
 	spec.Volumes = append(spec.Volumes, more.Volumes...)
 }
 
-// stripProjected is nil if no ConfigMap or Secret is among what a volume is made of.
+// stripProjected returns nil if a volume contains no ConfigMap or Secret.
 func stripProjected(volume *corev1.ProjectedVolumeSource) *corev1.ProjectedVolumeSource {
 	if volume == nil {
 		return nil

@@ -26,7 +26,7 @@ func secretKey(name, key string) *corev1.EnvVarSource {
 		Key: key}}
 }
 
-// template has a reference in every place that one can have, and much else.
+// template returns a pod template with a reference in every possible place, and much else.
 func template() corev1.PodTemplateSpec {
 	named := corev1.LocalObjectReference{}
 	with := func(name string) corev1.LocalObjectReference { named.Name = name; return named }
@@ -65,7 +65,7 @@ func template() corev1.PodTemplateSpec {
 	}
 }
 
-// metadata is that of an object that nobody of us has made.
+// metadata returns the metadata of an object that Mainstay did not create.
 func metadata() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: "shop", Name: "web", UID: "1", Generation: 3, ResourceVersion: "9", CreationTimestamp: *at(1),
@@ -81,7 +81,8 @@ func metadata() metav1.ObjectMeta {
 	}
 }
 
-// TestStrippedUses: what is stripped tells the same uses as the whole, and what identifies the workload stays.
+// TestStrippedUses: a stripped workload has the same uses as the whole, and keeps what identifies
+// it.
 func TestStrippedUses(t *testing.T) {
 	whole := template()
 	got := transformed(t, stripper{}.deployment, &appsv1.Deployment{
@@ -125,7 +126,7 @@ func TestStrippedUses(t *testing.T) {
 	}
 }
 
-// TestStripSets: the same for the other kinds, and how they update stays.
+// TestStripSets: the same for the other kinds, which keep their update strategy.
 func TestStripSets(t *testing.T) {
 	whole := template()
 	uses := workload.Uses(&whole.Spec)
@@ -157,7 +158,7 @@ func TestStripSets(t *testing.T) {
 	}
 }
 
-// TestOursStayWhole: of what Mainstay made the cache holds what it holds without this package, to the letter.
+// TestOursStayWhole: objects of Mainstay are cached exactly as without this package.
 func TestOursStayWhole(t *testing.T) {
 	ours := func() *appsv1.Deployment {
 		deployment := &appsv1.Deployment{ObjectMeta: metadata(), Spec: appsv1.DeploymentSpec{Template: template(),
@@ -176,32 +177,33 @@ func TestOursStayWhole(t *testing.T) {
 		t.Error(diff)
 	}
 	if !watch.IsWhole(got) {
-		t.Error("it counts as held in part")
+		t.Error("it counts as cached in part")
 	}
 }
 
-// TestCacheOptions: all is held of what is in all watched namespaces, but Secrets only of those that are named.
+// TestCacheOptions: everything in all watched namespaces is cached, but Secrets only of the named
+// namespaces.
 func TestCacheOptions(t *testing.T) {
 	secretsOf := func(access SecretAccess) (found []cache.ByObject) {
 		options := WorkloadCacheOptions(nil)
 		maps.Copy(options, ConfigurationCacheOptions(access))
 		for object, option := range options {
 			if !option.Label.Matches(labels.Set{}) {
-				t.Errorf("%T: only some are held", object)
+				t.Errorf("%T: only some are cached", object)
 			}
 			if option.Transform == nil {
-				t.Errorf("%T is held as it is", object)
+				t.Errorf("%T is cached as it is", object)
 			}
 			if _, isSecret := object.(*corev1.Secret); isSecret {
 				found = append(found, option)
 			} else if option.Namespaces != nil || option.Field != nil {
-				t.Errorf("%T: only some are held", object)
+				t.Errorf("%T: only some are cached", object)
 			}
 		}
 		return found
 	}
 	if found := secretsOf(SecretAccess{}); len(found) != 0 {
-		t.Error("Secrets are held although no namespace is opted in")
+		t.Error("Secrets are cached although no namespace is opted in")
 	}
 	found := secretsOf(SecretAccess{Namespaces: []string{"shop", "web"}, Hasher: hasher})
 	if len(found) != 1 {
@@ -215,8 +217,8 @@ func TestCacheOptions(t *testing.T) {
 	}
 }
 
-// What else is asked for of a pod as a whole is kept.
-func TestStrippedKeepsWhatIsAsked(t *testing.T) {
+// Pod-level fields that are requested in addition are kept.
+func TestStrippedKeepsWhatIsRequested(t *testing.T) {
 	asked := corev1.PodSpec{
 		OS: &corev1.PodOS{Name: corev1.Linux}, NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
 		Resources:  &corev1.ResourceRequirements{},

@@ -21,25 +21,26 @@ import (
 // Source: pkg/controller/deployment/util of Kubernetes.
 const deploymentRevision = "deployment.kubernetes.io/revision"
 
-// TemplateTimes remembers when pod templates were made. A workload whose restart is held back would be asked about in each pass
-// otherwise, and where hundreds wait for each other there are hundreds of passes.
+// TemplateTimes caches when pod templates were created. Without it, each reconcile would read that
+// of every blocked workload again, and where hundreds wait for each other there are hundreds of
+// reconciles.
 type TemplateTimes struct {
 	known *lru.Cache
 }
 
-// maxTemplateTimes bounds the memory, to a few megabytes.
+// maxTemplateTimes limits the memory to a few megabytes.
 const maxTemplateTimes = 10_000
 
-// NewTemplateTimes remembers nothing yet.
+// NewTemplateTimes returns an empty cache.
 func NewTemplateTimes() *TemplateTimes { return &TemplateTimes{lru.New(maxTemplateTimes)} }
 
-// templateTime is when the template of one generation was made.
+// templateTime is when the template of one generation was created.
 type templateTime struct {
 	generation int64
 	made       time.Time
 }
 
-// recall is what is remembered of a workload; zero if nothing is. Nobody remembers anything in nil.
+// recall returns the cached time for a workload; zero if there is none. It works on nil.
 func (t *TemplateTimes) recall(of *current) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -52,16 +53,18 @@ func (t *TemplateTimes) recall(of *current) time.Time {
 	return time.Time{}
 }
 
-// remember keeps what can't change while the workload stays of its generation: its controller has seen to it, and there is a template.
+// remember caches a time that can't change within the generation: the controller has observed it,
+// and a template exists.
 func (t *TemplateTimes) remember(of *current, made time.Time) {
 	if t != nil && of.isSeen && !made.IsZero() {
 		t.known.Add(of.uid, templateTime{of.generation, made})
 	}
 }
 
-// TemplateTime asks the API server when the pod template was made that the newest pods of a workload are of: the creation of its newest ReplicaSet,
-// or of its newest ControllerRevision. It is zero if there is none: then no pod was ever started. A template that came back keeps the time
-// at which it was first made. What is remembered is not asked again.
+// TemplateTime returns when the pod template of a workload's newest pods was created: the creation
+// time of its newest ReplicaSet or ControllerRevision, read from the API server. It is zero if
+// there is none, because then no pod was ever started. A template that was rolled back to keeps its
+// first creation time. Cached times are not read again.
 func (r Reader) TemplateTime(ctx context.Context, namespace string, target *workload.Target) (time.Time, error) {
 	current, err := r.currentOf(ctx, namespace, target)
 	if err != nil {
@@ -77,7 +80,7 @@ func (r Reader) TemplateTime(ctx context.Context, namespace string, target *work
 	return made, err
 }
 
-// askTemplateTime is TemplateTime, of the API server.
+// askTemplateTime is TemplateTime without the cache.
 //
 // +kubebuilder:rbac:part=configuration,groups=apps,resources=replicasets;controllerrevisions,verbs=list
 func (r Reader) askTemplateTime(ctx context.Context, namespace string, target *workload.Target, selector labels.Selector) (time.Time,
@@ -91,13 +94,13 @@ func (r Reader) askTemplateTime(ctx context.Context, namespace string, target *w
 			return time.Time{}, fmt.Errorf("listing the ReplicaSets of %s in namespace %s: %w", target.Ref, namespace, err)
 		}
 		for i := range sets.Items {
-			// What has no number, or a wrong one, counts as the first.
+			// A missing or invalid number counts as the first.
 			revision, _ := strconv.ParseInt(sets.Items[i].Annotations[deploymentRevision], 10, 64)
 			newest.consider(target, &sets.Items[i], revision)
 		}
 		return newest.created, nil
 	}
-	// The number stands beside the metadata, so they do not suffice.
+	// The revision is not part of the metadata, so reading only metadata is not enough.
 	var revisions appsv1.ControllerRevisionList
 	if err := r.Live.List(ctx, &revisions, options...); err != nil {
 		return time.Time{}, fmt.Errorf("listing the ControllerRevisions of %s in namespace %s: %w", target.Ref, namespace, err)
@@ -108,7 +111,7 @@ func (r Reader) askTemplateTime(ctx context.Context, namespace string, target *w
 	return newest.created, nil
 }
 
-// newest is, of several objects of a workload, the one with the highest number.
+// newest is the object with the highest revision among several of a workload.
 type newest struct {
 	revision int64
 	created  time.Time
@@ -125,11 +128,12 @@ func (n *newest) consider(target *workload.Target, object metav1.Object, revisio
 	}
 }
 
-// current is a workload as the cache has it.
+// current is a workload as read from the cache.
 type current struct {
 	uid        types.UID
 	generation int64
-	// isSeen tells that its controller has seen this generation, and so has made what belongs to it.
+	// isSeen reports that its controller has observed this generation, and so has created its
+	// children.
 	isSeen   bool
 	selector labels.Selector
 }

@@ -12,19 +12,20 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Kinds of the workloads that there are.
+// Kinds of workloads.
 const (
 	KindDeployment  = "Deployment"
 	KindStatefulSet = "StatefulSet"
 	KindDaemonSet   = "DaemonSet"
 )
 
-// Workloads are empty objects, one of each kind.
+// Workloads returns empty objects, one of each kind.
 func Workloads() []client.Object {
 	return []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}}
 }
 
-// EmptyWorkload is an object of a kind with nothing but its name, to read one into. What is no kind of a workload is taken for Deployment.
+// EmptyWorkload returns an object of a kind with nothing but its name, to read into. An unknown
+// kind gives a Deployment.
 func EmptyWorkload(kind, namespace, name string) client.Object {
 	var object client.Object
 	switch kind {
@@ -40,7 +41,8 @@ func EmptyWorkload(kind, namespace, name string) client.Object {
 	return object
 }
 
-// KindOfWorkload is the kind of a workload, which objects of the cache do not say themselves; empty of anything else.
+// KindOfWorkload returns the kind of a workload, which cached objects do not contain; empty for any
+// other object.
 func KindOfWorkload(object client.Object) string {
 	switch object.(type) {
 	case *appsv1.Deployment:
@@ -54,7 +56,8 @@ func KindOfWorkload(object client.Object) string {
 	}
 }
 
-// PodTemplate is the pod template of a workload, and part of it; nil of anything else.
+// PodTemplate returns the pod template of a workload, which shares its memory; nil for any other
+// object.
 func PodTemplate(object client.Object) *corev1.PodTemplateSpec {
 	switch object := object.(type) {
 	case *appsv1.Deployment:
@@ -68,7 +71,7 @@ func PodTemplate(object client.Object) *corev1.PodTemplateSpec {
 	}
 }
 
-// Rolled is how far a workload is with its present template; the zero value of anything else.
+// Rolled returns the rollout state of a workload; the zero value for any other object.
 func Rolled(object client.Object) workload.Rolled {
 	switch object := object.(type) {
 	case *appsv1.Deployment:
@@ -82,8 +85,9 @@ func Rolled(object client.Object) workload.Rolled {
 	}
 }
 
-// ConcernsWorkload lets an update of a workload pass if somebody changed it or if it came to the end of a rollout. Each pod that comes
-// up on the way changes its status, and nothing here.
+// ConcernsWorkload returns a predicate that passes an update of a workload if its spec or
+// annotations changed, or if its rollout ended. It drops the status updates for each pod on the
+// way.
 func ConcernsWorkload() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
 		before, after := update.ObjectOld, update.ObjectNew
@@ -94,7 +98,7 @@ func ConcernsWorkload() predicate.Predicate {
 	}}
 }
 
-// milestone is what of a workload's status counts.
+// milestone returns the part of a rollout state that is relevant to ConcernsWorkload.
 func milestone(object client.Object) workload.Rolled {
 	rolled := Rolled(object)
 	return workload.Rolled{Complete: rolled.Complete, Failed: rolled.Failed, Blocked: rolled.Blocked}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// TestWorkloads: of each kind there is an empty object, with a template and a state.
+// TestWorkloads: each kind has an empty object, with a template and a state.
 func TestWorkloads(t *testing.T) {
 	kinds := []string{KindDeployment, KindStatefulSet, KindDaemonSet}
 	for i, object := range Workloads() {
@@ -33,7 +33,7 @@ func TestWorkloads(t *testing.T) {
 			}
 			named.SetGeneration(2)
 			if Rolled(named).Complete {
-				t.Error("what nobody has looked at is complete")
+				t.Error("an unobserved workload is complete")
 			}
 		})
 	}
@@ -42,7 +42,8 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// TestConcernsWorkload: what somebody changed passes, and the end of a rollout; not each pod on the way.
+// TestConcernsWorkload: changes of spec and annotations pass, and the end of a rollout; not each
+// pod on the way.
 func TestConcernsWorkload(t *testing.T) {
 	rolling := func(change func(*appsv1.Deployment)) *appsv1.Deployment {
 		deployment := &appsv1.Deployment{
@@ -71,9 +72,9 @@ func TestConcernsWorkload(t *testing.T) {
 			progressing(corev1.ConditionTrue, "NewReplicaSetAvailable")(deployment)
 			deployment.Status.Replicas, deployment.Status.UpdatedReplicas = 2, 2
 		}, want: true},
-		"it took too long":   {after: progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded"), want: true},
-		"it gets further":    {after: progressing(corev1.ConditionTrue, "ReplicaSetUpdated")},
-		"somebody paused it": {after: func(deployment *appsv1.Deployment) { deployment.Spec.Paused = true }, want: true},
+		"it took too long": {after: progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded"), want: true},
+		"it gets further":  {after: progressing(corev1.ConditionTrue, "ReplicaSetUpdated")},
+		"it was paused":    {after: func(deployment *appsv1.Deployment) { deployment.Spec.Paused = true }, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := rolling(progressing(corev1.ConditionTrue, "ReplicaSetUpdated"))

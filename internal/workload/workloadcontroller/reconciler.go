@@ -1,8 +1,10 @@
-// Package workloadcontroller restarts workloads whose configuration has changed. It is the one controller that does, for AppConfigs,
-// ConfigMonitors and annotations alike, so that several of them give one restart.
+// Package workloadcontroller restarts workloads whose configuration has changed. It is the only
+// controller that does, for AppConfigs, ConfigMonitors and annotations alike, so that several of
+// them cause one restart.
 //
-// It works on a namespace at a time: a change of anything there has all of it looked at anew, in memory, and the writes that are due are
-// made side by side. What it remembers stands on the workloads (workload.Stamp), so it takes up where another process was stopped.
+// It reconciles a namespace at a time: on any change there, it decides about the whole namespace
+// anew, in memory, and makes the writes concurrently. Its memory is on the workloads
+// (workload.Stamp), so that it continues where another process was stopped.
 package workloadcontroller
 
 import (
@@ -35,30 +37,33 @@ import (
 )
 
 const (
-	// patchLimit is how long one patch may take. A webhook of somebody's that does not answer must not hold up a namespace.
+	// patchLimit is the timeout of one patch. A webhook of the cluster that does not answer must not
+	// delay a whole namespace.
 	patchLimit = 10 * time.Second
-	// retrySoon is how soon what failed is tried again where something else is due by then: the queue's backoff, which goes up to five
-	// minutes, would hold that up too.
+	// retrySoon is how soon a failure is retried if something else is due by time. The queue's
+	// backoff, which goes up to five minutes, would delay that too.
 	retrySoon = 10 * time.Second
 )
 
-// controllerName is that of the one controller for workloads.
+// controllerName is the name of the one controller for workloads.
 const controllerName = "workload"
 
-// atOnce is how many workloads of a namespace are patched at the same time: more than the API server of a small cluster answers faster.
+// atOnce is how many workloads of a namespace are patched concurrently: more than the API server of
+// a small cluster can use.
 const atOnce = 16
 
-// Events on workloads.
+// Reasons of events on workloads.
 const (
-	// reasonRestarted: its pods are being replaced, for the configuration that they use has changed.
+	// reasonRestarted: its pods are being replaced, because the configuration that they use has
+	// changed.
 	reasonRestarted = "ConfigurationChanged"
-	// reasonRefused: the API server, or a policy, does not let the workload be restarted.
+	// reasonRefused: the API server, or a policy, does not allow the restart.
 	reasonRefused = "RestartRefused"
-	// reasonAnnotation: an annotation can't be understood.
+	// reasonAnnotation: an annotation is invalid.
 	reasonAnnotation = "InvalidAnnotation"
 )
 
-// reconciler looks at one namespace.
+// reconciler reconciles one namespace.
 type reconciler struct {
 	client   client.Client
 	reader   observe.Reader
@@ -67,8 +72,8 @@ type reconciler struct {
 	rolling  *rolling
 }
 
-// Reconcile does what is due in the namespace that the request's name is. What fails while something else is due is tried again
-// by then, without the queue's backoff; it counts as failed all the same.
+// Reconcile reconciles the namespace that is the request's name. A failure is retried when
+// something else is due, without the queue's backoff; it still counts as a failure in the metrics.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	start := r.clock.Now()
 	done := r.reconcile(ctx, request.Name)
@@ -82,24 +87,24 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case done.due == 0:
 		return ctrl.Result{}, done.err
 	default:
-		log.FromContext(ctx).Error(done.err, "Not all could be done, and is tried again")
+		log.FromContext(ctx).Error(done.err, "Reconcile incomplete, retrying")
 		return ctrl.Result{RequeueAfter: min(retrySoon, done.requeueAfter())}, nil
 	}
 }
 
-// pass is what became of one look at a namespace.
+// result is the result of reconciling a namespace.
 type result struct {
-	// writes is how many there were to make.
+	// writes is the number of writes in the plan.
 	writes int
-	// refused tells that the API server did not let one of them be made.
+	// refused reports that the API server refused a write.
 	refused bool
 	// due is after how long something is due by time alone; 0 if nothing is.
 	due time.Duration
-	// err is what could not be done, but for refusals.
+	// err is the errors that are not refusals.
 	err error
 }
 
-// again is after how long to look again without an event; 0 means not at all.
+// requeueAfter returns when to reconcile again without an event; 0 means not at all.
 func (p result) requeueAfter() time.Duration {
 	if !p.refused {
 		return p.due
@@ -111,7 +116,7 @@ func (p result) requeueAfter() time.Duration {
 	return min(poll, p.due)
 }
 
-// result is how the pass counts.
+// result returns the result for the metrics.
 func (p result) result() metrics.Result {
 	switch class := errclass.Of(p.err); {
 	case errclass.IsShutdown(p.err), class == errclass.Gone:
@@ -129,7 +134,7 @@ func (p result) result() metrics.Result {
 	}
 }
 
-// bring observes, decides and writes.
+// reconcile observes, decides and writes.
 func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 	snapshot, err := r.reader.Snapshot(ctx, namespace)
 	if err != nil {
@@ -150,11 +155,11 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 	}
 	r.rolling.observe(namespace, snapshot, plan, r.clock.Now())
 	refused, err := r.applyPlan(ctx, namespace, snapshot, plan)
-	return result{writes: len(plan.Patches), refused: refused, due: plan.Again, err: errors.Join(append(unknown, err)...)}
+	return result{writes: len(plan.Patches), refused: refused, due: plan.RequeueAfter, err: errors.Join(append(unknown, err)...)}
 }
 
-// carryOut makes the writes of a plan. One that fails keeps no other from being made. What is refused is
-// told as an event, and tried again slowly; other errors are returned.
+// applyPlan makes the writes of a plan. A failed write does not stop the others. A refusal is
+// reported as an event and retried slowly; other errors are returned.
 func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot workload.Snapshot, plan workload.RestartPlan) (refused bool,
 	err error) {
 	failures := make([]error, len(plan.Patches))
@@ -166,7 +171,7 @@ func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot w
 			return nil
 		})
 	}
-	_ = group.Wait() // each failure stands in failures
+	_ = group.Wait() // each failure is in failures
 	var transient []error
 	for i, failure := range failures {
 		if failure == nil {
@@ -186,7 +191,8 @@ func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot w
 	return refused, errors.Join(transient...)
 }
 
-// patch writes to one workload, and waits until the cache shows it: the next look must not take what was before for the present.
+// patch writes to one workload, and waits until the cache shows it: the next reconcile must not see
+// the state from before.
 func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *workload.Snapshot, patch workload.TargetPatch) error {
 	ctx, cancel := context.WithTimeout(ctx, patchLimit)
 	defer cancel()
@@ -199,7 +205,7 @@ func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *work
 	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(naming.Manager(controllerName)))
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // it has gone, and the watch tells
+		return nil // it is gone, and the watch will report it
 	case err != nil:
 		return err
 	}
@@ -209,7 +215,7 @@ func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *work
 	return children.Await(ctx, r.client, observe.EmptyWorkload(target.Ref.Kind, namespace, target.Ref.Name), written.GetResourceVersion())
 }
 
-// tell says that a workload restarts, and why.
+// recordRestart reports in an event, a log line and metrics that a workload restarts, and why.
 func (r *reconciler) recordRestart(ctx context.Context, namespace string, snapshot *workload.Snapshot, patch workload.TargetPatch) {
 	target := &snapshot.Targets[patch.Target]
 	var because []string
@@ -224,10 +230,11 @@ func (r *reconciler) recordRestart(ctx context.Context, namespace string, snapsh
 	r.rolling.restarted(namespace, target.Ref, since)
 	log.FromContext(ctx).Info("Restarting a workload", "workload", target.Ref.String(), "because", because, "for", patch.For)
 	r.recorder.Eventf(metadataOf(namespace, target), nil, corev1.EventTypeNormal, reasonRestarted, "Restart",
-		"%s changed: the pods are replaced, as %s asks", strings.Join(because, ", "), strings.Join(patch.For, ", "))
+		"%s changed: replacing the pods, as requested by %s", strings.Join(because, ", "), strings.Join(patch.For, ", "))
 }
 
-// mergePatch is one write for the stamp and the restart. It fails where the workload is not the one that was looked at.
+// mergePatch returns one patch for the stamp and the restart. It fails if the workload is not the
+// one that was observed.
 func mergePatch(uid types.UID, patch workload.TargetPatch) map[string]any {
 	annotation := func(key string, value any) map[string]any {
 		return map[string]any{"annotations": map[string]any{key: value}}
@@ -245,7 +252,7 @@ func mergePatch(uid types.UID, patch workload.TargetPatch) map[string]any {
 	return content
 }
 
-// metadataOf is a target as far as writes and events need it.
+// metadataOf returns what writes and events need of a target.
 func metadataOf(namespace string, target *workload.Target) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(target.Ref.Kind))

@@ -12,8 +12,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
 
-// TestPass: what it counts as, and when a namespace is looked at again.
-func TestPass(t *testing.T) {
+// TestResult: the result for the metrics, and when a namespace is reconciled again.
+func TestResult(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("replicasets"), "", errors.New("no right"))
 	for name, test := range map[string]struct {
 		pass            result
@@ -31,9 +31,9 @@ func TestPass(t *testing.T) {
 			atMost: 72 * time.Second},
 		"no network": {pass: result{writes: 1, err: errors.New("no route"), due: time.Second}, want: metrics.Transient,
 			atLeast: time.Second, atMost: time.Second},
-		"it may not be read":        {pass: result{err: forbidden}, want: metrics.Blocked},
-		"somebody wrote in between": {pass: result{err: apierrors.NewConflict(corev1.Resource("pods"), "web", nil)}, want: metrics.Conflict},
-		"this process ends":         {pass: result{err: context.Canceled}, want: metrics.Stopped},
+		"it may not be read":              {pass: result{err: forbidden}, want: metrics.Blocked},
+		"another client wrote in between": {pass: result{err: apierrors.NewConflict(corev1.Resource("pods"), "web", nil)}, want: metrics.Conflict},
+		"this process ends":               {pass: result{err: context.Canceled}, want: metrics.Stopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.pass.result(); got != test.want {

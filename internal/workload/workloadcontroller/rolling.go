@@ -8,11 +8,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// rolling measures how long a change takes to reach the last pod of a workload. It decides nothing: what it knows is lost with the
-// process, and then so many restarts are not measured.
+// rolling measures how long a change takes to reach the last pod of a workload. Nothing depends on
+// it: its content is lost with the process, and then those restarts are not measured.
 type rolling struct {
 	mutex sync.Mutex
-	// since is when the source changed for which a workload was restarted, by namespace.
+	// since is when the source changed that a workload was restarted for, by namespace.
 	since map[string]map[workload.TargetRef]time.Time
 }
 
@@ -20,7 +20,8 @@ func newRolling() *rolling {
 	return &rolling{since: map[string]map[workload.TargetRef]time.Time{}}
 }
 
-// restarted notes a restart for a change. Of several before the pods are up the first counts.
+// restarted records a restart for a change. If several follow before the pods are ready, the first
+// one counts.
 func (r *rolling) restarted(namespace string, target workload.TargetRef, changed time.Time) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -32,7 +33,7 @@ func (r *rolling) restarted(namespace string, target workload.TargetRef, changed
 	}
 }
 
-// observe records those that have come up since, and forgets those that are no more.
+// observe measures the workloads that have become ready, and forgets those that no longer exist.
 func (r *rolling) observe(namespace string, snapshot workload.Snapshot, plan workload.RestartPlan, now time.Time) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -41,10 +42,10 @@ func (r *rolling) observe(namespace string, snapshot workload.Snapshot, plan wor
 		return
 	}
 	states := map[workload.TargetRef]workload.State{}
-	for _, verdict := range plan.Verdicts {
-		ref := snapshot.Targets[verdict.Target].Ref
+	for _, status := range plan.Statuses {
+		ref := snapshot.Targets[status.Target].Ref
 		if worse := states[ref]; worse == "" || worse == workload.UpToDate {
-			states[ref] = verdict.State
+			states[ref] = status.State
 		}
 	}
 	for target, changed := range of {

@@ -23,7 +23,7 @@ import (
 
 // Options of the controller.
 type Options struct {
-	// Concurrency is how many namespaces are looked at at once.
+	// Concurrency is how many namespaces are reconciled concurrently.
 	Concurrency int
 	Clock       clock.PassiveClock
 	Reader      observe.Reader
@@ -70,7 +70,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	return nil
 }
 
-// namespaceOf is the namespace of an object, as a request.
+// namespaceOf returns a request for the namespace of an object.
 func namespaceOf(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetNamespace()}}}
 }

@@ -50,7 +50,7 @@ func decided(names []string, atOnce int32) configmonitor.Evictions {
 		all = append(all, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
 			CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}})
 	}
-	source := workload.Source{Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, Standing: workload.Present,
+	source := workload.Source{Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, State: workload.Present,
 		Changed: noon.Add(-time.Minute)}
 	return configmonitor.DecideEvictions(&monitor.Spec, source, configmonitor.Record{}, all, noon)
 }
@@ -102,8 +102,8 @@ func TestEvictPods(t *testing.T) {
 			if diff := cmp.Diff(test.skipped, strings.Join(skipped, ", ")); diff != "" {
 				t.Error(diff)
 			}
-			if errclass.Of(err) != test.class || evictions.Again != test.again || evictions.Waiting != len(skipped) {
-				t.Errorf("got %v; looked at again after %s; %d wait", err, evictions.Again, evictions.Waiting)
+			if errclass.Of(err) != test.class || evictions.RequeueAfter != test.again || evictions.Waiting != len(skipped) {
+				t.Errorf("got %v; looked at again after %s; %d wait", err, evictions.RequeueAfter, evictions.Waiting)
 			}
 		})
 	}

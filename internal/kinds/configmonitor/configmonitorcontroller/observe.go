@@ -46,7 +46,7 @@ func (k kind) askTemplates(ctx context.Context, monitor *configv1.ConfigMonitor,
 	if len(decided.Ask) == 0 {
 		return nil
 	}
-	for _, verdict := range decided.Verdicts {
+	for _, verdict := range decided.Statuses {
 		if snapshot.Demands[verdict.Demand].Origin != origin || !slices.Contains(decided.Ask, verdict.Target) {
 			continue
 		}

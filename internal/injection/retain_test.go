@@ -13,13 +13,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
-// into has an agent injected into one container.
+// into makes an agent match one container.
 func into(container string) func(*instrv1.InstrumentationSpec) {
 	return func(spec *instrv1.InstrumentationSpec) { spec.Matchers = []instrv1.Matcher{{Container: container}} }
 }
 
-// What is of a kind that is off stays as it is in whatever is written, while the others come and go around it; but not where somebody opts out, or
-// replaces the whole template.
+// What a disabled kind has injected stays through every write, while other agents come and go; but
+// not if the owner opts out or replaces the whole template.
 func TestKindThatIsOff(t *testing.T) {
 	java, all := instrumentation("java", into("app")), cluster("all", into("worker"))
 	own := template(container("app"), container("worker"))
@@ -57,22 +57,24 @@ func TestKindThatIsOff(t *testing.T) {
 	}
 }
 
-// Who is for a container in which there is one of a kind that is off waits until that has gone, and says for what.
+// An agent for a container that a disabled kind has taken is overruled until that is gone, and the
+// refusal says why.
 func TestKindThatIsOffKeepsItsContainers(t *testing.T) {
 	got := template(container("app"), container("worker"))
 	compose(settingOf(t, cluster("all", into("app"))), &got, nil)
 	injected := got.DeepCopy()
 	setting := settingOf(t, instrumentation("java", nil), instrumentation("other", into("worker")))
 	setting.Off = []string{injection.KindCluster}
-	verdicts := compose(setting, &got, injected)
-	expectStates(t, "both", verdicts, injection.Overruled, injection.In)
-	expectRefusal(t, verdicts[0], instrv1.WorkloadOverruled,
-		"ClusterInstrumentation/all, which stays as it is because its kind is off, comes first on container app")
+	statuses := compose(setting, &got, injected)
+	expectStates(t, "both", statuses, injection.Overruled, injection.In)
+	expectRefusal(t, statuses[0], instrv1.WorkloadOverruled,
+		"ClusterInstrumentation/all (retained because its kind is off) takes precedence for container app")
 	if containers := injectedInto(&got); containers != "app worker" {
 		t.Errorf("injected are %q", containers)
 	}
 
-	// rollout undo: what comes back is of the kind that is off, and loads the same file as what it replaces
+	// rollout undo: what comes back is of the disabled kind, and loads the same file as what it
+	// replaces
 	setting.Off = []string{injection.KindNamespaced}
 	setting.Agents = settingOf(t, cluster("all", into("app"))).Agents
 	back := template(container("app"), container("worker"))
@@ -82,7 +84,7 @@ func TestKindThatIsOffKeepsItsContainers(t *testing.T) {
 	expectSame(t, "what came back", &back, want)
 }
 
-// A record that is not that of the Instrumentation which it names holds nothing.
+// A record whose id is not that of the Instrumentation it names retains nothing.
 func TestForgedRecordOfAKindThatIsOff(t *testing.T) {
 	own := template(container("app", corev1.EnvVar{Name: "A", Value: "a"}))
 	java := settingOf(t, instrumentation("java", nil))
@@ -95,9 +97,9 @@ func TestForgedRecordOfAKindThatIsOff(t *testing.T) {
 	expectSame(t, "forged", forged, want)
 }
 
-// What is held follows what the owner changes around it, and what somebody does to it by hand has no effect; what fits no more goes out whole, within the
-// write of who saw to that.
-func TestWhatIsHeldFitsWhatIsWritten(t *testing.T) {
+// What is retained follows the owner's changes around it, and manual edits of it have no effect.
+// What no longer fits is removed whole, within the write that caused it.
+func TestRetainedFollowsTheTemplate(t *testing.T) {
 	java := settingOf(t, instrumentation("java", nil))
 	isOff := settingOf(t)
 	isOff.Off = []string{injection.KindNamespaced}
@@ -112,8 +114,8 @@ func TestWhatIsHeldFitsWhatIsWritten(t *testing.T) {
 			spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1000)), RunAsNonRoot: new(true)}
 		}, true},
 		"resources of the pod": {func(spec *corev1.PodSpec) { spec.Resources = &corev1.ResourceRequirements{} }, true},
-		"a container less":     {func(spec *corev1.PodSpec) { spec.Containers = spec.Containers[:1] }, true},
-		"a mount around its place": {func(spec *corev1.PodSpec) {
+		"one container less":   {func(spec *corev1.PodSpec) { spec.Containers = spec.Containers[:1] }, true},
+		"a mount around the mount path": {func(spec *corev1.PodSpec) {
 			spec.Containers[1].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/mainstay"}}
 		}, false},
 		"an optional key": {func(spec *corev1.PodSpec) {
@@ -125,8 +127,8 @@ func TestWhatIsHeldFitsWhatIsWritten(t *testing.T) {
 		then := own.DeepCopy()
 		test.change(&then.Spec)
 		want := then.DeepCopy()
-		if verdicts := compose(java, want, nil); (verdicts[0].State == injection.In) != test.fits {
-			t.Fatalf("%s: with the kind on the state is %d", name, verdicts[0].State)
+		if statuses := compose(java, want, nil); (statuses[0].State == injection.In) != test.fits {
+			t.Fatalf("%s: with the kind on the state is %d", name, statuses[0].State)
 		}
 		written := merged(t, &own, then, injected)
 		compose(isOff, written, injected)
@@ -145,8 +147,9 @@ func TestWhatIsHeldFitsWhatIsWritten(t *testing.T) {
 	}
 }
 
-// What is held may not make a template one that the API server refuses: the owner's annotations go before it, and it before what is new.
-func TestRoomForWhatIsHeld(t *testing.T) {
+// What is retained may not make the API server refuse a template: the owner's annotations take
+// precedence over it, and it takes precedence over new injections.
+func TestRoomForRetained(t *testing.T) {
 	java, isOff := settingOf(t, instrumentation("java", into("app"))), settingOf(t)
 	isOff.Off = []string{injection.KindNamespaced}
 	injected := template(container("app"), container("worker"))
@@ -161,9 +164,9 @@ func TestRoomForWhatIsHeld(t *testing.T) {
 
 	got, want := crowded(room-100), crowded(room-100) // room for each by itself
 	isOff.Agents = settingOf(t, cluster("all", into("worker"))).Agents
-	verdicts := compose(isOff, &got, &injected)
-	expectStates(t, "no room for another", verdicts, injection.Refused)
-	expectRefusal(t, verdicts[0], instrv1.WorkloadTooLarge, "leave no room for the record")
+	statuses := compose(isOff, &got, &injected)
+	expectStates(t, "no room for another", statuses, injection.Refused)
+	expectRefusal(t, statuses[0], instrv1.WorkloadTooLarge, "leave no room for the record")
 	expectSame(t, "no room for another", &got, &want)
 
 	got, want = crowded(room+1), template(container("app"), container("worker"))
@@ -173,12 +176,13 @@ func TestRoomForWhatIsHeld(t *testing.T) {
 	expectSame(t, "no room", &got, &want)
 }
 
-// broken has a spec refused, for a variable that the API server would refuse in every workload.
+// broken makes a spec invalid, with a variable that the API server would refuse in every workload.
 func broken(spec *instrv1.InstrumentationSpec) {
 	spec.Agent.Env = []corev1.EnvVar{{Name: "a=b", Value: "c"}}
 }
 
-// What admission refuses injects nothing, however it came to be stored, and is in nobody's way.
+// A spec that admission refuses injects nothing, however it came to be stored, and overrules
+// nothing.
 func TestInvalidInjectsNothing(t *testing.T) {
 	forAll := cluster("all", nil)
 	forAll.Spec.AllowAll = false
@@ -211,9 +215,9 @@ func TestInvalidInjectsNothing(t *testing.T) {
 	}
 }
 
-// What has become invalid leaves in what it has injected, whoever writes the workload and whoever else is for it, until it is mended or deleted, or somebody
-// opts out.
-func TestInvalidLeavesInWhatIsIn(t *testing.T) {
+// What a spec injected before it became invalid is retained, whatever the write and whichever other
+// agents match, until the spec is corrected or deleted, or the owner opts out.
+func TestInvalidRetainsInjected(t *testing.T) {
 	java := instrumentation("java", nil)
 	own := template(container("app"))
 	injected := own.DeepCopy()
@@ -224,10 +228,10 @@ func TestInvalidLeavesInWhatIsIn(t *testing.T) {
 	setting := settingOf(t, younger)
 	setting.Agents = append([]*injection.Agent{injection.Compile(invalid)}, setting.Agents...)
 	got := injected.DeepCopy()
-	verdicts := compose(setting, got, injected)
-	expectStates(t, "a write", verdicts, injection.Retained, injection.Overruled)
-	expectRefusal(t, verdicts[1], instrv1.WorkloadOverruled,
-		"Instrumentation/java, which stays as it is because its spec is invalid, comes first on container app")
+	statuses := compose(setting, got, injected)
+	expectStates(t, "a write", statuses, injection.Retained, injection.Overruled)
+	expectRefusal(t, statuses[1], instrv1.WorkloadOverruled,
+		"Instrumentation/java (retained because its spec is invalid) takes precedence for container app")
 	expectSame(t, "a write", got, injected)
 
 	p := newPlace(t, younger, "a")
@@ -245,8 +249,8 @@ func TestInvalidLeavesInWhatIsIn(t *testing.T) {
 		change func(*instrv1.Instrumentation)
 		want   string
 	}{
-		"mended":  {func(mended *instrv1.Instrumentation) { mended.Spec.Agent.Env = nil }, "Instrumentation/java"},
-		"deleted": {func(deleted *instrv1.Instrumentation) { deleted.DeletionTimestamp = new(metav1.NewTime(now)) }, "Instrumentation/younger"},
+		"corrected": {func(corrected *instrv1.Instrumentation) { corrected.Spec.Agent.Env = nil }, "Instrumentation/java"},
+		"deleted":   {func(deleted *instrv1.Instrumentation) { deleted.DeletionTimestamp = new(metav1.NewTime(now)) }, "Instrumentation/younger"},
 	} {
 		changed := invalid.DeepCopy()
 		test.change(changed)

@@ -9,9 +9,11 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 )
 
-// Counting are, of the AppConfigs of a namespace, those that count, by name: of several for one application the oldest. The age is
-// known to the second. Of several of one age that one counts which controls the ConfigMap, for the other could not write
-// it and would wait for ever; while none does, the first by name. controller is the UID of a ConfigMap's controller, empty if it has none.
+// EffectiveAppConfigs returns the AppConfigs of a namespace that are in effect, sorted by name. If
+// several are for one application, the oldest is. Creation times have a precision of one second;
+// among AppConfigs of the same age, the one that controls the ConfigMap is in effect, because no
+// other could write it. If none controls it, the first by name is. controller returns the UID of a
+// ConfigMap's controller, or "" if it has none.
 func EffectiveAppConfigs(configs []configv1.AppConfig, controller func(configMap string) types.UID) []*configv1.AppConfig {
 	oldest := map[string]*configv1.AppConfig{}
 	for i := range configs {

@@ -13,15 +13,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Counting are, of the AppConfigs of a namespace, those that count. It reads ConfigMaps only where the age does not tell, and
-// from the cache.
+// EffectiveAppConfigs returns the AppConfigs of a namespace that are in effect: see
+// workload.EffectiveAppConfigs. It reads ConfigMaps, from the cache, only if the ages do not
+// decide.
 func (r Reader) EffectiveAppConfigs(ctx context.Context, namespace string, configs []configv1.AppConfig) ([]*configv1.AppConfig, error) {
 	var failed error
 	counting := workload.EffectiveAppConfigs(configs, func(name string) types.UID {
 		var found corev1.ConfigMap
 		err := r.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &found, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
-			failed = fmt.Errorf("reading ConfigMap %s/%s, whose AppConfig counts: %w", namespace, name, err)
+			failed = fmt.Errorf("reading ConfigMap %s/%s, whose AppConfig is in effect: %w", namespace, name, err)
 		}
 		if controller := metav1.GetControllerOf(&found); err == nil && controller != nil {
 			return controller.UID

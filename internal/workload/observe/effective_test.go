@@ -8,8 +8,9 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 )
 
-// TestCountingAsksTheConfigMap: of two AppConfigs of one second, that one counts which the ConfigMap is controlled by.
-func TestCountingAsksTheConfigMap(t *testing.T) {
+// TestEffectiveByController: of two AppConfigs created in the same second, the one that controls
+// the ConfigMap is in effect.
+func TestEffectiveByController(t *testing.T) {
 	owned := configMap("shop-config", "hello")
 	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "b", UID: "uid-of-b",
 		Controller: new(true)}}
