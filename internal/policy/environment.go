@@ -45,7 +45,7 @@ func EnvironmentOf(namespace string, labels map[string]string) (Environment, err
 	if word, labelled := labels[api.LabelEnvironment]; labelled {
 		environment, known := words[word]
 		if !known {
-			return None, fmt.Errorf("namespace %s has the label %s=%s: accepted are development (dev), staging and production (prod)", namespace,
+			return None, fmt.Errorf("namespace %s has the label %s=%s: must be development (dev), staging or production (prod)", namespace,
 				api.LabelEnvironment, word)
 		}
 		return environment, nil

@@ -49,7 +49,7 @@ func TestEnvironmentOfALabelThatIsNoWord(t *testing.T) {
 	for _, word := range []string{"", "*", "qa", "Production", "prod ", "-prod", "my-prod"} {
 		got, err := EnvironmentOf("shop-prod", map[string]string{"mainstay.dev/environment": word})
 		want := "namespace shop-prod has the label mainstay.dev/environment=" + word +
-			": accepted are development (dev), staging and production (prod)"
+			": must be development (dev), staging or production (prod)"
 		if got != None || err == nil || err.Error() != want {
 			t.Errorf("%q: got %q, %v", word, got, err)
 		}
@@ -61,7 +61,7 @@ func TestEnvironmentOfALabelThatIsNoWord(t *testing.T) {
 func TestUnclearEnvironment(t *testing.T) {
 	all, some := atMost(1, "*"), atMost(2, "production")
 	rules := Governing([]mspolicyv1.PlatformPolicy{named("base", all, some)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
-	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: accepted are development (dev), staging and production (prod)"
+	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: must be development (dev), staging or production (prod)"
 	found := rules.Check(replicas(2))
 	want := []string{unclear, "spec.replicas: 2 is given, accepted is at most 1 (policy base, rule *.maxReplicas)"}
 	// The rules of every environment count: what was there goes on, what is worse does not.

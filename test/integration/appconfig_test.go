@@ -437,7 +437,7 @@ func (s *governed) testAppConfig(t *testing.T) {
 		"line 2: there is no key NO in config: it has MESSAGE, URL")
 	refused(func(spec *configv1.AppConfigSpec) {
 		spec.Config = map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.A }}"}
-	}, "it needs itself: A -> B -> A")
+	}, "refers to itself: A -> B -> A")
 	refused(func(spec *configv1.AppConfigSpec) {
 		spec.Files = map[string]string{"big": `{{ range 3 }}{{ repeat 500000 "x" }}{{ end }}`}
 	}, "spec.files.big: ", "more than 1048576 bytes")

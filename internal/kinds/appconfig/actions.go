@@ -2,11 +2,11 @@ package appconfig
 
 import "strings"
 
-// isTemplate tells whether a text has anything to be rendered.
+// isTemplate reports whether a text contains anything to render.
 func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
-// inActions is how many bytes of a template stand within {{ and }}. It finds the ends as text/template does, wherever that
-// finds any.
+// inActions returns how many bytes of a template are within {{ and }}. It finds the ends as
+// text/template does, wherever that finds any.
 func inActions(text string) int {
 	size := 0
 	for {
@@ -19,7 +19,8 @@ func inActions(text string) int {
 	}
 }
 
-// lengthOfAction is how long an action is, that a text begins with, to its }} or to the end of the text.
+// lengthOfAction returns the length of the action at the start of a text, up to its }} or the end
+// of the text.
 func lengthOfAction(text string) int {
 	at := 0
 	if isComment(text) {
@@ -48,7 +49,8 @@ func isComment(text string) bool {
 	return strings.HasPrefix(text, "/*")
 }
 
-// lengthOfQuoted is how long a text in quotes is, with the quotes, or the whole if it does not end.
+// lengthOfQuoted returns the length of the quoted text at the start of a text, with its quotes, or
+// the whole length if the quote does not end.
 func lengthOfQuoted(text string) int {
 	for at := 1; at < len(text); at++ {
 		switch {

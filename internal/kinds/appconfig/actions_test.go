@@ -34,14 +34,14 @@ func TestInActions(t *testing.T) {
 	}
 }
 
-// FuzzInActions: no less is found within actions than text/template finds there.
+// FuzzInActions: the result is no less than what text/template finds within actions.
 func FuzzInActions(f *testing.F) {
 	for _, text := range []string{"a{{ .A }}b", `{{ print "}}" 'a' }}c`, "{{/* }} */}}b{{ `\\` }}", `{{ "\"" }}{{ if true }}x{{ end }}`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "{{-") || strings.Contains(text, "-}}") {
-			return // what is trimmed is neither
+			return // trimmed text is neither
 		}
 		tree := parse.New(treeName)
 		tree.Mode = parse.SkipFuncCheck

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// functionError is a problem that a function of templates tells.
+// functionError is an error that a template function returned.
 type functionError struct{ error }
 
 func (e functionError) Unwrap() error { return e.error }
 
-// arguments are what a function of templates is given. The first problem stays; values that are asked for after it do
-// not matter.
+// arguments are the arguments of a template function. Only the first problem is kept; values that
+// are read after it do not matter.
 type arguments struct {
 	name    string
 	values  []any
@@ -28,7 +28,8 @@ func (a *arguments) fail(format string, details ...any) {
 	}
 }
 
-// pay pays for what the function is about to make. A function makes nothing after a problem.
+// pay charges the meter for what the function is about to produce, and reports whether it may.
+// After a problem a function produces nothing.
 func (a *arguments) pay(size int) bool {
 	if a.problem != nil {
 		return false
@@ -44,18 +45,18 @@ func (a *arguments) pay(size int) bool {
 	return true
 }
 
-// text is an argument as text; numbers and truth values are written out.
+// text returns an argument as text; numbers and booleans are formatted.
 func (a *arguments) text(at int) string {
 	switch value := a.values[at].(type) {
 	case []any, map[string]any, nil:
-		a.fail("argument %d is %s; accepted is text", at+1, kindOf(value))
+		a.fail("argument %d is %s: must be text", at+1, kindOf(value))
 		return ""
 	default:
 		return written(value)
 	}
 }
 
-// written is any value as templates write it.
+// written returns any value as templates print it.
 func written(value any) string {
 	switch value := value.(type) {
 	case string:
@@ -86,7 +87,7 @@ func kindOf(value any) string {
 	}
 }
 
-// number is an argument as a whole number.
+// number returns an argument as an integer.
 func (a *arguments) number(at int) int64 {
 	switch value := a.values[at].(type) {
 	case int:
@@ -104,11 +105,11 @@ func (a *arguments) number(at int) int64 {
 			return number
 		}
 	}
-	a.fail("%s is given; accepted is a whole number", shown(a.values[at]))
+	a.fail("invalid value %s: must be a whole number", shown(a.values[at]))
 	return 0
 }
 
-// shown is a value within a message.
+// shown returns a value for use in a message.
 func shown(value any) string {
 	switch value := value.(type) {
 	case string:
@@ -120,7 +121,7 @@ func shown(value any) string {
 	}
 }
 
-// maxShown is how much of a value a message repeats, in bytes.
+// maxShown limits how much of a value a message repeats, in bytes.
 const maxShown = 60
 
 func short(text string) string {
@@ -130,30 +131,31 @@ func short(text string) string {
 	return text
 }
 
-// truth is an argument that is true or false.
+// truth returns a boolean argument.
 func (a *arguments) truth(at int) bool {
 	value, ok := a.values[at].(bool)
 	if !ok {
-		a.fail("argument %d is %s; accepted is true or false", at+1, kindOf(a.values[at]))
+		a.fail("argument %d is %s: must be true or false", at+1, kindOf(a.values[at]))
 	}
 	return value
 }
 
-// list is an argument that is a list.
+// list returns an argument that is a list.
 func (a *arguments) list(at int) []any {
 	value, ok := a.values[at].([]any)
 	if !ok {
-		a.fail("argument %d is %s; accepted is a list", at+1, kindOf(a.values[at]))
+		a.fail("argument %d is %s: must be a list", at+1, kindOf(a.values[at]))
 	}
 	return value
 }
 
-// scalars are all arguments from one on, none of which is a list or a map: or lists of lists could grow without bound.
+// scalars returns all arguments from an index on, none of which may be a list or a map: otherwise
+// lists of lists could grow without limit.
 func (a *arguments) scalars(from int) []any {
 	for at, value := range a.values[from:] {
 		switch value.(type) {
 		case []any, map[string]any:
-			a.fail("argument %d is %s; accepted are texts and numbers", from+at+1, kindOf(value))
+			a.fail("argument %d is %s: must be text or a number", from+at+1, kindOf(value))
 		}
 	}
 	return a.values[from:]
@@ -178,9 +180,9 @@ func isEmpty(value any) bool {
 	}
 }
 
-// encoded is a value as JSON, without the escapes that only HTML needs.
+// encoded returns a value as JSON, without the escapes that only HTML needs.
 func (a *arguments) encoded(value any) string {
-	// At worst each byte becomes six.
+	// In the worst case each byte becomes six.
 	if err := a.meter.work(6 * sizeOf(value)); err != nil {
 		a.fail("%w", err)
 	}
@@ -196,7 +198,7 @@ func (a *arguments) encoded(value any) string {
 	return strings.TrimSuffix(into.String(), "\n")
 }
 
-// decoded is what JSON means.
+// decoded parses JSON.
 func (a *arguments) decoded(text string) any {
 	if err := a.meter.work(elementWork * len(text)); err != nil {
 		a.fail("%w", err)
@@ -206,7 +208,7 @@ func (a *arguments) decoded(text string) any {
 	}
 	var value any
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		a.fail("%s is given, which is no JSON: %v", shown(text), err)
+		a.fail("%s is not valid JSON: %v", shown(text), err)
 	}
 	return value
 }

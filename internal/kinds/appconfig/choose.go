@@ -10,59 +10,64 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Choice is which content the ConfigMap gets, and why not another.
+// Choice says which content the ConfigMap gets, and why not another one.
 type Choice struct {
-	// Environment that the content is rendered for.
+	// Environment is what the content is rendered for.
 	Environment policy.Environment
-	// Problem is why the spec renders nothing; then nothing is changed, but to what spec.revision names. Empty if it does.
+	// Problem is why the spec can't be rendered; empty if it can. In this case nothing is changed,
+	// unless spec.revision selects a kept revision.
 	Problem string
-	// Content and Hash are what the spec renders; Rendered is the number of its revision, kept or to be made.
+	// Content and Hash are what the spec renders; Rendered is the number of its revision, which exists
+	// or will be created.
 	Content  map[string]string
 	Hash     string
 	Rendered int64
-	// Chosen is the revision whose content the ConfigMap gets, and ChosenHash that content's hash.
+	// Chosen is the revision whose content the ConfigMap gets, and ChosenHash the hash of that
+	// content.
 	Chosen     int64
 	ChosenHash string
 	// Pending is why Chosen is not Rendered; empty if it is.
 	Pending string
-	// IsMissing tells that spec.revision names a revision that is not kept.
+	// IsMissing reports that spec.revision names a revision that does not exist.
 	IsMissing bool
-	// IsLost tells that the content of Chosen is neither kept, nor in the ConfigMap, nor what the spec renders.
+	// IsLost reports that the content of Chosen is neither kept, nor in the ConfigMap, nor what the
+	// spec renders.
 	IsLost bool
-	// Highest is the highest number that a revision is known to have or to have had, without one that is to be made.
+	// Highest is the highest revision number known to have been used, not counting one that will be
+	// created.
 	Highest int64
-	// Marks are what the ConfigMap is to remember.
+	// Marks are what the ConfigMap is to record.
 	Marks Marks
-	// Read names the ConfigMap that has the content of Chosen, where it has to be written and is not what the spec
-	// renders; empty if it need not be read.
+	// Read names the ConfigMap to read the content of Chosen from, if it must be written and is not
+	// what the spec renders; otherwise empty.
 	Read string
 }
 
-// Marks are what the ConfigMap remembers of its rollouts.
+// Marks are what the ConfigMap records about its rollouts.
 type Marks struct {
 	// LastGood is the last revision that all pods have run; 0 if there is none.
 	LastGood int64
-	// Failed are those whose rollout failed, in the order in which they did.
+	// Failed are the revisions whose rollout failed, in the order of the failures.
 	Failed []int64
-	// Failure says which workloads did not come up with the last of them; empty if none failed.
+	// Failure says which workloads did not become ready with the last of them; empty if none failed.
 	Failure string
 }
 
-// Choose says which content the ConfigMap gets. The first row that applies counts:
+// Choose decides which content the ConfigMap gets. The first matching row counts:
 //
-//	what is the case                                               it gets         pending
-//	spec.revision names one that is kept                           that            Pinned, if the spec renders another
-//	spec.revision names none                                       what it has     Pinned
+//	situation                                                      content         pending
+//	spec.revision names a kept revision                            that one        Pinned, if the spec renders another
+//	spec.revision names no kept revision                           the present     Pinned
 //	there is no ConfigMap yet, and no revision is kept             the rendered    -
 //	the rendered one failed, onFailure is Rollback, and another
 //	  is the last good one                                         the last good   RolledBack
-//	it has the rendered one                                        the rendered    -
-//	the mode is Manual, and approved is another hash               what it has     AwaitingApproval
-//	the window is closed                                           what it has     OutsideWindow
+//	the ConfigMap has the rendered one                             the rendered    -
+//	the mode is Manual, and approved is another hash               the present     AwaitingApproval
+//	the window is closed                                           the present     OutsideWindow
 //	none of these                                                  the rendered    -
 //
-// Going back waits for no window: the content is put back at once. "What it has" is, of a ConfigMap that somebody has deleted or
-// taken the marks from, what recall finds.
+// A rollback waits for no window. "The present" content of a ConfigMap that was deleted, or whose
+// annotations were removed, is what recall returns.
 func Choose(config *configv1.AppConfig, observed Observed) Choice {
 	found, kept := observed.current(config), observed.revisions(config)
 	current := found
@@ -81,10 +86,11 @@ func Choose(config *configv1.AppConfig, observed Observed) Choice {
 	return choice
 }
 
-// isBarred tells that nothing can be chosen, for the spec renders nothing, and spec.revision names nothing else.
+// isBarred reports that nothing can be chosen: the spec can't be rendered, and spec.revision names
+// no kept revision.
 func (c *Choice) isBarred() bool { return c.Problem != "" && c.Chosen == 0 }
 
-// render has what the spec renders for its environment.
+// render sets what the spec renders for its environment.
 func (c *Choice) render(config *configv1.AppConfig, observed Observed) {
 	environment, problem := EnvironmentIn(config, observed.Labels)
 	c.Environment = environment
@@ -99,29 +105,31 @@ func (c *Choice) render(config *configv1.AppConfig, observed Observed) {
 	c.Content, c.Hash, c.Problem = rendering.Content, rendering.Hash, rendering.Problem
 }
 
-// recall is what a ConfigMap had that is gone, or that has lost its marks, while revisions are kept: who deletes it by hand
-// neither approves a content, nor opens a window, nor has a failure forgotten. The marks are those of the status that the AppConfig had
-// when it was read. It is written in each pass anyway, so that they cost no further write, as they would on the revisions' ConfigMaps,
-// which are made before there is anything to mark. Where there is no status either, as after a restore from a backup, pods tell what they
-// run, and the first rollout that fails again is marked again.
+// recall returns what a ConfigMap contained that was deleted or has lost its annotations, if
+// revisions are kept: deleting it by hand must neither approve a content, nor open a window, nor
+// clear a failure. The marks come from the status that the AppConfig had when it was read. The
+// status is written in each reconcile anyway, so that the marks cost no further write; on the
+// revisions' ConfigMaps they would, because these are created before there is anything to mark. If
+// there is no status either, as after a restore from a backup, the pods show what they run, and the
+// first rollout that fails again is marked again.
 //
-// The content is the one that status tells of; else the newest that pods were started with and that did not fail; else the
-// last good one; else the newest.
+// The content is the one in the status; otherwise the newest that pods were started with and that
+// did not fail; otherwise the last good one; otherwise the newest.
 func recall(config *configv1.AppConfig, observed Observed, kept []Revision) Current {
 	current := observed.current(config)
 	if len(kept) == 0 {
 		return current
 	}
-	told := config.Status
-	current.LastGood = max(current.LastGood, told.LastGood)
-	for _, revision := range told.Revisions {
+	status := config.Status
+	current.LastGood = max(current.LastGood, status.LastGood)
+	for _, revision := range status.Revisions {
 		if revision.State == configv1.RevisionFailed && !slices.Contains(current.Failed, revision.Revision) {
 			current.Failed = append(current.Failed, revision.Revision)
 		}
 	}
 	slices.Sort(current.Failed)
 	if len(current.Failed) > 0 && current.Failure == "" {
-		current.Failure = "its pods did not come up"
+		current.Failure = "its pods did not become ready"
 	}
 	users := observed.users(config)
 	isRun := func(r Revision) bool {
@@ -129,7 +137,7 @@ func recall(config *configv1.AppConfig, observed Observed, kept []Revision) Curr
 	}
 	had := kept[0]
 	for _, is := range []func(Revision) bool{
-		func(r Revision) bool { return r.Number == told.Revision && r.Hash == told.Hash },
+		func(r Revision) bool { return r.Number == status.Revision && r.Hash == status.Hash },
 		isRun,
 		func(r Revision) bool { return r.Number == current.LastGood },
 	} {
@@ -139,14 +147,14 @@ func recall(config *configv1.AppConfig, observed Observed, kept []Revision) Curr
 		}
 	}
 	current.Revision, current.Hash = had.Number, had.Hash
-	current.Highest = max(current.Highest, told.LastGood, told.Revision)
-	for _, revision := range told.Revisions {
+	current.Highest = max(current.Highest, status.LastGood, status.Revision)
+	for _, revision := range status.Revisions {
 		current.Highest = max(current.Highest, revision.Revision)
 	}
 	return current
 }
 
-// HashOf is the hash of a content.
+// HashOf returns the hash of a content.
 func HashOf(content map[string]string) string {
 	hashes := make(map[string]string, len(content))
 	for key, value := range content {
@@ -155,7 +163,7 @@ func HashOf(content map[string]string) string {
 	return workload.HashAll(hashes)
 }
 
-// highestOf is the highest number that a revision is known to have or to have had.
+// highestOf returns the highest revision number known to have been used.
 func highestOf(current Current, kept []Revision) int64 {
 	highest := current.Highest
 	for _, revision := range kept {
@@ -164,7 +172,8 @@ func highestOf(current Current, kept []Revision) int64 {
 	return highest
 }
 
-// numberOf is the number of the revision with a hash, or of the one to be made: numbers are not used twice.
+// numberOf returns the number of the revision with a hash, or of the one to be created. Numbers are
+// never reused.
 func numberOf(hash string, current Current, kept []Revision) int64 {
 	for _, revision := range kept {
 		if revision.Hash == hash {
@@ -177,9 +186,9 @@ func numberOf(hash string, current Current, kept []Revision) int64 {
 	return highestOf(current, kept) + 1
 }
 
-// mark is what there is to remember of the rollout of what the ConfigMap has: it went well once all pods that use it run
-// it, and it failed if a workload that was restarted for it does not come up. A revision that was good once does not fail
-// any more by what becomes of its pods later.
+// mark returns what to record about the rollout of the ConfigMap's content. It succeeded once all
+// pods that use it run it, and failed if a workload that was restarted for it did not become ready.
+// A revision that was good once does not fail because of what happens to its pods later.
 func mark(current Current, users []User) Marks {
 	marks := Marks{LastGood: current.LastGood, Failed: slices.Clone(current.Failed), Failure: current.Failure}
 	if !current.Exists || current.Holds != current.Hash || current.Revision == 0 {
@@ -209,7 +218,7 @@ func mark(current Current, users []User) Marks {
 	return marks
 }
 
-// hashOf is the hash of a revision that is kept, or that the ConfigMap has; empty for another.
+// hashOf returns the hash of a revision that is kept or in the ConfigMap; empty for any other.
 func hashOf(number int64, current Current, kept []Revision) string {
 	at := slices.IndexFunc(kept, func(r Revision) bool { return r.Number == number })
 	switch {
@@ -222,7 +231,7 @@ func hashOf(number int64, current Current, kept []Revision) string {
 	}
 }
 
-// pick is the table of Choose.
+// pick implements the table of Choose.
 func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Current, kept []Revision) {
 	rendered := func() { c.Chosen, c.ChosenHash = c.Rendered, c.Hash }
 	hasOne := current.Revision > 0
@@ -258,8 +267,8 @@ func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Cur
 	}
 }
 
-// source names the ConfigMap to read the chosen content from; empty where it is at hand, or nothing is to be written, or it is
-// lost.
+// source returns the name of the ConfigMap to read the chosen content from; "" if it is available
+// already, need not be written, or is lost.
 func (c *Choice) source(config *configv1.AppConfig, current Current, kept []Revision) (name string, isLost bool) {
 	isKept := slices.ContainsFunc(kept, func(r Revision) bool { return r.Number == c.Chosen })
 	switch {
@@ -276,7 +285,7 @@ func (c *Choice) source(config *configv1.AppConfig, current Current, kept []Revi
 	}
 }
 
-// isSettled tells whether the ConfigMap is as it should be.
+// isSettled reports whether the ConfigMap is as desired.
 func (c *Choice) isSettled(current Current) bool {
 	return current.Exists && current.Holds == c.ChosenHash && current.Hash == c.ChosenHash && current.Revision == c.Chosen &&
 		current.LastGood == c.Marks.LastGood && slices.Equal(current.Failed, c.Marks.Failed) && current.Failure == c.Marks.Failure

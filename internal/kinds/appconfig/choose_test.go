@@ -20,14 +20,15 @@ func pinned(revision int64) func(*configv1.AppConfigSpec) {
 	return func(spec *configv1.AppConfigSpec) { spec.Revision = &revision }
 }
 
-// chooseCase is one of Choose. want is: the chosen revision, the rendered one, why they differ, what is read.
+// chooseCase is a case of Choose. want is: the chosen revision, the rendered one, why they differ,
+// what is read.
 type chooseCase struct {
 	changes []func(*configv1.AppConfigSpec)
 	world   *world
 	want    string
 }
 
-// closed shuts the maintenance window.
+// closed closes the maintenance window.
 func closed(w *world) *world { w.IsOpen = false; return w }
 
 func TestChoose(t *testing.T) {
@@ -158,7 +159,8 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestRecall: a ConfigMap that was deleted by hand, or lost its marks, comes back as it was, and the rows apply as if it had been there.
+// TestRecall: a ConfigMap that was deleted by hand, or lost its annotations, comes back as it was,
+// and the rows apply as if it had been there.
 func TestRecall(t *testing.T) {
 	type changes = []func(*configv1.AppConfigSpec)
 	goneBack := configv1.AppConfigStatus{Revision: 1, Hash: hash("a"), LastGood: 1, Revisions: []configv1.RevisionStatus{
@@ -180,12 +182,12 @@ func TestRecall(t *testing.T) {
 			"1 OutsideWindow shop-config-1", Marks{}},
 		"at any time": {changes{says("b")}, configv1.AppConfigStatus{}, newWorld().keeps("a"), "2", Marks{}},
 		"it was put back": {changes{says("b"), rollback}, goneBack, newWorld().keeps("a", "b"), "1 RolledBack shop-config-1",
-			Marks{1, []int64{2}, "its pods did not come up"}},
+			Marks{1, []int64{2}, "its pods did not become ready"}},
 		"it was put back, and lost marks": {changes{says("b"), rollback}, goneBack, newWorld().keeps("a", "b").has(0, "a"),
-			"1 RolledBack shop-config-1", Marks{1, []int64{2}, "its pods did not come up"}},
-		"what status tells of": {changes{says("c"), manual("")}, configv1.AppConfigStatus{Revision: 1, Hash: hash("a")},
+			"1 RolledBack shop-config-1", Marks{1, []int64{2}, "its pods did not become ready"}},
+		"what the status has": {changes{says("c"), manual("")}, configv1.AppConfigStatus{Revision: 1, Hash: hash("a")},
 			newWorld().keeps("a", "b"), "1 AwaitingApproval shop-config-1", Marks{}},
-		"status tells of another": {changes{says("c"), manual("")}, configv1.AppConfigStatus{Revision: 1, Hash: hash("x")},
+		"the status has another": {changes{says("c"), manual("")}, configv1.AppConfigStatus{Revision: 1, Hash: hash("x")},
 			newWorld().keeps("a", "b"), "2 AwaitingApproval shop-config-2", Marks{}},
 		"what pods run": {
 			changes{says("d"), manual("")}, configv1.AppConfigStatus{}, newWorld().keeps("a", "b", "c").runs("x", "b", "a", workload.Left,
@@ -195,11 +197,11 @@ func TestRecall(t *testing.T) {
 		"what pods run has failed": {
 			changes{says("c"), manual("")}, configv1.AppConfigStatus{LastGood: 1, Revisions: goneBack.Revisions}, newWorld().keeps("a",
 				"b").runs("x", "b", "a", workload.Left, 3),
-			"1 AwaitingApproval shop-config-1", Marks{1, []int64{2}, "its pods did not come up"},
+			"1 AwaitingApproval shop-config-1", Marks{1, []int64{2}, "its pods did not become ready"},
 		},
 		"the last good one": {changes{says("c"), manual("")}, configv1.AppConfigStatus{LastGood: 1}, newWorld().keeps("a", "b"),
 			"1 AwaitingApproval shop-config-1", Marks{LastGood: 1}},
-		"it is there: no need": {changes{says("c"), manual("")}, goneBack, newWorld().keeps("a", "b").has(2, "b"), "2 AwaitingApproval", Marks{}},
+		"it exists: no need": {changes{says("c"), manual("")}, goneBack, newWorld().keeps("a", "b").has(2, "b"), "2 AwaitingApproval", Marks{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig(test.changes...)

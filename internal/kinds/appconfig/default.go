@@ -6,10 +6,10 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 )
 
-// defaultHistory is how many earlier contents are kept: the schema's default.
+// defaultHistory is the default number of earlier contents to keep; the schema has the same.
 const defaultHistory = 10
 
-// Default fills in what the user left out, in memory only. It is idempotent.
+// Default fills in omitted fields, in memory only. It is idempotent.
 func Default(config *configv1.AppConfig) {
 	spec := &config.Spec
 	spec.Rollout.Mode = cmp.Or(spec.Rollout.Mode, configv1.RolloutAutomatic)

@@ -13,8 +13,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Desired is what should exist for a defaulted, valid AppConfig: the immutable ConfigMap that keeps the chosen content, and
-// then, in one write, the ConfigMap that pods use. Earlier revisions are kept as they are, or pruned.
+// Desired returns what should exist for a defaulted, valid AppConfig: the immutable ConfigMap that
+// keeps the chosen content and then, in one write, the ConfigMap that pods use. Earlier revisions
+// are kept unchanged, or pruned.
 func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
 	choice := observed.Choice
 	if observed.Older != "" || choice.isBarred() {
@@ -30,7 +31,7 @@ func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
 		content = observed.Kept
 	}
 	if content == nil {
-		// It is as it should be, or what it should be is lost: it stays.
+		// It is as desired, or its desired content is lost: leave it.
 		wanted.Keep = append(wanted.Keep, main)
 		return wanted
 	}
@@ -47,8 +48,9 @@ func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
 	return wanted
 }
 
-// keptRevisions are those of the revisions that stay: the one that is chosen, that the ConfigMap has, that the spec
-// renders, the last good one, those that pods run, and of the others the newest, as many as the limit says.
+// keptRevisions returns the revisions to keep: the chosen one, the one in the ConfigMap, the
+// rendered one, the last good one, those that pods run, and the newest of the others, up to the
+// limit.
 func keptRevisions(config *configv1.AppConfig, observed Observed) []Revision {
 	choice, current := observed.Choice, observed.current(config)
 	needed := []int64{choice.Chosen, current.Revision, choice.Rendered, choice.Marks.LastGood}
@@ -101,7 +103,7 @@ func desiredConfigMap(config *configv1.AppConfig, choice Choice, content map[str
 	}
 	var failed []string
 	for _, revision := range choice.Marks.Failed {
-		// What is no longer kept can't be rendered as the same revision again.
+		// A revision that is no longer kept can't be rendered under the same number again.
 		if revision == choice.Chosen || slices.Contains(kept, ref(config, RevisionName(config, revision))) {
 			failed = append(failed, revisionText(revision))
 		}

@@ -25,7 +25,7 @@ func history(revisions int32) func(*configv1.AppConfigSpec) {
 	return func(spec *configv1.AppConfigSpec) { spec.RevisionHistoryLimit = &revisions }
 }
 
-// situations are all that testdata has a file for, by the file's name.
+// situations returns all cases that testdata has a file for, by the file's name.
 func situations() map[string]situation {
 	type changes = []func(*configv1.AppConfigSpec)
 	conflicting := newWorld()
@@ -48,18 +48,18 @@ func situations() map[string]situation {
 			kept: content("a"),
 		},
 		"pruned": {
-			// 7 is new, 6 is run, 5 was run, 4 and 3 are kept by the limit, 2 goes, 1 is good.
+			// 7 is new, 6 is run, 5 was run, 4 and 3 are kept by the limit, 2 is pruned, 1 is good.
 			world: newWorld().keeps("a", "b", "c", "d", "e", "f").has(6, "f", configv1.AnnotationLastGood, "1", configv1.AnnotationFailed,
 				"2,3").runs("x", "f", "e", workload.Rolling, 1),
 			changes: changes{says("g"), history(2)},
 		},
 		"no-history": {world: newWorld().keeps("a", "b", "c").has(3, "c"), changes: changes{says("d"), history(0)}},
 		"back-without-history": {
-			// 3 goes, and its number is not given to another.
+			// 3 is pruned, and its number is not reused.
 			world: newWorld().keeps("a", "b", "c").has(3, "c").runs("x", "c", "b", workload.UpToDate, 3), changes: changes{says("a"), history(0)},
 		},
 		"replaced": {
-			// All pods run 2: those of 1 are no more.
+			// All pods run 2: those of 1 are gone.
 			world:   newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1").runs("x", "b", "a", workload.UpToDate, 3),
 			changes: changes{says("b"), history(0)},
 		},
@@ -93,7 +93,7 @@ func TestDesired(t *testing.T) {
 	golden.CheckUnused(t, files)
 }
 
-// planText is a plan as text, its children in their order.
+// planText returns a plan as text, its children in their order.
 func planText(t *testing.T, wanted plan.Plan) string {
 	t.Helper()
 	var text strings.Builder
@@ -109,8 +109,9 @@ func planText(t *testing.T, wanted plan.Plan) string {
 	return text.String()
 }
 
-// TestNumbersAreNotUsedTwice: without a history, a content that went away and one that comes have different numbers.
-func TestNumbersAreNotUsedTwice(t *testing.T) {
+// TestNumbersAreNotReused: without a history, a pruned content and a new one have different
+// numbers.
+func TestNumbersAreNotReused(t *testing.T) {
 	back := newConfig(says("a"), history(0))
 	went := Desired(back, newWorld().keeps("a", "b", "c").has(3, "c").chosen(back))
 	written := went.Children[len(went.Children)-1].Object.GetAnnotations()

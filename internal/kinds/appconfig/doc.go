@@ -1,3 +1,3 @@
-// Package appconfig has every decision about an AppConfig: what its spec renders, which content its ConfigMap gets, which revisions
-// are kept, and what is told of it. It is pure.
+// Package appconfig decides about AppConfigs: what a spec renders, which content its ConfigMap
+// gets, which revisions are kept, and what the status says. It does no I/O.
 package appconfig

@@ -11,17 +11,17 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-const acceptedEnvironments = "accepted are development (dev), staging and production (prod)"
+const acceptedEnvironments = "must be development (dev), staging or production (prod)"
 
-// EnvironmentIn is the environment that counts for an AppConfig in a namespace with these labels:
+// EnvironmentIn returns the environment of an AppConfig in a namespace with these labels:
 //
 //	spec.environment   the namespace's   result
 //	-                  any               the namespace's
-//	given              none              spec.environment
-//	given              the same          spec.environment
-//	given              another           refused
+//	set                none              spec.environment
+//	set                the same          spec.environment
+//	set                another           refused
 //
-// A namespace whose label means none is refused, too: nobody knows what it is for.
+// A namespace with an invalid label is refused, too: its purpose is unknown.
 func EnvironmentIn(config *configv1.AppConfig, labels map[string]string) (policy.Environment, *field.Error) {
 	path := field.NewPath("spec", "environment")
 	own, err := policy.EnvironmentOf(config.Namespace, labels)
@@ -37,14 +37,14 @@ func EnvironmentIn(config *configv1.AppConfig, labels map[string]string) (policy
 		return policy.None, field.Invalid(path, config.Spec.Environment, acceptedEnvironments)
 	case own != policy.None && own != wanted:
 		return policy.None, field.Invalid(path, config.Spec.Environment,
-			fmt.Sprintf("namespace %s is for %s: leave it out, or make the AppConfig in a namespace for %s", config.Namespace, own, wanted))
+			fmt.Sprintf("namespace %s is for %s: leave the field out, or create the AppConfig in a namespace for %s", config.Namespace, own, wanted))
 	default:
 		return wanted, nil
 	}
 }
 
-// inputFor is what a spec renders in an environment: its own sources, and in place of them, key by key, those of the
-// environment.
+// inputFor returns what a spec renders in an environment: its own sources, overridden key by key by
+// those of the environment.
 func inputFor(config *configv1.AppConfig, environment policy.Environment) Input {
 	spec := field.NewPath("spec")
 	input := Input{
@@ -72,7 +72,7 @@ func addSources(into map[string]Source, texts map[string]string, path *field.Pat
 	}
 }
 
-// RenderIn is what a spec renders in an environment, once the schema has accepted it.
+// RenderIn returns what a spec renders in an environment, checked against its schema.
 func RenderIn(config *configv1.AppConfig, environment policy.Environment) (Content, field.ErrorList) {
 	spec := field.NewPath("spec")
 	input := inputFor(config, environment)
@@ -85,7 +85,7 @@ func RenderIn(config *configv1.AppConfig, environment policy.Environment) (Conte
 	for i, secret := range config.Spec.SecretRefs {
 		if other, taken := input.Config[secret.Name]; taken {
 			return Content{}, field.ErrorList{field.Invalid(spec.Child("secretRefs").Index(i).Child("name"), secret.Name,
-				fmt.Sprintf("%s has the same name: pods would not know which counts", other.Path))}
+				fmt.Sprintf("%s has the same name, which would be ambiguous for pods: rename one", other.Path))}
 		}
 	}
 	schema, problem := (*Schema)(nil), (*field.Error)(nil)

@@ -14,20 +14,21 @@ import (
 	"unicode/utf8"
 )
 
-// function is one that templates may call. Names and the order of arguments are those of Sprig, which people know from
-// Helm; unlike Sprig's they refuse what they can't do, and none knows time, chance, environment or network.
+// function is a function that templates may call. Names and the order of arguments are Sprig's,
+// which users know from Helm. Unlike Sprig's, the functions return errors, and none depends on
+// time, randomness, environment or network.
 type function struct {
-	// least and most are how many arguments it takes; most below 0 is any number.
+	// least and most are the numbers of arguments; most below 0 means any number.
 	least, most int
 	run         func(a *arguments) any
 }
 
 const anyNumber = -1
 
-// builtins are those of Go's templates that need no bound.
+// builtins are the functions of text/template that need no limit.
 var builtins = []string{"and", "or", "not", "len"}
 
-// functions are all others. It is filled in once and never changed.
+// functions are all other functions. It is never changed.
 var functions = join(textFunctions, listFunctions, numberFunctions, choiceFunctions)
 
 func join(parts ...map[string]function) map[string]function {
@@ -43,12 +44,13 @@ func isFunction(name string) bool {
 	return own || slices.Contains(builtins, name)
 }
 
-// FunctionNames are the functions that templates may call, in order.
+// FunctionNames returns the functions that templates may call, sorted.
 func FunctionNames() []string {
 	return slices.Sorted(slices.Values(slices.Concat(builtins, slices.Collect(maps.Keys(functions)))))
 }
 
-// bound are the functions as text/template calls them, each paying for what it is given and what it makes.
+// bound returns the functions as text/template calls them, each charging the meter for its
+// arguments and its result.
 func bound(meter *meter) template.FuncMap {
 	all := template.FuncMap{guard: countLoop(meter), scribe: writeOut}
 	for name, function := range functions {
@@ -62,7 +64,7 @@ func bound(meter *meter) template.FuncMap {
 
 func (a *arguments) call(function function) (any, error) {
 	if len(a.values) < function.least || function.most >= 0 && len(a.values) > function.most {
-		a.fail("%d arguments are given; accepted are %s", len(a.values), function.count())
+		a.fail("got %d arguments, want %s", len(a.values), function.count())
 	}
 	given := len(a.values)
 	for _, value := range a.values {
@@ -98,7 +100,7 @@ func (f function) count() string {
 	}
 }
 
-// of makes a function out of one that turns a text into another of about the same length.
+// of makes a template function of a function from one text to another of about the same length.
 func of(change func(string) string) function {
 	return function{1, 1, func(a *arguments) any { return change(a.text(0)) }}
 }
@@ -148,11 +150,12 @@ func title(text string) string {
 	}, text)
 }
 
-// trimAll takes some letters off both ends. It costs their number for each letter looked at.
+// trimAll trims some letters off both ends. Its cost is their number for each letter of the text,
+// so their number is limited.
 func trimAll(a *arguments) any {
 	letters, text := a.text(0), a.text(1)
 	if len(letters) > maxShown {
-		a.fail("%d letters are given to trim; accepted are %d", len(letters), maxShown)
+		a.fail("%d letters to trim: must be at most %d", len(letters), maxShown)
 		return ""
 	}
 	return strings.Trim(text, letters)
@@ -165,7 +168,7 @@ func replace(a *arguments, old, by, text string) any {
 	return strings.ReplaceAll(text, old, by)
 }
 
-// trunc is the first so many letters of a text; below 0 the last.
+// trunc returns the first letters of a text; with a negative count the last.
 func trunc(count int, text string) any {
 	letters := utf8.RuneCountInString(text)
 	switch {
@@ -180,7 +183,7 @@ func trunc(count int, text string) any {
 
 func repeat(a *arguments, count int64, text string) any {
 	if count < 0 || count > maxContent {
-		a.fail("%d is given; accepted are 0 to %d times", count, maxContent)
+		a.fail("invalid value %d: must be between 0 and %d times", count, maxContent)
 	}
 	if a.problem != nil || !a.pay(int(count)*len(text)) {
 		return ""
@@ -188,12 +191,12 @@ func repeat(a *arguments, count int64, text string) any {
 	return strings.Repeat(text, int(count))
 }
 
-// maxIndent is how far text may be indented.
+// maxIndent limits how far text may be indented, in spaces.
 const maxIndent = 100
 
 func indent(a *arguments, spaces int64, text string) string {
 	if spaces < 0 || spaces > maxIndent {
-		a.fail("%d is given; accepted are 0 to %d spaces", spaces, maxIndent)
+		a.fail("invalid value %d: must be between 0 and %d spaces", spaces, maxIndent)
 	}
 	if a.problem != nil || !a.pay(len(text)+(1+strings.Count(text, "\n"))*int(spaces)) {
 		return ""
@@ -208,14 +211,14 @@ func decodeBase64(a *arguments) any {
 	switch {
 	case a.problem != nil:
 	case err != nil:
-		a.fail("%s is given, which is no base64", shown(text))
+		a.fail("%s is not valid base64", shown(text))
 	case !utf8.Valid(decoded):
-		a.fail("what %s means is no text", shown(text))
+		a.fail("%s does not decode to text", shown(text))
 	}
 	return string(decoded)
 }
 
-// matches tells whether a regular expression (RE2: its time is linear) has a match in a text.
+// matches reports whether a regular expression (RE2, which takes linear time) matches a text.
 func matches(a *arguments, expression, text string) any {
 	pattern, err := a.meter.pattern(expression)
 	if err == nil {
@@ -226,7 +229,7 @@ func matches(a *arguments, expression, text string) any {
 	case errors.Is(err, errWork):
 		a.problem = err
 	case err != nil:
-		a.fail("%s is given, which is no regular expression that is accepted: %w", shown(expression), err)
+		a.fail("%s is not an accepted regular expression: %w", shown(expression), err)
 	default:
 		return pattern.MatchString(text)
 	}

@@ -39,7 +39,7 @@ func joined(a *arguments, separator string, list []any) any {
 	for _, element := range list {
 		text := written(element)
 		if _, isText := element.(string); !isText && sizeOf(element) > 0 {
-			a.fail("the list has %s in it; accepted are texts and numbers", kindOf(element))
+			a.fail("the list contains %s: must contain only texts and numbers", kindOf(element))
 			return ""
 		}
 		size += len(text)
@@ -53,7 +53,7 @@ func joined(a *arguments, separator string, list []any) any {
 
 func sorted(a *arguments) any {
 	list := slices.Clone(a.list(0))
-	// A comparison may look at the whole of two texts.
+	// A comparison may read both texts completely.
 	longest := 0
 	for _, element := range list {
 		longest = max(longest, sizeOf(element))
@@ -64,7 +64,7 @@ func sorted(a *arguments) any {
 	}
 	for _, element := range list {
 		if _, isText := element.(string); !isText {
-			a.fail("the list has %s in it; accepted are texts", kindOf(element))
+			a.fail("the list contains %s: must contain only texts", kindOf(element))
 			return nil
 		}
 	}
@@ -80,7 +80,7 @@ func element(a *arguments, list []any, at int) any {
 	return list[(at+len(list))%len(list)]
 }
 
-// has tells whether a list has a text, or a number.
+// has reports whether a list contains a text or a number.
 func has(a *arguments) any {
 	wanted := written(a.text(0))
 	return slices.ContainsFunc(a.list(1), func(element any) bool {
@@ -89,7 +89,8 @@ func has(a *arguments) any {
 	})
 }
 
-// index is what a map has under a key, or a list at a place; several go further in.
+// index returns the value under a key of a map, or at an index of a list; further arguments index
+// the result.
 func index(a *arguments) any {
 	value := a.values[0]
 	for at := range a.values[1:] {
@@ -104,13 +105,13 @@ func index(a *arguments) any {
 		case []any:
 			place := a.number(at + 1)
 			if a.problem == nil && (place < 0 || place >= int64(len(inner))) {
-				a.fail("%d is given; the list has the places 0 to %d", place, len(inner)-1)
+				a.fail("index %d is out of range: must be between 0 and %d", place, len(inner)-1)
 			}
 			if a.problem == nil {
 				value = inner[place]
 			}
 		default:
-			a.fail("%s has nothing within it", kindOf(value))
+			a.fail("can't index %s", kindOf(value))
 		}
 		if a.problem != nil {
 			return nil
@@ -139,7 +140,7 @@ var numberFunctions = map[string]function{
 	}},
 }
 
-// fold joins all numbers by an operation, which tells whether the result is one.
+// fold combines all numbers with an operation, which reports whether its result fits.
 func (a *arguments) fold(operation func(x, y int64) (int64, bool)) int64 {
 	result := a.number(0)
 	for at := 1; at < len(a.values); at++ {
@@ -164,7 +165,7 @@ func multiply(x, y int64) (int64, bool) {
 func (a *arguments) divide(operation func(x, y int64) int64) int64 {
 	x, y := a.number(0), a.number(1)
 	if a.problem == nil && y == 0 {
-		a.fail("0 is given to divide by")
+		a.fail("division by 0")
 	}
 	if a.problem != nil {
 		return 0
@@ -217,11 +218,12 @@ func required(a *arguments) any {
 	return a.values[1]
 }
 
-// compare compares the first argument with another: two texts, or two numbers; with equality also two truth values.
+// compare compares the first argument with another one: two texts or two numbers; with equality
+// also two booleans.
 func (a *arguments) compare(other int, equality bool) int {
 	x, y := a.values[0], a.values[other]
 	if kindOf(x) != kindOf(y) {
-		a.fail("%s and %s are given; accepted are two texts or two numbers", kindOf(x), kindOf(y))
+		a.fail("can't compare %s and %s: must be two texts or two numbers", kindOf(x), kindOf(y))
 		return 0
 	}
 	switch x := x.(type) {
@@ -234,7 +236,7 @@ func (a *arguments) compare(other int, equality bool) int {
 	case int, int32, int64, float64:
 		return cmp.Compare(decimal(x), decimal(y))
 	}
-	a.fail("%s is given; accepted are two texts or two numbers", kindOf(x))
+	a.fail("can't compare %s: must be two texts or two numbers", kindOf(x))
 	return 0
 }
 
@@ -253,7 +255,7 @@ func decimal(value any) float64 {
 	}
 }
 
-// printed is all arguments one behind the other.
+// printed returns all arguments joined.
 func printed(a *arguments) any {
 	size := 0
 	for at := range a.values {
@@ -269,13 +271,13 @@ func printed(a *arguments) any {
 	return into.String()
 }
 
-// verb is a place for a value in a format. Widths are bounded, and each place is for one value, in order: or the result
-// could be of any length.
+// verb matches a verb of a format. Widths are limited, and each verb formats one value, in order:
+// otherwise the result could have any length.
 var verb = regexp.MustCompile(`%[-+# 0]*([0-9]*)(?:\.([0-9]*))?(.?)`)
 
 const (
 	acceptedVerbs = "%s %q %v %d %x %X %o %b %t %f %g %e"
-	// maxWidth is how many digits a width may have.
+	// maxWidth is the maximum number of digits of a width.
 	maxWidth = 3
 )
 
@@ -288,7 +290,7 @@ func printFormatted(a *arguments) any {
 			continue
 		}
 		if len(place[1]) > maxWidth || len(place[2]) > maxWidth {
-			a.fail("%q is in the format; accepted are widths below 1000", place[0])
+			a.fail("invalid %q in the format: widths must be below 1000", place[0])
 		}
 		if used < len(values) && a.problem == nil {
 			values[used] = a.fitting(place[0], place[3], used+1)
@@ -297,7 +299,7 @@ func printFormatted(a *arguments) any {
 		used++
 	}
 	if used != len(values) {
-		a.fail("the format has %d places for values, and %d are given", used, len(values))
+		a.fail("the format has %d verbs, but there are %d values", used, len(values))
 	}
 	if a.problem != nil {
 		return ""
@@ -309,7 +311,7 @@ func printFormatted(a *arguments) any {
 	return fmt.Sprintf(format, values...)
 }
 
-// fitting is an argument as the letter of its place in a format wants it.
+// fitting returns an argument as its verb requires it.
 func (a *arguments) fitting(place, letter string, at int) any {
 	switch letter {
 	case "s", "q", "v":
@@ -329,7 +331,7 @@ func (a *arguments) fitting(place, letter string, at int) any {
 		}
 		return float64(a.number(at))
 	default:
-		a.fail("%q is in the format; accepted are %s", place, acceptedVerbs)
+		a.fail("invalid %q in the format: must be one of %s", place, acceptedVerbs)
 		return nil
 	}
 }

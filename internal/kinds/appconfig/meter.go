@@ -6,38 +6,39 @@ import (
 	"reflect"
 )
 
-// Limits of one Render. The time of the worst that was found within them stands at FuzzRender.
+// Limits of one Render. FuzzRender has the time of the worst case that was found within them.
 const (
-	// maxWork is how many bytes may be moved, counted before each step: a function pays for what it is given and for what it
-	// makes, a loop for each node that it goes through (nodeWork).
+	// maxWork is how many bytes may be processed, counted before each step: a function is charged for
+	// its arguments and its result, a loop for each node in each iteration (nodeWork).
 	maxWork = 64 << 20
-	// nodeWork is what one node of a template costs.
+	// nodeWork is the cost of one node of a template.
 	nodeWork = 64
-	// maxIterations is how often all loops together may go round.
+	// maxIterations limits the iterations of all loops together.
 	maxIterations = 10_000
-	// maxActions is how many "{{" one template may have.
+	// maxActions limits the number of "{{" in one template.
 	maxActions = 5_000
-	// maxTemplates is how long all templates together may be, in bytes.
+	// maxTemplates limits the size of all templates together, in bytes.
 	maxTemplates = 1 << 20
-	// maxInActions is how much of that may stand within {{ and }}: parsed, a byte of it takes up to a hundred.
+	// maxInActions limits how much of that may be within {{ and }}: once parsed, each such byte needs
+	// up to a hundred.
 	maxInActions = 128 << 10
-	// maxUses is how many different keys one template may name.
+	// maxUses limits how many different keys one template may name.
 	maxUses = 5_000
-	// elementWork is what one element of a list costs beside its bytes.
+	// elementWork is the cost of one list element in addition to its bytes.
 	elementWork = 32
 )
 
 var (
 	errWork       = errors.New("the templates of this object do too much: make values shorter, or loops smaller")
-	errIterations = fmt.Errorf("loops go round more than %d times: that is all that the templates of one object may", maxIterations)
+	errIterations = fmt.Errorf("loops have more than %d iterations: must be at most that in all templates of one object together", maxIterations)
 	errTooLong    = fmt.Errorf("a value of more than %d bytes: a ConfigMap holds no more", maxContent)
 )
 
-// meter bounds what one Render does. Templates are written by people who may do less than Mainstay may, and rendered
-// where others wait: in a webhook.
+// meter limits what one Render does. Templates are written by users with fewer rights than
+// Mainstay, and are rendered where others wait: in a webhook.
 type meter struct {
 	left, iterations int
-	// patterns are the regular expressions that were compiled, and program is how large they are together.
+	// patterns are the compiled regular expressions, and program is their total size.
 	patterns map[string]boundedPattern
 	program  int
 }
@@ -46,7 +47,7 @@ func newMeter() *meter {
 	return &meter{left: maxWork, iterations: maxIterations, patterns: map[string]boundedPattern{}}
 }
 
-// work pays for something; an error says that it can't.
+// work charges a cost; it returns an error if the limit is exceeded.
 func (m *meter) work(cost int) error {
 	if cost < 0 || cost > m.left {
 		m.left = 0
@@ -56,7 +57,7 @@ func (m *meter) work(cost int) error {
 	return nil
 }
 
-// loop pays for going round over a collection, with so many nodes each time.
+// loop charges for iterating over a collection, with a number of nodes per iteration.
 func (m *meter) loop(nodes int, collection reflect.Value) error {
 	rounds := 0
 	for collection.Kind() == reflect.Interface {
@@ -78,7 +79,8 @@ func (m *meter) loop(nodes int, collection reflect.Value) error {
 	return m.work(rounds * nodes * nodeWork)
 }
 
-// sizeOf is what a value of a template weighs. Such values are trees: no function makes a list of what is one.
+// sizeOf returns the size of a template value. Such values are trees: no function puts a list into
+// a list.
 func sizeOf(value any) int {
 	switch value := value.(type) {
 	case string:

@@ -13,24 +13,24 @@ import (
 const (
 	// Controller is the name of the kind's controller; its field manager is mainstay/appconfig.
 	Controller = "appconfig"
-	// Component is the value of app.kubernetes.io/component on everything of an AppConfig.
+	// Component is the value of app.kubernetes.io/component on all objects of an AppConfig.
 	Component = "config"
 )
 
-// Origin is an AppConfig as one who has workloads restarted.
+// Origin returns the origin of an AppConfig's demands.
 func Origin(name string) string { return workload.OriginOf("AppConfig", name) }
 
-// ConfigMapName is the name of the ConfigMap that pods use.
+// ConfigMapName returns the name of the ConfigMap that pods use.
 func ConfigMapName(config *configv1.AppConfig) string {
 	return workload.ConfigMapName(config.Spec.Application)
 }
 
-// RevisionName is the name of the immutable ConfigMap that keeps a revision.
+// RevisionName returns the name of the immutable ConfigMap that keeps a revision.
 func RevisionName(config *configv1.AppConfig, revision int64) string {
 	return ConfigMapName(config) + "-" + strconv.FormatInt(revision, 10)
 }
 
-// part is the AppConfig as part of its application.
+// part returns the AppConfig as part of its application.
 func part(config *configv1.AppConfig) naming.Part {
 	return naming.Part{Name: config.Spec.Application, Component: Component}
 }
@@ -40,7 +40,7 @@ func ref(config *configv1.AppConfig, name string) plan.Ref {
 	return plan.Ref{Kind: "ConfigMap", Namespace: config.Namespace, Name: name}
 }
 
-// number is a revision as an annotation or label has it; 0 if that is none.
+// number parses a revision in an annotation or label; 0 if it is invalid.
 func number(text string) int64 {
 	parsed, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || parsed < 1 {

@@ -16,58 +16,61 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Observed is everything that decisions about one AppConfig rest on, read once.
+// Observed is everything that decisions about one AppConfig depend on, read once.
 type Observed struct {
-	// Children are the ConfigMaps found: the one that pods use, and all that keep revisions. Of their data there are
-	// hashes.
+	// Children are the ConfigMaps found: the one that pods use, and all that keep revisions. Their
+	// data are hashes.
 	Children plan.Children
 	// Labels are those of the namespace.
 	Labels map[string]string
-	// Older is the name of an AppConfig for the same application that counts in place of this one; empty if this one does.
+	// Older is the name of the AppConfig that is in effect for the same application instead of this
+	// one; empty if this one is.
 	Older string
 	// Siblings are all AppConfigs for the same application that are not being deleted.
 	Siblings []types.UID
-	// Snapshot is what the namespace's workloads run, and Plan what is decided for them.
+	// Snapshot is what the namespace's workloads run, and Plan what is decided about them.
 	Snapshot workload.Snapshot
 	Plan     workload.RestartPlan
-	// IsOpen tells whether the maintenance window is, and WindowChanges after how long that changes.
+	// IsOpen reports whether the maintenance window is open, and WindowChanges is after how long that
+	// changes.
 	IsOpen        bool
 	WindowChanges time.Duration
-	// Rendering is what the spec renders, where that was known before; nil leaves it to Choose.
+	// Rendering is what the spec renders, if it is cached; nil makes Choose render it.
 	Rendering *Rendering
-	// Choice is which content the ConfigMap gets: what Choose says of all of the above.
+	// Choice is which content the ConfigMap gets: what Choose returns for all of the above.
 	Choice Choice
-	// Kept is the content of Choice.Read; nil if it was not asked for, or is gone.
+	// Kept is the content of Choice.Read; nil if it was not read, or is gone.
 	Kept map[string]string
 }
 
-// Revision is a content that is kept.
+// Revision is a kept content.
 type Revision struct {
 	Number int64
 	Hash   string
-	// ConfigMap that keeps it.
+	// ConfigMap is the name of the ConfigMap that keeps it.
 	ConfigMap string
 }
 
-// Current is the ConfigMap that pods use, as its annotations tell.
+// Current is the ConfigMap that pods use, according to its annotations.
 type Current struct {
-	// Exists tells whether there is one that is ours.
+	// Exists reports whether the ConfigMap exists and is ours.
 	Exists bool
-	// Revision and Hash are of the content that it was given.
+	// Revision and Hash belong to the content that it was given.
 	Revision int64
 	Hash     string
-	// Holds is the hash of the content that it has: another one after an edit by hand.
+	// Holds is the hash of the content that it has; it differs from Hash after an edit by hand.
 	Holds string
-	// LastGood is the last revision that all pods have run; 0 if there is none. Failed are those whose rollout failed.
+	// LastGood is the last revision that all pods have run; 0 if there is none. Failed are those whose
+	// rollout failed.
 	LastGood int64
 	Failed   []int64
-	// Failure says which workloads did not come up with the last of those.
+	// Failure says which workloads did not become ready with the last failed one.
 	Failure string
-	// Highest is the highest number that a revision is known to have had.
+	// Highest is the highest revision number known to have been used.
 	Highest int64
 }
 
-// current reads the ConfigMap that pods use.
+// current returns the ConfigMap that pods use.
 func (o Observed) current(config *configv1.AppConfig) Current {
 	object, ok := o.Children.Get(ref(config, ConfigMapName(config)))
 	configMap, isConfigMap := object.(*corev1.ConfigMap)
@@ -92,8 +95,8 @@ func (o Observed) current(config *configv1.AppConfig) Current {
 	return current
 }
 
-// revisions are those that are kept, the newest first. One whose ConfigMap is not ours, or no longer has the content that
-// it was made with, is none.
+// revisions returns the kept revisions, newest first. A ConfigMap that is not ours, or whose
+// content has changed, does not count.
 func (o Observed) revisions(config *configv1.AppConfig) []Revision {
 	var kept []Revision
 	for at, found := range o.Children {
@@ -117,31 +120,32 @@ type User struct {
 	State workload.State
 	// Message says why it is not up to date.
 	Message string
-	// Hash is of the content that its newest pods were started with; Was of the one before.
+	// Hash is the hash of the content that its newest pods were started with; Was is that of the one
+	// before.
 	Hash, Was string
-	// Pods is the number of its pods, and Updated of those that are of its newest template.
+	// Pods is the number of its pods, and Updated the number with its newest template.
 	Pods, Updated int32
-	// Restarted tells that it was restarted for the content that it has.
+	// Restarted reports that it was restarted for the content that it has.
 	Restarted bool
 }
 
-// users are the workloads that use the ConfigMap.
+// users returns the workloads that use the ConfigMap.
 func (o Observed) users(config *configv1.AppConfig) []User {
 	source := workload.SourceRef{Kind: workload.ConfigMap, Name: ConfigMapName(config)}
 	var all []User
-	for _, verdict := range o.Plan.Statuses {
-		demand := o.Snapshot.Demands[verdict.Demand]
+	for _, status := range o.Plan.Statuses {
+		demand := o.Snapshot.Demands[status.Demand]
 		if demand.Origin != Origin(config.Name) || demand.Source != source {
 			continue
 		}
-		target := o.Snapshot.Targets[verdict.Target]
+		target := o.Snapshot.Targets[status.Target]
 		seen := target.Stamp.Sources[source.String()]
 		user := User{
-			Ref: target.Ref, State: verdict.State, Message: verdict.Message, Hash: seen.All, Was: seen.Was,
+			Ref: target.Ref, State: status.State, Message: status.Message, Hash: seen.All, Was: seen.Was,
 			Pods: target.Rolled.Pods, Updated: target.Rolled.Updated, Restarted: seen.At != nil,
 		}
-		if user.Hash == "" && verdict.State == workload.UpToDate {
-			user.Hash = o.current(config).Holds // it is about to be noted
+		if user.Hash == "" && status.State == workload.UpToDate {
+			user.Hash = o.current(config).Holds // the stamp is about to be written
 		}
 		all = append(all, user)
 	}
@@ -151,7 +155,7 @@ func (o Observed) users(config *configv1.AppConfig) []User {
 	return all
 }
 
-// notGranted are the Secrets of spec.secretRefs that may not be read.
+// notGranted returns the Secrets of spec.secretRefs that may not be read.
 func (o Observed) notGranted(config *configv1.AppConfig) []string {
 	var names []string
 	for _, secret := range config.Spec.SecretRefs {
@@ -163,8 +167,8 @@ func (o Observed) notGranted(config *configv1.AppConfig) []string {
 	return names
 }
 
-// missing are what spec.secretRefs names and is not there: Secrets, and keys of those that are. Of those that may not be read nobody
-// knows.
+// missing returns what spec.secretRefs names but does not exist: Secrets, and keys of existing
+// ones. Secrets that may not be read are not included.
 func (o Observed) missing(config *configv1.AppConfig) []string {
 	var missing []string
 	for i := range o.Snapshot.Demands {
@@ -187,7 +191,8 @@ func (o Observed) missing(config *configv1.AppConfig) []string {
 	return missing
 }
 
-// isLeft tells that a ConfigMap is what an AppConfig that is gone has left behind: the garbage collector is about to delete it.
+// isLeft reports whether a ConfigMap belongs to an AppConfig that no longer exists: the garbage
+// collector is about to delete it.
 func (o Observed) isLeft(at plan.Ref) bool {
 	found := o.Children[at]
 	if found.Object == nil {

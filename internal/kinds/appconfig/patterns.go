@@ -8,24 +8,25 @@ import (
 )
 
 const (
-	// maxPattern is how long a regular expression may be, in bytes.
+	// maxPattern limits the length of a regular expression, in bytes.
 	maxPattern = 1000
-	// maxInstructions is how many instructions one may become: (a{100}){100} is short, and becomes 10,000.
+	// maxInstructions limits the instructions that one expression compiles to: (a{100}){100} is short,
+	// and compiles to 10,000.
 	maxInstructions = 10_000
-	// maxProgram is how large all that one Render or one schema compiles may be together, in instructions; tables of
-	// letters count as so many instructions as take the same memory.
+	// maxProgram limits the total size of what one Render or one schema compiles, in instructions.
+	// Character tables count as the instructions that need the same memory.
 	maxProgram = 200_000
-	// runesOfInstruction is how many letters of a table take the memory of one instruction.
+	// runesOfInstruction is how many runes of a table need the memory of one instruction.
 	runesOfInstruction = 10
-	// stepWork is what it costs to look at one letter with one instruction of a regular expression. The matcher keeps a
-	// set of instructions: at worst it does look with each.
+	// stepWork is the cost of matching one character with one instruction. The matcher keeps a set of
+	// instructions: in the worst case it tries all of them.
 	stepWork = 4
-	// compileWork is what it costs to compile one instruction.
+	// compileWork is the cost of compiling one instruction.
 	compileWork = 16
 )
 
-// What it costs to read one byte of a regular expression: by far the most where classes of letters have to be looked up, and
-// for each of those letters the other case.
+// Costs of parsing one byte of a regular expression. By far the highest is for character classes
+// that must be looked up, with the other case of each character.
 const (
 	plainWork  = 64
 	classWork  = 2 << 10
@@ -33,9 +34,9 @@ const (
 )
 
 var (
-	// wide finds what can make large classes of letters.
+	// wide matches what can produce large character classes.
 	wide = regexp.MustCompile(`[^\x00-\x7f]|\\[pPx]`)
-	// folding finds what makes case not matter.
+	// folding matches what makes an expression case-insensitive.
 	folding = regexp.MustCompile(`\(\?[A-Za-z]*i`)
 )
 
@@ -50,30 +51,30 @@ func readingWork(expression string) int {
 	}
 }
 
-// boundedPattern is a regular expression that pays for what it does.
+// boundedPattern is a regular expression that charges a meter for what it does.
 type boundedPattern struct {
 	*regexp.Regexp
 	instructions int
 	meter        *meter
 }
 
-// pay pays for matching a text.
+// pay charges for matching a text.
 func (b boundedPattern) pay(text string) error {
 	return b.meter.work(b.instructions * stepWork * (1 + len(text)))
 }
 
-// MatchString pays first. What can't be paid for any more matches nothing, and Check says why.
+// MatchString charges first. If the limit is exceeded it matches nothing, and Check reports why.
 func (b boundedPattern) MatchString(text string) bool {
 	return b.pay(text) == nil && b.Regexp.MatchString(text)
 }
 
-// pattern compiles a regular expression, once. How large it becomes is known before.
+// pattern compiles a regular expression, once. Its size is computed before.
 func (m *meter) pattern(expression string) (boundedPattern, error) {
 	if known, ok := m.patterns[expression]; ok {
 		return known, nil
 	}
 	if len(expression) > maxPattern {
-		return boundedPattern{}, fmt.Errorf("a regular expression of %d bytes is given; accepted are %d", len(expression), maxPattern)
+		return boundedPattern{}, fmt.Errorf("a regular expression of %d bytes: must be at most %d bytes", len(expression), maxPattern)
 	}
 	if err := m.work(readingWork(expression)); err != nil {
 		return boundedPattern{}, err
@@ -88,10 +89,10 @@ func (m *meter) pattern(expression string) (boundedPattern, error) {
 	size := sizeOfPattern(parsed)
 	switch {
 	case size.instructions > maxInstructions:
-		return boundedPattern{}, fmt.Errorf("it becomes %d instructions, repetitions multiplied; accepted are %d", size.instructions,
+		return boundedPattern{}, fmt.Errorf("compiles to %d instructions, with repetitions expanded: must be at most %d", size.instructions,
 			maxInstructions)
 	case m.program+size.program() > maxProgram:
-		return boundedPattern{}, fmt.Errorf("with it, all regular expressions become %d instructions, tables of letters included; accepted are %d together", m.program+size.program(), maxProgram)
+		return boundedPattern{}, fmt.Errorf("with it, all regular expressions compile to %d instructions, including character tables: must be at most %d together", m.program+size.program(), maxProgram)
 	}
 	if err := m.work(compileWork * size.program()); err != nil {
 		return boundedPattern{}, err
@@ -105,13 +106,14 @@ func (m *meter) pattern(expression string) (boundedPattern, error) {
 	return m.patterns[expression], nil
 }
 
-// patternSize is at least how many instructions a regular expression becomes, and how many letters their tables have.
+// patternSize is a lower bound of the number of instructions of a regular expression, and of the
+// runes in their tables.
 type patternSize struct{ instructions, runes int }
 
-// program is the size with the tables in instructions.
+// program returns the total size in instructions, including tables.
 func (s patternSize) program() int { return s.instructions + s.runes/runesOfInstruction }
 
-// plus and times stay far from what an int can't hold.
+// plus and times saturate, so that they do not overflow.
 func (s patternSize) plus(other patternSize) patternSize {
 	return patternSize{min(s.instructions+other.instructions, 1<<30), min(s.runes+other.runes, 1<<30)}
 }
@@ -120,7 +122,7 @@ func (s patternSize) times(count int) patternSize {
 	return patternSize{min(s.instructions*count, 1<<30), min(s.runes*count, 1<<30)}
 }
 
-// sizeOfPattern tells it without compiling: that writes out what is repeated.
+// sizeOfPattern computes the size without compiling, which would expand repetitions.
 func sizeOfPattern(parsed *syntax.Regexp) patternSize {
 	const ends = 2 // the first and the last instruction
 	return sizeOfPart(parsed).plus(patternSize{instructions: ends})

@@ -13,34 +13,36 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
-// maxContent is how much a content may be, keys and values together, in bytes: Kubernetes takes no more in a ConfigMap.
+// maxContent limits a content, keys and values together, in bytes: Kubernetes accepts no more in a
+// ConfigMap.
 const maxContent = 1 << 20
 
-// maxProblems is how many problems are told at once.
+// maxProblems limits how many problems are reported at once.
 const maxProblems = 10
 
-// Source is one value as it is written.
+// Source is one value as written by the user.
 type Source struct {
-	// Text is the value: a template, if it has "{{".
+	// Text is the value. It is a template if it contains "{{".
 	Text string
-	// Path is where users find it.
+	// Path is the field that contains it.
 	Path *field.Path
 }
 
-// Input is what a content is made of: sources by key, those of the environment already in place of the others.
+// Input is what a content is rendered from: sources by key, with those of the environment already
+// merged.
 type Input struct {
 	Application, Environment, Namespace string
 	Config, Files                       map[string]Source
-	// Secrets are the names of secretRefs, which templates can't use.
+	// Secrets are the names in secretRefs, which templates can't use.
 	Secrets []string
 }
 
-// Content is what an Input renders. Config and Files have no key in common.
+// Content is what an Input renders to. Config and Files have no key in common.
 type Content struct {
 	Config, Files map[string]string
 }
 
-// Data are the keys of the ConfigMap.
+// Data returns the data of the ConfigMap.
 func (c Content) Data() map[string]string {
 	data := make(map[string]string, len(c.Config)+len(c.Files))
 	maps.Copy(data, c.Config)
@@ -48,8 +50,9 @@ func (c Content) Data() map[string]string {
 	return data
 }
 
-// Render makes the content. It needs a bounded time and memory, whatever the templates are: see meter. Each error
-// names the field and the line, and what is accepted there. One that follows from another is not told.
+// Render renders the content, in bounded time and memory, whatever the templates: see meter. Each
+// error names the field and the line, and what is accepted there. Errors that follow from others
+// are not reported.
 func Render(input Input) (Content, field.ErrorList) {
 	if err := checkTemplates(input); err != nil {
 		return Content{}, field.ErrorList{invalid(field.NewPath("spec"), err.Error())}
@@ -75,12 +78,13 @@ func Render(input Input) (Content, field.ErrorList) {
 	}
 	if size := sizeOfContent(content); size > maxContent {
 		return Content{}, field.ErrorList{invalid(field.NewPath("spec"),
-			fmt.Sprintf("config and files render %d bytes, keys included: a ConfigMap holds at most %d", size, maxContent))}
+			fmt.Sprintf("config and files render to %d bytes, including keys: must be at most %d, which is the limit of a ConfigMap", size, maxContent))}
 	}
 	return content, nil
 }
 
-// checkTemplates tells why templates can't be parsed: to do that may take too much memory.
+// checkTemplates returns an error if the templates are too large to parse: that may need too much
+// memory.
 func checkTemplates(input Input) error {
 	size, actions := 0, 0
 	for _, sources := range []map[string]Source{input.Config, input.Files} {
@@ -92,9 +96,9 @@ func checkTemplates(input Input) error {
 	}
 	switch {
 	case size > maxTemplates:
-		return fmt.Errorf("the values of config and files that are templates have %d bytes; accepted are %d together", size, maxTemplates)
+		return fmt.Errorf("the values of config and files that are templates have %d bytes: must be at most %d together", size, maxTemplates)
 	case actions > maxInActions:
-		return fmt.Errorf("the templates of config and files have %d bytes within {{ and }}; accepted are %d together", actions, maxInActions)
+		return fmt.Errorf("the templates of config and files have %d bytes within {{ and }}: must be at most %d together", actions, maxInActions)
 	}
 	return nil
 }
@@ -110,19 +114,19 @@ func sizeOfContent(content Content) int {
 // renderer is the state of one Render.
 type renderer struct {
 	input Input
-	// keys are those of config, in order.
+	// keys are the keys of config, sorted.
 	keys  []string
 	meter *meter
-	// base is made when the first template needs it.
+	// base is created when the first template needs it.
 	base func() *template.Template
-	// parsed are the templates of config; one that could not be parsed is nil.
+	// parsed are the templates of config; nil for one with an error.
 	parsed map[string]*parsed
-	// values are what of config has been rendered.
+	// values are the rendered values of config.
 	values   map[string]string
 	problems field.ErrorList
 }
 
-// invalid is an error about a field whose value is too long to be repeated.
+// invalid returns an error about a field whose value is too long to be repeated.
 func invalid(path *field.Path, what string) *field.Error {
 	return field.Invalid(path, field.OmitValueType{}, what)
 }
@@ -131,7 +135,7 @@ func (r *renderer) fail(source Source, err error) {
 	r.problems = append(r.problems, invalid(source.Path, err.Error()))
 }
 
-// parse reads the template of one key.
+// parse parses the template of one key.
 func (r *renderer) parse(key string, source Source) {
 	found, err := read(source.Text)
 	if err == nil {
@@ -143,8 +147,8 @@ func (r *renderer) parse(key string, source Source) {
 	r.parsed[key] = found
 }
 
-// config renders one key of config, and before it those that it needs. way are the keys that led here. It reports
-// whether there is a value.
+// config renders one key of config, after those that it needs. way are the keys that led here. It
+// reports whether there is a value.
 func (r *renderer) config(key string, way []string) bool {
 	if _, done := r.values[key]; done {
 		return true
@@ -155,8 +159,8 @@ func (r *renderer) config(key string, way []string) bool {
 	}
 	source := r.input.Config[key]
 	if at := slices.Index(way, key); at >= 0 {
-		r.fail(source, fmt.Errorf("it needs itself: %s", shortWay(append(way[at:], key))))
-		r.parsed[key] = nil // told once
+		r.fail(source, fmt.Errorf("refers to itself: %s", shortWay(append(way[at:], key))))
+		r.parsed[key] = nil // report it once
 		return false
 	}
 	needs, err := r.needs(found, key, len(way))
@@ -179,7 +183,7 @@ func (r *renderer) config(key string, way []string) bool {
 	return true
 }
 
-// maxWay is how many keys of a loop are named.
+// maxWay limits how many keys of a cycle are named.
 const maxWay = 8
 
 func shortWay(way []string) string {
@@ -202,7 +206,7 @@ func (r *renderer) file(source Source) (string, bool) {
 	needs, err := r.needs(template, "", 0)
 	for _, needed := range needs {
 		if _, there := r.values[needed]; !there {
-			return "", false // told where that key is
+			return "", false // reported at that key
 		}
 	}
 	text := ""
@@ -216,8 +220,9 @@ func (r *renderer) file(source Source) (string, bool) {
 	return text, true
 }
 
-// needs are the keys whose values a template uses: those that it names, or, where it goes through them, all but its own.
-// Each is paid for, and so are the keys that led here, as they are looked through.
+// needs returns the keys whose values a template uses: those that it names, or, if it iterates over
+// them, all but its own. It charges for each of them, and for the keys that led here, because they
+// are searched.
 func (r *renderer) needs(template *parsed, own string, way int) ([]string, error) {
 	count := len(template.uses)
 	if template.usesAll {
@@ -232,10 +237,10 @@ func (r *renderer) needs(template *parsed, own string, way int) ([]string, error
 	return slices.DeleteFunc(slices.Clone(r.keys), func(key string) bool { return key == own && !template.hasUse(own) }), nil
 }
 
-// maxNamed is how many keys a message lists.
+// maxNamed limits how many keys a message lists.
 const maxNamed = 10
 
-// checkReferences refuses keys that there are not.
+// checkReferences refuses keys that do not exist.
 func (r *renderer) checkReferences(template *parsed) error {
 	for _, key := range slices.Sorted(maps.Keys(template.uses)) {
 		if _, there := r.input.Config[key]; there {
@@ -261,7 +266,7 @@ func listed(keys []string) string {
 	return "it has " + conditions.First(maxNamed, keys, ", ")
 }
 
-// execute runs a template over the values that it needs.
+// execute runs a template with the values that it needs.
 func (r *renderer) execute(template *parsed, needs []string) (string, error) {
 	if template.tree == nil {
 		if err := r.meter.work(len(template.text)); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 )
 
-// input is one of an application "shop" in production, with these keys of config and files.
+// input returns the input of an application "shop" in production, with these keys of config and
+// files.
 func input(config, files map[string]string) appconfig.Input {
 	sources := func(name string, texts map[string]string) map[string]appconfig.Source {
 		all := map[string]appconfig.Source{}
@@ -94,46 +95,46 @@ func TestRenderRefuses(t *testing.T) {
 		"a file": {config: map[string]string{"URL": "{{ index .Values \"a\" }}"}, files: map[string]string{"a": ""},
 			want: "spec.config.URL: Invalid value: line 1: .Values.a is a file: templates can use the keys of config only"},
 		"an unknown field": {config: map[string]string{"URL": "{{ .Release.Name }}"},
-			want: "spec.config.URL: Invalid value: line 1: .Release is not there: accepted are .Application, .Environment, .Namespace and .Values.KEY"},
+			want: "spec.config.URL: Invalid value: line 1: .Release does not exist: must be .Application, .Environment, .Namespace or .Values.KEY"},
 		"itself": {config: map[string]string{"A": "{{ .Values.A }}"},
-			want: "spec.config.A: Invalid value: it needs itself: A -> A"},
+			want: "spec.config.A: Invalid value: refers to itself: A -> A"},
 		"a loop": {config: map[string]string{"A": "{{ .Values.B }}", "B": "{{ .Values.C }}", "C": "{{ .Values.A }}"},
-			want: "spec.config.A: Invalid value: it needs itself: A -> B -> C -> A"},
+			want: "spec.config.A: Invalid value: refers to itself: A -> B -> C -> A"},
 		"a loop through all": {config: map[string]string{"A": "{{ toJson .Values }}", "B": "{{ .Values.A }}"},
-			want: "spec.config.A: Invalid value: it needs itself: A -> B -> A"},
+			want: "spec.config.A: Invalid value: refers to itself: A -> B -> A"},
 		"no template": {config: map[string]string{"URL": "a\nb {{ .Values.HOST "},
 			want: "spec.config.URL: Invalid value: line 2: unclosed action"},
 		"no end": {config: map[string]string{"URL": "{{ if true }}"},
 			want: "spec.config.URL: Invalid value: line 1: unexpected EOF"},
-		"env":           {config: map[string]string{"URL": `{{ env "HOME" }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function env: accepted are " + strings.Join(appconfig.FunctionNames(), ", ")},
-		"call":          {config: map[string]string{"URL": `{{ call .Values }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function call: accepted are " + strings.Join(appconfig.FunctionNames(), ", ")},
-		"our own guard": {config: map[string]string{"URL": `{{ countLoop 1 2 }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function countLoop: accepted are " + strings.Join(appconfig.FunctionNames(), ", ")},
+		"env":           {config: map[string]string{"URL": `{{ env "HOME" }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function env: must be one of " + strings.Join(appconfig.FunctionNames(), ", ")},
+		"call":          {config: map[string]string{"URL": `{{ call .Values }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function call: must be one of " + strings.Join(appconfig.FunctionNames(), ", ")},
+		"our own guard": {config: map[string]string{"URL": `{{ countLoop 1 2 }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function countLoop: must be one of " + strings.Join(appconfig.FunctionNames(), ", ")},
 		"define": {config: map[string]string{"URL": "\n{{ define \"x\" }}y{{ end }}"},
 			want: "spec.config.URL: Invalid value: line 2: {{define}} and {{block}} are not accepted: write the text where it belongs"},
 		"define itself":        {config: map[string]string{"URL": `{{ define "value" }}{{ env "x" }}{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: {{define}} and {{block}} are not accepted: write the text where it belongs"},
 		"block":                {config: map[string]string{"URL": `a{{ block "x" . }}y{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: {{define}} and {{block}} are not accepted: write the text where it belongs"},
 		"template":             {config: map[string]string{"URL": `{{ template "value" }}`}, want: "spec.config.URL: Invalid value: line 1: {{template}} is not accepted: write the text where it belongs"},
-		"a function's problem": {config: map[string]string{"URL": "\n\n{{ atoi \"x\" }}"}, want: `spec.config.URL: Invalid value: line 3: atoi: "x" is given; accepted is a whole number`},
+		"a function's problem": {config: map[string]string{"URL": "\n\n{{ atoi \"x\" }}"}, want: `spec.config.URL: Invalid value: line 3: atoi: invalid value "x": must be a whole number`},
 		"a list":               {config: map[string]string{"URL": `{{ list 1 2 }}`}, want: "spec.config.URL: Invalid value: line 1: a list can't be written: use join or toJson"},
 		"nothing":              {config: map[string]string{"URL": `{{ fromJson "null" }}`}, want: "spec.config.URL: Invalid value: line 1: there is nothing to write: use default"},
-		"a loop without end":   {config: map[string]string{"URL": `{{ range 9999999999 }}x{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: loops go round more than 10000 times: that is all that the templates of one object may"},
-		"loops in loops":       {config: map[string]string{"URL": `{{ range 200 }}{{ range 200 }}x{{ end }}{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: loops go round more than 10000 times: that is all that the templates of one object may"},
+		"a loop without end":   {config: map[string]string{"URL": `{{ range 9999999999 }}x{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: loops have more than 10000 iterations: must be at most that in all templates of one object together"},
+		"loops in loops":       {config: map[string]string{"URL": `{{ range 200 }}{{ range 200 }}x{{ end }}{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: loops have more than 10000 iterations: must be at most that in all templates of one object together"},
 		"a loop over text":     {config: map[string]string{"URL": `{{ range "abc" }}x{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: range goes over lists, maps and whole numbers only"},
 		"deep nesting": {config: map[string]string{"URL": nested},
-			want: "spec.config.URL: Invalid value: it has 12000 times {{; accepted are 5000"},
-		"a value too long": {config: map[string]string{"URL": `{{ repeat 1048577 "x" }}`}, want: "spec.config.URL: Invalid value: line 1: repeat: 1048577 is given; accepted are 0 to 1048576 times"},
+			want: "spec.config.URL: Invalid value: contains {{ 12000 times: must be at most 5000"},
+		"a value too long": {config: map[string]string{"URL": `{{ repeat 1048577 "x" }}`}, want: "spec.config.URL: Invalid value: line 1: repeat: invalid value 1048577: must be between 0 and 1048576 times"},
 		"output too long":  {config: map[string]string{"URL": `{{ range 3 }}{{ repeat 400000 "x" }}{{ end }}`}, want: "spec.config.URL: Invalid value: a value of more than 1048576 bytes: a ConfigMap holds no more"},
 		"all too long": {config: map[string]string{"A": strings.Repeat("x", 600_000), "B": strings.Repeat("x", 500_000)},
-			want: "spec: Invalid value: config and files render 1100002 bytes, keys included: a ConfigMap holds at most 1048576"},
-		"no text":             {config: map[string]string{"URL": `{{ "\xff" }}`}, want: "spec.config.URL: Invalid value: it renders bytes that are no text in UTF-8: a ConfigMap's data are text"},
-		"a repeating pattern": {config: map[string]string{"URL": `{{ regexMatch "(aaaaaaaa){1000}" "" }}`}, want: `spec.config.URL: Invalid value: line 1: regexMatch: "(aaaaaaaa){1000}" is given, which is no regular expression that is accepted: it becomes 10003 instructions, repetitions multiplied; accepted are 10000`},
+			want: "spec: Invalid value: config and files render to 1100002 bytes, including keys: must be at most 1048576, which is the limit of a ConfigMap"},
+		"no text":             {config: map[string]string{"URL": `{{ "\xff" }}`}, want: "spec.config.URL: Invalid value: renders invalid UTF-8: a ConfigMap's data must be text in UTF-8"},
+		"a repeating pattern": {config: map[string]string{"URL": `{{ regexMatch "(aaaaaaaa){1000}" "" }}`}, want: `spec.config.URL: Invalid value: line 1: regexMatch: "(aaaaaaaa){1000}" is not an accepted regular expression: compiles to 10003 instructions, with repetitions expanded: must be at most 10000`},
 		"long templates": {config: map[string]string{"A": strings.Repeat("{{ 1 }}", 80_000)},
 			files: map[string]string{"f": strings.Repeat("{{ 1 }}",
-				80_000)}, want: "spec: Invalid value: the values of config and files that are templates have 1120000 bytes; accepted are 1048576 together"},
+				80_000)}, want: "spec: Invalid value: the values of config and files that are templates have 1120000 bytes: must be at most 1048576 together"},
 		"long actions": {config: map[string]string{"A": "{{ print" + strings.Repeat(" 1", 500_000) + " }}"},
-			want: "spec: Invalid value: the templates of config and files have 1000007 bytes within {{ and }}; accepted are 131072 together"},
+			want: "spec: Invalid value: the templates of config and files have 1000007 bytes within {{ and }}: must be at most 131072 together"},
 		"many uses": {config: map[string]string{"A": "\n{{ print" + strings.Join(numbered(5001, " .Values.K%d"), "") + " }}"},
-			want: "spec.config.A: Invalid value: line 2: it uses more than 5000 keys"},
+			want: "spec.config.A: Invalid value: line 2: uses more than 5000 keys"},
 		"fail": {config: map[string]string{"URL": `{{ fail "say which" }}`}, want: "spec.config.URL: Invalid value: line 1: say which"},
 		"in a file": {files: map[string]string{"app.conf": "\n{{ .Values.A }}"},
 			want: "spec.files.app.conf: Invalid value: line 2: there is no key A in config: it has none"},
@@ -155,7 +156,7 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
-// worst are templates made to take long; each ends within renderTime.
+// worst are templates made to take long; each must end within renderTime.
 var worst = map[string]string{
 	"regular expressions": `{{ $t := repeat 100000 "a" }}{{ range 9000 }}{{ if regexMatch "(a?){200}b" $t }}{{ end }}{{ end }}`,
 	"patterns":            `{{ range $i := 9000 }}{{ $x := regexMatch (print "(" (repeat 890 "a") $i "){10}") "" }}{{ end }}`,
@@ -176,8 +177,9 @@ var worst = map[string]string{
 	"doubling":            strings.Repeat(`{{ $x := "ab" }}{{ range 9 }}{{ $x = print $x $x }}{{ end }}`, 1000),
 }
 
-// renderTime is what only something without a bound exceeds, which would take hours. It measures nothing: with the race detector, on a busy machine, what
-// takes some tenths of a second has taken half a minute.
+// renderTime is exceeded only by something without a limit, which would take hours. It is no
+// measurement: with the race detector, on a busy machine, what takes some tenths of a second has
+// taken half a minute.
 const renderTime = 5 * time.Minute
 
 func TestRenderIsBounded(t *testing.T) {
@@ -194,7 +196,7 @@ func TestRenderIsBounded(t *testing.T) {
 	}
 }
 
-// TestRenderOfManyKeysIsBounded: what keys and files are to each other is paid for, too.
+// TestRenderOfManyKeysIsBounded: dependencies between keys and files are charged, too.
 func TestRenderOfManyKeysIsBounded(t *testing.T) {
 	texts := func(key, format string) map[string]string {
 		all := map[string]string{}
@@ -209,7 +211,7 @@ func TestRenderOfManyKeysIsBounded(t *testing.T) {
 	}{
 		"files that use all": {config: texts("K", "%d"), files: texts("F", "{{if $}}{{end}}%d"),
 			want: "the templates of this object do too much"},
-		"keys that use all":         {config: texts("K", "{{if $}}{{end}}%d"), want: "it needs itself: K0 -> K1 -> K0"},
+		"keys that use all":         {config: texts("K", "{{if $}}{{end}}%d"), want: "refers to itself: K0 -> K1 -> K0"},
 		"keys that use each other":  {config: texts("K", "{{.Values.K%[2]d}}"), want: "there is no key K8000 in config"},
 		"keys that use what is not": {config: texts("K", "{{.Values.X%d}}"), want: "there is no key X0 in config: it has K0, K1, K10, "},
 		"files that use what is not": {config: texts("K", "%d"), files: texts("F", "{{.Values.X%d}}"),
@@ -239,7 +241,8 @@ func short(err error) string {
 	return err.Error()[:min(200, len(err.Error()))]
 }
 
-// FuzzRender renders anything: it ends in bounded time and without a panic, and what it accepts fits into a ConfigMap.
+// FuzzRender renders anything: it ends in bounded time and without a panic, and what it accepts
+// fits into a ConfigMap.
 func FuzzRender(f *testing.F) {
 	f.Add(worst["regular expressions"], "{{ .Values.A }}", "{{ toJson .Values }}")
 	f.Add(worst["replace"], worst["formats"], worst["lists"])

@@ -5,7 +5,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Rendering is what a spec renders in an environment. It follows from UID, generation and environment alone.
+// Rendering is what a spec renders in an environment. It depends only on UID, generation and
+// environment.
 type Rendering struct {
 	Content map[string]string
 	Hash    string
@@ -13,7 +14,7 @@ type Rendering struct {
 	Problem string
 }
 
-// RenderingIn is what a spec renders in an environment, with its hash.
+// RenderingIn returns what a spec renders in an environment, with its hash.
 func RenderingIn(config *configv1.AppConfig, environment policy.Environment) Rendering {
 	content, problems := RenderIn(config, environment)
 	if len(problems) > 0 {

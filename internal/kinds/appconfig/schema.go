@@ -16,39 +16,41 @@ import (
 )
 
 const (
-	// maxSchema is how long a schema may be, in bytes.
+	// maxSchema limits the length of a schema, in bytes.
 	maxSchema = 64 << 10
-	// maxSchemaNodes is how many values a schema may have, each reference counted as what it refers to.
+	// maxSchemaNodes limits how many values a schema may have, each reference counted as its target.
 	maxSchemaNodes = 10_000
-	// maxSchemaDepth is how deep they may be within each other.
+	// maxSchemaDepth limits their nesting.
 	maxSchemaDepth = 100
-	// maxVisits is how many of them a validator may look at for all keys: each may be a problem that it notes.
+	// maxVisits limits how many of them a validator may visit for all keys: each may be a problem that
+	// it records.
 	maxVisits = 200_000
-	// maxRead is how many bytes may be read for all values: a validator copies a value for each part of a schema that applies to it.
+	// maxRead limits how many bytes may be read for all values: a validator copies a value for each
+	// part of a schema that applies to it.
 	maxRead = 2 << 30
-	// maxWhat is how much of what is wrong with a value a message tells, in bytes.
+	// maxWhat limits how much of a problem with a value a message repeats, in bytes.
 	maxWhat = 300
-	// schemaDraft is the version of JSON Schema that counts.
+	// schemaDraft is the supported version of JSON Schema.
 	schemaDraft = "https://json-schema.org/draft/2020-12/schema"
-	// schemaName is what the validator calls a schema. It is never looked up.
+	// schemaName is the validator's name for a schema. It is never looked up.
 	schemaName = "mainstay:///schema"
 )
 
-// Schema is a JSON Schema that has been read; nil accepts everything.
+// Schema is a compiled JSON Schema; nil accepts everything.
 type Schema struct {
 	compiled *jsonschema.Schema
 	size     schemaSize
 	meter    *meter
 }
 
-// ReadSchema reads a schema. It refers to nothing outside itself.
+// ReadSchema compiles a schema. References to anything outside it are refused.
 func ReadSchema(text []byte, path *field.Path) (*Schema, *field.Error) {
 	if len(text) > maxSchema {
-		return nil, invalid(path, fmt.Sprintf("it has %d bytes; accepted are %d", len(text), maxSchema))
+		return nil, invalid(path, fmt.Sprintf("has %d bytes: must be at most %d", len(text), maxSchema))
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return nil, invalid(path, "it is no JSON")
+		return nil, invalid(path, "must be valid JSON")
 	}
 	size, err := sizeOfSchema(document)
 	if err != nil {
@@ -73,15 +75,15 @@ func ReadSchema(text []byte, path *field.Path) (*Schema, *field.Error) {
 	return schema, nil
 }
 
-// noLoader refuses what a schema refers to outside itself.
+// noLoader refuses references to anything outside a schema.
 type noLoader struct{}
 
-// Load refuses.
+// Load returns an error.
 func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("references to elsewhere are not accepted: put it below $defs")
 }
 
-// schemaProblem is why a schema is none, and where.
+// schemaProblem says why a schema is invalid, and where.
 func schemaProblem(err error) string {
 	var against *jsonschema.SchemaValidationError
 	var invalid *jsonschema.ValidationError
@@ -95,13 +97,13 @@ func schemaProblem(err error) string {
 
 func english() *message.Printer { return message.NewPrinter(language.English) }
 
-// pattern is a pattern of the schema, or of what is checked against it.
+// pattern compiles a pattern of the schema, or of a value checked as one.
 func (s *Schema) pattern(expression string) (jsonschema.Regexp, error) {
 	return s.meter.pattern(expression)
 }
 
-// Check tells which keys of a rendered config the schema does not accept. at are the paths of the keys, and config and
-// schema those of the whole.
+// Check returns the keys of a rendered config that the schema does not accept. at returns the paths
+// of the keys; config and schema are the paths of the whole.
 func (s *Schema) Check(values map[string]string, at func(key string) *field.Path, config, schema *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
@@ -123,15 +125,15 @@ func (s *Schema) Check(values map[string]string, at func(key string) *field.Path
 	}
 	first, printer := firstProblems{}, english()
 	for leaf := range leaves(against) {
-		for _, problem := range told(leaf, printer, values, at, config) {
+		for _, problem := range leafErrors(leaf, printer, values, at, config) {
 			first.add(problem)
 		}
 	}
 	return first.problems
 }
 
-// firstProblems are those of many that come first, in the order of their texts: the validator has no order of its own, and
-// what is told must not change from one time to the next.
+// firstProblems keeps the first of many problems, sorted by text: the validator has no order of its
+// own, and the message must not change from one call to the next.
 type firstProblems struct {
 	texts    []string
 	problems field.ErrorList
@@ -148,7 +150,7 @@ func (f *firstProblems) add(problem *field.Error) {
 	f.texts, f.problems = f.texts[:kept], f.problems[:kept]
 }
 
-// leaves are the problems that have no further cause.
+// leaves returns the problems that have no further cause.
 func leaves(of *jsonschema.ValidationError) iter.Seq[*jsonschema.ValidationError] {
 	return func(yield func(*jsonschema.ValidationError) bool) { eachLeaf(of, yield) }
 }
@@ -165,7 +167,7 @@ func eachLeaf(of *jsonschema.ValidationError, yield func(*jsonschema.ValidationE
 	return true
 }
 
-// whatIsWrong is a problem of the validator in words.
+// whatIsWrong describes a problem of the validator.
 func whatIsWrong(leaf *jsonschema.ValidationError, printer *message.Printer) string {
 	var what string
 	switch of := leaf.ErrorKind.(type) {
@@ -184,8 +186,8 @@ func whatIsWrong(leaf *jsonschema.ValidationError, printer *message.Printer) str
 	return what
 }
 
-// told is one problem as users should read it.
-func told(leaf *jsonschema.ValidationError, printer *message.Printer, values map[string]string, at func(key string) *field.Path,
+// leafErrors returns one problem in words for users.
+func leafErrors(leaf *jsonschema.ValidationError, printer *message.Printer, values map[string]string, at func(key string) *field.Path,
 	config *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	if len(leaf.InstanceLocation) == 0 {
@@ -206,7 +208,7 @@ func told(leaf *jsonschema.ValidationError, printer *message.Printer, values map
 	key := leaf.InstanceLocation[0]
 	switch of := leaf.ErrorKind.(type) {
 	case *kind.Type:
-		what := fmt.Sprintf("spec.schema wants %s, and rendered values are strings: say which with a pattern", strings.Join(of.Want, " or "))
+		what := fmt.Sprintf("spec.schema requires %s, but rendered values are strings: use a pattern", strings.Join(of.Want, " or "))
 		return field.ErrorList{field.Invalid(at(key), short(values[key]), what)}
 	case *kind.FalseSchema:
 		return field.ErrorList{field.Forbidden(at(key), "spec.schema does not accept this key")}

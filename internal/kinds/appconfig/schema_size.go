@@ -7,21 +7,23 @@ import (
 	"strings"
 )
 
-// schemaSize is how much a schema has, each reference counted as what it refers to: references that fan out would else
-// keep a validator busy for ever.
+// schemaSize is the size of a schema, each reference counted as its target: references that fan out
+// would otherwise keep a validator busy for ever.
 type schemaSize struct {
-	// once are the values that a validator looks at once, and perKey those that it looks at for each key.
+	// once is the number of values that a validator visits once, and perKey of those that it visits
+	// for each key.
 	once, perKey int
-	// readOnce and readPerKey are how often whole values are gone over, likewise.
+	// readOnce and readPerKey are how often whole values are read, in the same way.
 	readOnce, readPerKey int
 	depth                int
-	// isForAll tells that all have to be looked at for each key, as what has not been evaluated must be known.
+	// isForAll reports that all values must be visited for each key, because the validator must know
+	// what has not been evaluated.
 	isForAll bool
 }
 
-// with adds a part of what has this size.
+// with adds a part of this size.
 func (s schemaSize) with(part schemaSize) schemaSize {
-	const far = 1 << 30 // far beyond what is accepted, and no int is too small for it
+	const far = 1 << 30 // far beyond what is accepted, and fits any int
 	return schemaSize{
 		once: min(s.once+part.once, far), perKey: min(s.perKey+part.perKey, far),
 		readOnce: min(s.readOnce+part.readOnce, far), readPerKey: min(s.readPerKey+part.readPerKey, far),
@@ -29,56 +31,59 @@ func (s schemaSize) with(part schemaSize) schemaSize {
 	}
 }
 
-// forEachKey is the size of what is looked at for each key.
+// forEachKey returns the size if everything is visited for each key.
 func (s schemaSize) forEachKey() schemaSize {
 	s.once, s.perKey = 0, s.once+s.perKey
 	s.readOnce, s.readPerKey = 0, s.readOnce+s.readPerKey
 	return s
 }
 
-// accepts tells why a config can't be checked: a validator would take too long, or note too much.
+// accepts returns an error if a config can't be checked: a validator would take too long, or record
+// too much.
 func (s schemaSize) accepts(config map[string]string) error {
 	visits := s.once + s.perKey*len(config)
 	if s.isForAll {
 		visits = (s.once + s.perKey) * (1 + len(config))
 	}
 	if visits > maxVisits {
-		return fmt.Errorf("for the %d keys of config %d of its values would have to be looked at, those for every key each time; accepted are %d: use properties", len(config), visits, maxVisits)
+		return fmt.Errorf("for the %d keys of config %d of its values would have to be visited, those for every key each time: must be at most %d: use properties", len(config), visits, maxVisits)
 	}
 	longest, all := 0, 0
 	for _, value := range config {
 		longest, all = max(longest, len(value)), all+len(value)
 	}
 	if read := s.readOnce*longest + s.readPerKey*all; read > maxRead {
-		return fmt.Errorf("for config of %d bytes, whose longest value has %d, %d bytes would have to be read; accepted are %d: it is too large for values of this length", all, longest, read, maxRead)
+		return fmt.Errorf("for config of %d bytes, whose longest value has %d, %d bytes would have to be read: must be at most %d: too large for values of this length", all, longest, read, maxRead)
 	}
 	return nil
 }
 
-// sizeOfSchema refuses what is too large, and what leads elsewhere.
+// sizeOfSchema computes the size, and refuses schemas that are too large or refer to anything
+// outside.
 func sizeOfSchema(document any) (schemaSize, error) {
 	sizes := schemaSizes{document: document, known: map[string]schemaSize{}}
 	size := sizes.of(document)
 	switch all := size.once + size.perKey; {
 	case sizes.problem != nil:
 	case all > maxSchemaNodes:
-		sizes.fail("it has %d values, with each reference counted as what it refers to; accepted are %d", all, maxSchemaNodes)
+		sizes.fail("has %d values, with each reference counted as its target: must be at most %d", all, maxSchemaNodes)
 	case size.depth > maxSchemaDepth:
-		sizes.fail("its values are %d deep within each other, with each reference counted as what it refers to; accepted are %d", size.depth,
+		sizes.fail("its values are nested %d deep, with each reference counted as its target: must be at most %d", size.depth,
 			maxSchemaDepth)
 	}
 	return size, sizes.problem
 }
 
-// schemaSizes finds out sizes.
+// schemaSizes computes sizes.
 type schemaSizes struct {
 	document any
-	// known are the sizes of what references name; empty while one is being found out.
+	// known are the sizes of reference targets; zero while one is being computed.
 	known   map[string]schemaSize
 	problem error
 }
 
-// refused are keywords that can lead elsewhere, or nowhere that is known before.
+// refused are keywords that can refer to something outside, or whose target is not known
+// beforehand.
 var refused = []string{"$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary"}
 
 func (s *schemaSizes) of(value any) schemaSize {
@@ -96,7 +101,7 @@ func (s *schemaSizes) of(value any) schemaSize {
 			case slices.Contains(refused, key):
 				s.fail("%s is not accepted: use $defs, and $ref with #/$defs/NAME", key)
 			case key == "$schema" && strings.TrimSuffix(text, "#") != schemaDraft:
-				s.fail("$schema is %q; accepted is %s", short(text), schemaDraft)
+				s.fail("$schema %q is not supported: must be %s", short(text), schemaDraft)
 			case key == "$ref" && isText:
 				size = size.with(s.referred(text))
 			default:
@@ -107,10 +112,12 @@ func (s *schemaSizes) of(value any) schemaSize {
 	return size
 }
 
-// measureReads is how much longer it takes to find out a length or a format than to read a value.
+// measureReads is how much longer it takes to compute a length or check a format than to read a
+// value.
 const measureReads = 16
 
-// keyword is the size of what a keyword has. It is no less than that of a key of config with the same name.
+// keyword returns the size of a keyword's value. It is an upper bound also for a key of config with
+// the same name.
 func keyword(name string, size schemaSize) schemaSize {
 	switch name {
 	case "additionalProperties", "patternProperties", "propertyNames":
@@ -130,7 +137,7 @@ func (s *schemaSizes) fail(format string, arguments ...any) {
 	}
 }
 
-// referred is the size of what a reference names.
+// referred returns the size of a reference's target.
 func (s *schemaSizes) referred(reference string) schemaSize {
 	size, known := s.known[reference]
 	if known {
@@ -144,7 +151,7 @@ func (s *schemaSizes) referred(reference string) schemaSize {
 	all, _ := definitions["$defs"].(map[string]any)
 	target, there := all[name]
 	if !ok || !there {
-		s.fail("$ref %q is not accepted: it must be #/$defs/NAME, and NAME be there", short(reference))
+		s.fail("$ref %q is not accepted: must be #/$defs/NAME, where NAME exists", short(reference))
 		return schemaSize{once: 1}
 	}
 	s.known[reference] = schemaSize{}

@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 )
 
-// checked is what a schema says of a config.
+// checked returns what a schema reports about a config.
 func checked(schema string, config map[string]string) string {
 	spec := field.NewPath("spec")
 	read, problem := appconfig.ReadSchema([]byte(schema), spec.Child("schema"))
@@ -41,22 +41,22 @@ func TestSchema(t *testing.T) {
 		"required":             {schema: `{"required":["HOST"]}`, config: port, want: `spec.config.HOST: Required value: spec.schema requires it`},
 		"no other":             {schema: `{"properties":{"HOST":{}},"additionalProperties":false}`, config: port, want: `spec.config.PORT: Forbidden: spec.schema does not accept this key`},
 		"one of":               {schema: `{"properties":{"PORT":{"enum":["a","b"]}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": value must be one of 'a', 'b'`},
-		"a type":               {schema: `{"properties":{"PORT":{"type":"integer"}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": spec.schema wants integer, and rendered values are strings: say which with a pattern`},
+		"a type":               {schema: `{"properties":{"PORT":{"type":"integer"}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": spec.schema requires integer, but rendered values are strings: use a pattern`},
 		"a format":             {schema: `{"properties":{"PORT":{"format":"ipv4"}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": 'abc' is not valid ipv4: expected four decimals`},
 		"a definition":         {schema: `{"$defs":{"n":{"pattern":"^[0-9]+$"}},"properties":{"PORT":{"$ref":"#/$defs/n"}}}`, config: port, want: `spec.config.PORT: Invalid value: "abc": does not match pattern ^[0-9]+$`},
 		"too few":              {schema: `{"minProperties":2}`, config: port, want: `spec.config: Invalid value: spec.schema: minProperties: got 1, want 2`},
 		"the draft":            {schema: `{"$schema":"https://json-schema.org/draft/2020-12/schema"}`, config: port},
-		"another draft":        {schema: `{"$schema":"http://json-schema.org/draft-07/schema#"}`, want: `spec.schema: Invalid value: $schema is "http://json-schema.org/draft-07/schema#"; accepted is https://json-schema.org/draft/2020-12/schema`},
+		"another draft":        {schema: `{"$schema":"http://json-schema.org/draft-07/schema#"}`, want: `spec.schema: Invalid value: $schema "http://json-schema.org/draft-07/schema#" is not supported: must be https://json-schema.org/draft/2020-12/schema`},
 		"a keyword of no kind": {schema: `{"properties":{"PORT":{"minLength":"3"}}}`, want: `spec.schema: Invalid value: at /properties/PORT/minLength: got string, want integer`},
 		"a bad pattern":        {schema: `{"properties":{"PORT":{"pattern":"("}}}`, want: `spec.schema: Invalid value: at /properties/PORT/pattern: '(' is not valid regex: missing closing )`},
-		"a long pattern":       {schema: `{"properties":{"PORT":{"pattern":"` + strings.Repeat("a", 1001) + `"}}}`, want: `spec.schema: Invalid value: at /properties/PORT/pattern: '` + strings.Repeat("a", 60) + `...' is not valid regex: a regular expression of 1001 bytes is given; accepted are 1000`},
-		"a file":               {schema: `{"$ref":"file:///etc/passwd"}`, want: `spec.schema: Invalid value: $ref "file:///etc/passwd" is not accepted: it must be #/$defs/NAME, and NAME be there`},
-		"an address":           {schema: `{"$ref":"https://example.com/schema"}`, want: `spec.schema: Invalid value: $ref "https://example.com/schema" is not accepted: it must be #/$defs/NAME, and NAME be there`},
+		"a long pattern":       {schema: `{"properties":{"PORT":{"pattern":"` + strings.Repeat("a", 1001) + `"}}}`, want: `spec.schema: Invalid value: at /properties/PORT/pattern: '` + strings.Repeat("a", 60) + `...' is not valid regex: a regular expression of 1001 bytes: must be at most 1000 bytes`},
+		"a file":               {schema: `{"$ref":"file:///etc/passwd"}`, want: `spec.schema: Invalid value: $ref "file:///etc/passwd" is not accepted: must be #/$defs/NAME, where NAME exists`},
+		"an address":           {schema: `{"$ref":"https://example.com/schema"}`, want: `spec.schema: Invalid value: $ref "https://example.com/schema" is not accepted: must be #/$defs/NAME, where NAME exists`},
 		"another base":         {schema: `{"$id":"https://example.com/"}`, want: `spec.schema: Invalid value: $id is not accepted: use $defs, and $ref with #/$defs/NAME`},
 		"itself":               {schema: `{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}`, want: `spec.schema: Invalid value: $ref "#/$defs/b" refers to itself`},
-		"the whole":            {schema: `{"properties":{"A":{"$ref":"#"}}}`, want: `spec.schema: Invalid value: $ref "#" is not accepted: it must be #/$defs/NAME, and NAME be there`},
-		"no JSON":              {schema: `{`, want: `spec.schema: Invalid value: it is no JSON`},
-		"too long":             {schema: `{"title":"` + strings.Repeat("x", 64<<10) + `"}`, want: `spec.schema: Invalid value: it has 65548 bytes; accepted are 65536`},
+		"the whole":            {schema: `{"properties":{"A":{"$ref":"#"}}}`, want: `spec.schema: Invalid value: $ref "#" is not accepted: must be #/$defs/NAME, where NAME exists`},
+		"no JSON":              {schema: `{`, want: `spec.schema: Invalid value: must be valid JSON`},
+		"too long":             {schema: `{"title":"` + strings.Repeat("x", 64<<10) + `"}`, want: `spec.schema: Invalid value: has 65548 bytes: must be at most 65536`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestSchemaTellsTheSame: the first ten problems of many are always the same.
-func TestSchemaTellsTheSame(t *testing.T) {
+// TestSchemaIsDeterministic: the first ten problems of many are always the same.
+func TestSchemaIsDeterministic(t *testing.T) {
 	config := map[string]string{}
 	for i := range 100 {
 		config[fmt.Sprintf("KEY_%d", i)] = "x"
@@ -76,7 +76,7 @@ func TestSchemaTellsTheSame(t *testing.T) {
 	schema := `{"additionalProperties":{"allOf":[` + manyTimes(`{"minLength":2},{"pattern":"^y$"}`, 100) + `]}}`
 	first := checked(schema, config)
 	if count := strings.Count(first, "KEY_"); count != 10 {
-		t.Errorf("%d problems are told: %s", count, first)
+		t.Errorf("%d problems are reported: %s", count, first)
 	}
 	for range 2 {
 		if diff := cmp.Diff(first, checked(schema, config)); diff != "" {
@@ -85,53 +85,53 @@ func TestSchemaTellsTheSame(t *testing.T) {
 	}
 }
 
-// busy are schemas that would keep a validator busy, and what is said of them.
+// busy are schemas that would keep a validator busy, and the reported problems.
 var busy = map[string]struct {
 	schema, value, want string
-	// keys is how many further ones there are.
+	// keys is how many further keys there are.
 	keys int
 }{
 	"much that each key is not": {
 		schema: `{"additionalProperties":{"allOf":[` + manyTimes(`{"not":true}`, 4500) + `]}}`, keys: 999,
-		want: "for the 1000 keys of config 9002001 of its values would have to be looked at, those for every key each time; accepted are 200000: use properties",
+		want: "for the 1000 keys of config 9002001 of its values would have to be visited, those for every key each time: must be at most 200000: use properties",
 	},
 	"much that no key is": {
-		schema: `{"allOf":[` + manyTimes(`{"additionalProperties":false}`, 2000) + `]}`, keys: 999, want: "accepted are 200000: use properties",
+		schema: `{"allOf":[` + manyTimes(`{"additionalProperties":false}`, 2000) + `]}`, keys: 999, want: "must be at most 200000: use properties",
 	},
 	"names that are not": {
-		schema: `{"allOf":[` + manyTimes(`{"propertyNames":false}`, 2000) + `]}`, keys: 999, want: "accepted are 200000: use properties",
+		schema: `{"allOf":[` + manyTimes(`{"propertyNames":false}`, 2000) + `]}`, keys: 999, want: "must be at most 200000: use properties",
 	},
 	"what was not evaluated": {
-		schema: `{"allOf":[` + manyTimes(`{"unevaluatedProperties":false}`, 1900) + `]}`, keys: 999, want: "accepted are 200000: use properties",
+		schema: `{"allOf":[` + manyTimes(`{"unevaluatedProperties":false}`, 1900) + `]}`, keys: 999, want: "must be at most 200000: use properties",
 	},
 	"as much as is accepted": {
 		schema: `{"additionalProperties":{"allOf":[` + manyTimes(`{"not":true}`, 4500) + `]}}`, keys: 20,
 		want: "spec.config.A: Invalid value",
 	},
 	"patterns of keys": {
-		schema: `{"patternProperties":{` + strings.Join(numbered(2000, `"^%d":false`), ",") + `}}`, keys: 999, want: "accepted are 200000: use properties",
+		schema: `{"patternProperties":{` + strings.Join(numbered(2000, `"^%d":false`), ",") + `}}`, keys: 999, want: "must be at most 200000: use properties",
 	},
 	"deep": {
-		schema: strings.Repeat(`{"not":`, 101) + `{}` + strings.Repeat(`}`, 101), want: "its values are 101 deep within each other, with each reference counted as what it refers to; accepted are 100",
+		schema: strings.Repeat(`{"not":`, 101) + `{}` + strings.Repeat(`}`, 101), want: "its values are nested 101 deep, with each reference counted as its target: must be at most 100",
 	},
 	"deep by references": {
 		schema: `{"$defs":{` + strings.Join(numbered(110, `"d%d":{"$ref":"#/$defs/d%[2]d"}`), ",") + `,"d110":{}},"$ref":"#/$defs/d0"}`,
-		want:   "deep within each other, with each reference counted as what it refers to; accepted are 100",
+		want:   "deep, with each reference counted as its target: must be at most 100",
 	},
 	"lengths": {
 		schema: `{"properties":{"A":{"allOf":[` + manyTimes(`{"minLength":2}`, 4000) + `]}}}`, value: strings.Repeat("a", 1_000_000),
-		want: "for config of 1000000 bytes, whose longest value has 1000000, 68003000000 bytes would have to be read; accepted are 2147483648: it is too large for values of this length",
+		want: "for config of 1000000 bytes, whose longest value has 1000000, 68003000000 bytes would have to be read: must be at most 2147483648: too large for values of this length",
 	},
 	"lengths of all": {
 		schema: `{"additionalProperties":{"allOf":[` + manyTimes(`{"minLength":2}`, 90) + `]}}`, value: strings.Repeat("a", 1000), keys: 999,
 	},
 	"copies": {
 		schema: `{"properties":{"A":{"allOf":[` + manyTimes(`{"not":true}`, 4500) + `]}}}`, value: strings.Repeat("a", 1_000_000),
-		want: "it is too large for values of this length",
+		want: "too large for values of this length",
 	},
 	"references that fan out": {
 		schema: `{"$defs":{` + strings.Join(numbered(40, `"d%d":{"allOf":[{"$ref":"#/$defs/d%[2]d"},{"$ref":"#/$defs/d%[2]d"}]}`), ",") + `,"d40":{}},"$ref":"#/$defs/d0"}`,
-		want:   "values, with each reference counted as what it refers to; accepted are 10000",
+		want:   "values, with each reference counted as its target: must be at most 10000",
 	},
 	"patterns over a long value": {
 		schema: `{"properties":{"A":{"allOf":[` + strings.Repeat(`{"pattern":"(a?){200}b"},`, 100) + `{}]}}}`, value: strings.Repeat("a", 500_000),
@@ -139,14 +139,14 @@ var busy = map[string]struct {
 	},
 	"a pattern that repeats": {
 		schema: `{"properties":{"A":{"allOf":[` + strings.Repeat(`{"pattern":"`+repeating+`"},`, 20) + `{}]}}}`,
-		want:   "is not valid regex: it becomes 982003 instructions, repetitions multiplied; accepted are 10000",
+		want:   "is not valid regex: compiles to 982003 instructions, with repetitions expanded: must be at most 10000",
 	},
 	"patterns that are many": {
 		schema: manyPatterns(60, "(%07d){990}"),
-		want:   "all regular expressions become 204999 instructions, tables of letters included; accepted are 200000 together",
+		want:   "all regular expressions compile to 204999 instructions, including character tables: must be at most 200000 together",
 	},
 	"patterns with large tables": {
-		schema: manyPatterns(2000, `^\\pL{990}%d$`), want: "tables of letters included; accepted are 200000 together",
+		schema: manyPatterns(2000, `^\\pL{990}%d$`), want: "including character tables: must be at most 200000 together",
 	},
 	"patterns that are slow to read": {
 		schema: manyPatterns(60, `(?i)[`+strings.Repeat("b-\U0001e943", 160)+`]%d`), want: "its patterns take too long to read: make them simpler, or fewer",
@@ -156,7 +156,7 @@ var busy = map[string]struct {
 	},
 }
 
-// TestSchemaIsBounded tries schemas that would keep a validator busy.
+// TestSchemaIsBounded reads schemas that would keep a validator busy.
 func TestSchemaIsBounded(t *testing.T) {
 	for name, test := range busy {
 		t.Run(name, func(t *testing.T) {
@@ -183,15 +183,16 @@ func TestSchemaIsBounded(t *testing.T) {
 	}
 }
 
-// repeating is a short pattern that becomes about a million instructions.
+// repeating is a short pattern that compiles to about a million instructions.
 var repeating = "(" + strings.Repeat("a", 980) + "){1000}"
 
-// manyPatterns is a schema with so many different patterns.
+// manyPatterns returns a schema with that many different patterns.
 func manyPatterns(count int, format string) string {
 	return `{"properties":{"A":{"allOf":[` + strings.Join(numbered(count, `{"pattern":"`+format+`"}`), ",") + `]}}}`
 }
 
-// numbered are so many texts with a number each, and the next number where the format asks for a second.
+// numbered returns that many texts with a number each, and the next number if the format asks for a
+// second.
 func numbered(count int, format string) []string {
 	var texts []string
 	for i := range count {
@@ -208,10 +209,12 @@ func manyTimes(text string, count int) string {
 	return strings.TrimSuffix(strings.Repeat(text+",", count), ",")
 }
 
-// schemaMemory is what reading a schema and checking a config may allocate, in all and not at one time.
+// schemaMemory limits what reading a schema and checking a config may allocate, in total and not at
+// one time.
 const schemaMemory = 256 << 20
 
-// FuzzSchema reads anything as a schema and checks any value against it: it ends in bounded time and without a panic.
+// FuzzSchema reads anything as a schema and checks any value against it: it ends in bounded time
+// and without a panic.
 func FuzzSchema(f *testing.F) {
 	f.Add(`{"properties":{"A":{"pattern":"^[0-9]+$","format":"uri"}},"required":["B"],"additionalProperties":false}`, "1")
 	f.Add(`{"$defs":{"n":{"enum":["a",1,null]}},"allOf":[{"$ref":"#/$defs/n"},{"not":{"$ref":"#/$defs/n"}}]}`, "a")

@@ -10,11 +10,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// maxWorkloads is how many workloads a status lists.
+// maxWorkloads limits how many workloads a status lists.
 const maxWorkloads = 100
 
-// Status is what a defaulted AppConfig is, as seen by observed and done by result, and after how long to look again
-// without an event (0: not at all). It does not read the status that is there.
+// Status returns the status of a defaulted AppConfig, given what was observed and what apply did,
+// and when to requeue without an event (0: never). It does not read the previous status.
 func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (configv1.AppConfigStatus, time.Duration) {
 	has := after(config, observed, result)
 	choice := observed.Choice
@@ -33,7 +33,7 @@ func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (
 	}
 	users := observed.users(config)
 	if observed.Older != "" {
-		users = nil // they are the other's
+		users = nil // they use the other AppConfig
 	}
 	for _, user := range users {
 		status.Workloads = append(status.Workloads, workloadStatus(user, has, observed.revisions(config)))
@@ -50,11 +50,12 @@ func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (
 	return status, requeueAfter(observed)
 }
 
-// after is the ConfigMap as apply left it.
+// after returns the ConfigMap as apply left it.
 func after(config *configv1.AppConfig, observed Observed, result plan.Result) stored {
 	has := stored{Current: observed.current(config)}
 	if has.Revision == 0 && observed.Older == "" {
-		// It lost its marks, and could not be written yet: the next pass finds them in status again.
+		// It lost its annotations, and could not be written yet: the next reconcile finds the marks in
+		// the status again.
 		has.LastGood, has.Failed = observed.Choice.Marks.LastGood, observed.Choice.Marks.Failed
 	}
 	isWritten := slices.ContainsFunc(result.Changes, func(change plan.Change) bool {
@@ -69,14 +70,15 @@ func after(config *configv1.AppConfig, observed Observed, result plan.Result) st
 	return has
 }
 
-// stored is the ConfigMap after a pass.
+// stored is the ConfigMap after a reconcile.
 type stored struct {
 	Current
-	// justChanged tells that this pass gave it another content: what is known of workloads is older.
+	// justChanged reports that this reconcile changed the content: what is known about workloads is
+	// older.
 	justChanged bool
 }
 
-// states are the words of status for those of package workload.
+// states translates the states of package workload.
 var states = map[workload.State]string{
 	workload.UpToDate: configv1.WorkloadUpToDate, workload.Rolling: configv1.WorkloadRolling,
 	workload.Waiting: configv1.WorkloadWaiting, workload.Left: configv1.WorkloadWaiting, workload.Failed: configv1.WorkloadFailed,
@@ -96,8 +98,8 @@ func workloadStatus(user User, has stored, revisions []Revision) configv1.Worklo
 	return status
 }
 
-// running is how many pods run the content that the newest were started with. Nobody counts single pods: those of an earlier
-// template count for the content before.
+// running returns how many pods run the content that the newest were started with. Pods are not
+// counted individually: those of an earlier template count for the content before.
 func (u User) running() int32 {
 	if u.State == workload.UpToDate || !u.Restarted {
 		return u.Pods
@@ -120,8 +122,8 @@ func revisionOf(hash string, has stored, revisions []Revision) int64 {
 	return 0
 }
 
-// revisionStatuses are the revisions as the next look will find them: with the one that was just made, and without
-// those that were pruned.
+// revisionStatuses returns the revisions as the next reconcile will find them: with the one that
+// was just created, and without those that were pruned.
 func revisionStatuses(config *configv1.AppConfig, observed Observed, has stored, users []User) []configv1.RevisionStatus {
 	if observed.Older != "" {
 		return nil
@@ -159,11 +161,11 @@ func revisionStatuses(config *configv1.AppConfig, observed Observed, has stored,
 	return all
 }
 
-// lookAgain is after how long time alone changes what there is to do or to tell.
+// requeueAfter returns after how long the decision or the status changes with time alone.
 func requeueAfter(observed Observed) time.Duration {
-	again := observed.Plan.RequeueAfter
-	if waits := observed.WindowChanges; observed.Choice.Pending == configv1.ReasonOutsideWindow && waits > 0 && (again == 0 || waits < again) {
-		again = waits
+	after := observed.Plan.RequeueAfter
+	if waits := observed.WindowChanges; observed.Choice.Pending == configv1.ReasonOutsideWindow && waits > 0 && (after == 0 || waits < after) {
+		after = waits
 	}
-	return again
+	return after
 }

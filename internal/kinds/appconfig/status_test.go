@@ -15,7 +15,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// statusLine is a status in one line: the revision, the pods, what waits, and each condition that is not as usual.
+// statusLine returns a status in one line: the revision, the pods, what is pending, and each
+// condition that is not in its usual state.
 func statusLine(status configv1.AppConfigStatus) string {
 	parts := []string{fmt.Sprintf("%d %s", status.Revision, status.PodSummary)}
 	if status.Pending != nil {
@@ -126,7 +127,8 @@ func secret(spec *configv1.AppConfigSpec) {
 
 var database = workload.SourceRef{Kind: workload.Secret, Name: "db"}
 
-// needsSecret has the AppConfig ask for what secret names; there is no such Secret until holdsKey or ungranted.
+// needsSecret adds a demand for what secret names; the Secret does not exist until holdsKey or
+// ungranted.
 func (w *world) needsSecret() *world {
 	w.Snapshot.Demands = append(w.Snapshot.Demands, workload.Demand{
 		Origin: Origin("shop"), Source: database, Keys: []string{"password"}, Scope: workload.Scope{Users: true},
@@ -161,7 +163,7 @@ func TestStatusOfRevisions(t *testing.T) {
 	}, status.Workloads)
 }
 
-func TestLookAgain(t *testing.T) {
+func TestRequeueAfter(t *testing.T) {
 	for name, test := range map[string]struct {
 		pending       string
 		again, window time.Duration
@@ -180,7 +182,8 @@ func TestLookAgain(t *testing.T) {
 	}
 }
 
-// TestStatusRemembersMarks: the marks of a ConfigMap that is gone stay in status until it is written again.
+// TestStatusRemembersMarks: the marks of a ConfigMap that is gone stay in the status until it is
+// written again.
 func TestStatusRemembersMarks(t *testing.T) {
 	config := newConfig(says("b"), rollback)
 	config.Status = configv1.AppConfigStatus{Revision: 1, Hash: hash("a"), LastGood: 1,
@@ -198,7 +201,7 @@ func TestStatusRemembersMarks(t *testing.T) {
 	}
 }
 
-// TestRolledBackSaysHowToTryAgain: what stalls for ever says the way on, and the way leads on.
+// TestRolledBackSaysHowToTryAgain: a status that stalls for ever says how to go on, and that works.
 func TestRolledBackSaysHowToTryAgain(t *testing.T) {
 	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
 	back := newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2").runs("x", "a", "b", workload.UpToDate, 3)

@@ -22,38 +22,38 @@ type lineError struct {
 
 func (e lineError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.text) }
 
-// treeName is what Go calls our templates in its errors.
+// treeName is the name of our templates in Go's errors.
 const treeName = "value"
 
-// parsed is a template that has been read.
+// parsed is a parsed template.
 type parsed struct {
 	text string
 	// tree is nil for a text that is no template.
 	tree *parse.Tree
-	// uses are the keys of .Values that it names, and where it first does.
+	// uses are the keys of .Values that it names, with their first positions.
 	uses map[string]parse.Pos
-	// usesAll tells that it uses .Values in ways that do not tell the keys.
+	// usesAll reports that it uses .Values in ways that do not show the keys.
 	usesAll bool
 }
 
-// line is that of a place. It is counted for what is told only.
+// line returns the line of a position. It is computed only for messages.
 func (p *parsed) line(at parse.Pos) int {
 	return 1 + strings.Count(p.text[:min(int(at), len(p.text))], "\n")
 }
 
 func (p *parsed) hasUse(key string) bool { _, uses := p.uses[key]; return uses }
 
-// read parses a template and refuses what none may have.
+// read parses a template and refuses what is not accepted.
 func read(text string) (*parsed, error) {
 	found := &parsed{text: text, uses: map[string]parse.Pos{}}
 	if !isTemplate(text) {
 		return found, nil
 	}
 	if actions := strings.Count(text, "{{"); actions > maxActions {
-		return nil, fmt.Errorf("it has %d times {{; accepted are %d", actions, maxActions)
+		return nil, fmt.Errorf("contains {{ %d times: must be at most %d", actions, maxActions)
 	}
 	tree := parse.New(treeName)
-	tree.Mode = parse.SkipFuncCheck // inspection says it better
+	tree.Mode = parse.SkipFuncCheck // inspection has better messages
 	all := map[string]*parse.Tree{}
 	tree, err := tree.Parse(text, "", "", all)
 	if err != nil {
@@ -81,11 +81,11 @@ func lineOfDefine(text string) int {
 	return 1 + strings.Count(text[:at[0]], "\n")
 }
 
-// noise matches what Go writes before the point of an error: the name of the template, the line, the column, what
-// was executed and, of a function's error, its name.
+// noise matches what Go writes before the text of an error: the name of the template, the line, the
+// column, what was executed and, for a function's error, its name.
 var noise = regexp.MustCompile(`^template: ` + treeName + `:(\d+)(?::\d+)?: (?:executing "` + treeName + `" at <([^\n]*?)>: )?(?s:(.*))$`)
 
-// plain is an error of text/template as users should read it.
+// plain returns an error of text/template in a form for users.
 func plain(err error) error {
 	match := noise.FindStringSubmatch(err.Error())
 	if match == nil {
@@ -101,8 +101,8 @@ func plain(err error) error {
 	return lineError{line, text}
 }
 
-// newBase is what the templates of one Render have in common: functions, which pay by the meter. To make it costs more than
-// most templates do.
+// newBase returns what the templates of one Render have in common: the functions, which charge the
+// meter. Creating it costs more than most templates do.
 func newBase(meter *meter) *template.Template {
 	return template.New("").Option("missingkey=error").Funcs(bound(meter))
 }
@@ -121,12 +121,12 @@ func (p *parsed) run(data map[string]any, base *template.Template, meter *meter)
 		return "", plain(err)
 	}
 	if !utf8.ValidString(into.text.String()) {
-		return "", errors.New("it renders bytes that are no text in UTF-8: a ConfigMap's data are text")
+		return "", errors.New("renders invalid UTF-8: a ConfigMap's data must be text in UTF-8")
 	}
 	return into.text.String(), nil
 }
 
-// limited is text that can't become too long.
+// limited is a text with a maximum length.
 type limited struct {
 	text  strings.Builder
 	meter *meter
@@ -134,7 +134,7 @@ type limited struct {
 
 var _ io.Writer = (*limited)(nil)
 
-// Write adds to the text.
+// Write appends to the text.
 func (l *limited) Write(more []byte) (int, error) {
 	if l.text.Len()+len(more) > maxContent {
 		return 0, errTooLong
@@ -145,29 +145,30 @@ func (l *limited) Write(more []byte) (int, error) {
 	return l.text.Write(more)
 }
 
-// guard is the function that inspection puts behind each range. A template that names it is refused, as it is none of
-// the functions.
+// guard is the function that inspection appends to each range. A template that names it is refused,
+// because it is not in functions.
 const guard = "countLoop"
 
-// scribe is the function that inspection puts behind what is written: Go would write a list as [a b], and nothing as <no value>.
+// scribe is the function that inspection appends to each output: Go would print a list as [a b],
+// and nil as <no value>.
 const scribe = "writeOut"
 
-// inspection walks a template: it notes which values are used, refuses what is not accepted, and puts a guard behind
-// each range.
+// inspection walks a template: it collects the values that are used, refuses what is not accepted,
+// and appends a guard to each range.
 type inspection struct {
 	template *parsed
 	problem  error
 }
 
-// refuse notes the first problem.
+// refuse records the first problem.
 func (i *inspection) refuse(at parse.Pos, format string, arguments ...any) {
 	if i.problem == nil {
 		i.problem = lineError{i.template.line(at), fmt.Sprintf(format, arguments...)}
 	}
 }
 
-// list inspects what an action or the template holds. isRoot tells that the dot is the template's data. It returns the
-// number of nodes.
+// list inspects the content of an action or of the template. isRoot reports that the dot is the
+// template's data. It returns the number of nodes.
 func (i *inspection) list(list *parse.ListNode, isRoot bool) int {
 	if list == nil {
 		return 0
@@ -203,7 +204,7 @@ func (i *inspection) node(node parse.Node, isRoot bool) int {
 	return 1
 }
 
-// calling is a command that calls a function.
+// calling returns a command that calls a function.
 func calling(name string, at parse.Pos, arguments ...parse.Node) *parse.CommandNode {
 	called := parse.NewIdentifier(name).SetPos(at)
 	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: at, Args: append([]parse.Node{called}, arguments...)}
@@ -232,7 +233,7 @@ func (i *inspection) command(command *parse.CommandNode, isRoot bool) int {
 	return nodes
 }
 
-// indexedKey is the key of: index .Values "some.key".
+// indexedKey returns the key in: index .Values "some.key".
 func indexedKey(arguments []parse.Node, isRoot bool) (string, parse.Pos, bool) {
 	if len(arguments) < 3 {
 		return "", 0, false
@@ -246,7 +247,8 @@ func indexedKey(arguments []parse.Node, isRoot bool) (string, parse.Pos, bool) {
 	return key.Text, key.Pos, true
 }
 
-// fromRoot are the fields that a node takes of the template's data: .Values.HOST or $.Values.HOST; nil if it takes none.
+// fromRoot returns the fields that a node selects from the template's data: .Values.HOST or
+// $.Values.HOST; nil if it selects none.
 func fromRoot(node parse.Node, isRoot bool) []string {
 	switch node := node.(type) {
 	case *parse.FieldNode:
@@ -261,7 +263,7 @@ func fromRoot(node parse.Node, isRoot bool) []string {
 	return nil
 }
 
-// fields are what templates have.
+// fields are the fields of the template's data.
 var fields = []string{"Application", "Environment", "Namespace", "Values"}
 
 // argument inspects an operand and returns the number of its nodes.
@@ -275,13 +277,13 @@ func (i *inspection) argument(node parse.Node, isRoot bool) int {
 		i.template.usesAll = true
 		return 1
 	case len(path) > 0 && !slices.Contains(fields, path[0]):
-		i.refuse(node.Position(), ".%s is not there: accepted are .Application, .Environment, .Namespace and .Values.KEY", path[0])
+		i.refuse(node.Position(), ".%s does not exist: must be .Application, .Environment, .Namespace or .Values.KEY", path[0])
 		return 1
 	}
 	switch node := node.(type) {
 	case *parse.IdentifierNode:
 		if !isFunction(node.Ident) {
-			i.refuse(node.Pos, "there is no function %s: accepted are %s", node.Ident, strings.Join(FunctionNames(), ", "))
+			i.refuse(node.Pos, "there is no function %s: must be one of %s", node.Ident, strings.Join(FunctionNames(), ", "))
 		}
 	case *parse.DotNode:
 		i.template.usesAll = i.template.usesAll || isRoot
@@ -289,7 +291,7 @@ func (i *inspection) argument(node parse.Node, isRoot bool) int {
 		i.template.usesAll = i.template.usesAll || len(node.Ident) == 1 && node.Ident[0] == "$"
 	case *parse.NumberNode:
 		if !node.IsFloat && !node.IsInt && !node.IsUint {
-			i.refuse(node.Pos, "%s is no number that is accepted", node.Text)
+			i.refuse(node.Pos, "%s is not a supported number", node.Text)
 		}
 	case *parse.PipeNode:
 		return i.pipe(node, isRoot)
@@ -304,13 +306,13 @@ func (i *inspection) use(key string, at parse.Pos) {
 		return
 	}
 	if len(i.template.uses) == maxUses {
-		i.refuse(at, "it uses more than %d keys", maxUses)
+		i.refuse(at, "uses more than %d keys", maxUses)
 		return
 	}
 	i.template.uses[key] = at
 }
 
-// countLoop is the guard as a function of templates.
+// countLoop returns the guard as a template function.
 func countLoop(meter *meter) func(nodes int, collection reflect.Value) (reflect.Value, error) {
 	return func(nodes int, collection reflect.Value) (reflect.Value, error) {
 		if err := meter.loop(nodes, collection); err != nil {
@@ -320,7 +322,7 @@ func countLoop(meter *meter) func(nodes int, collection reflect.Value) (reflect.
 	}
 }
 
-// writeOut is the scribe as a function of templates.
+// writeOut is the scribe as a template function.
 func writeOut(value any) (string, error) {
 	switch value.(type) {
 	case []any, map[string]any:

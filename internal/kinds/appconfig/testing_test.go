@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// newConfig is an AppConfig as a user writes it, with changes, after admission.
+// newConfig returns an AppConfig as a user writes it, with changes, after admission.
 func newConfig(changes ...func(*configv1.AppConfigSpec)) *configv1.AppConfig {
 	config := &configv1.AppConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1", Generation: 3},
@@ -26,16 +26,16 @@ func newConfig(changes ...func(*configv1.AppConfigSpec)) *configv1.AppConfig {
 	return config
 }
 
-// says is a spec that renders another content.
+// says returns a change to a spec that renders another content.
 func says(text string) func(*configv1.AppConfigSpec) {
 	return func(spec *configv1.AppConfigSpec) { spec.Config = map[string]string{"MESSAGE": text} }
 }
 
-// content is what says renders, and hash its hash.
+// content returns what says renders, and hash its hash.
 func content(text string) map[string]string { return map[string]string{"MESSAGE": text} }
 func hash(text string) string               { return HashOf(content(text)) }
 
-// hashes are a content as the cache has it.
+// hashes returns a content as the cache has it.
 func hashes(of map[string]string) map[string]string {
 	all := map[string]string{}
 	for key, value := range of {
@@ -44,7 +44,7 @@ func hashes(of map[string]string) map[string]string {
 	return all
 }
 
-// world is what is observed, with what tests say.
+// world is what is observed, with changes by tests.
 type world struct{ Observed }
 
 func newWorld() *world {
@@ -55,7 +55,7 @@ func newWorld() *world {
 	}}}
 }
 
-// keeps has immutable ConfigMaps for contents, numbered from 1.
+// keeps adds immutable ConfigMaps for contents, numbered from 1.
 func (w *world) keeps(texts ...string) *world {
 	for i, text := range texts {
 		w.keep(int64(i+1), text)
@@ -74,7 +74,7 @@ func (w *world) keep(number int64, text string) {
 	}}
 }
 
-// has has the ConfigMap that pods use hold a revision, with further annotations in pairs.
+// has adds the ConfigMap that pods use, with a revision and further annotations in pairs.
 func (w *world) has(number int64, text string, marks ...string) *world {
 	configMap := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -90,14 +90,15 @@ func (w *world) has(number int64, text string, marks ...string) *world {
 	return w
 }
 
-// edited gives the ConfigMap another content by hand.
+// edited gives the ConfigMap another content, as an edit by hand does.
 func (w *world) edited(text string) *world {
 	found := w.Children[plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop-config"}]
 	found.Object.(*corev1.ConfigMap).Data = hashes(content(text))
 	return w
 }
 
-// runs has a workload with three pods, of which so many are new, run a content that it was restarted for.
+// runs adds a workload with three pods that was restarted for a content; updated of the pods are
+// new.
 func (w *world) runs(name, text, was string, state workload.State, updated int32) *world {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	seen := workload.SeenSource{All: hash(text)}
@@ -109,15 +110,15 @@ func (w *world) runs(name, text, was string, state workload.State, updated int32
 		Stamp:  workload.Stamp{Sources: map[string]workload.SeenSource{"ConfigMap/shop-config": seen}},
 		Rolled: workload.Rolled{Pods: 3, Updated: updated},
 	})
-	verdict := workload.TargetStatus{Target: len(w.Snapshot.Targets) - 1, State: state}
+	status := workload.TargetStatus{Target: len(w.Snapshot.Targets) - 1, State: state}
 	if state != workload.UpToDate {
-		verdict.Message = "it is " + string(state)
+		status.Message = "it is " + string(state)
 	}
-	w.Plan.Statuses = append(w.Plan.Statuses, verdict)
+	w.Plan.Statuses = append(w.Plan.Statuses, status)
 	return w
 }
 
-// chosen is the world with the choice made.
+// chosen returns the world with the choice made.
 func (w *world) chosen(config *configv1.AppConfig) Observed {
 	w.Choice = Choose(config, w.Observed)
 	return w.Observed

@@ -13,8 +13,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Validate checks, on a defaulted AppConfig, what the schema can't, and what a client gets around, as far as the namespace
-// does not matter. What the templates render is checked by ValidateIn.
+// Validate checks, on a defaulted AppConfig, what the schema can't check or a client may bypass, as
+// far as it does not depend on the namespace. ValidateIn checks what the templates render.
 func Validate(config *configv1.AppConfig) field.ErrorList {
 	spec := field.NewPath("spec")
 	problems := validateNames(config)
@@ -22,16 +22,16 @@ func Validate(config *configv1.AppConfig) field.ErrorList {
 	problems = append(problems, rollout.Validate(config.Spec.Rollout.Policy, spec.Child("rollout"))...)
 	problems = append(problems, validateRollout(config.Spec.Rollout, spec.Child("rollout"))...)
 	if limit := config.Spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
-		problems = append(problems, field.Invalid(spec.Child("revisionHistoryLimit"), *limit, "must be 0 or more"))
+		problems = append(problems, field.Invalid(spec.Child("revisionHistoryLimit"), *limit, "must be greater than or equal to 0"))
 	}
 	if revision := config.Spec.Revision; revision != nil && *revision < 1 {
-		problems = append(problems, field.Invalid(spec.Child("revision"), *revision, "must be 1 or more: status.revisions lists them"))
+		problems = append(problems, field.Invalid(spec.Child("revision"), *revision, "must be greater than or equal to 1: status.revisions lists the revisions"))
 	}
 	return problems
 }
 
-// ValidateIn checks what an AppConfig renders in a namespace with these labels. What it has for other environments is
-// checked where it is used.
+// ValidateIn checks what an AppConfig renders in a namespace with these labels. Overrides for other
+// environments are checked where they are used.
 func ValidateIn(config *configv1.AppConfig, labels map[string]string) field.ErrorList {
 	environment, problem := EnvironmentIn(config, labels)
 	if problem != nil {
@@ -41,7 +41,7 @@ func ValidateIn(config *configv1.AppConfig, labels map[string]string) field.Erro
 	return problems
 }
 
-// maxLabel is how long a label's value can be: the AppConfig's name is one.
+// maxLabel is the maximum length of a label's value: the AppConfig's name is one.
 const maxLabel = 63
 
 func validateNames(config *configv1.AppConfig) field.ErrorList {
@@ -87,7 +87,7 @@ func validateKeys(of map[string]string, path *field.Path) field.ErrorList {
 	return problems
 }
 
-// validateEnvironments refuses what is no environment, and one that is given by two names.
+// validateEnvironments refuses unknown environments, and one that has two names.
 func validateEnvironments(config *configv1.AppConfig, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	given := map[policy.Environment]string{}
@@ -97,7 +97,7 @@ func validateEnvironments(config *configv1.AppConfig, path *field.Path) field.Er
 		case !known:
 			problems = append(problems, field.Invalid(path.Child(short(word)), short(word), acceptedEnvironments))
 		case twice:
-			problems = append(problems, field.Invalid(path.Child(word), word, fmt.Sprintf("%s is given too, and means the same: put them together",
+			problems = append(problems, field.Invalid(path.Child(word), word, fmt.Sprintf("is the same environment as %s: merge the two",
 				first)))
 		default:
 			given[environment] = word
@@ -124,10 +124,10 @@ func validateRollout(wanted configv1.Rollout, path *field.Path) field.ErrorList 
 	return problems
 }
 
-// Warn tells what in a defaulted AppConfig is legal and unwise.
+// Warn warns about what is legal but unwise in a defaulted AppConfig.
 func Warn(config *configv1.AppConfig) []string {
 	if rollout := config.Spec.Rollout; rollout.Mode == configv1.RolloutAutomatic && rollout.Approved != "" {
-		return []string{"spec.rollout.approved: it is given, and nothing waits for it, for spec.rollout.mode is Automatic: every content is rolled out by itself; Manual waits"}
+		return []string{"spec.rollout.approved: has no effect with spec.rollout.mode Automatic, which rolls out every content by itself: set the mode to Manual to wait for approval"}
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Default fills in what the user left out, and writes configmap as configMap, unless both are given. It changes monitor in
-// place, in memory only, and is idempotent.
+// Default fills in omitted fields, and changes configmap to configMap unless both are set. It
+// changes monitor in place, in memory only, and is idempotent.
 func Default(monitor *configv1.ConfigMonitor) {
 	spec := &monitor.Spec
 	if spec.ConfigMap == "" {

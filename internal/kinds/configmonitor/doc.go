@@ -1,3 +1,4 @@
-// Package configmonitor decides what is particular to a ConfigMonitor: whether its spec can be carried out, which pods it
-// evicts, and what it has to say of itself. Which workloads are restarted, and when, is package workload's to decide.
+// Package configmonitor decides what is specific to ConfigMonitors: whether a spec is valid, which
+// pods are evicted, and what the status says. Package workload decides which workloads are
+// restarted, and when. It does no I/O.
 package configmonitor

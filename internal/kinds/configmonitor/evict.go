@@ -17,49 +17,55 @@ import (
 )
 
 const (
-	// pollUnderWay is how soon to look again at pods that are being replaced: nobody watches them.
+	// pollUnderWay is how soon to read pods again that are being replaced: they are not watched.
 	pollUnderWay = 2 * time.Second
-	// pollBudget is how soon to ask again after a PodDisruptionBudget's refusal. The API server itself asks for as much.
+	// pollBudget is how soon to try again after a PodDisruptionBudget's refusal. The API server itself
+	// asks for that delay.
 	pollBudget = 10 * time.Second
-	// pollLeft is how soon to look again at what only somebody else can change.
+	// pollLeft is how soon to read again what only other clients can change.
 	pollLeft = time.Minute
-	// comesBack is within which time a controller has made a pod anew. A pod that is missing for longer was scaled away.
+	// comesBack is the time within which a controller recreates a pod. A pod that is missing for
+	// longer was scaled away.
 	comesBack = 30 * time.Second
 )
 
-// Victim is a pod that is to be evicted.
+// Victim is a pod to be evicted.
 type Victim struct {
 	Name string
 	UID  types.UID
 }
 
-// name is the pod's, for people.
+// name returns the pod's name for messages.
 func (v Victim) name() string { return "Pod/" + v.Name }
 
-// Evictions is what to do about the pods of a monitor, and what there is to say about them.
+// Evictions is what to do about the pods of a monitor, and what to report about them.
 type Evictions struct {
-	// Record has to be written before anything is evicted, unless it is already.
+	// Record must be written before anything is evicted, unless it is stored already.
 	Record Record
-	// Evict are the pods that go now. Instead are those that wait only for them: one of them goes in the place of each that can't.
+	// Evict are the pods to evict now. Instead are pods that wait only for those: one of them takes
+	// the place of each that can't be evicted.
 	Evict, Instead []Victim
-	// Matched is how many pods are selected, and UpToDate how many of them run the present content.
+	// Matched is the number of selected pods, and UpToDate the number of them that run the present
+	// content.
 	Matched, UpToDate int
-	// Skipped are older pods that do not go, or not now.
+	// Skipped are older pods that are not evicted, or not now.
 	Skipped []configv1.Skipped
-	// Restarting names pods that go, are going, or have come and are not ready; Failed those that do not become ready.
+	// Restarting names pods that are evicted, are terminating, or were recreated and are not ready yet;
+	// Failed those that do not become ready.
 	Restarting, Failed []string
-	// Waiting is how many of the skipped will go by and by, and Left how many will not.
+	// Waiting is the number of skipped pods that will be evicted later, and Left the number of those
+	// that will not.
 	Waiting, Left int
-	// PutBack tells that the source is not as its AppConfig made it.
+	// PutBack reports that the source was edited and its AppConfig is reverting it.
 	PutBack bool
-	// Flapping tells that pods were evicted again and again, each time soon after the last.
+	// Flapping reports that pods were evicted repeatedly in close succession.
 	Flapping bool
-	// Again is after how long to look again; 0 means that nothing changes by time alone.
+	// RequeueAfter is when to reconcile again; 0 means that nothing changes with time alone.
 	RequeueAfter time.Duration
 }
 
-// Rest tells whether nobody has to look at the pods, and what there is to say then: nothing can be compared, or all has been
-// done.
+// Rest reports whether the pods need not be read, and what to report in that case: nothing can be
+// compared, or everything is done.
 func Rest(spec *configv1.ConfigMonitorSpec, source workload.Source, record Record, now time.Time) (Evictions, bool) {
 	e := Evictions{Record: record, Matched: record.Pods}
 	if source.State != workload.Present {
@@ -77,23 +83,27 @@ func Rest(spec *configv1.ConfigMonitorSpec, source workload.Source, record Recor
 	return e, true
 }
 
-// DecideEvictions says which pods go now. The record tells for which content pods were evicted last:
+// DecideEvictions decides which pods to evict now. The record says for which content pods were
+// evicted last:
 //
-//	what the source holds       the record    then
-//	what the record tells       -             those of the pods go that are older than the content, as many at a time as may
-//	something else, and no pod
-//	  is older than it          -             it is recorded
-//	something else              of an earlier it is recorded, once cooldown and debounce are over and the window is open
-//	something else              none          the same; only the source tells when its data changed last, to the second
+//	present content              record       then
+//	equals the record's          -            the pods that are older than the content are evicted, as many
+//	                                          at a time as allowed
+//	differs, and no pod is
+//	  older than it              -            it is recorded
+//	differs                      of an        it is recorded, once cooldown and debounce are over and the
+//	                             earlier one  window is open
+//	differs                      none         the same; only the source says when its data last changed, in
+//	                                          whole seconds
 //
-// Changes that are taken back before they are recorded leave no trace.
+// Changes that are reverted before they are recorded have no effect.
 func DecideEvictions(spec *configv1.ConfigMonitorSpec, source workload.Source, record Record, all []corev1.Pod, now time.Time) Evictions {
 	e := Evictions{Record: record}
 	if !record.isFor(spec, &source) || record.Hash != contentOf(spec, &source) {
 		next := record.next(spec, &source, present(all))
 		sorted := sortPods(spec, next, all)
 		if len(sorted.evictable) > 0 {
-			if reason, message, until := record.holds(spec, &source, now); until > 0 {
+			if reason, message, until := record.blockedUntil(spec, &source, now); until > 0 {
 				e.count(sorted)
 				e.wait(sorted.evictable, reason, message)
 				e.requeueIn(until)
@@ -110,12 +120,13 @@ func DecideEvictions(spec *configv1.ConfigMonitorSpec, source workload.Source, r
 	return e
 }
 
-// next is the record of the content that the source has.
+// next returns the record of the present content of the source.
 //
-// Where nothing is known of an earlier content, a pod counts as younger that was created in the second of the change: most often all
-// of them were made together. Where the source has changed since it was looked at, such a pod is older if it is there.
-// If the source does not tell of a later change than the one that is recorded (its managed fields are gone, or both came within
-// one second), no pod that is there can be known to run it.
+// If no earlier content is known, a pod that was created in the second of the change counts as
+// younger: usually all were created together. If the source has changed since it was last read,
+// such a pod counts as older if it exists. If the source's change time is not later than the
+// recorded one (its managed fields are gone, or both changes came within one second), no existing
+// pod is known to run the content.
 func (r Record) next(spec *configv1.ConfigMonitorSpec, source *workload.Source, running []*corev1.Pod) Record {
 	next := Record{Of: watched(spec), Hash: contentOf(spec, source), Changed: source.Changed.UTC().Truncate(time.Second), Evicted: r.Evicted,
 		At: r.At}
@@ -132,7 +143,7 @@ func (r Record) next(spec *configv1.ConfigMonitorSpec, source *workload.Source, 
 	return next
 }
 
-// begin notes that pods are evicted for a content.
+// begin records that pods are evicted for a content.
 func (r Record) begin(before Record, spec *configv1.ConfigMonitorSpec, now time.Time) Record {
 	r.Began, r.Streak = new(now.UTC().Truncate(time.Millisecond)), 1
 	if before.Began != nil && now.Sub(*before.Began) < workload.InCloseSuccession(spec.Cooldown.Duration) {
@@ -141,8 +152,9 @@ func (r Record) begin(before Record, spec *configv1.ConfigMonitorSpec, now time.
 	return r
 }
 
-// holds tells why no pod may go yet for another content than the recorded one, and for how long; 0 if nothing holds it.
-func (r Record) holds(spec *configv1.ConfigMonitorSpec, source *workload.Source, now time.Time) (reason, message string,
+// blockedUntil returns why no pod may be evicted yet for a content other than the recorded one, and
+// for how long; 0 if nothing blocks it.
+func (r Record) blockedUntil(spec *configv1.ConfigMonitorSpec, source *workload.Source, now time.Time) (reason, message string,
 	until time.Duration) {
 	var last time.Time
 	for _, at := range []*time.Time{r.Began, r.At} {
@@ -155,11 +167,11 @@ func (r Record) holds(spec *configv1.ConfigMonitorSpec, source *workload.Source,
 		cooldown = max(cooldown, workload.DefaultCooldown)
 	}
 	if end := last.Add(cooldown); !last.IsZero() && end.After(now) {
-		return configv1.SkippedCooldown, "pods were evicted a moment ago: cooling down until " + clock(end), end.Sub(now)
+		return configv1.SkippedCooldown, "cooling down after the last evictions until " + clock(end), end.Sub(now)
 	}
 	if r.Began != nil && r.isFor(spec, source) {
 		if end := r.Began.Add(spec.Debounce.Duration); end.After(now) {
-			return configv1.SkippedDebounce, "further changes are collected until " + clock(end), end.Sub(now)
+			return configv1.SkippedDebounce, "collecting further changes until " + clock(end), end.Sub(now)
 		}
 	}
 	return closed(spec.Window, now)
@@ -167,26 +179,27 @@ func (r Record) holds(spec *configv1.ConfigMonitorSpec, source *workload.Source,
 
 func clock(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// closed tells for how long a window stays closed; 0 if it is open. One that never opens is looked at each minute.
+// closed returns for how long a window stays closed; 0 if it is open. A window that never opens is
+// checked each minute.
 func closed(window *rolloutv1.Window, now time.Time) (reason, message string, until time.Duration) {
 	open, change, err := rollout.Open(window, now)
 	switch {
 	case err == nil && open:
 		return "", "", 0
 	case err != nil || change == 0:
-		return string(rollout.OutsideWindow), "waits for the maintenance window, which never opens", pollLeft
+		return string(rollout.OutsideWindow), "waiting for the maintenance window, which never opens", pollLeft
 	default:
-		return string(rollout.OutsideWindow), "waits for the maintenance window, which opens " + now.Add(change).UTC().Format("2006-01-02 15:04 MST"), change
+		return string(rollout.OutsideWindow), "waiting for the maintenance window, which opens " + now.Add(change).UTC().Format("2006-01-02 15:04 MST"), change
 	}
 }
 
-// count notes how many pods there are, and what is never evicted.
+// count counts the pods, and adds those that are never evicted.
 func (e *Evictions) count(sorted pods) {
 	e.Matched, e.UpToDate = sorted.running, sorted.current
 	e.Skipped, e.Left = slices.Clone(sorted.left), len(sorted.left)
 }
 
-// wait notes pods that do not go now.
+// wait adds pods that are not evicted now.
 func (e *Evictions) wait(those []pod, reason, message string) {
 	for _, p := range those {
 		e.Skipped = append(e.Skipped, configv1.Skipped{Name: p.name(), Reason: reason, Message: message})
@@ -195,14 +208,14 @@ func (e *Evictions) wait(those []pod, reason, message string) {
 	slices.SortFunc(e.Skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// look asks for another look in some time, unless one comes sooner.
+// requeueIn requeues after a time, unless a requeue is due sooner.
 func (e *Evictions) requeueIn(in time.Duration) {
 	if e.RequeueAfter == 0 || in < e.RequeueAfter {
 		e.RequeueAfter = in
 	}
 }
 
-// choose says which pods go now for the content that is recorded.
+// choose chooses the pods to evict now for the recorded content.
 func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now time.Time) {
 	e.count(sorted)
 	busy := e.busy(sorted, now)
@@ -219,7 +232,7 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 	}
 	if limit := spec.MaxParallel; limit != nil && len(going) > 0 {
 		free := min(max(int(*limit)-busy, 0), len(going))
-		e.wait(going[free:], string(rollout.WaitingForOthers), fmt.Sprintf("waits its turn: at most %d pods are restarted at one time", *limit))
+		e.wait(going[free:], string(rollout.WaitingForOthers), fmt.Sprintf("waiting: at most %d pods are restarted at a time (maxParallel)", *limit))
 		if free > 0 {
 			e.Instead = victims(going[free:])
 		}
@@ -238,7 +251,8 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 	}
 }
 
-// busy is how many pods are being replaced: they are missing, or have come and are not ready.
+// busy returns how many pods are being replaced: they are missing, or were recreated and are not
+// ready yet.
 func (e *Evictions) busy(sorted pods, now time.Time) int {
 	if e.Record.Began == nil {
 		return 0
@@ -250,8 +264,8 @@ func (e *Evictions) busy(sorted pods, now time.Time) int {
 	return missing + len(sorted.unready)
 }
 
-// fail notes pods that do not become ready in time, and says how soon to look again: after that time it is more seldom, also at those
-// that do not end.
+// fail adds pods that do not become ready in time, and returns how soon to read again: less often
+// after that time, also for pods that do not terminate.
 func (e *Evictions) fail(sorted pods, now time.Time) time.Duration {
 	since := *e.Record.Began
 	if e.Record.At != nil && e.Record.At.After(since) {
@@ -267,7 +281,7 @@ func (e *Evictions) fail(sorted pods, now time.Time) time.Duration {
 	return pollLeft
 }
 
-// notice tells whether the source flaps, and comes back when that ends.
+// notice sets Flapping, and requeues for when that ends.
 func (e *Evictions) notice(spec *configv1.ConfigMonitorSpec, now time.Time) {
 	if e.Record.Streak < workload.FlappingFrom || e.Record.Began == nil {
 		return
@@ -278,7 +292,7 @@ func (e *Evictions) notice(spec *configv1.ConfigMonitorSpec, now time.Time) {
 	}
 }
 
-// victims are pods, as one evicts them.
+// victims returns pods as victims.
 func victims(of []pod) []Victim {
 	var all []Victim
 	for _, p := range of {
@@ -287,23 +301,23 @@ func victims(of []pod) []Victim {
 	return all
 }
 
-// HeldByBudget notes that a PodDisruptionBudget keeps a victim from going.
+// BlockedByBudget records that a PodDisruptionBudget does not allow the eviction.
 func (e *Evictions) BlockedByBudget(victim Victim, why string) {
 	e.blocked(victim, configv1.SkippedDisruptionBudget, why, pollBudget)
 }
 
-// HeldByFailure notes that a victim could not be evicted. why are the API server's words.
+// BlockedByFailure records that a victim could not be evicted. why is the API server's message.
 func (e *Evictions) BlockedByFailure(victim Victim, why string) {
 	e.blocked(victim, configv1.SkippedEvictionFailed, why, pollLeft)
 }
 
-// HeldByOthers notes that nobody has tried to evict a victim, because of what became of others.
+// BlockedByOthers records that the eviction of a victim was not tried because of other evictions.
 func (e *Evictions) BlockedByOthers(victim Victim, why string) {
 	e.blocked(victim, string(rollout.WaitingForOthers), why, pollBudget)
 }
 
-// held notes that a victim does not go now, and why.
-func (e *Evictions) blocked(victim Victim, reason, why string, again time.Duration) {
+// blocked records that a victim is not evicted now, and why.
+func (e *Evictions) blocked(victim Victim, reason, why string, after time.Duration) {
 	e.Restarting = slices.DeleteFunc(e.Restarting, func(other string) bool { return other == victim.name() })
 	e.Skipped = append(e.Skipped, configv1.Skipped{Name: victim.name(), Reason: reason, Message: why})
 	slices.SortFunc(e.Skipped, func(a, b configv1.Skipped) int { return cmp.Compare(a.Name, b.Name) })
@@ -311,10 +325,10 @@ func (e *Evictions) blocked(victim Victim, reason, why string, again time.Durati
 	if len(e.Restarting) == 0 && e.RequeueAfter == pollUnderWay {
 		e.RequeueAfter = 0
 	}
-	e.requeueIn(again)
+	e.requeueIn(after)
 }
 
-// Replace names who goes in the place of one that can't; false if nobody waits for it.
+// Replace returns the pod that takes the place of one that can't be evicted; false if none waits.
 func (e *Evictions) Replace() (Victim, bool) {
 	if len(e.Instead) == 0 {
 		return Victim{}, false
@@ -328,13 +342,13 @@ func (e *Evictions) Replace() (Victim, bool) {
 	return next, true
 }
 
-// addEvictions sums up what becomes of the pods.
+// addEvictions sums up the evictions.
 func addEvictions(observed Observed) totals {
 	e := observed.Evictions
 	s := totals{
 		unit: unitPod, matched: e.Matched, upToDate: e.UpToDate, restarts: e.Record.Evicted,
 		restarting: e.Restarting, failed: e.Failed, waiting: e.Waiting, left: e.Left, skipped: e.Skipped,
-		putBack: e.PutBack, flapping: e.Flapping, again: e.RequeueAfter,
+		putBack: e.PutBack, flapping: e.Flapping, requeueAfter: e.RequeueAfter,
 	}
 	if e.Record.At != nil {
 		s.lastRestart = *e.Record.At

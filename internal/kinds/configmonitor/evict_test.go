@@ -18,7 +18,7 @@ import (
 
 func evicting(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }
 
-// recorded is the record of a content for which all pods have been seen to, long ago.
+// recorded returns the record of a content for which everything was done long ago.
 func recorded(source workload.Source, change ...func(*configmonitor.Record)) configmonitor.Record {
 	made := configmonitor.DecideEvictions(&monitor(evicting).Spec, source, configmonitor.Record{}, []corev1.Pod{pod("old", noon)}, noon).Record
 	for _, apply := range change {
@@ -31,7 +31,8 @@ func beganAt(at time.Time) func(*configmonitor.Record) {
 	return func(r *configmonitor.Record) { r.Began, r.Streak, r.Done = &at, 1, false }
 }
 
-// summary is what a decision comes to, in a few words: who goes, who is skipped and why, and after how long to look again.
+// summary returns a decision in a few words: which pods are evicted, which are skipped and why, and
+// the requeue time.
 func summary(e configmonitor.Evictions) string {
 	var parts []string
 	for _, victim := range e.Evict {
@@ -58,7 +59,7 @@ type evictionCase struct {
 	want   string
 }
 
-// What the source holds before and after a change, and pods from before and after it.
+// The source's content before and after a change, and pods from before and after it.
 var (
 	red, blue     = flags("red", ago(time.Hour)), flags("blue", ago(time.Minute))
 	before, after = ago(10 * time.Minute), ago(10 * time.Second)
@@ -76,7 +77,7 @@ func (c evictionCase) check(t *testing.T) {
 	}
 }
 
-// TestEvictionsBegun: which content counts.
+// TestEvictionsBegun: which content evictions are for.
 func TestEvictionsBegun(t *testing.T) {
 	for name, test := range map[string]evictionCase{
 		"first, all are younger": {source: blue, pods: []corev1.Pod{pod("a", after)}, want: "done"},
@@ -86,7 +87,7 @@ func TestEvictionsBegun(t *testing.T) {
 			change: func(s *configv1.ConfigMonitorSpec) { s.Window = &rolloutv1.Window{Start: "22:00", End: "23:00"} },
 			source: blue, pods: []corev1.Pod{pod("a", before)}, want: "Pod/a OutsideWindow, 10h0m0s",
 		},
-		"nobody is selected": {source: blue, want: "1m0s"},
+		"no pod is selected": {source: blue, want: "1m0s"},
 
 		"changed": {source: blue, record: recorded(red), pods: []corev1.Pod{pod("a", before), pod("b", after)},
 			want: "evict a, 2s"},
@@ -126,7 +127,7 @@ func TestEvictionsBegun(t *testing.T) {
 	}
 }
 
-// TestEvictionsLimited: how many go at a time.
+// TestEvictionsLimited: how many are evicted at a time.
 func TestEvictionsLimited(t *testing.T) {
 	for name, test := range map[string]evictionCase{
 		"one at a time": {change: limited(1), source: blue,
@@ -161,10 +162,10 @@ func TestEvictionsLimited(t *testing.T) {
 	}
 }
 
-// TestEvictionsChosen: which pods ever go.
+// TestEvictionsChosen: which pods are ever evicted.
 func TestEvictionsChosen(t *testing.T) {
 	for name, test := range map[string]evictionCase{
-		"nobody's": {source: blue, pods: []corev1.Pod{pod("a", before, unowned)}, want: "Pod/a Unowned, 1m0s"},
+		"unowned": {source: blue, pods: []corev1.Pod{pod("a", before, unowned)}, want: "Pod/a Unowned, 1m0s"},
 		"nobody's, allowed": {change: func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, source: blue,
 			pods: []corev1.Pod{pod("a", before, unowned)}, want: "evict a, 2s"},
 		"a Job's": {source: blue, pods: []corev1.Pod{pod("a", before, ownedBy("Job"))}, want: "Pod/a Unowned, 1m0s"},
@@ -175,10 +176,10 @@ func TestEvictionsChosen(t *testing.T) {
 			pods: []corev1.Pod{pod("a", before, ownedBy("Node"))}, want: "Pod/a StaticPod, 1m0s"},
 		"a mirror": {source: blue, pods: []corev1.Pod{pod("a", before,
 			func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })}, want: "Pod/a StaticPod, 1m0s"},
-		"nobody's, younger":  {source: blue, pods: []corev1.Pod{pod("a", after, unowned)}, want: "done"},
-		"finished":           {source: blue, pods: []corev1.Pod{pod("a", before, finished), pod("b", after)}, want: "done"},
-		"going by itself":    {source: blue, pods: []corev1.Pod{pod("a", before, terminating), pod("b", after)}, want: "done"},
-		"nobody's, and some": {source: blue, pods: []corev1.Pod{pod("a", before, unowned), pod("b", before)}, want: "evict b, Pod/a Unowned, 2s"},
+		"unowned, younger":    {source: blue, pods: []corev1.Pod{pod("a", after, unowned)}, want: "done"},
+		"finished":            {source: blue, pods: []corev1.Pod{pod("a", before, finished), pod("b", after)}, want: "done"},
+		"going by itself":     {source: blue, pods: []corev1.Pod{pod("a", before, terminating), pod("b", after)}, want: "done"},
+		"unowned, and others": {source: blue, pods: []corev1.Pod{pod("a", before, unowned), pod("b", before)}, want: "evict b, Pod/a Unowned, 2s"},
 	} {
 		t.Run(name, test.check)
 	}
@@ -196,31 +197,33 @@ func with(source workload.Source, key, value string) workload.Source {
 	return source
 }
 
-// keyed is a source whose hashes are under a key.
+// keyed returns a source whose hashes are under a key.
 func keyed(source workload.Source, id string) workload.Source {
 	source.KeyID = id
 	return source
 }
 
-// keysRecorded is recorded of a monitor for which one key matters.
+// keysRecorded returns the record of a monitor for which one key is relevant.
 func keysRecorded(source workload.Source) configmonitor.Record {
 	spec := monitor(evicting, func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"COLOUR"} }).Spec
 	return configmonitor.DecideEvictions(&spec, source, configmonitor.Record{}, []corev1.Pod{pod("old", noon)}, noon).Record
 }
 
-// under is the record of a content for which pods are being evicted, of so many; the last one a moment ago.
+// under returns the record of a content for which pods are being evicted; the last one was evicted
+// a moment ago.
 func under(source workload.Source, pods int, change ...func(*configmonitor.Record)) configmonitor.Record {
 	return recorded(source, append([]func(*configmonitor.Record){beganAt(ago(20 * time.Second)), func(r *configmonitor.Record) {
 		r.Pods, r.At, r.Evicted = pods, new(ago(5*time.Second)), 1
 	}}, change...)...)
 }
 
-// hanging is under, where the last pod was evicted long ago.
+// hanging returns the same, where the last pod was evicted long ago.
 func hanging(source workload.Source, pods int) configmonitor.Record {
 	return under(source, pods, beganAt(ago(time.Hour)), func(r *configmonitor.Record) { r.At = new(ago(time.Hour)) })
 }
 
-// TestEvictionsToTheEnd: a content, from its first look to rest, with a manager that forgets everything in between.
+// TestEvictionsToTheEnd: a content, from the first decision to rest, with a manager that forgets
+// everything in between.
 func TestEvictionsToTheEnd(t *testing.T) {
 	spec := monitor(evicting, limited(1)).Spec
 	source := flags("blue", ago(time.Minute))
@@ -251,7 +254,7 @@ func TestEvictionsToTheEnd(t *testing.T) {
 		}
 		annotation = e.Record.AfterEvicting(len(e.Evict), now).String()
 	}
-	t.Fatalf("it never rests; %d were evicted: %s", evicted, annotation)
+	t.Fatalf("it never settles; %d were evicted: %s", evicted, annotation)
 }
 
 func TestRest(t *testing.T) {
@@ -266,7 +269,7 @@ func TestRest(t *testing.T) {
 		"done":                {blue, recorded(blue), true},
 		"done for another":    {blue, recorded(flags("red", ago(time.Hour))), false},
 		"under way":           {blue, under(blue, 1), false},
-		"never looked at":     {blue, configmonitor.Record{}, false},
+		"never observed":      {blue, configmonitor.Record{}, false},
 		"absent":              {absent, recorded(flags("red", ago(time.Hour))), true},
 		"not granted":         {denied, configmonitor.Record{}, true},
 		"is being put back":   {edited, recorded(flags("red", ago(time.Hour))), true},
@@ -282,11 +285,11 @@ func TestRest(t *testing.T) {
 	}
 	if _, rests := configmonitor.Rest(&monitor(evicting, func(s *configv1.ConfigMonitorSpec) { s.PodSelector["tier"] = "front" }).Spec, blue,
 		recorded(blue), noon); rests {
-		t.Error("other pods are selected, and nobody looks at them")
+		t.Error("other pods are selected, and they are not read")
 	}
 }
 
-// TestEvictionsFlap: a source that changes without end is told, and slowed down even where there is no cooldown.
+// TestEvictionsFlap: a flapping source is reported, and slowed down even without a cooldown.
 func TestEvictionsFlap(t *testing.T) {
 	spec := monitor(evicting, func(s *configv1.ConfigMonitorSpec) { s.Cooldown = seconds(0) }).Spec
 	record, evictions := configmonitor.Record{}, 0
@@ -298,7 +301,7 @@ func TestEvictionsFlap(t *testing.T) {
 		evictions += len(last.Evict)
 		record = last.Record.AfterEvicting(len(last.Evict), now)
 	}
-	// Four at once, and then one each half minute.
+	// Four at once, and then one every half minute.
 	if evictions != 4+3 || !last.Flapping {
 		t.Errorf("%d evictions, flapping: %t", evictions, last.Flapping)
 	}
@@ -309,13 +312,13 @@ func TestEvictionsFlap(t *testing.T) {
 	}
 }
 
-func TestHeldByBudget(t *testing.T) {
+func TestBlockedByBudget(t *testing.T) {
 	blue := flags("blue", ago(time.Minute))
 	e := configmonitor.DecideEvictions(&monitor(evicting).Spec, blue, configmonitor.Record{},
 		[]corev1.Pod{pod("b", ago(time.Hour)), pod("a", ago(time.Hour), unowned)}, noon)
 	e.BlockedByBudget(e.Evict[0], "later")
 	want := []configv1.Skipped{
-		{Name: "Pod/a", Reason: "Unowned", Message: "nobody would bring it back: spec.allowUnowned lets it be evicted all the same"},
+		{Name: "Pod/a", Reason: "Unowned", Message: "no controller would recreate it: set spec.allowUnowned to evict it anyway"},
 		{Name: "Pod/b", Reason: "DisruptionBudget", Message: "later"},
 	}
 	if diff := cmp.Diff(want, e.Skipped); diff != "" || e.RequeueAfter != 10*time.Second || len(e.Restarting) != 0 {
@@ -323,7 +326,8 @@ func TestHeldByBudget(t *testing.T) {
 	}
 }
 
-// FuzzParseRecord: whatever stands in the annotation, it is read or counts for nothing, and what was read is written in the same way.
+// FuzzParseRecord: any annotation is parsed or ignored, and what was parsed is written in the same
+// form.
 func FuzzParseRecord(f *testing.F) {
 	for _, seed := range []string{"", "{}", "null", `{"of":"x","hash":"a:b","changed":"2026-01-01T00:00:00Z","same":["1"],"streak":3}`, `{"of":1}`, `[]`, recorded(flags("red", noon)).String()} {
 		f.Add(seed)

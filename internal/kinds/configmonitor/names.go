@@ -1,6 +1,6 @@
 package configmonitor
 
-// Kind is the kind's name, by which its demands are known.
+// Kind is the name of the kind, which is part of its demands' origin.
 const Kind = "ConfigMonitor"
 
 // Controller is the name of the kind's controller; its field manager is mainstay/configmonitor.

@@ -16,31 +16,32 @@ import (
 // pod is a pod that a monitor selects.
 type pod struct {
 	*corev1.Pod
-	// older tells that it may run an earlier content than the present one.
+	// older reports that it may run an earlier content.
 	older bool
 }
 
-// name is the pod's, for people.
+// name returns the pod's name for messages.
 func (p pod) name() string { return "Pod/" + p.Name }
 
-// isReady tells whether it serves.
+// isReady reports whether the pod is ready.
 func (p pod) isReady() bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// isFinished tells that no container of it will ever run again: it reads no configuration any more.
+// isFinished reports whether no container of the pod will run again: it reads no configuration any
+// more.
 func isFinished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// isOlder tells whether a pod may have been started with another content than that of the record:
+// isOlder reports whether a pod may have been started with another content than the recorded one:
 //
-//	the pod was created         then it
-//	before the content came     is older
-//	after it                    is not
-//	in the same second          is older if it was there when the change was seen
+//	the pod was created         result
+//	before the content came     older
+//	after it                    not older
+//	in the same second          older if it existed when the change was observed
 func (r Record) isOlder(p *corev1.Pod) bool {
 	created := p.CreationTimestamp.Time
 	if created.Equal(r.Changed) {
@@ -49,46 +50,46 @@ func (r Record) isOlder(p *corev1.Pod) bool {
 	return created.Before(r.Changed)
 }
 
-// whyLeft tells why a pod is never evicted, as far as the spec goes; false if it may be.
+// whyLeft returns why the spec never allows the eviction of a pod; false if it does.
 func whyLeft(spec *configv1.ConfigMonitorSpec, p pod) (configv1.Skipped, bool) {
 	skipped := configv1.Skipped{Name: p.name()}
 	owner := metav1.GetControllerOf(p)
 	_, mirrors := p.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
 	case mirrors || owner != nil && owner.Kind == "Node":
-		skipped.Reason, skipped.Message = configv1.SkippedStaticPod, "its node makes it out of a file: change that"
+		skipped.Reason, skipped.Message = configv1.SkippedStaticPod, "its node creates it from a file: change that file"
 	case spec.AllowUnowned:
 		return configv1.Skipped{}, false
 	case owner == nil:
-		skipped.Reason, skipped.Message = configv1.SkippedUnowned, "nobody would bring it back: spec.allowUnowned lets it be evicted all the same"
+		skipped.Reason, skipped.Message = configv1.SkippedUnowned, "no controller would recreate it: set spec.allowUnowned to evict it anyway"
 	case owner.Kind == "Job":
 		skipped.Reason, skipped.Message = configv1.SkippedUnowned,
-			fmt.Sprintf("Job/%s may count it as a failure, and start over or give up: spec.allowUnowned lets it be evicted all the same", owner.Name)
+			fmt.Sprintf("Job/%s may count the eviction as a failure, and start over or give up: set spec.allowUnowned to evict it anyway", owner.Name)
 	default:
 		return configv1.Skipped{}, false
 	}
 	return skipped, true
 }
 
-// byUse orders those that serve nobody first, and then by name.
+// byUse sorts pods that are not ready first, then by name.
 func byUse(a, b pod) int {
 	order := map[bool]int{false: 0, true: 1}
 	return cmp.Or(cmp.Compare(order[a.isReady()], order[b.isReady()]), cmp.Compare(a.Name, b.Name))
 }
 
-// pods are those that a monitor selects, sorted by what can become of them.
+// pods are the pods that a monitor selects, by what may be done with them.
 type pods struct {
-	// evictable are older ones that may be evicted, those that serve nobody first.
+	// evictable are older pods that may be evicted; those that are not ready come first.
 	evictable []pod
-	// left are older ones that are not, and why.
+	// left are older pods that may not be evicted, and why.
 	left []configv1.Skipped
-	// running is how many there are, of which current are not older.
+	// running is the number of pods, of which current are not older.
 	running, current int
-	// terminating are on their way out. unready have come since and do not serve yet.
+	// terminating are being deleted. unready are not older and not ready yet.
 	terminating, unready []string
 }
 
-// sortPods looks at each pod by the light of a record.
+// sortPods sorts pods by a record.
 func sortPods(spec *configv1.ConfigMonitorSpec, record Record, all []corev1.Pod) pods {
 	var sorted pods
 	for i := range all {
@@ -118,7 +119,7 @@ func sortPods(spec *configv1.ConfigMonitorSpec, record Record, all []corev1.Pod)
 	return sorted
 }
 
-// present are the pods that are neither finished nor on their way out.
+// present returns the pods that are neither finished nor terminating.
 func present(all []corev1.Pod) []*corev1.Pod {
 	var found []*corev1.Pod
 	for i := range all {
@@ -129,7 +130,7 @@ func present(all []corev1.Pod) []*corev1.Pod {
 	return found
 }
 
-// newest is when the youngest of the pods was created; zero if there is none.
+// newest returns when the youngest of the pods was created; zero if there is none.
 func newest(all []*corev1.Pod) time.Time {
 	var at time.Time
 	for _, p := range all {
@@ -140,7 +141,7 @@ func newest(all []*corev1.Pod) time.Time {
 	return at
 }
 
-// createdAt are those of the pods that were created in one second.
+// createdAt returns the pods that were created in a given second.
 func createdAt(all []*corev1.Pod, at time.Time) []types.UID {
 	var found []types.UID
 	for _, p := range all {

@@ -13,34 +13,35 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Record is what the annotation of a ConfigMonitor with the strategy Evict tells: for which content pods have been evicted. It
-// is all that is remembered. It is written before the first pod goes, so that a manager that comes back goes on where the
-// one before has ended, and evicts nobody twice.
+// Record is the content of the annotation of a ConfigMonitor with the strategy Evict: for which
+// content pods have been evicted. It is the only memory. It is written before the first eviction,
+// so that after a restart the manager continues where it stopped, and evicts no pod twice.
 type Record struct {
-	// Of tells what is watched, and for whom: a hash of the source's name, of the keys that matter and of the selector. When
-	// one of them changes the record counts for nothing, but for what was evicted when.
+	// Of is a hash of what is watched: the source's name, the relevant keys and the selector. If one
+	// of them changes, only the evictions and their time remain valid.
 	Of string `json:"of,omitempty"`
-	// Hash of what matters of it.
+	// Hash is the hash of the relevant content.
 	Hash string `json:"hash,omitempty"`
-	// Changed is when that content came, to the second: pods that were created before it run an earlier one.
+	// Changed is when that content came, in whole seconds: pods that were created before run an
+	// earlier one.
 	Changed time.Time `json:"changed,omitzero"`
-	// Same are the pods that were created in that very second and were there when the change was seen: they may run an earlier
-	// content. What is created in it afterwards, in their place, runs this one.
+	// Same are the pods that were created in that second and existed when the change was observed:
+	// they may run an earlier content. Pods that are created in that second later run this one.
 	Same []types.UID `json:"same,omitempty"`
-	// Began is when pods began to be evicted for it; nil if there were none to evict.
+	// Began is when the evictions for this content began; nil if there were none.
 	Began *time.Time `json:"began,omitempty"`
-	// Streak is how many contents followed each other closely.
+	// Streak is how many contents followed each other in close succession.
 	Streak int `json:"streak,omitempty"`
-	// Pods is how many are selected, when they were looked at last.
+	// Pods is the number of selected pods when they were last read.
 	Pods int `json:"pods,omitempty"`
-	// Evicted is how many were ever evicted, and At when the last one was.
+	// Evicted is the total number of evictions, and At the time of the last one.
 	Evicted int64      `json:"evicted,omitempty"`
 	At      *time.Time `json:"at,omitempty"`
-	// Done tells that nothing is left to do for this content: nobody has to look at the pods any more.
+	// Done reports that nothing is left to do for this content: the pods need not be read any more.
 	Done bool `json:"done,omitempty"`
 }
 
-// ParseRecord reads the annotation. What can't be read counts as never written.
+// ParseRecord parses the annotation. An unreadable one counts as missing.
 func ParseRecord(annotation string) Record {
 	var record Record
 	if annotation == "" || json.Unmarshal([]byte(annotation), &record) != nil {
@@ -49,7 +50,7 @@ func ParseRecord(annotation string) Record {
 	return record
 }
 
-// String is the annotation; empty if there is nothing to remember.
+// String returns the annotation; empty if there is nothing to record.
 func (r Record) String() string {
 	if r.Of == "" {
 		return ""
@@ -58,7 +59,7 @@ func (r Record) String() string {
 	return string(text)
 }
 
-// AfterEvicting is the record once so many pods have been evicted.
+// AfterEvicting returns the record after a number of evictions.
 func (r Record) AfterEvicting(evicted int, now time.Time) Record {
 	if evicted > 0 {
 		r.Evicted += int64(evicted)
@@ -67,8 +68,8 @@ func (r Record) AfterEvicting(evicted int, now time.Time) Record {
 	return r
 }
 
-// isFor tells whether the record is about what the spec watches and can be compared with what is there: hashes of a Secret under a
-// lost key can't.
+// isFor reports whether the record is about what the spec watches and can be compared with the
+// present content: hashes of a Secret under a lost key can't.
 func (r Record) isFor(spec *configv1.ConfigMonitorSpec, source *workload.Source) bool {
 	key, _, keyed := strings.Cut(r.Hash, ":")
 	if !keyed {
@@ -77,14 +78,14 @@ func (r Record) isFor(spec *configv1.ConfigMonitorSpec, source *workload.Source)
 	return r.Of == watched(spec) && key == source.KeyID
 }
 
-// watched is a hash of what a spec watches, and for whom.
+// watched returns a hash of what a spec watches.
 func watched(spec *configv1.ConfigMonitorSpec) string {
 	parts := []string{workload.SourceOfMonitor(spec).String(), labels.FormatLabels(spec.PodSelector)}
 	parts = append(parts, slices.Sorted(slices.Values(spec.Keys))...)
 	return workload.HashKey([]byte(strings.Join(parts, "\n")))
 }
 
-// contentOf is the hash of what matters of a source.
+// contentOf returns the hash of the relevant content of a source.
 func contentOf(spec *configv1.ConfigMonitorSpec, source *workload.Source) string {
 	if len(spec.Keys) == 0 {
 		return source.All()

@@ -12,34 +12,35 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Observed is what the report rests on.
+// Observed is what the status depends on.
 type Observed struct {
 	// Now is when it was read.
 	Now time.Time
-	// Source is what is watched.
+	// Source is the watched source.
 	Source workload.Source
 	// Snapshot is the namespace, with the strategy Rollout.
 	Snapshot workload.Snapshot
-	// Unasked tells that nobody has asked yet when the pods were made of workloads for which it matters.
+	// Unasked reports that the creation times of pod templates are needed and not read yet.
 	Unasked bool
-	// Evictions is what became of the pods, with the strategy Evict; nil with Rollout.
+	// Evictions is the result of the evictions, with the strategy Evict; nil with Rollout.
 	Evictions *Evictions
-	// Failure is what kept pods from being evicted; nil if nothing did.
+	// Failure says why pods could not be evicted; nil if they could.
 	Failure *plan.Failure
 }
 
-// maxSkipped is how many are named in the status; the schema's text says so.
+// maxSkipped limits the entries of status.skipped; the schema's description states the same number.
 const maxSkipped = 20
 
-// lookUnasked is how soon to ask when pods were made. The controller of the workloads asks too, and then writes it down, but for those
-// workloads that are held back: only these need be asked for.
+// lookUnasked is how soon to read when pod templates were created. The workload controller reads it
+// too, and stamps the workloads, except blocked ones: only for these it must be read again.
 const lookUnasked = 2 * time.Second
 
-// soonest is the least time after which the status is computed anew without an event.
+// soonest is the minimum time after which the status is computed again without an event.
 const soonest = time.Second
 
-// Status is what a defaulted monitor has to say of itself, and after how long time alone changes it (0: never). It does not
-// read the status that is there. Conditions come without times and generation: the loop adds them.
+// Status returns the status of a defaulted monitor, and when it changes with time alone (0: never).
+// It does not read the previous status. The reconciler adds times and the generation to the
+// conditions.
 func Status(monitor *configv1.ConfigMonitor, observed Observed, result plan.Result) (configv1.ConfigMonitorStatus, time.Duration) {
 	sum := add(monitor, observed)
 	failure := cmp.Or(result.Failure, observed.Failure)
@@ -57,15 +58,15 @@ func Status(monitor *configv1.ConfigMonitor, observed Observed, result plan.Resu
 	if observed.Source.State == workload.Present {
 		status.LastChange = toTime(observed.Source.Changed)
 	}
-	if sum.again > 0 {
-		sum.again = max(sum.again, soonest)
+	if sum.requeueAfter > 0 {
+		sum.requeueAfter = max(sum.requeueAfter, soonest)
 	}
-	return status, sum.again
+	return status, sum.requeueAfter
 }
 
 func count(n int) int32 { return int32(n) } //nolint:gosec // etcd does not hold that many
 
-// toTime is a time as the API has it, to the second; nil for none.
+// toTime returns a time as in the API, in whole seconds; nil for the zero time.
 func toTime(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil
@@ -73,31 +74,32 @@ func toTime(at time.Time) *metav1.Time {
 	return new(metav1.NewTime(at.UTC().Truncate(time.Second)))
 }
 
-// What is counted.
+// The units that are counted.
 const (
 	unitWorkload = "workload"
 	unitPod      = "pod"
 )
 
-// sum is what both strategies come to.
+// totals sums up either strategy.
 type totals struct {
 	// unit is what is counted.
 	unit              string
 	matched, upToDate int
 	restarts          int64
 	lastRestart       time.Time
-	// restarting, failed and blocked name those that are under way, came to nothing, or do not begin; each with what there
-	// is to say.
+	// restarting, failed and blocked name what is being restarted, did not become ready, or does not
+	// start restarting; failed and blocked with the cause.
 	restarting []string
 	failed     []string
 	blocked    []string
-	// waiting are those of skipped that time or others will let go, left those that stay as they are.
+	// waiting is the number of skipped ones that will be restarted later, left the number of those
+	// that will not.
 	waiting, left int
 	skipped       []configv1.Skipped
-	// putBack tells that the source is not as its AppConfig made it.
-	putBack  bool
-	flapping bool
-	again    time.Duration
+	// putBack reports that the source was edited and its AppConfig is reverting it.
+	putBack      bool
+	flapping     bool
+	requeueAfter time.Duration
 }
 
 func add(monitor *configv1.ConfigMonitor, observed Observed) totals {
@@ -107,30 +109,30 @@ func add(monitor *configv1.ConfigMonitor, observed Observed) totals {
 	return addTargets(monitor, observed)
 }
 
-// addVerdicts sums up what becomes of the workloads because of the monitor's demand. A workload counts as up to date once that is written
-// down on it: from then on no change is missed, however soon it comes.
+// addTargets sums up the workloads that the monitor's demand applies to. A workload counts as up to
+// date once it is stamped: from then on no change is missed, however soon it comes.
 func addTargets(monitor *configv1.ConfigMonitor, observed Observed) totals {
 	s := totals{unit: unitWorkload}
 	origin, source := workload.OriginOf(Kind, monitor.Name), workload.SourceOfMonitor(&monitor.Spec)
 	decided := workload.Decide(observed.Snapshot, observed.Now)
-	s.again = decided.RequeueAfter
-	for _, verdict := range decided.Statuses {
-		if observed.Snapshot.Demands[verdict.Demand].Origin != origin {
+	s.requeueAfter = decided.RequeueAfter
+	for _, status := range decided.Statuses {
+		if observed.Snapshot.Demands[status.Demand].Origin != origin {
 			continue
 		}
-		target := &observed.Snapshot.Targets[verdict.Target]
+		target := &observed.Snapshot.Targets[status.Target]
 		seen := target.Stamp.Sources[source.String()]
 		s.matched++
 		s.restarts += seen.Restarts
 		if seen.At != nil && seen.At.After(s.lastRestart) {
 			s.lastRestart = *seen.At
 		}
-		s.flapping = s.flapping || verdict.Flapping
-		if _, stamped := target.Stamp.Sources[source.String()]; verdict.State == workload.UpToDate && !stamped {
-			verdict.State, verdict.Reason = workload.Waiting, configv1.SkippedBaseline
-			verdict.Message = "it is being written down with which content its pods were started"
+		s.flapping = s.flapping || status.Flapping
+		if _, stamped := target.Stamp.Sources[source.String()]; status.State == workload.UpToDate && !stamped {
+			status.State, status.Reason = workload.Waiting, configv1.SkippedBaseline
+			status.Message = "the content that its pods were started with is being recorded"
 		}
-		s.note(target.Ref.String(), verdict)
+		s.note(target.Ref.String(), status)
 	}
 	if observed.Unasked {
 		s.requeueIn(lookUnasked)
@@ -139,35 +141,35 @@ func addTargets(monitor *configv1.ConfigMonitor, observed Observed) totals {
 	return s
 }
 
-// look asks for another look in some time, unless one comes sooner.
+// requeueIn requeues after a time, unless a requeue is due sooner.
 func (s *totals) requeueIn(in time.Duration) {
-	if s.again == 0 || in < s.again {
-		s.again = in
+	if s.requeueAfter == 0 || in < s.requeueAfter {
+		s.requeueAfter = in
 	}
 }
 
-// note sorts one workload in.
-func (s *totals) note(name string, verdict workload.TargetStatus) {
+// note counts one workload.
+func (s *totals) note(name string, status workload.TargetStatus) {
 	skip := func() {
-		s.skipped = append(s.skipped, configv1.Skipped{Name: name, Reason: verdict.Reason, Message: verdict.Message})
+		s.skipped = append(s.skipped, configv1.Skipped{Name: name, Reason: status.Reason, Message: status.Message})
 	}
-	switch verdict.State {
+	switch status.State {
 	case workload.UpToDate:
 		s.upToDate++
 	case workload.Failed:
-		s.failed = append(s.failed, name+": "+verdict.Message)
+		s.failed = append(s.failed, name+": "+status.Message)
 	case workload.Waiting:
 		s.waiting++
 		skip()
 	case workload.Rolling:
-		if verdict.Reason == workload.ReasonBlocked {
-			s.blocked = append(s.blocked, name+": "+verdict.Message)
+		if status.Reason == workload.ReasonBlocked {
+			s.blocked = append(s.blocked, name+": "+status.Message)
 			skip()
 			return
 		}
 		s.restarting = append(s.restarting, name)
 	case workload.Left:
-		// Absent sources, and those that may not be read, are told by a condition: it is the same for all.
-		s.putBack = s.putBack || verdict.Reason == workload.ReasonEditedByHand
+		// A condition reports absent sources and those that may not be read: they are the same for all.
+		s.putBack = s.putBack || status.Reason == workload.ReasonEditedByHand
 	}
 }

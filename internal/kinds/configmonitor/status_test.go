@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// deployment is one with app=web whose pods were all started with a content.
+// deployment returns a Deployment with app=web whose pods were all started with a content.
 func deployment(name, content string, change ...func(*workload.Target)) workload.Target {
 	source := flags(content, noon)
 	made := workload.Target{
@@ -53,7 +53,7 @@ func paused(target *workload.Target) {
 }
 func unstamped(target *workload.Target) { target.Stamp = workload.Stamp{} }
 
-// conditionsOf are those that are not as they are when all is well, in a few words.
+// conditionsOf returns the conditions that are not in their usual state, in a few words.
 func conditionsOf(status configv1.ConfigMonitorStatus) string {
 	var parts []string
 	for _, condition := range status.Conditions {
@@ -73,7 +73,7 @@ type statusCase struct {
 	targets []workload.Target
 	failure *plan.Failure
 	want    string
-	// message is part of that of Ready, numbers are matched, upToDate and restarts.
+	// message is part of the message of Ready, numbers are matched, upToDate and restarts.
 	message, numbers string
 	skipped          []string
 }
@@ -119,9 +119,9 @@ func TestStatus(t *testing.T) {
 				deployment("b", "blue", restarted(1, ago(time.Minute)))},
 			want: "Ready=True UpToDate", message: "2 of 2 workloads run the present content of ConfigMap/flags", numbers: "2 2 3",
 		},
-		"one is not written down yet": {
+		"one is not stamped yet": {
 			source: flags("blue", ago(2*time.Hour)), targets: []workload.Target{deployment("a", "blue", unstamped)},
-			want: "Ready=False Waiting", message: "Baseline (Deployment/a: it is being written down", numbers: "1 0 0",
+			want: "Ready=False Waiting", message: "Baseline (Deployment/a: the content that its pods were started with is being recorded", numbers: "1 0 0",
 			skipped: []string{"Deployment/a Baseline"},
 		},
 		"one restarts": {
@@ -141,7 +141,7 @@ func TestStatus(t *testing.T) {
 		},
 		"one cools down": {
 			source: blue, targets: []workload.Target{deployment("a", "red", restarted(1, ago(10*time.Second))), deployment("b", "blue")},
-			want: "Ready=False Waiting", message: "waiting: Cooldown (Deployment/a: it was restarted a moment ago: cooling down until 2026-01-01T12:00:20Z)", numbers: "2 1 1", skipped: []string{"Deployment/a Cooldown"},
+			want: "Ready=False Waiting", message: "waiting: Cooldown (Deployment/a: cooling down after the last restart until 2026-01-01T12:00:20Z)", numbers: "2 1 1", skipped: []string{"Deployment/a Cooldown"},
 		},
 		"one is paused": {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(1, ago(time.Hour)), paused)},
@@ -152,7 +152,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestStatusOfTrouble(t *testing.T) {
+func TestStatusOfProblems(t *testing.T) {
 	absent, denied := flags("", noon), workload.Source{Ref: workload.SourceRef{Kind: workload.Secret, Name: "database"},
 		State: workload.NotGranted}
 	absent.State = workload.Absent
@@ -176,11 +176,11 @@ func TestStatusOfTrouble(t *testing.T) {
 		},
 		"the source is missing": {
 			source: absent, targets: []workload.Target{deployment("a", "red")},
-			want: "Ready=False SourceMissing, Degraded=True SourceMissing", message: "there is no ConfigMap/flags", numbers: "1 0 0",
+			want: "Ready=False SourceMissing, Degraded=True SourceMissing", message: "ConfigMap/flags does not exist", numbers: "1 0 0",
 		},
-		"the source is being put back": {
+		"the source is being reverted": {
 			source: edited, targets: []workload.Target{deployment("a", "red")},
-			want: "Ready=False EditedByHand", message: "is being put back", numbers: "1 0 0",
+			want: "Ready=False EditedByHand", message: "its AppConfig is reverting it", numbers: "1 0 0",
 		},
 		"the Secret may not be read": {
 			change: func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" },
@@ -201,7 +201,7 @@ func TestStatusOfTrouble(t *testing.T) {
 	}
 }
 
-// TestStatusIsOfItsOwnDemand: what others ask of the same workloads is theirs to tell.
+// TestStatusIsOfItsOwnDemand: other demands on the same workloads are not reported here.
 func TestStatusIsOfItsOwnDemand(t *testing.T) {
 	mine, others := monitor(), monitor(func(s *configv1.ConfigMonitorSpec) {
 		s.ConfigMap, s.PodSelector = "other", map[string]string{"app": "other"}
@@ -271,16 +271,16 @@ func TestStatusOfEvictions(t *testing.T) {
 		"a budget holds": {configmonitor.Evictions{Matched: 1, Waiting: 1,
 			Skipped: []configv1.Skipped{{Name: "Pod/a", Reason: "DisruptionBudget",
 				Message: "later"}}}, nil, "Ready=False Waiting", "waiting: DisruptionBudget (Pod/a: later)"},
-		"some are left alone": {configmonitor.Evictions{Matched: 1, Left: 1, Skipped: []configv1.Skipped{{Name: "Pod/a", Reason: "Unowned",
-			Message: "no"}}}, nil, "Ready=False Skipped", "left alone: Unowned (Pod/a: no)"},
+		"some are never evicted": {configmonitor.Evictions{Matched: 1, Left: 1, Skipped: []configv1.Skipped{{Name: "Pod/a", Reason: "Unowned",
+			Message: "no"}}}, nil, "Ready=False Skipped", "not evicted: Unowned (Pod/a: no)"},
 		"nothing is selected": {configmonitor.Evictions{}, nil, "Ready=False NothingMatched", "no running pod of this namespace has app=web"},
 		"some do not come up": {configmonitor.Evictions{Matched: 1, UpToDate: 1, Restarting: []string{"Pod/a"},
 			Failed: []string{"Pod/a: not ready"}}, nil, "Ready=False RolloutFailed, Progressing=True Restarting, Degraded=True RolloutFailed",
 			"Pod/a: not ready"},
 		"it flaps": {configmonitor.Evictions{Matched: 1, UpToDate: 1, Flapping: true}, nil,
 			"Ready=False Flapping, Degraded=True Flapping, Flapping=True Flapping", "each pod is restarted at most once per cooldown"},
-		"it is put back": {configmonitor.Evictions{Matched: 1, UpToDate: 1, PutBack: true}, nil, "Ready=False EditedByHand",
-			"is being put back"},
+		"it is reverted": {configmonitor.Evictions{Matched: 1, UpToDate: 1, PutBack: true}, nil, "Ready=False EditedByHand",
+			"its AppConfig is reverting it"},
 		"it is refused": {configmonitor.Evictions{Matched: 1}, &plan.Failure{Reason: "Refused", Message: "forbidden"},
 			"Ready=False Refused, Degraded=True Refused", "forbidden"},
 	} {

@@ -21,7 +21,7 @@ func seconds(n int) *metav1.Duration {
 	return &metav1.Duration{Duration: time.Duration(n) * time.Second}
 }
 
-// monitor is a defaulted one that watches the ConfigMap flags for pods with app=web.
+// monitor returns a defaulted monitor of the ConfigMap flags for pods with app=web.
 func monitor(change ...func(*configv1.ConfigMonitorSpec)) *configv1.ConfigMonitor {
 	made := &configv1.ConfigMonitor{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "flags", Generation: 3},
@@ -34,7 +34,7 @@ func monitor(change ...func(*configv1.ConfigMonitorSpec)) *configv1.ConfigMonito
 	return made
 }
 
-// flags is the source, whose data are one value, changed at a time.
+// flags returns the source, with one value that changed at the given time.
 func flags(value string, changed time.Time) workload.Source {
 	return workload.Source{
 		Ref: workload.SourceRef{Kind: workload.ConfigMap, Name: "flags"}, State: workload.Present,
@@ -43,7 +43,7 @@ func flags(value string, changed time.Time) workload.Source {
 	}
 }
 
-// pod is one that runs and is ready, made by a CloneSet; its name is its UID.
+// pod returns a running, ready pod of a CloneSet; its name is its UID.
 func pod(name string, created time.Time, change ...func(*corev1.Pod)) corev1.Pod {
 	made := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -12,8 +12,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 )
 
-// Validate checks a defaulted monitor for what the CRD's schema can't, and for what a client gets around. Each error
-// names the field, what was given and what is accepted. An empty list means valid.
+// Validate checks a defaulted monitor for what the CRD's schema can't check or a client may bypass.
+// Each error names the field, its value and what is accepted. An empty list means valid.
 func Validate(monitor *configv1.ConfigMonitor) field.ErrorList {
 	spec, at := &monitor.Spec, field.NewPath("spec")
 	problems := validateSource(spec, at)
@@ -38,11 +38,11 @@ func Validate(monitor *configv1.ConfigMonitor) field.ErrorList {
 	return problems
 }
 
-// validateSource asks for exactly one source, which can exist.
+// validateSource requires exactly one source, with a valid name.
 func validateSource(spec *configv1.ConfigMonitorSpec, at *field.Path) field.ErrorList {
 	if spec.ConfigMap != "" && spec.LowerConfigMap != "" {
 		return field.ErrorList{field.Invalid(at.Child("configmap"), spec.LowerConfigMap,
-			"configmap is another spelling of configMap, which is given too ("+spec.ConfigMap+"): give one of them")}
+			"configmap is another spelling of configMap, which is set too ("+spec.ConfigMap+"): set only one of them")}
 	}
 	sources := []struct{ field, name string }{{"configMap", spec.ConfigMap}, {"secret", spec.Secret}}
 	var problems field.ErrorList
@@ -58,32 +58,32 @@ func validateSource(spec *configv1.ConfigMonitorSpec, at *field.Path) field.Erro
 	}
 	switch given {
 	case 0:
-		problems = append(problems, field.Required(at, "give one of configMap and secret: the name of what is watched"))
+		problems = append(problems, field.Required(at, "must set configMap or secret to the name of what is watched"))
 	case 2:
 		problems = append(problems, field.Invalid(at.Child("secret"), spec.Secret,
-			"configMap is given too ("+spec.ConfigMap+"): give one of them, and make a second ConfigMonitor for the other"))
+			"may not be set together with configMap ("+spec.ConfigMap+"): create a second ConfigMonitor for one of them"))
 	}
 	return problems
 }
 
-// validateSelector refuses labels that no pod can have, and a selector that would select every pod.
+// validateSelector refuses invalid labels, and a selector that would select every pod.
 func validateSelector(spec *configv1.ConfigMonitorSpec, at *field.Path) field.ErrorList {
 	if len(spec.PodSelector) == 0 {
-		return field.ErrorList{field.Required(at, "nothing is given, which would select every pod of the namespace: give at least one label")}
+		return field.ErrorList{field.Required(at, "must have at least one label: an empty selector would select every pod of the namespace")}
 	}
 	problems := metav1validation.ValidateLabels(spec.PodSelector, at)
-	// They were found in a map, and the text reaches a condition: it must not change by itself.
+	// Maps have no order, and the text is used in a condition: it must not change without a cause.
 	slices.SortFunc(problems, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return problems
 }
 
-// Warn tells what in a defaulted monitor is legal and unwise.
+// Warn warns about what is legal but unwise in a defaulted monitor.
 func Warn(monitor *configv1.ConfigMonitor) []string {
 	spec := &monitor.Spec
 	var warnings []string
 	switch evicts := spec.Strategy == configv1.StrategyEvict; {
 	case evicts && spec.MaxParallel == nil:
-		warnings = append(warnings, "spec.strategy: with Evict all selected pods go at once, as far as PodDisruptionBudgets allow: spec.maxParallel limits it")
+		warnings = append(warnings, "spec.strategy: Evict evicts all selected pods at once, as far as PodDisruptionBudgets allow: set spec.maxParallel to limit that")
 	case !evicts && spec.AllowUnowned:
 		warnings = append(warnings, "spec.allowUnowned has no effect with the strategy Rollout")
 	}

@@ -20,15 +20,15 @@ func TestValidate(t *testing.T) {
 		"the least":          {func(*configv1.ConfigMonitorSpec) {}, ""},
 		"the other spelling": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.LowerConfigMap = "", "flags" }, ""},
 		"a secret":           {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" }, ""},
-		"both spellings":     {func(s *configv1.ConfigMonitorSpec) { s.LowerConfigMap = "other" }, `spec.configmap: Invalid value: "other": configmap is another spelling of configMap, which is given too (flags): give one of them`},
+		"both spellings":     {func(s *configv1.ConfigMonitorSpec) { s.LowerConfigMap = "other" }, `spec.configmap: Invalid value: "other": configmap is another spelling of configMap, which is set too (flags): give one of them`},
 		"neither": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap = "" },
-			"spec: Required value: give one of configMap and secret"},
-		"both":    {func(s *configv1.ConfigMonitorSpec) { s.Secret = "database" }, `spec.secret: Invalid value: "database": configMap is given too (flags)`},
+			"spec: Required value: must set configMap or secret to the name of what is watched"},
+		"both":    {func(s *configv1.ConfigMonitorSpec) { s.Secret = "database" }, `spec.secret: Invalid value: "database": may not be set together with configMap (flags)`},
 		"no name": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap = "Flags" }, `spec.configMap: Invalid value: "Flags": a lowercase RFC 1123 subdomain`},
 		"keys":    {func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"app.properties", "COLOUR_1"} }, ""},
 		"no key":  {func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"a", "b/c"} }, `spec.keys[1]: Invalid value: "b/c": a valid config key must consist of`},
 		"no selector": {func(s *configv1.ConfigMonitorSpec) { s.PodSelector = nil },
-			"spec.podSelector: Required value: nothing is given, which would select every pod"},
+			"spec.podSelector: Required value: must have at least one label: an empty selector would select every pod"},
 		"labels": {func(s *configv1.ConfigMonitorSpec) {
 			s.PodSelector = map[string]string{"example.com/team": "", "app": "web"}
 		}, ""},
@@ -57,8 +57,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateIsSteady: the text reaches a condition, and must not change by itself.
-func TestValidateIsSteady(t *testing.T) {
+// TestValidateIsDeterministic: the text is used in a condition, and must not change without a cause.
+func TestValidateIsDeterministic(t *testing.T) {
 	bad := monitor(func(s *configv1.ConfigMonitorSpec) {
 		s.PodSelector = map[string]string{"a b": "1", "c d": "2", "e f": "3", "g h": "4"}
 	})
@@ -104,7 +104,7 @@ func TestWarn(t *testing.T) {
 		want   string
 	}{
 		"rollout":         {func(*configv1.ConfigMonitorSpec) {}, ""},
-		"evict all":       {func(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }, "spec.maxParallel limits it"},
+		"evict all":       {func(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }, "set spec.maxParallel to limit that"},
 		"evict some":      {func(s *configv1.ConfigMonitorSpec) { s.Strategy, s.MaxParallel = configv1.StrategyEvict, new(int32(1)) }, ""},
 		"unowned in vain": {func(s *configv1.ConfigMonitorSpec) { s.AllowUnowned = true }, "spec.allowUnowned has no effect"},
 		"unowned, and evict": {func(s *configv1.ConfigMonitorSpec) {

@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 )
 
-// Hooks are the webhooks of AppConfigs. cached has the metadata of namespaces; it is nil where the cache has none.
+// Hooks returns the webhooks of AppConfigs. cached has the metadata of namespaces, or is nil.
 func Hooks(scheme *runtime.Scheme, cached, live client.Reader) []admission.Hook {
 	within := namespaces{cached, live}
 	return admission.Kind[*configv1.AppConfig]{

@@ -18,9 +18,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Observe reads everything that decisions about config rest on, from the cache. Asked of the API server are only a content that
-// has to be written and is not what the spec renders, for the cache has hashes, and, where the cache has no namespaces, the
-// labels of this one.
+// Observe reads everything that decisions about config depend on, from the cache. It reads from the
+// API server only a content that must be written and is not what the spec renders, because the
+// cache has only hashes, and the namespace's labels if the cache has no namespaces.
 //
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=appconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
@@ -42,7 +42,7 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 	now := k.clock.Now()
 	observed.Plan = workload.Decide(observed.Snapshot, now)
 	if observed.IsOpen, observed.WindowChanges, err = rollout.Open(config.Spec.Rollout.Window, now); err != nil {
-		observed.IsOpen = false // the spec is invalid, and that is told
+		observed.IsOpen = false // the spec is invalid, and the status says so
 	}
 	observed.Rendering = k.rendering(config, observed)
 	observed.Choice = appconfig.Choose(config, observed)
@@ -50,22 +50,23 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 	return observed, err
 }
 
-// rendering is what a spec renders, as it is remembered. What will not be written is not rendered.
+// rendering returns what a spec renders, from a cache. A content that will not be written is not
+// rendered.
 func (k kind) rendering(config *configv1.AppConfig, observed appconfig.Observed) *appconfig.Rendering {
 	environment, problem := appconfig.EnvironmentIn(config, observed.Labels)
 	switch {
 	case problem != nil:
-		return nil // Choose tells it
+		return nil // Choose reports it
 	case observed.Older != "":
-		return &appconfig.Rendering{Problem: "it is not rendered, as another AppConfig counts"}
+		return &appconfig.Rendering{Problem: "not rendered: another AppConfig is in effect"}
 	case len(appconfig.Validate(config)) > 0:
-		return &appconfig.Rendering{Problem: "it is not rendered, as the spec is refused"}
+		return &appconfig.Rendering{Problem: "not rendered: the spec is invalid"}
 	}
 	return k.renderings.of(config, environment)
 }
 
-// observeSiblings is the AppConfig that counts for the same application in place of this one, empty if this one does, and all
-// that are for it.
+// observeSiblings returns the name of the AppConfig that is in effect for the application instead
+// of this one, or "" if this one is, and the UIDs of all AppConfigs for it.
 func (k kind) observeSiblings(ctx context.Context, config *configv1.AppConfig) (older string, all []types.UID, err error) {
 	var siblings configv1.AppConfigList
 	err = k.cached.List(ctx, &siblings, client.InNamespace(config.Namespace),
@@ -78,20 +79,20 @@ func (k kind) observeSiblings(ctx context.Context, config *configv1.AppConfig) (
 			all = append(all, siblings.Items[i].UID)
 		}
 	}
-	counting, err := k.workloads.EffectiveAppConfigs(ctx, config.Namespace, siblings.Items)
+	effective, err := k.workloads.EffectiveAppConfigs(ctx, config.Namespace, siblings.Items)
 	if err != nil {
 		return "", nil, err
 	}
-	for _, counts := range counting {
-		if counts.Name != config.Name {
-			return counts.Name, all, nil
+	for _, one := range effective {
+		if one.Name != config.Name {
+			return one.Name, all, nil
 		}
 	}
 	return "", all, nil
 }
 
-// observeConfigMaps finds the ConfigMap that pods use, and all that bear the AppConfig's label: what of those is its own and is
-// not wanted will be deleted.
+// observeConfigMaps finds the ConfigMap that pods use, and all with the AppConfig's label: those
+// that it owns and that are not desired will be deleted.
 func (k kind) observeConfigMaps(ctx context.Context, config *configv1.AppConfig) (plan.Children, error) {
 	var labelled corev1.ConfigMapList
 	err := k.cached.List(ctx, &labelled, client.InNamespace(config.Namespace), client.MatchingFields{labelIndex: config.Name},
@@ -113,7 +114,8 @@ func named(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// observeKept reads the chosen content, if it has to be. What it is not, because somebody was faster, is not taken for it.
+// observeKept reads the chosen content, if necessary. It returns nil if the content is no longer
+// the chosen one.
 func (k kind) observeKept(ctx context.Context, config *configv1.AppConfig, choice appconfig.Choice) (map[string]string, error) {
 	if choice.Read == "" {
 		return nil, nil
@@ -134,12 +136,12 @@ func (k kind) observeKept(ctx context.Context, config *configv1.AppConfig, choic
 
 // namespaces reads labels of namespaces.
 type namespaces struct {
-	// cached has the metadata of all namespaces; nil where the cache has none.
+	// cached has the metadata of all namespaces; nil if the cache has none.
 	cached client.Reader
 	live   client.Reader
 }
 
-// labels are those of a namespace.
+// labels returns the labels of a namespace.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 func (n namespaces) labels(ctx context.Context, name string) (map[string]string, error) {

@@ -1,5 +1,5 @@
-// Package appconfigcontroller reads and writes for the kind AppConfig; package appconfig decides. It writes ConfigMaps and
-// no workload: those are the workload controller's.
+// Package appconfigcontroller reads and writes for the kind AppConfig; package appconfig decides.
+// It writes ConfigMaps but no workloads: the workload controller does that.
 package appconfigcontroller
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// kind brings AppConfig to the loop.
+// kind implements the reconciler's interface for AppConfig.
 type kind struct {
 	cached, live client.Reader
 	namespaces   namespaces
@@ -29,11 +29,11 @@ type kind struct {
 
 var _ reconciler.Kind[*configv1.AppConfig, appconfig.Observed] = kind{}
 
-// New is an empty AppConfig.
+// New returns an empty AppConfig.
 func (kind) New() *configv1.AppConfig { return &configv1.AppConfig{} }
 
-// Admit fills in defaults and validates. What the templates render depends on the namespace: that is part of what is
-// observed.
+// Admit fills in defaults and validates. What the templates render depends on the namespace and is
+// checked in Choose.
 func (kind) Admit(config *configv1.AppConfig) error {
 	appconfig.Default(config)
 	if problems := appconfig.Validate(config); len(problems) > 0 {
@@ -42,22 +42,22 @@ func (kind) Admit(config *configv1.AppConfig) error {
 	return nil
 }
 
-// Children are those that the observation found.
+// Children returns the observed children.
 func (kind) Children(observed appconfig.Observed) plan.Children { return observed.Children }
 
-// Desired is what should exist.
+// Desired returns what should exist.
 func (kind) Desired(config *configv1.AppConfig, observed appconfig.Observed) plan.Plan {
 	return appconfig.Desired(config, observed)
 }
 
 // Report sets the status.
 func (kind) Report(into, config *configv1.AppConfig, observed appconfig.Observed, result plan.Result) time.Duration {
-	status, lookAgain := appconfig.Status(config, observed, result)
+	status, requeueAfter := appconfig.Status(config, observed, result)
 	into.Status = status
-	return lookAgain
+	return requeueAfter
 }
 
-// Trouble names the conditions that are bad news when True.
+// ProblemConditions names the conditions that mean a problem when True.
 func (kind) ProblemConditions() []string {
 	return []string{configv1.ConditionDegraded, configv1.ConditionStalled, configv1.ConditionSecretAccessNotGranted}
 }

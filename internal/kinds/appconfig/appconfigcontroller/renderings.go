@@ -13,26 +13,27 @@ import (
 )
 
 const (
-	// maxRemembered is how much renderings remembers, in bytes.
+	// maxRemembered is the total size of the cache, in bytes.
 	maxRemembered = 32 << 20
-	// entrySize and keySize are about what a rendering and each of its keys take beside their texts.
+	// entrySize and keySize are about what a rendering and each of its keys need in addition to their
+	// texts.
 	entrySize, keySize = 1 << 10, 64
 )
 
-// renderings remembers what specs render, the last used of them: an AppConfig is looked at each time that one of its
-// workloads changes, and templates and schemas may take long.
+// renderings caches what specs render, the most recently used ones: an AppConfig is reconciled each
+// time one of its workloads changes, and templates and schemas may take long.
 type renderings struct {
 	render func(*configv1.AppConfig, policy.Environment) appconfig.Rendering
 
 	mutex sync.Mutex
 	// room is how many bytes are left.
 	room int
-	// order has those that were used last in front; byUID are its elements: one for each AppConfig.
+	// order has the most recently used elements first; byUID has the element of each AppConfig.
 	order *list.List
 	byUID map[types.UID]*list.Element
 }
 
-// renderingKey is what a rendering follows from.
+// renderingKey is what a rendering depends on.
 type renderingKey struct {
 	uid         types.UID
 	generation  int64
@@ -49,7 +50,7 @@ func newRenderings() *renderings {
 	return &renderings{render: appconfig.RenderingIn, room: maxRemembered, order: list.New(), byUID: map[types.UID]*list.Element{}}
 }
 
-// of is what a spec renders in an environment. The result is the caller's own.
+// of returns what a spec renders in an environment. The caller may modify the result.
 func (r *renderings) of(config *configv1.AppConfig, environment policy.Environment) *appconfig.Rendering {
 	key := renderingKey{config.UID, config.Generation, environment}
 	rendering, known := r.recall(key)
@@ -74,7 +75,7 @@ func (r *renderings) recall(key renderingKey) (appconfig.Rendering, bool) {
 
 func (r *renderings) remember(key renderingKey, rendering appconfig.Rendering) {
 	if key.uid == "" {
-		return // it is not stored, and tells nothing
+		return // a dry run has no UID
 	}
 	size := entrySize + len(rendering.Problem)
 	for name, value := range rendering.Content {

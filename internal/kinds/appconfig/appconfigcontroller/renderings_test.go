@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// counted are renderings that note what is rendered.
+// counted returns a cache that records what is rendered.
 func counted(value string) (*renderings, *[]string) {
 	rendered := &[]string{}
 	all := newRenderings()
@@ -79,8 +79,8 @@ func TestRenderingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRenderingOnlyWhatCounts: what will not be written is not rendered.
-func TestRenderingOnlyWhatCounts(t *testing.T) {
+// TestRenderingOnlyEffective: what will not be written is not rendered.
+func TestRenderingOnlyEffective(t *testing.T) {
 	valid := func() *configv1.AppConfig {
 		config := numbered("a", 1)
 		config.Namespace, config.Name, config.Spec.Application = "web", "shop", "shop"
@@ -94,9 +94,9 @@ func TestRenderingOnlyWhatCounts(t *testing.T) {
 		observed appconfig.Observed
 		want     int
 	}{
-		"it counts":           {config: valid(), want: 1},
-		"an older one counts": {config: valid(), observed: appconfig.Observed{Older: "first"}},
-		"it is refused":       {config: invalid},
+		"it counts":            {config: valid(), want: 1},
+		"another is in effect": {config: valid(), observed: appconfig.Observed{Older: "first"}},
+		"it is refused":        {config: invalid},
 		"the namespace is for no such": {config: valid(),
 			observed: appconfig.Observed{Labels: map[string]string{"mainstay.dev/environment": "mars"}}},
 		"the namespace is for production": {config: valid(),

@@ -38,11 +38,12 @@ const (
 	secretIndex = "appconfig.secret"
 )
 
-// gather is for how long changes of workloads are gathered before they are reported: each pod that comes up in a rollout changes
-// its workload's status.
+// gather is for how long changes of workloads are batched: each pod that becomes ready in a rollout
+// changes its workload's status.
 const gather = time.Second
 
-// CacheOptions say what the cache holds for this controller beside what package observe says: all AppConfigs.
+// CacheOptions returns what the cache keeps for this controller in addition to what package observe
+// needs: all AppConfigs.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&configv1.AppConfig{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
@@ -56,7 +57,7 @@ type Options struct {
 	Clock       clock.PassiveClock
 	// Workloads reads what workloads run.
 	Workloads observe.Reader
-	// HasNamespaces tells that the cache has the metadata of all namespaces.
+	// HasNamespaces reports that the cache has the metadata of all namespaces.
 	HasNamespaces bool
 }
 
@@ -95,7 +96,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Named(appconfig.Controller).
 		For(&configv1.AppConfig{}, builder.WithPredicates(watch.SpecChanged())).
 		Owns(&corev1.ConfigMap{}, changed).
-		// Another of the same application may count from now on, or no longer.
+		// Another AppConfig of the same application may come into effect.
 		Watches(&configv1.AppConfig{}, handler.EnqueueRequestsFromMapFunc(siblings(cached)), builder.WithPredicates(watch.SpecChanged()))
 	for _, object := range observe.Workloads() {
 		under = under.Watches(object, watch.Later(usedBy(cached), gather), changed)
@@ -148,7 +149,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// siblings are the AppConfigs of the same application.
+// siblings returns requests for the AppConfigs of the same application.
 func siblings(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		config := object.(*configv1.AppConfig)
@@ -156,7 +157,7 @@ func siblings(cached client.Reader) handler.MapFunc {
 	}
 }
 
-// usedBy are the AppConfigs whose ConfigMap a workload uses.
+// usedBy returns requests for the AppConfigs whose ConfigMap a workload uses.
 func usedBy(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		template := observe.PodTemplate(object)
@@ -173,21 +174,21 @@ func usedBy(cached client.Reader) handler.MapFunc {
 	}
 }
 
-// namedBy are the AppConfigs that name a Secret.
+// namedBy returns requests for the AppConfigs that name a Secret.
 func namedBy(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, secret client.Object) []reconcile.Request {
 		return configsOf(ctx, cached, secret.GetNamespace(), client.MatchingFields{secretIndex: secret.GetName()})
 	}
 }
 
-// residents are the AppConfigs of a namespace.
+// residents returns requests for the AppConfigs of a namespace.
 func residents(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, namespace client.Object) []reconcile.Request {
 		return configsOf(ctx, cached, namespace.GetName())
 	}
 }
 
-// configsOf are AppConfigs of a namespace, as requests.
+// configsOf returns requests for AppConfigs of a namespace.
 func configsOf(ctx context.Context, cached client.Reader, namespace string, options ...client.ListOption) []reconcile.Request {
 	var configs configv1.AppConfigList
 	if err := cached.List(ctx, &configs, append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)...); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 )
 
-// Hooks are the webhooks of ConfigMonitors.
+// Hooks returns the webhooks of ConfigMonitors.
 func Hooks(scheme *runtime.Scheme) []admission.Hook {
 	return admission.Kind[*configv1.ConfigMonitor]{
 		Kind:       configv1.GroupVersion.WithKind(configmonitor.Kind),

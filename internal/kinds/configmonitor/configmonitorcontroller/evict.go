@@ -27,9 +27,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// evicting evicts pods before it hands a ConfigMonitor to the loop, which reports. The loop's own effects are children that
-// should exist; an eviction is a deed that leaves nothing behind, and what there is to report depends on how it went. So it stands
-// before the loop, in the same pass: the loop finds what was done in the context.
+// evictor evicts pods before it passes a ConfigMonitor to the generic reconciler, which reports.
+// The generic reconciler applies child objects; an eviction is an action, not a child object, and
+// the status depends on its result. So it runs before, in the same reconcile, and passes the result
+// on in the context.
 type evictor struct {
 	report reconcile.Reconciler
 	client client.Client
@@ -38,7 +39,7 @@ type evictor struct {
 	clock  clock.PassiveClock
 }
 
-// result is what became of the pods. Its zero value is that of a monitor that evicts nothing.
+// result is the result of the evictions. Its zero value is that of a monitor that evicts nothing.
 type result struct {
 	evictions configmonitor.Evictions
 	err       error
@@ -46,7 +47,7 @@ type result struct {
 
 type resultKey struct{}
 
-// evicted is what became of the pods in this pass.
+// evicted returns the result of this reconcile's evictions.
 func evicted(ctx context.Context) result {
 	done, _ := ctx.Value(resultKey{}).(result)
 	return done
@@ -63,12 +64,12 @@ func (e *evictor) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	}
 	evictions, err := e.evict(ctx, &monitor)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return ctrl.Result{}, err // the monitor is another by now: a report would be of what was
+		return ctrl.Result{}, err // the monitor has changed: the report would be outdated
 	}
 	return e.report.Reconcile(context.WithValue(ctx, resultKey{}, result{evictions, err}), request)
 }
 
-// evict does what is due for one monitor. The record is written before the first pod goes.
+// evict does what is due for one monitor. It writes the record before it evicts the first pod.
 func (e *evictor) evict(ctx context.Context, monitor *configv1.ConfigMonitor) (configmonitor.Evictions, error) {
 	source, err := e.reader.Source(ctx, monitor.Namespace, workload.SourceOfMonitor(&monitor.Spec))
 	if err != nil {
@@ -88,7 +89,8 @@ func (e *evictor) evict(ctx context.Context, monitor *configv1.ConfigMonitor) (c
 	}
 	gone, err := e.evictPods(ctx, monitor.Namespace, &evictions)
 	if gone > 0 && errclass.Of(err) == errclass.Transient {
-		// The status has it. To wait for as long as for what can't be done at all would hold up those whose turn is next.
+		// The status reports it. Waiting as long as for a permanent error would delay the pods that are
+		// next.
 		log.FromContext(ctx).Error(err, "Some pods could not be evicted; they are tried again")
 		err = nil
 	}
@@ -99,11 +101,11 @@ func (e *evictor) evict(ctx context.Context, monitor *configv1.ConfigMonitor) (c
 	return evictions, err
 }
 
-// pageSize is how many pods are asked for at a time.
+// pageSize is how many pods are listed per request.
 const pageSize = 500
 
-// listPods asks the API server for the pods that a monitor selects. They are not cached: there is nothing to do with them most
-// of the time.
+// listPods lists the pods that a monitor selects, from the API server. They are not cached, because
+// they are needed only rarely.
 //
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 func (e *evictor) listPods(ctx context.Context, monitor *configv1.ConfigMonitor) ([]corev1.Pod, error) {
@@ -123,8 +125,8 @@ func (e *evictor) listPods(ctx context.Context, monitor *configv1.ConfigMonitor)
 	}
 }
 
-// writeRecord stores the record, unless it is stored already, and waits until the cache shows it. It fails with a conflict if
-// the monitor has changed since it was read.
+// writeRecord stores the record, unless it is stored already, and waits until the cache shows it.
+// It returns a conflict if the monitor has changed since it was read.
 //
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors,verbs=patch
 func (e *evictor) writeRecord(ctx context.Context, monitor *configv1.ConfigMonitor, record configmonitor.Record) error {
@@ -139,36 +141,40 @@ func (e *evictor) writeRecord(ctx context.Context, monitor *configv1.ConfigMonit
 	after.SetAnnotations(map[string]string{configv1.AnnotationEvicted: record.String()})
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := e.client.Patch(ctx, after, patch, client.FieldOwner(naming.Manager(configmonitor.Controller))); err != nil {
-		return fmt.Errorf("writing down for which content pods are evicted: %w", err)
+		return fmt.Errorf("recording the content that pods are evicted for: %w", err)
 	}
 	monitor.ResourceVersion, monitor.Annotations = after.ResourceVersion, after.Annotations
 	return children.Await(ctx, e.client, &configv1.ConfigMonitor{ObjectMeta: metav1.ObjectMeta{Namespace: monitor.Namespace,
 		Name: monitor.Name}}, after.ResourceVersion)
 }
 
-// evictionLimit bounds one eviction. Where a PodDisruptionBudget is not up to date the API server asks to wait for ten seconds, and
-// the client would, each time.
+// evictionLimit is the timeout of one eviction. If a PodDisruptionBudget's status is not up to
+// date, the API server asks the client to retry after ten seconds, and client-go would do so each
+// time.
 const evictionLimit = 5 * time.Second
 
-// What is told of pods that do not go now. The API server's own words name a PodDisruptionBudget only sometimes.
+// Messages about pods that are not evicted now. The API server's own message names a
+// PodDisruptionBudget only sometimes.
 const (
-	heldByBudget = "a PodDisruptionBudget does not allow it now: it is asked again"
-	overdue      = "the API server did not answer within %s, as while the counts of a PodDisruptionBudget are not up to date: it is asked again"
-	waitsForIt   = "waits its turn: the API server does not answer to the eviction of Pod/%s"
-	waitsForMany = "waits its turn: %d evictions failed, the last one of Pod/%s"
+	budgetForbids    = "a PodDisruptionBudget does not allow the eviction now: retrying"
+	overdue          = "the API server did not answer within %s, as happens while the counts of a PodDisruptionBudget are not up to date: retrying"
+	waitsForAnswer   = "waiting: the API server does not answer the eviction of Pod/%s"
+	waitsForFailures = "waiting: %d evictions failed, the last one of Pod/%s"
 )
 
-// maxFailed is how many evictions may fail in one pass: where a right is missing, or the network, they all do.
+// maxFailed limits the failed evictions in one reconcile: if a right is missing, or the network,
+// they all fail.
 const maxFailed = 10
 
-// evictPods asks for the evictions, and returns how many there were. What a PodDisruptionBudget does not allow is noted, and so is what fails:
-// another pod goes in its place, and the errors are returned at the end. An answer that does not come ends it: to wait as long for
-// each would keep others waiting.
+// evictPods evicts pods, and returns how many it evicted. What a PodDisruptionBudget forbids and
+// what fails is recorded in evictions; another pod takes the place of a failed one, and the errors
+// are returned at the end. A timeout ends the loop: waiting as long for each pod would delay other
+// monitors.
 func (e *evictor) evictPods(ctx context.Context, namespace string, evictions *configmonitor.Evictions) (int, error) {
 	gone := 0
 	var failed failures
 	queue := slices.Clone(evictions.Evict)
-	hold := func(format string, values ...any) {
+	skipRest := func(format string, values ...any) {
 		for _, later := range queue {
 			evictions.BlockedByOthers(later, fmt.Sprintf(format, values...))
 		}
@@ -181,18 +187,18 @@ func (e *evictor) evictPods(ctx context.Context, namespace string, evictions *co
 			gone++
 			log.FromContext(ctx).Info("Evicted a pod", "pod", victim.Name)
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-			// It has gone by itself, or another has its name now.
+			// It is gone already, or another pod has its name now.
 		case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-			evictions.BlockedByBudget(victim, heldByBudget)
+			evictions.BlockedByBudget(victim, budgetForbids)
 		case isOverdue(ctx, err):
 			evictions.BlockedByBudget(victim, fmt.Sprintf(overdue, evictionLimit))
-			hold(waitsForIt, victim.Name)
+			skipRest(waitsForAnswer, victim.Name)
 			return gone, failed.err()
 		default:
 			failed = append(failed, fmt.Errorf("evicting Pod %s: %w", victim.Name, err))
 			evictions.BlockedByFailure(victim, errclass.Sentence(err))
 			if len(failed) == maxFailed || ctx.Err() != nil {
-				hold(waitsForMany, len(failed), victim.Name)
+				skipRest(waitsForFailures, len(failed), victim.Name)
 				return gone, failed.err()
 			}
 			if next, waits := evictions.Replace(); waits {
@@ -203,13 +209,14 @@ func (e *evictor) evictPods(ctx context.Context, namespace string, evictions *co
 	return gone, failed.err()
 }
 
-// failures are the errors of several evictions. Their text reaches a condition: it is one line, and as long as three at most.
+// failures are the errors of several evictions. Their text is used in a condition: it is one line
+// with at most three errors.
 type failures []error
 
-// maxTold is how many of them are told.
-const maxTold = 3
+// maxListed limits how many of them the text contains.
+const maxListed = 3
 
-// err is nil if there were none.
+// err returns nil if there are no failures.
 func (f failures) err() error {
 	if len(f) == 0 {
 		return nil
@@ -217,28 +224,28 @@ func (f failures) err() error {
 	return f
 }
 
-// Error tells the first few.
+// Error returns the first few.
 func (f failures) Error() string {
-	var told []string
-	for _, one := range f[:min(len(f), maxTold)] {
-		told = append(told, errclass.Sentence(one))
+	var texts []string
+	for _, one := range f[:min(len(f), maxListed)] {
+		texts = append(texts, errclass.Sentence(one))
 	}
-	text := strings.Join(told, "; ")
-	if more := len(f) - len(told); more > 0 {
+	text := strings.Join(texts, "; ")
+	if more := len(f) - len(texts); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
 }
 
-// Unwrap gives all of them.
+// Unwrap returns all of them.
 func (f failures) Unwrap() []error { return f }
 
-// isOverdue tells that an eviction took too long, and not that the manager stops.
+// isOverdue reports whether an eviction took too long; false if the manager is stopping.
 func isOverdue(ctx context.Context, err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }
 
-// evictPod evicts one pod, and no other that has its name by now.
+// evictPod evicts one pod, and no later pod with the same name.
 //
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 func (e *evictor) evictPod(ctx context.Context, namespace string, victim configmonitor.Victim) error {

@@ -25,7 +25,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// What the API server says.
+// Responses of the API server.
 var (
 	pods      = schema.GroupResource{Resource: "pods"}
 	refused   = apierrors.NewForbidden(pods, "", errors.New("a webhook\nsays no"))
@@ -37,7 +37,8 @@ var (
 	}()
 )
 
-// decided is what is to be done about pods that are older than what they were started with, of which some may go at a time.
+// decided returns a decision about pods that are older than the content, of which atOnce may be
+// evicted at a time.
 func decided(names []string, atOnce int32) configmonitor.Evictions {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	monitor := &configv1.ConfigMonitor{Spec: configv1.ConfigMonitorSpec{
@@ -55,7 +56,8 @@ func decided(names []string, atOnce int32) configmonitor.Evictions {
 	return configmonitor.DecideEvictions(&monitor.Spec, source, configmonitor.Record{}, all, noon)
 }
 
-// answering evicts as the answers say; none is an eviction. It notes who is asked for.
+// answering returns a client that evicts as the answers say; nil is a success. It records which
+// evictions were requested.
 func answering(answers map[string]error, asked *[]string) client.Client {
 	return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceCreate: func(_ context.Context, _ client.Client, _ string, pod, _ client.Object, _ ...client.SubResourceCreateOption) error {
@@ -65,7 +67,7 @@ func answering(answers map[string]error, asked *[]string) client.Client {
 	}).Build()
 }
 
-// TestEvictPods: what becomes of one pod keeps no other from going, but for an answer that does not come.
+// TestEvictPods: a failed eviction does not stop the others, except for a timeout.
 func TestEvictPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		answers map[string]error
@@ -103,13 +105,13 @@ func TestEvictPods(t *testing.T) {
 				t.Error(diff)
 			}
 			if errclass.Of(err) != test.class || evictions.RequeueAfter != test.again || evictions.Waiting != len(skipped) {
-				t.Errorf("got %v; looked at again after %s; %d wait", err, evictions.RequeueAfter, evictions.Waiting)
+				t.Errorf("got %v; requeued after %s; %d wait", err, evictions.RequeueAfter, evictions.Waiting)
 			}
 		})
 	}
 }
 
-// TestEvictPodsFailing: where everything fails not everything is tried, and what is told stays short.
+// TestEvictPodsFailing: if everything fails, not everything is tried, and the message stays short.
 func TestEvictPodsFailing(t *testing.T) {
 	var names, asked []string
 	answers := map[string]error{}
@@ -122,11 +124,11 @@ func TestEvictPodsFailing(t *testing.T) {
 	if gone != 0 || len(asked) != maxFailed || len(evictions.Skipped) != 30 {
 		t.Errorf("%d are gone, %d were asked for, %d are skipped", gone, len(asked), len(evictions.Skipped))
 	}
-	if told := fmt.Sprint(err); !strings.HasPrefix(told, "evicting Pod web-00: ") || !strings.HasSuffix(told, "; and 7 more") ||
-		strings.Contains(told, "\n") {
-		t.Errorf("told is %q", told)
+	if text := fmt.Sprint(err); !strings.HasPrefix(text, "evicting Pod web-00: ") || !strings.HasSuffix(text, "; and 7 more") ||
+		strings.Contains(text, "\n") {
+		t.Errorf("the text is %q", text)
 	}
-	if last := evictions.Skipped[29]; last.Message != "waits its turn: 10 evictions failed, the last one of Pod/web-09" {
+	if last := evictions.Skipped[29]; last.Message != "waiting: 10 evictions failed, the last one of Pod/web-09" {
 		t.Errorf("of the last: %+v", last)
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Observe reads, from the cache, the source and the workloads of the namespace. Asked of the API server is only when the pods of
-// a workload were made that is not restarted yet, though nobody knows with which content they were started.
+// Observe reads the source and the workloads of the namespace from the cache. It reads from the API
+// server only when the pod template of a workload was created, if the workload is not restarted yet
+// and the content that its pods were started with is unknown.
 //
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors,verbs=list;watch
 func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (configmonitor.Observed, error) {
@@ -38,27 +39,28 @@ func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (con
 	return observed, err
 }
 
-// askTemplates asks when the pods were made of those workloads that the monitor's verdicts depend on. It leaves it to the controller of
-// the workloads the first time: that asks now, too, and few are left then.
+// askTemplates reads when the pod templates were created on which the monitor's status depends. It
+// does nothing the first time: the workload controller reads them now, too, and after that few are
+// left.
 func (k kind) askTemplates(ctx context.Context, monitor *configv1.ConfigMonitor, observed *configmonitor.Observed) error {
 	snapshot, origin := &observed.Snapshot, workload.OriginOf(configmonitor.Kind, monitor.Name)
 	decided := workload.Decide(*snapshot, observed.Now)
 	if len(decided.Ask) == 0 {
 		return nil
 	}
-	for _, verdict := range decided.Statuses {
-		if snapshot.Demands[verdict.Demand].Origin != origin || !slices.Contains(decided.Ask, verdict.Target) {
+	for _, status := range decided.Statuses {
+		if snapshot.Demands[status.Demand].Origin != origin || !slices.Contains(decided.Ask, status.Target) {
 			continue
 		}
 		if len(monitor.Status.Conditions) == 0 {
 			observed.Unasked = true
 			return nil
 		}
-		made, err := k.reader.TemplateTime(ctx, monitor.Namespace, &snapshot.Targets[verdict.Target])
+		made, err := k.reader.TemplateTime(ctx, monitor.Namespace, &snapshot.Targets[status.Target])
 		if err != nil {
 			return err
 		}
-		snapshot.Targets[verdict.Target].Template = &made
+		snapshot.Targets[status.Target].Template = &made
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
-// Package configmonitorcontroller reads and writes for the kind ConfigMonitor; package configmonitor decides. Workloads are
-// restarted by package workloadcontroller; here they are only reported on. Pods are evicted here.
+// Package configmonitorcontroller reads and writes for the kind ConfigMonitor; package
+// configmonitor decides. Package workloadcontroller restarts workloads; this package only reports
+// on them. It evicts pods itself.
 package configmonitorcontroller
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// kind brings ConfigMonitor to the loop. It has no children.
+// kind implements the reconciler's interface for ConfigMonitor. It has no children.
 type kind struct {
 	reader observe.Reader
 	clock  clock.PassiveClock
@@ -23,7 +24,7 @@ type kind struct {
 
 var _ reconciler.Kind[*configv1.ConfigMonitor, configmonitor.Observed] = kind{}
 
-// New is an empty ConfigMonitor.
+// New returns an empty ConfigMonitor.
 func (kind) New() *configv1.ConfigMonitor { return &configv1.ConfigMonitor{} }
 
 // Admit fills in defaults and validates.
@@ -35,21 +36,21 @@ func (kind) Admit(monitor *configv1.ConfigMonitor) error {
 	return nil
 }
 
-// Children are none.
+// Children returns nil: there are none.
 func (kind) Children(configmonitor.Observed) plan.Children { return nil }
 
-// Desired is nothing.
+// Desired returns an empty plan.
 func (kind) Desired(*configv1.ConfigMonitor, configmonitor.Observed) plan.Plan { return plan.Plan{} }
 
 // Report sets the status.
 func (kind) Report(into, monitor *configv1.ConfigMonitor, observed configmonitor.Observed, result plan.Result) time.Duration {
-	status, lookAgain := configmonitor.Status(monitor, observed, result)
+	status, requeueAfter := configmonitor.Status(monitor, observed, result)
 	status.FirstReadyTime = into.Status.FirstReadyTime
 	into.Status = status
-	return lookAgain
+	return requeueAfter
 }
 
-// Trouble names the conditions that are bad news when True.
+// ProblemConditions names the conditions that mean a problem when True.
 func (kind) ProblemConditions() []string {
 	return []string{
 		configv1.ConditionDegraded, configv1.ConditionStalled,

@@ -28,11 +28,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// sourceIndex finds ConfigMonitors by what they watch, "ConfigMap/flags".
+// sourceIndex finds ConfigMonitors by their source, such as "ConfigMap/flags".
 const sourceIndex = "configmonitor.source"
 
-// gather is for how long changes of sources and workloads are gathered before they are reported: a rollout of hundreds of pods
-// changes its workload's status as often.
+// gather is for how long changes of sources and workloads are batched: a rollout of hundreds of
+// pods changes its workload's status as often.
 const gather = time.Second
 
 // Options of the controller.
@@ -43,7 +43,8 @@ type Options struct {
 	Reader      observe.Reader
 }
 
-// CacheOptions say what the cache holds for this controller, beside what package observe asks for.
+// CacheOptions returns what the cache keeps for this controller, in addition to what package
+// observe needs.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&configv1.ConfigMonitor{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
@@ -85,12 +86,12 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	}).Complete(r)
 }
 
-// watchedBy is the value of sourceIndex.
+// watchedBy returns the value of sourceIndex.
 func watchedBy(object client.Object) []string {
 	return []string{workload.SourceOfMonitor(&object.(*configv1.ConfigMonitor).Spec).String()}
 }
 
-// watchers are the monitors that watch a source.
+// watchers returns requests for the monitors that watch a source.
 func watchers(cached client.Reader, kind workload.SourceKind) handler.MapFunc {
 	return func(ctx context.Context, source client.Object) []reconcile.Request {
 		return find(ctx, cached, func(*configv1.ConfigMonitor) bool { return true }, client.InNamespace(source.GetNamespace()),
@@ -98,7 +99,7 @@ func watchers(cached client.Reader, kind workload.SourceKind) handler.MapFunc {
 	}
 }
 
-// selectors are the monitors that select the pods of a workload.
+// selectors returns requests for the monitors that select the pods of a workload.
 func selectors(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		template := observe.PodTemplate(object)
@@ -112,7 +113,7 @@ func selectors(cached client.Reader) handler.MapFunc {
 	}
 }
 
-// find lists monitors in the cache.
+// find returns requests for cached monitors for which wanted is true.
 func find(ctx context.Context, cached client.Reader, wanted func(*configv1.ConfigMonitor) bool,
 	options ...client.ListOption) []reconcile.Request {
 	var monitors configv1.ConfigMonitorList

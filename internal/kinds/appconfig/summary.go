@@ -15,30 +15,29 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// judgement is the one thing to say about an AppConfig.
+// objectSummary is the summary of an AppConfig.
 type objectSummary struct {
 	summary.Summary
-	// rolling tells that pods are being replaced, whatever else is the matter.
+	// rolling reports that pods are being replaced, even if something is wrong.
 	rolling bool
 }
 
-// judge finds what there is to say about an AppConfig. The first row that applies counts:
+// summarize returns the summary of an AppConfig. The first matching row counts:
 //
-//	what is the case                                   severity  reason
-//	the spec can't be carried out                      Stalled   InvalidSpec
+//	situation                                          severity  reason
+//	the spec is invalid                                Stalled   InvalidSpec
 //	the API server refused a ConfigMap                 Failed    Refused
-//	a write failed and is tried again                  Unknown   ReconcileFailed
-//	an older AppConfig is for the same application     Stalled   Conflict
+//	a write failed and is retried                      Unknown   ReconcileFailed
+//	another AppConfig is in effect for the application Stalled   Conflict
 //	the spec renders nothing in this namespace, and
-//	  spec.revision names none that is kept            Stalled   InvalidSpec
-//	a ConfigMap of an AppConfig that is gone is in
-//	  the way                                          UnderWay  Terminating
-//	another foreign one is                             Stalled   Conflict
-//	a ConfigMap that was deleted is not gone yet       UnderWay  Terminating
-//	spec.revision names none that is kept              Stalled   RevisionNotFound
-//	the content that it should have is lost            Stalled   ContentLost
+//	  spec.revision names no kept revision             Stalled   InvalidSpec
+//	a ConfigMap of a deleted AppConfig is in the way   UnderWay  Terminating
+//	another foreign ConfigMap is in the way            Stalled   Conflict
+//	a deleted ConfigMap is not gone yet                UnderWay  Terminating
+//	spec.revision names no kept revision               Stalled   RevisionNotFound
+//	the desired content is lost                        Stalled   ContentLost
 //	the rendered content failed and was rolled back    Failed    RolledBack
-//	a workload's new pods don't come up in time        Failed    RolloutFailed
+//	new pods of a workload do not become ready in time Failed    RolloutFailed
 //	the content waits for approval                     Waiting   AwaitingApproval
 //	the content waits for its window                   Waiting   OutsideWindow
 //	the content was just written, or pods are
@@ -71,35 +70,35 @@ func summarize(config *configv1.AppConfig, observed Observed, result plan.Result
 	case observed.Older != "":
 		j.rolling = false
 		return say(summary.Stalled, api.ReasonConflict,
-			"AppConfig %s is for application %s too, and counts, for it is older or was first to make ConfigMap %s. Delete one of the two", observed.Older, config.Spec.Application, name)
+			"AppConfig %s is for application %s too and takes precedence, because it is older or was first to create ConfigMap %s: delete one of the two", observed.Older, config.Spec.Application, name)
 	case choice.isBarred():
 		return say(summary.Stalled, api.ReasonInvalidSpec, "%s", choice.Problem)
 	case len(result.Conflicts) > 0 && !slices.ContainsFunc(result.Conflicts, func(at plan.Ref) bool { return !observed.isLeft(at) }):
-		return say(summary.UnderWay, api.ReasonTerminating, "%s is of an AppConfig that is gone: it is being deleted, and will be made anew",
+		return say(summary.UnderWay, api.ReasonTerminating, "%s belongs to a deleted AppConfig: it is being deleted and will be created again",
 			plan.Join(result.Conflicts))
 	case len(result.Conflicts) > 0:
 		return say(summary.Stalled, api.ReasonConflict,
-			"%s exists and was not made by this AppConfig: delete it, or let it be taken over with: kubectl annotate -n %s configmap %s %s=AppConfig/%s",
+			"%s exists and was not created by this AppConfig: delete it, or allow taking it over with: kubectl annotate -n %s configmap %s %s=AppConfig/%s",
 			plan.Join(result.Conflicts), config.Namespace, result.Conflicts[0].Name, api.AnnotationAdopt, config.Name)
 	case len(result.Terminating) > 0:
-		return say(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be made anew", plan.Join(result.Terminating))
+		return say(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be created again", plan.Join(result.Terminating))
 	case choice.IsMissing:
 		return say(summary.Stalled, configv1.ReasonRevisionNotFound,
-			"spec.revision: %d is given, which is not kept: status.revisions lists those that are", *config.Spec.Revision)
+			"spec.revision: Invalid value: %d: this revision is not kept: must be one of status.revisions", *config.Spec.Revision)
 	case choice.IsLost:
 		return say(summary.Stalled, configv1.ReasonContentLost,
-			"the content of revision %d, which ConfigMap %s should have, is lost: the ConfigMap was edited, and the one that kept the content is gone or was edited too. Have what spec renders rolled out, or name a revision of status.revisions in spec.revision", choice.Chosen, name)
+			"the content of revision %d, which ConfigMap %s should have, is lost: the ConfigMap was edited, and the one that kept the content is gone or was edited too: let the rendered content be rolled out, or set spec.revision to one of status.revisions", choice.Chosen, name)
 	case choice.Pending == configv1.ReasonRolledBack:
 		return say(summary.Failed, configv1.ReasonRolledBack,
-			"the rollout of revision %d failed (%s), and revision %d was put back. The same content is not tried again by itself: change spec, or, if the content was not to blame, set spec.revision to %d until Ready is True, and then take it out",
+			"the rollout of revision %d failed (%s), and revision %d was put back. The same content is not retried by itself: change the spec, or, if the content was not the cause, set spec.revision to %d until Ready is True, and then remove it",
 			choice.Rendered, choice.Marks.Failure, choice.Chosen, choice.Rendered)
 	case len(in(workload.Failed)) > 0 && !has.justChanged:
 		return say(summary.Failed, configv1.ReasonRolloutFailed, "%s", conditions.FirstFew(in(workload.Failed), "; "))
 	case choice.Pending == configv1.ReasonAwaitingApproval:
-		return say(summary.Waiting, configv1.ReasonAwaitingApproval, "rollout.mode is Manual: set rollout.approved to %s to roll the content out",
+		return say(summary.Waiting, configv1.ReasonAwaitingApproval, "waiting for approval (rollout.mode is Manual): set rollout.approved to %s to roll out the content",
 			choice.Hash)
 	case choice.Pending == configv1.ReasonOutsideWindow:
-		return say(summary.Waiting, configv1.ReasonOutsideWindow, "the content is rolled out when rollout.window opens")
+		return say(summary.Waiting, configv1.ReasonOutsideWindow, "waiting for rollout.window to open")
 	case has.justChanged && len(users) > 0:
 		return say(summary.UnderWay, configv1.ReasonRollingOut, "ConfigMap %s was just written, and %d workloads use it", name, len(users))
 	}
@@ -110,16 +109,16 @@ func summarize(config *configv1.AppConfig, observed Observed, result plan.Result
 	return j
 }
 
-// judgeUsers is what workloads have to say.
+// summarizeUsers returns the summary that follows from the workloads.
 func summarizeUsers(config *configv1.AppConfig, in func(...workload.State) []string,
 	say func(summary.Severity, string, string, ...any) objectSummary) objectSummary {
 	users := len(in(workload.UpToDate, workload.Rolling, workload.Waiting, workload.Left, workload.Failed))
 	switch rolling, waiting := in(workload.Rolling), in(workload.Waiting, workload.Left); {
 	case len(rolling) > 0:
-		return say(summary.UnderWay, configv1.ReasonRollingOut, "%d of %d workloads are being rolled: %s", len(rolling), users,
+		return say(summary.UnderWay, configv1.ReasonRollingOut, "%d of %d workloads are rolling out: %s", len(rolling), users,
 			conditions.FirstFew(rolling, "; "))
 	case len(waiting) > 0:
-		return say(summary.UnderWay, configv1.ReasonWaiting, "%d of %d workloads wait: %s", len(waiting), users,
+		return say(summary.UnderWay, configv1.ReasonWaiting, "%d of %d workloads are waiting: %s", len(waiting), users,
 			conditions.FirstFew(waiting, "; "))
 	case users == 0:
 		return say(summary.Working, configv1.ReasonNoUsers,
@@ -132,9 +131,11 @@ func summarizeUsers(config *configv1.AppConfig, in func(...workload.State) []str
 	}
 }
 
-// conditions are those of the verdict, and what else is so. Progressing is True while pods are being replaced. Degraded is True, too, with the
-// reason SecretMissing, where missing names what is not there of spec.secretRefs: that says nothing about Ready, for the ConfigMap is as it
-// should be, and the pods that need the Secret wait for it by themselves. secrets are those that may not be read.
+// conditions returns the conditions of the summary, and those that apply in addition. Progressing
+// is True while pods are being replaced. missing names what spec.secretRefs refers to but does not
+// exist: then Degraded is True, with the reason SecretMissing, but Ready does not change, because
+// the ConfigMap is as desired, and the pods that need the Secret wait for it themselves. secrets
+// are those that may not be read.
 func (j objectSummary) conditions(missing, secrets []string, namespace string) []metav1.Condition {
 	progressing := conditions.False(configv1.ConditionProgressing, configv1.ReasonSettled, "no pods are being replaced")
 	switch {
@@ -147,17 +148,17 @@ func (j objectSummary) conditions(missing, secrets []string, namespace string) [
 	if len(missing) > 0 && !j.IsProblem() {
 		isDegraded := func(one metav1.Condition) bool { return one.Type == configv1.ConditionDegraded }
 		all[slices.IndexFunc(all, isDegraded)] = conditions.True(configv1.ConditionDegraded, configv1.ReasonSecretMissing,
-			fmt.Sprintf("spec.secretRefs names what is not in this namespace: %s. Pods that need it do not start",
+			fmt.Sprintf("spec.secretRefs refers to what does not exist in this namespace: %s. Pods that need it do not start",
 				conditions.FirstFew(missing, "; ")))
 	}
 	if len(secrets) > 0 {
 		all = append(all, conditions.True(configv1.ConditionSecretAccessNotGranted, configv1.ReasonSecretAccessNotGranted,
-			fmt.Sprintf("a change of Secret %s rolls nothing, for the Secrets of this namespace may not be read: name %s in secrets.namespaces of the chart", strings.Join(secrets, ", "), namespace)))
+			fmt.Sprintf("changes of Secret %s restart nothing, because the Secrets of this namespace may not be read: add %s to secrets.namespaces in the chart's values", strings.Join(secrets, ", "), namespace)))
 	}
 	return all
 }
 
-// workloadsOf is a number of workloads, in words.
+// workloadsOf returns a number of workloads, in words.
 func workloadsOf(count int) string {
 	if count == 1 {
 		return "one workload"

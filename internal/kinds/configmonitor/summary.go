@@ -14,32 +14,34 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// judgement is the one thing to say about a monitor.
+// objectSummary is the summary of a monitor.
 type objectSummary struct {
 	summary.Summary
-	// access tells how to grant what may not be read, and flaps what changes without end; empty if it is not so.
+	// access says how to grant access to a Secret that may not be read, and flaps which source flaps;
+	// empty if that is not the case.
 	access, flaps string
 }
 
-// judge finds what there is to say about a monitor. The first row that applies counts:
+// summarize returns the summary of a monitor. The first matching row counts:
 //
-//	what is the case                                 severity  reason
-//	the spec can't be carried out                    Stalled   InvalidSpec
+//	situation                                        severity  reason
+//	the spec is invalid                              Stalled   InvalidSpec
 //	the API server refused an eviction               Failed    Refused
-//	a call failed and is tried again                 Unknown   ReconcileFailed
+//	a call failed and is retried                     Unknown   ReconcileFailed
 //	the Secret may not be read                       Stalled   SecretAccessNotGranted
-//	there is no such ConfigMap or Secret             Failed    SourceMissing
+//	the ConfigMap or Secret does not exist           Failed    SourceMissing
 //	nothing has the labels of spec.podSelector       UnderWay  NothingMatched
-//	a restart came to nothing                        Failed    RolloutFailed
-//	the source changes without end                   Failed    Flapping
+//	a restart failed                                 Failed    RolloutFailed
+//	the source is flapping                           Failed    Flapping
 //	an AppConfig's ConfigMap was edited by hand      UnderWay  EditedByHand
 //	something is being restarted                     UnderWay  Restarting
-//	workloads are paused, or wait for somebody       UnderWay  Blocked
-//	restarts are held back for some time             UnderWay  Waiting
-//	pods are left alone that run earlier contents    UnderWay  Skipped
+//	workloads are paused, or wait for a user         UnderWay  Blocked
+//	restarts are delayed for some time               UnderWay  Waiting
+//	pods with earlier contents are never evicted     UnderWay  Skipped
 //	none of these                                    Working   UpToDate
 //
-// What is not there yet may come, so nothing that is missing is Stalled: an object that others wait for would be given up.
+// What does not exist yet may be created, so nothing missing is Stalled: tools that wait for the
+// object would give up.
 func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, failure *plan.Failure) objectSummary {
 	source := workload.SourceOfMonitor(&monitor.Spec)
 	j := objectSummary{}
@@ -59,7 +61,7 @@ func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, fai
 		return say(summary.Stalled, configv1.ReasonSecretAccessNotGranted, "%s", j.access)
 	case observed.Source.State == workload.Absent:
 		return say(summary.Failed, configv1.ReasonSourceMissing,
-			"there is no %s in this namespace: nothing is restarted until there is, and then only what was started with another content", source)
+			"%s does not exist in this namespace: nothing is restarted until it does, and then only what was started with another content", source)
 	case s.matched == 0:
 		return say(summary.UnderWay, configv1.ReasonNothingMatched, "%s", s.nothing(monitor.Spec.PodSelector))
 	case len(s.failed) > 0:
@@ -77,12 +79,12 @@ func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, fai
 	case s.waiting > 0:
 		return say(summary.UnderWay, configv1.ReasonWaiting, "%s; waiting: %s", s.progress(source), s.reasons())
 	case s.left > 0:
-		return say(summary.UnderWay, configv1.ReasonSkipped, "%s; left alone: %s", s.progress(source), s.reasons())
+		return say(summary.UnderWay, configv1.ReasonSkipped, "%s; not evicted: %s", s.progress(source), s.reasons())
 	}
 	return say(summary.Working, configv1.ReasonUpToDate, "%s", s.progress(source))
 }
 
-// progress says how many run the present content.
+// progress returns how many run the present content.
 func (s totals) progress(source workload.SourceRef) string {
 	return fmt.Sprintf("%d of %d %ss run the present content of %s", s.upToDate, s.matched, s.unit, source)
 }
@@ -97,7 +99,7 @@ func (s totals) nothing(selector map[string]string) string {
 		metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector}))
 }
 
-// reasons says why things are skipped, each reason once, with the first that it concerns.
+// reasons returns why things are skipped, each reason once, with the first thing that it concerns.
 func (s totals) reasons() string {
 	var parts []string
 	seen := map[string]bool{}
@@ -110,23 +112,24 @@ func (s totals) reasons() string {
 	return conditions.FirstFew(parts, ", ")
 }
 
-// access says how to let Mainstay read a Secret.
+// access returns how to let Mainstay read a Secret.
 func access(namespace, secret string) string {
 	return fmt.Sprintf("Secret %s may not be read: Mainstay reads Secrets only in the namespaces that its installation names. "+
 		"To grant it, add %s to secrets.namespaces in the values of its Helm release; if it is there already, the Role was missing when Mainstay started: its log says so", secret, namespace)
 }
 
-// flaps says who changes a source without end. The writers are in the order of their names: they take turns, and the text must
-// not change each time.
+// flaps returns who changes a flapping source. The writers are sorted by name: they alternate, and
+// the text must not change each time.
 func flaps(source workload.SourceRef, writers []string, unit string) string {
-	who := "nobody knows by whom"
+	who := "by an unknown client"
 	if len(writers) > 0 {
 		who = "by " + strings.Join(slices.Sorted(slices.Values(writers)), ", ")
 	}
 	return fmt.Sprintf("%s changes again and again, %s: each %s is restarted at most once per cooldown", source, who, unit)
 }
 
-// conditions are those of the verdict, and what else is so. Progressing is True while something is being restarted, whatever else is the matter.
+// conditions returns the conditions of the summary, and those that apply in addition. Progressing
+// is True while something is being restarted, even if something is wrong.
 func (j objectSummary) conditions(s totals) []metav1.Condition {
 	progressing := conditions.False(configv1.ConditionProgressing, configv1.ReasonSettled, "nothing is being restarted")
 	if len(s.restarting) > 0 {
