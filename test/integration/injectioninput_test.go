@@ -41,7 +41,7 @@ var badAgents = map[string]badInput{
 		message: "not both"},
 	"a field that pods lack": {bad: "matchers: [{env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.owner}}}]}]",
 		good:  "matchers: [{env: [{name: A, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['app']\"}}}]}]",
-		field: "spec.matchers[0].env[0].valueFrom.fieldRef.fieldPath", message: "accepted is metadata.name"},
+		field: "spec.matchers[0].env[0].valueFrom.fieldRef.fieldPath", message: `supported values: "metadata.name"`},
 
 	"an image": {bad: "agent: {image: A b, language: java}", good: "agent: {image: a/b:1, language: java}",
 		field: "spec.agent.image", message: "image reference"},
