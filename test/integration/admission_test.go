@@ -354,7 +354,7 @@ func (s *governed) testOlderVersion(t *testing.T) {
 	// Another number: a scale that was admitted before the webhook knew of the autoscaler has stored the first.
 	patch = client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":3}}`))
 	g.Expect(s.client.Patch(t.Context(), small,
-		patch)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Forbidden: replicas and autoscaling exclude each other")))
+		patch)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Forbidden: may not be set together with autoscaling")))
 }
 
 func (s *governed) testPolicies(t *testing.T) {
