@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,33 +15,42 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
-// Violation is one thing that breaks one rule.
+// Violation is one violation of one rule.
 type Violation struct {
-	// Policy and Rule name what is broken: "default", `production.maxReplicas`.
+	// Policy and Rule name the violated rule: "default", `production.maxReplicas`.
 	Policy, Rule string
-	// Field is where, as the user knows it.
+	// Field is the path of the violating field in the user's object.
 	Field string
-	// Value is what was given; empty where nothing was.
+	// Value is the field's value, or a description of it; empty if there is none.
 	Value string
-	// Accepted is what would be.
+	// Accepted says what the rule accepts: "must be at most 10".
 	Accepted string
-	// amount is how much breaks the rule, where that can be more or less.
+	// amount is the size of the violation, if it can be larger or smaller.
 	amount int32
-	// part of the subject that breaks the rule, by a name that stays when fields move.
+	// part identifies the violating part of the subject, independent of the order of fields.
 	part string
 }
 
-// String is a sentence for people: the field, what was given, what is accepted, and by which
-// rule.
+// String returns a message in the form of the API server's field errors, with the violated rule:
+//
+//	spec.replicas: Invalid value: 11: must be at most 10 (policy "default", rule "*.maxReplicas")
 func (v Violation) String() string {
-	given := v.Value
-	if given == "" {
-		given = "nothing"
-	}
 	if v.Policy == "" {
 		return fmt.Sprintf("%s: %s", v.Field, v.Accepted)
 	}
-	return fmt.Sprintf("%s: %s is given, accepted is %s (policy %s, rule %s)", v.Field, given, v.Accepted, v.Policy, v.Rule)
+	problem := "Required value"
+	if v.Value != "" {
+		problem = "Invalid value: " + quoted(v.Value)
+	}
+	return fmt.Sprintf("%s: %s: %s (policy %q, rule %q)", v.Field, problem, v.Accepted, v.Policy, v.Rule)
+}
+
+// quoted quotes a value unless it is a number or a boolean, as the API server does.
+func quoted(value string) string {
+	if _, err := strconv.ParseInt(value, 10, 64); err == nil || value == "true" || value == "false" {
+		return value
+	}
+	return strconv.Quote(value)
 }
 
 // Sentence joins violations for a message.
@@ -52,8 +62,8 @@ func Sentence(violations []Violation) string {
 	return strings.Join(sentences, "; ")
 }
 
-// Worse are those of wanted that are not in present already, at least as bad. What is present goes
-// on; what is worse is refused.
+// Worse returns the violations of wanted that present does not contain in the same or a larger
+// size. Existing violations are tolerated; new or larger ones are refused.
 func Worse(wanted, present []Violation) []Violation {
 	var worse []Violation
 	for _, violation := range wanted {
@@ -67,7 +77,7 @@ func Worse(wanted, present []Violation) []Violation {
 	return worse
 }
 
-// Check is what in a subject breaks the rules, in the order of the rules.
+// Check returns the violations of the rules by a subject, in the order of the rules.
 func (r Rules) Check(subject Subject) []Violation {
 	found := r.checkEnvironment()
 	for _, asked := range r.governing {
@@ -80,7 +90,7 @@ func (r Rules) Check(subject Subject) []Violation {
 	return append(found, r.checkEnforcedSecurity(subject)...)
 }
 
-// CheckReplicas is what of numbers of replicas breaks the rules: all that can be said of a change
+// CheckReplicas returns the violations by numbers of replicas: all that can be checked for a change
 // through the subresource scale.
 func (r Rules) CheckReplicas(replicas []Replicas) []Violation {
 	found := r.checkEnvironment()
@@ -90,7 +100,7 @@ func (r Rules) CheckReplicas(replicas []Replicas) []Violation {
 	return found
 }
 
-// checkEnvironment tells that nobody knows which rules count.
+// checkEnvironment returns a violation if it is unknown which rules govern the namespace.
 func (r Rules) checkEnvironment() []Violation {
 	if r.unclear == "" {
 		return nil
@@ -98,7 +108,7 @@ func (r Rules) checkEnvironment() []Violation {
 	return []Violation{{Rule: "environment", Field: "metadata.namespace", Accepted: r.unclear}}
 }
 
-// broken is a violation of one part of the rule.
+// broken returns a violation of one field of the rule.
 func (r rule) broken(name string, at *field.Path, value, accepted string) Violation {
 	return Violation{Policy: r.policy, Rule: r.Environment + "." + name, Field: at.String(), Value: value, Accepted: accepted}
 }
@@ -107,7 +117,7 @@ func (r rule) checkReplicas(subject Subject) []Violation {
 	var found []Violation
 	for _, replicas := range subject.Replicas {
 		if r.MaxReplicas != nil && replicas.Count > *r.MaxReplicas {
-			violation := r.broken("maxReplicas", replicas.Field, fmt.Sprint(replicas.Count), fmt.Sprintf("at most %d", *r.MaxReplicas))
+			violation := r.broken("maxReplicas", replicas.Field, fmt.Sprint(replicas.Count), fmt.Sprintf("must be at most %d", *r.MaxReplicas))
 			violation.amount = replicas.Count
 			found = append(found, violation)
 		}
@@ -122,7 +132,7 @@ func (r rule) checkRegistries(subject Subject) []Violation {
 	var found []Violation
 	check := func(at *field.Path, name, reference string) {
 		if !isAllowed(reference, r.AllowedRegistries) {
-			violation := r.broken("allowedRegistries", at, reference, "an image of "+strings.Join(r.AllowedRegistries, ", "))
+			violation := r.broken("allowedRegistries", at, reference, "must be an image of "+strings.Join(r.AllowedRegistries, ", "))
 			violation.part = name + " " + reference
 			found = append(found, violation)
 		}
@@ -136,8 +146,8 @@ func (r rule) checkRegistries(subject Subject) []Violation {
 	return found
 }
 
-// isAllowed reports whether an image is of one of the registries. What can't be read is not
-// allowed, and an entry that can't be read allows nothing.
+// isAllowed reports whether an image is from one of the registries. An invalid reference is not
+// allowed, and an invalid entry allows nothing.
 func isAllowed(text string, registries []string) bool {
 	reference, err := image.Parse(text)
 	if err != nil {
@@ -157,7 +167,8 @@ func (r rule) checkLimits(subject Subject) []Violation {
 	for _, container := range subject.Containers {
 		for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			if limit, given := container.Limits[resource]; !given || limit.IsZero() {
-				violation := r.broken("requireResourceLimits", container.Field.Child("resources", "limits").Key(string(resource)), "", "a limit")
+				violation := r.broken("requireResourceLimits", container.Field.Child("resources", "limits").Key(string(resource)), "",
+					"must be set to more than 0")
 				violation.part = container.Name + "/" + string(resource)
 				found = append(found, violation)
 			}
@@ -170,7 +181,7 @@ func (r rule) checkRequiredLabels(subject Subject) []Violation {
 	var found []Violation
 	for _, key := range r.RequiredLabels {
 		if _, given := subject.Labels[key]; !given {
-			violation := r.broken("requiredLabels", field.NewPath("metadata", "labels").Key(key), "", "any value")
+			violation := r.broken("requiredLabels", field.NewPath("metadata", "labels").Key(key), "", "must be set, to any value")
 			violation.part = key
 			found = append(found, violation)
 		}
@@ -178,8 +189,8 @@ func (r rule) checkRequiredLabels(subject Subject) []Violation {
 	return found
 }
 
-// checkEnforcedLabels looks for labels that differ from what is enforced: of several rules the first
-// that enforces a label, for that is the one whose value is set.
+// checkEnforcedLabels returns violations for labels that differ from what is enforced. If several
+// rules enforce a label, the first one counts, because its value is the one that is set.
 func (r Rules) checkEnforcedLabels(subject Subject) []Violation {
 	var found []Violation
 	seen := map[string]bool{}
@@ -188,7 +199,7 @@ func (r Rules) checkEnforcedLabels(subject Subject) []Violation {
 			value := asked.Enforced.Labels[key]
 			given, has := subject.Labels[key]
 			if !seen[key] && (!has || given != value) {
-				violation := asked.broken("enforced.labels", field.NewPath("metadata", "labels").Key(key), given, fmt.Sprintf("%q", value))
+				violation := asked.broken("enforced.labels", field.NewPath("metadata", "labels").Key(key), given, fmt.Sprintf("must be %q", value))
 				violation.part = key
 				found = append(found, violation)
 			}
@@ -198,14 +209,14 @@ func (r Rules) checkEnforcedLabels(subject Subject) []Violation {
 	return found
 }
 
-// checkEnforcedSecurity looks for what a rule enforces and does not hold.
+// checkEnforcedSecurity returns violations for security settings that are looser than enforced.
 func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 	var found []Violation
 	var userEnforced bool
 	for _, asked := range r.governing {
 		if asked.Enforced.SecurityProfile == mspolicyv1.SecurityRestricted {
 			for _, lapse := range subject.Unrestricted() {
-				violation := asked.broken("enforced.securityProfile", subject.ProfileField, lapse, string(mspolicyv1.SecurityRestricted))
+				violation := asked.broken("enforced.securityProfile", subject.ProfileField, lapse, "must be "+string(mspolicyv1.SecurityRestricted))
 				violation.part = lapse
 				found = append(found, violation)
 			}
@@ -216,7 +227,7 @@ func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 		}
 		if userEnforced {
 			context = context.DeepCopy()
-			context.RunAsUser = nil // an earlier rule's is the one that is set
+			context.RunAsUser = nil // the value of an earlier rule is the one that is set
 		}
 		userEnforced = userEnforced || context.RunAsUser != nil
 		for _, container := range subject.Containers {
@@ -233,10 +244,10 @@ func (r Rules) checkEnforcedSecurity(subject Subject) []Violation {
 
 // looseField is a field of a security context that is looser than what is enforced.
 type looseField struct {
-	// rule is the field of what is enforced; field is that of the container.
+	// rule is the field of the enforced context; field is that of the container.
 	rule, field     string
 	given, accepted string
-	// part tells one looseness of the field from another that is not the same, and may be worse.
+	// part distinguishes different violations of one field, of which one may be worse.
 	part string
 }
 
@@ -244,7 +255,7 @@ func looseFields(security Security, enforced mspolicyv1.SecurityContext) []loose
 	var loose []looseField
 	forbid := func(rule, field string, isLoose, accepted bool) {
 		if isLoose {
-			loose = append(loose, looseField{rule: rule, field: field, given: fmt.Sprint(!accepted), accepted: fmt.Sprint(accepted)})
+			loose = append(loose, looseField{rule: rule, field: field, given: fmt.Sprint(!accepted), accepted: fmt.Sprintf("must be %t", accepted)})
 		}
 	}
 	forbid("runAsNonRoot", "runAsNonRoot", ptr.Deref(enforced.RunAsNonRoot, false) && !security.RunAsNonRoot, true)
@@ -253,7 +264,7 @@ func looseFields(security Security, enforced mspolicyv1.SecurityContext) []loose
 		if security.RunAsUser != nil {
 			given = fmt.Sprint(*security.RunAsUser)
 		}
-		loose = append(loose, looseField{"runAsUser", "runAsUser", given, fmt.Sprint(*enforced.RunAsUser), given})
+		loose = append(loose, looseField{"runAsUser", "runAsUser", given, fmt.Sprintf("must be %d", *enforced.RunAsUser), given})
 	}
 	if !ptr.Deref(enforced.AllowPrivilegeEscalation, true) {
 		forbid("allowPrivilegeEscalation", "allowPrivilegeEscalation", security.AllowPrivilegeEscalation, false)
@@ -267,11 +278,11 @@ func looseFields(security Security, enforced mspolicyv1.SecurityContext) []loose
 	return loose
 }
 
-// looseCapabilities are what keeps a container from being without a capability; for ALL, without any.
+// looseCapabilities returns what makes a container keep a capability; for ALL, any of them.
 func looseCapabilities(security Security, enforced corev1.Capability) []looseField {
 	var loose []looseField
 	add := func(given string) {
-		loose = append(loose, looseField{"dropCapabilities", "capabilities", "one that " + given, "one that drops " + string(enforced),
+		loose = append(loose, looseField{"dropCapabilities", "capabilities", given, "must drop " + string(enforced),
 			string(enforced) + " " + given})
 	}
 	for _, added := range security.Adds {
@@ -285,22 +296,22 @@ func looseCapabilities(security Security, enforced corev1.Capability) []looseFie
 	return loose
 }
 
-// undoes reports whether a capability that is added gives back one that is dropped.
+// undoes reports whether an added capability restores a dropped one.
 func undoes(added, dropped corev1.Capability) bool {
 	return isCapability(added, dropped) || isCapability(dropped, allCapabilities) || isCapability(added, allCapabilities)
 }
 
-// isCapability reports whether two names may be of one capability. The API takes any text;
-// containerd reads it in any case (it puts CAP_ before the name in upper case), and other runtimes
-// may take a name that has CAP_ already.
+// isCapability reports whether two names may denote one capability. The API accepts any text;
+// containerd ignores case (it puts CAP_ before the name in upper case), and other runtimes may
+// accept a name that has CAP_ already.
 func isCapability(a, b corev1.Capability) bool { return canonical(a) == canonical(b) }
 
 func canonical(capability corev1.Capability) string {
 	return strings.TrimPrefix(strings.ToUpper(string(capability)), "CAP_")
 }
 
-// drops reports whether a capability is among those that are dropped. Only the plain name counts, for
-// it is the one that every runtime understands.
+// drops reports whether a capability is dropped. Only the plain name counts, because it is the one
+// that every runtime understands.
 func drops(dropped []corev1.Capability, capability corev1.Capability) bool {
 	return slices.Contains(dropped, capability) || slices.Contains(dropped, allCapabilities)
 }

@@ -9,11 +9,11 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// labelled is a subject with labels only.
+// labelled returns a subject with labels only.
 func labelled(labels map[string]string) Subject { return Subject{Labels: labels} }
 
-// checkCases has, for each rule for production of the policy base, what it refuses, in all words,
-// and the neighbour that it accepts.
+// checkCases has, for each rule for production of the policy base, what it refuses, with complete
+// messages, and a similar subject that it accepts.
 var checkCases = map[string]struct {
 	rule              mspolicyv1.Rule
 	accepted, refused Subject
@@ -21,21 +21,21 @@ var checkCases = map[string]struct {
 }{
 	"too many replicas": {
 		mspolicyv1.Rule{MaxReplicas: new(int32(10))}, replicas(10), replicas(11),
-		[]string{"spec.replicas: 11 is given, accepted is at most 10 (policy base, rule production.maxReplicas)"},
+		[]string{`spec.replicas: Invalid value: 11: must be at most 10 (policy "base", rule "production.maxReplicas")`},
 	},
 	"too many for an autoscaler, and too many": {
 		mspolicyv1.Rule{MaxReplicas: new(int32(1))},
 		Subject{Replicas: []Replicas{{at("a"), 1}, {at("b"), 0}}}, Subject{Replicas: []Replicas{{at("a"), 2}, {at("b"), 1}, {at("c"), 3}}},
 		[]string{
-			"spec.a: 2 is given, accepted is at most 1 (policy base, rule production.maxReplicas)",
-			"spec.c: 3 is given, accepted is at most 1 (policy base, rule production.maxReplicas)",
+			`spec.a: Invalid value: 2: must be at most 1 (policy "base", rule "production.maxReplicas")`,
+			`spec.c: Invalid value: 3: must be at most 1 (policy "base", rule "production.maxReplicas")`,
 		},
 	},
 	"an image of another registry": {
 		mspolicyv1.Rule{AllowedRegistries: []string{"reg.io/team", "docker.io/library"}},
 		subject(container("a"), container("b", imaged("nginx"))), subject(container("a"), container("b", imaged("reg.io/teams/b:1")),
 			container("c", imaged("REG.io/team/c"))),
-		[]string{"spec.containers[b].image: reg.io/teams/b:1 is given, accepted is an image of reg.io/team, docker.io/library (policy base, rule production.allowedRegistries)"},
+		[]string{`spec.containers[b].image: Invalid value: "reg.io/teams/b:1": must be an image of reg.io/team, docker.io/library (policy "base", rule "production.allowedRegistries")`},
 	},
 	"an image volume of another registry": {
 		mspolicyv1.Rule{AllowedRegistries: []string{"reg.io"}},
@@ -43,8 +43,8 @@ var checkCases = map[string]struct {
 		Subject{Volumes: []Volume{{at("volumes").Index(1).Child("image", "reference"), "a", "evil.io/a"},
 			{at("volumes").Index(2).Child("image", "reference"), "b", ""}}},
 		[]string{
-			"spec.volumes[1].image.reference: evil.io/a is given, accepted is an image of reg.io (policy base, rule production.allowedRegistries)",
-			"spec.volumes[2].image.reference: nothing is given, accepted is an image of reg.io (policy base, rule production.allowedRegistries)",
+			`spec.volumes[1].image.reference: Invalid value: "evil.io/a": must be an image of reg.io (policy "base", rule "production.allowedRegistries")`,
+			`spec.volumes[2].image.reference: Required value: must be an image of reg.io (policy "base", rule "production.allowedRegistries")`,
 		},
 	},
 	"no limits": {
@@ -52,29 +52,29 @@ var checkCases = map[string]struct {
 		subject(container("a", func(c *Container) { c.Limits = nil }),
 			container("b", func(c *Container) { c.Limits = quantities("cpu", "0", "memory", "1") })),
 		[]string{
-			"spec.containers[a].resources.limits[cpu]: nothing is given, accepted is a limit (policy base, rule production.requireResourceLimits)",
-			"spec.containers[a].resources.limits[memory]: nothing is given, accepted is a limit (policy base, rule production.requireResourceLimits)",
-			"spec.containers[b].resources.limits[cpu]: nothing is given, accepted is a limit (policy base, rule production.requireResourceLimits)",
+			`spec.containers[a].resources.limits[cpu]: Required value: must be set to more than 0 (policy "base", rule "production.requireResourceLimits")`,
+			`spec.containers[a].resources.limits[memory]: Required value: must be set to more than 0 (policy "base", rule "production.requireResourceLimits")`,
+			`spec.containers[b].resources.limits[cpu]: Required value: must be set to more than 0 (policy "base", rule "production.requireResourceLimits")`,
 		},
 	},
 	"no label": {
 		mspolicyv1.Rule{RequiredLabels: []string{"team", "cost/center"}}, labelled(map[string]string{"team": "",
 			"cost/center": "7"}), labelled(map[string]string{"team": "a"}),
-		[]string{"metadata.labels[cost/center]: nothing is given, accepted is any value (policy base, rule production.requiredLabels)"},
+		[]string{`metadata.labels[cost/center]: Required value: must be set, to any value (policy "base", rule "production.requiredLabels")`},
 	},
 	"another label than is enforced, and none": {
 		mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{Labels: map[string]string{"tier": "gold", "b": "", "a": "1"}}},
 		labelled(map[string]string{"tier": "gold", "b": "", "a": "1", "c": "d"}), labelled(map[string]string{"tier": "iron"}),
 		[]string{
-			`metadata.labels[a]: nothing is given, accepted is "1" (policy base, rule production.enforced.labels)`,
-			`metadata.labels[b]: nothing is given, accepted is "" (policy base, rule production.enforced.labels)`,
-			`metadata.labels[tier]: iron is given, accepted is "gold" (policy base, rule production.enforced.labels)`,
+			`metadata.labels[a]: Required value: must be "1" (policy "base", rule "production.enforced.labels")`,
+			`metadata.labels[b]: Required value: must be "" (policy "base", rule "production.enforced.labels")`,
+			`metadata.labels[tier]: Invalid value: "iron": must be "gold" (policy "base", rule "production.enforced.labels")`,
 		},
 	},
 	"a profile that is not Restricted": {
 		mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted"}}, subject(),
 		Subject{Unrestricted: func() []string { return []string{"privileged (a)"} }, ProfileField: at("securityProfile")},
-		[]string{"spec.securityProfile: privileged (a) is given, accepted is Restricted (policy base, rule production.enforced.securityProfile)"},
+		[]string{`spec.securityProfile: Invalid value: "privileged (a)": must be Restricted (policy "base", rule "production.enforced.securityProfile")`},
 	},
 }
 
@@ -92,14 +92,14 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// security is a rule that enforces a security context.
+// security returns a rule that enforces a security context.
 func security(context mspolicyv1.SecurityContext) mspolicyv1.Rule {
 	return mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityContext: &context}}
 }
 
 const (
 	inContext = "spec.containers[a].securityContext."
-	ofContext = " (policy base, rule production.enforced.securityContext."
+	ofContext = ` (policy "base", rule "production.enforced.securityContext.`
 )
 
 func dropping(names ...string) mspolicyv1.Rule {
@@ -114,66 +114,66 @@ var looseCases = map[string]struct {
 }{
 	"may be root": {
 		security(mspolicyv1.SecurityContext{RunAsNonRoot: new(true)}), func(s *Security) { s.RunAsNonRoot = false },
-		[]string{inContext + "runAsNonRoot: false is given, accepted is true" + ofContext + "runAsNonRoot)"},
+		[]string{inContext + "runAsNonRoot: Invalid value: false: must be true" + ofContext + `runAsNonRoot")`},
 	},
 	"another uid": {
 		security(mspolicyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = new(int64(0)) },
-		[]string{inContext + "runAsUser: 0 is given, accepted is 1000" + ofContext + "runAsUser)"},
+		[]string{inContext + "runAsUser: Invalid value: 0: must be 1000" + ofContext + `runAsUser")`},
 	},
 	"the image's uid": {
 		security(mspolicyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = nil },
-		[]string{inContext + "runAsUser: the image's user is given, accepted is 1000" + ofContext + "runAsUser)"},
+		[]string{inContext + `runAsUser: Invalid value: "the image's user": must be 1000` + ofContext + `runAsUser")`},
 	},
 	"escalates": {
 		security(mspolicyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}), func(s *Security) { s.AllowPrivilegeEscalation = true },
-		[]string{inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)"},
+		[]string{inContext + "allowPrivilegeEscalation: Invalid value: true: must be false" + ofContext + `allowPrivilegeEscalation")`},
 	},
 	"is privileged": {
 		security(mspolicyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}),
 		func(s *Security) { s.AllowPrivilegeEscalation, s.Privileged = true, true },
 		[]string{
-			inContext + "allowPrivilegeEscalation: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
-			inContext + "privileged: true is given, accepted is false" + ofContext + "allowPrivilegeEscalation)",
+			inContext + "allowPrivilegeEscalation: Invalid value: true: must be false" + ofContext + `allowPrivilegeEscalation")`,
+			inContext + "privileged: Invalid value: true: must be false" + ofContext + `allowPrivilegeEscalation")`,
 		},
 	},
 	"writes": {
 		security(mspolicyv1.SecurityContext{ReadOnlyRootFilesystem: new(true)}), func(s *Security) { s.ReadOnlyRootFilesystem = false },
-		[]string{inContext + "readOnlyRootFilesystem: false is given, accepted is true" + ofContext + "readOnlyRootFilesystem)"},
+		[]string{inContext + "readOnlyRootFilesystem: Invalid value: false: must be true" + ofContext + `readOnlyRootFilesystem")`},
 	},
 	"keeps a capability": {
 		dropping("NET_RAW", "CHOWN"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
-		[]string{inContext + "capabilities: one that keeps NET_RAW is given, accepted is one that drops NET_RAW" + ofContext +
-			"dropCapabilities)"},
+		[]string{inContext + `capabilities: Invalid value: "keeps NET_RAW": must drop NET_RAW` + ofContext +
+			`dropCapabilities")`},
 	},
 	"keeps all": {
 		dropping("ALL"), func(s *Security) { s.Drops = []corev1.Capability{"CHOWN"} },
-		[]string{inContext + "capabilities: one that keeps ALL is given, accepted is one that drops ALL" + ofContext + "dropCapabilities)"},
+		[]string{inContext + `capabilities: Invalid value: "keeps ALL": must drop ALL` + ofContext + `dropCapabilities")`},
 	},
 	"adds one": {
 		dropping("ALL"), func(s *Security) { s.Adds = []corev1.Capability{"NET_BIND_SERVICE"} },
-		[]string{inContext + "capabilities: one that adds NET_BIND_SERVICE is given, accepted is one that drops ALL" + ofContext +
-			"dropCapabilities)"},
+		[]string{inContext + `capabilities: Invalid value: "adds NET_BIND_SERVICE": must drop ALL` + ofContext +
+			`dropCapabilities")`},
 	},
 	"adds it back": {
 		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"NET_ADMIN", "NET_RAW"} },
-		[]string{inContext + "capabilities: one that adds NET_RAW is given, accepted is one that drops NET_RAW" + ofContext +
-			"dropCapabilities)"},
+		[]string{inContext + `capabilities: Invalid value: "adds NET_RAW": must drop NET_RAW` + ofContext +
+			`dropCapabilities")`},
 	},
 	"adds all": {
 		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"ALL"} },
-		[]string{inContext + "capabilities: one that adds ALL is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)"},
+		[]string{inContext + `capabilities: Invalid value: "adds ALL": must drop NET_RAW` + ofContext + `dropCapabilities")`},
 	},
 	"adds it by a name that runtimes read the same": {
 		dropping("NET_RAW"), func(s *Security) { s.Adds = []corev1.Capability{"net_raw", "CAP_NET_RAW", "All"} },
 		[]string{
-			inContext + "capabilities: one that adds net_raw is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)",
-			inContext + "capabilities: one that adds CAP_NET_RAW is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)",
-			inContext + "capabilities: one that adds All is given, accepted is one that drops NET_RAW" + ofContext + "dropCapabilities)",
+			inContext + `capabilities: Invalid value: "adds net_raw": must drop NET_RAW` + ofContext + `dropCapabilities")`,
+			inContext + `capabilities: Invalid value: "adds CAP_NET_RAW": must drop NET_RAW` + ofContext + `dropCapabilities")`,
+			inContext + `capabilities: Invalid value: "adds All": must drop NET_RAW` + ofContext + `dropCapabilities")`,
 		},
 	},
 }
 
-// TestCheckSecurityContext: the container a is loosened, which is else as tight as can be.
+// TestCheckSecurityContext: the container a is loosened, and otherwise as strict as possible.
 func TestCheckSecurityContext(t *testing.T) {
 	for name, test := range looseCases {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestRegistriesThatLookAlike(t *testing.T) {
 
 const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// TestAllRulesCount: the strictest decides, whichever comes first.
+// TestAllRulesCount: the strictest rule decides, whatever the order.
 func TestAllRulesCount(t *testing.T) {
 	rules := inShop(named("b", atMost(1, "*")), named("a", atMost(3, "production"), mspolicyv1.Rule{Environment: "prod",
 		AllowedRegistries: []string{"reg.io"}}),
@@ -219,10 +219,10 @@ func TestAllRulesCount(t *testing.T) {
 	wanted := subject(container("a"), container("b", imaged("nginx")), container("c", imaged("reg.io/c")))
 	wanted.Replicas = []Replicas{{at("replicas"), 4}}
 	want := []string{
-		"spec.containers[b].image: nginx is given, accepted is an image of reg.io (policy a, rule prod.allowedRegistries)",
-		"spec.replicas: 4 is given, accepted is at most 3 (policy a, rule production.maxReplicas)",
-		"spec.replicas: 4 is given, accepted is at most 1 (policy b, rule *.maxReplicas)",
-		"spec.containers[c].image: reg.io/c is given, accepted is an image of reg.io/team, docker.io (policy c, rule *.allowedRegistries)",
+		`spec.containers[b].image: Invalid value: "nginx": must be an image of reg.io (policy "a", rule "prod.allowedRegistries")`,
+		`spec.replicas: Invalid value: 4: must be at most 3 (policy "a", rule "production.maxReplicas")`,
+		`spec.replicas: Invalid value: 4: must be at most 1 (policy "b", rule "*.maxReplicas")`,
+		`spec.containers[c].image: Invalid value: "reg.io/c": must be an image of reg.io/team, docker.io (policy "c", rule "*.allowedRegistries")`,
 	}
 	if diff := cmp.Diff(want, sentences(rules.Check(wanted))); diff != "" {
 		t.Error(diff)
@@ -235,7 +235,7 @@ func TestAllRulesCount(t *testing.T) {
 	}
 }
 
-// TestWinnerIsChecked: of two values for one thing, only that which is set is asked for.
+// TestWinnerIsChecked: of two values for one field, only the one that is set is required.
 func TestWinnerIsChecked(t *testing.T) {
 	enforcing := func(environment, tier string, uid int64) mspolicyv1.Rule {
 		return mspolicyv1.Rule{Environment: environment, Enforced: mspolicyv1.Enforced{
@@ -250,8 +250,8 @@ func TestWinnerIsChecked(t *testing.T) {
 	}
 	wanted.Labels["tier"], wanted.Containers[0].Security.RunAsUser = "c", new(int64(3))
 	want := []string{
-		`metadata.labels[tier]: c is given, accepted is "b" (policy b, rule production.enforced.labels)`,
-		"spec.containers[a].securityContext.runAsUser: 3 is given, accepted is 2 (policy b, rule production.enforced.securityContext.runAsUser)",
+		`metadata.labels[tier]: Invalid value: "c": must be "b" (policy "b", rule "production.enforced.labels")`,
+		`spec.containers[a].securityContext.runAsUser: Invalid value: 3: must be 2 (policy "b", rule "production.enforced.securityContext.runAsUser")`,
 	}
 	if diff := cmp.Diff(want, sentences(rules.Check(wanted))); diff != "" {
 		t.Error(diff)

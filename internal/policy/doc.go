@@ -1,4 +1,4 @@
-// Package policy decides what a PlatformPolicy means: which rules govern a namespace, what they
-// fill in and replace, and what breaks them. It looks at a small Subject, which each kind
-// makes of its objects and of what runs for them. It is pure.
+// Package policy interprets PlatformPolicies: which rules govern a namespace, what they default and
+// enforce, and what violates them. It works on a small Subject, which each kind derives from its
+// objects and from what runs for them. It does no I/O.
 package policy

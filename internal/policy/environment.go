@@ -10,37 +10,37 @@ import (
 // Environment is what a namespace is for.
 type Environment string
 
-// Environments.
+// The environments.
 const (
-	// None: only the rules for all namespaces count.
+	// None: only the rules for all namespaces apply.
 	None        Environment = ""
 	Development Environment = "development"
 	Staging     Environment = "staging"
 	Production  Environment = "production"
 )
 
-// everywhere is, in a rule, all namespaces.
+// everywhere means, in a rule, all namespaces.
 const everywhere = "*"
 
-// words are what users write for an environment.
+// words are the names that users may write for an environment.
 var words = map[string]Environment{
 	"development": Development, "dev": Development,
 	"staging":    Staging,
 	"production": Production, "prod": Production,
 }
 
-// suffixes end the name of a namespace that has an environment.
+// suffixes are the endings of namespace names that imply an environment.
 var suffixes = map[string]Environment{"-dev": Development, "-staging": Staging, "-prod": Production}
 
-// ParseEnvironment is the environment that a word means; false for a word that means none.
+// ParseEnvironment returns the environment that a word names; false if it names none.
 func ParseEnvironment(word string) (Environment, bool) {
 	environment, known := words[word]
 	return environment, known
 }
 
-// EnvironmentOf is a namespace's environment: its label mainstay.dev/environment, else its name,
-// if that is a word for one or ends in -dev, -staging or -prod. An error says that the label is
-// not one of the words: nobody can tell then which rules count.
+// EnvironmentOf returns a namespace's environment: its label mainstay.dev/environment, or otherwise
+// its name, if that is a word for an environment or ends in -dev, -staging or -prod. It returns an
+// error if the label has another value: then it is unknown which rules apply.
 func EnvironmentOf(namespace string, labels map[string]string) (Environment, error) {
 	if word, labelled := labels[api.LabelEnvironment]; labelled {
 		environment, known := words[word]

@@ -56,16 +56,16 @@ func TestEnvironmentOfALabelThatIsNoWord(t *testing.T) {
 	}
 }
 
-// TestUnclearEnvironment: nobody can tell which rules count, so nothing new is let in; what was let
-// in before is no worse for it, and the rules for all namespaces count as ever.
+// TestUnclearEnvironment: it is unknown which rules apply, so nothing new is admitted. What was
+// admitted before is tolerated, and the rules for all namespaces apply as usual.
 func TestUnclearEnvironment(t *testing.T) {
 	all, some := atMost(1, "*"), atMost(2, "production")
 	rules := Governing([]mspolicyv1.PlatformPolicy{named("base", all, some)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
 	unclear := "metadata.namespace: namespace shop-prod has the label mainstay.dev/environment=qa: must be development (dev), staging or production (prod)"
 	found := rules.Check(replicas(2))
-	want := []string{unclear, "spec.replicas: 2 is given, accepted is at most 1 (policy base, rule *.maxReplicas)"}
-	// The rules of every environment count: what was there goes on, what is worse does not.
-	production := "spec.replicas: 3 is given, accepted is at most 2 (policy base, rule production.maxReplicas)"
+	want := []string{unclear, `spec.replicas: Invalid value: 2: must be at most 1 (policy "base", rule "*.maxReplicas")`}
+	// The rules of every environment apply: what existed is tolerated, what is worse is refused.
+	production := `spec.replicas: Invalid value: 3: must be at most 2 (policy "base", rule "production.maxReplicas")`
 	if diff := cmp.Diff([]string{production}, sentences(Worse(rules.Check(replicas(3)), found))[:1]); diff != "" {
 		t.Error(diff)
 	}
@@ -86,7 +86,7 @@ func TestUnclearEnvironment(t *testing.T) {
 	if diff := cmp.Diff(want, sentences(rules.CheckReplicas(nil))); diff != "" {
 		t.Error(diff)
 	}
-	// Where no rule is for an environment, it does not matter.
+	// If no rule is for an environment, the label does not matter.
 	rules = Governing([]mspolicyv1.PlatformPolicy{named("base", all)}, "shop-prod", map[string]string{"mainstay.dev/environment": "qa"})
 	if found := rules.Check(replicas(1)); found != nil {
 		t.Errorf("without a rule for an environment: %q", sentences(found))

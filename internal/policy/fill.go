@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Labelled are an object's labels with the rules' defaults and enforced ones, and what was
-// replaced, as warnings. The map that is given is not changed.
+// Labelled returns an object's labels with the rules' defaults and enforced values, and a warning
+// for each replaced value. It does not change the given map.
 func (r Rules) Labelled(given map[string]string) (labels map[string]string, replaced []string) {
 	labels = maps.Clone(given)
 	set := func(key, value string) {
@@ -34,13 +34,13 @@ func (r Rules) Labelled(given map[string]string) (labels map[string]string, repl
 	return labels, replaced
 }
 
-// warning tells a user that what they wrote is not what is stored.
+// warning returns the warning that a written value is not stored.
 func warning(at *field.Path, given, stored string) string {
 	return fmt.Sprintf("%s: %s is replaced by %s, which a PlatformPolicy enforces", at, given, stored)
 }
 
-// FillResources fills in the requests and limits that a container lacks. A limit is never filled in
-// below a request that is there, nor a request above a limit: the API would refuse that.
+// FillResources sets the requests and limits that a container lacks. It never sets a limit below an
+// existing request, nor a request above a limit: the API server would refuse that.
 func (r Rules) FillResources(resources *corev1.ResourceRequirements) {
 	defaults := r.DefaultResources()
 	for name, limit := range defaults.Limits {
@@ -70,8 +70,8 @@ func (r Rules) FillResources(resources *corev1.ResourceRequirements) {
 }
 
 // Tighten sets, in a container's security context, what the rules enforce, and removes what
-// contradicts an enforced profile. It returns what of the user's was replaced, as warnings.
-// *context may be nil, and stays so where nothing is enforced.
+// contradicts an enforced profile. It returns a warning for each replaced value of the user's.
+// *context may be nil, and stays nil if nothing is enforced.
 func (r Rules) Tighten(context **corev1.SecurityContext, at *field.Path) []string {
 	var replaced []string
 	if r.RestrictedEnforced() {
@@ -87,7 +87,7 @@ func (r Rules) Tighten(context **corev1.SecurityContext, at *field.Path) []strin
 		replaced = append(replaced, fmt.Sprintf("%s: 0 is removed: a PlatformPolicy enforces that it does not run as root",
 			at.Child("runAsUser")))
 	}
-	// The warning is of the contradiction where that has removed the user's value already.
+	// If removing the contradiction has removed the user's value, its warning is enough.
 	replaced = append(replaced, enforce(&tight.RunAsNonRoot, enforced.RunAsNonRoot, at.Child("runAsNonRoot"))...)
 	replaced = append(replaced, enforce(&tight.RunAsUser, enforced.RunAsUser, at.Child("runAsUser"))...)
 	replaced = append(replaced, enforce(&tight.AllowPrivilegeEscalation, enforced.AllowPrivilegeEscalation,
@@ -106,8 +106,8 @@ func (r Rules) Tighten(context **corev1.SecurityContext, at *field.Path) []strin
 	return replaced
 }
 
-// TightenPod does the same for a pod's security context. As every container has what is enforced,
-// the pod's is changed only where it says otherwise.
+// TightenPod does the same for a pod's security context. Every container has the enforced values,
+// so the pod's are changed only where they contradict.
 func (r Rules) TightenPod(context *corev1.PodSecurityContext, at *field.Path) []string {
 	if context == nil {
 		return nil
@@ -126,17 +126,18 @@ func (r Rules) TightenPod(context *corev1.PodSecurityContext, at *field.Path) []
 	return replaced
 }
 
-// remove takes contradictions out and says so.
+// remove removes contradictions, and returns a warning for each.
 func remove(contradictions []Contradiction) []string {
 	var replaced []string
 	for _, contradiction := range contradictions {
 		contradiction.Remove()
-		replaced = append(replaced, contradiction.Problem.Field+" is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it")
+		replaced = append(replaced, contradiction.Problem.Field+" is removed: a PlatformPolicy enforces securityProfile Restricted, " +
+			"which does not allow it")
 	}
 	return replaced
 }
 
-// enforce sets a value unless nil, and says so if it replaced another.
+// enforce sets a value unless it is nil, and returns a warning if it replaced another.
 func enforce[T comparable](value **T, enforced *T, at *field.Path) []string {
 	if enforced == nil {
 		return nil
@@ -149,7 +150,7 @@ func enforce[T comparable](value **T, enforced *T, at *field.Path) []string {
 	return []string{warning(at, fmt.Sprint(*before), fmt.Sprint(*enforced))}
 }
 
-// dropAll drops capabilities and takes them out of those that are added.
+// dropAll drops capabilities, and removes them from the added ones.
 func dropAll(context *corev1.SecurityContext, enforced []string, at *field.Path) []string {
 	if len(enforced) == 0 {
 		return nil
@@ -161,7 +162,7 @@ func dropAll(context *corev1.SecurityContext, enforced []string, at *field.Path)
 	var replaced []string
 	for _, name := range enforced {
 		capability := corev1.Capability(name)
-		replaced = append(replaced, takeOut(capabilities, func(added corev1.Capability) bool { return undoes(added, capability) },
+		replaced = append(replaced, removeAdded(capabilities, func(added corev1.Capability) bool { return undoes(added, capability) },
 			at, name+" is dropped")...)
 		if !drops(capabilities.Drop, capability) {
 			capabilities.Drop = append(capabilities.Drop, capability)
@@ -170,18 +171,18 @@ func dropAll(context *corev1.SecurityContext, enforced []string, at *field.Path)
 	return replaced
 }
 
-// refuseAdministration takes SYS_ADMIN out of the capabilities that are added: the API refuses it
-// beside allowPrivilegeEscalation: false, for it comes to the same.
+// refuseAdministration removes SYS_ADMIN from the added capabilities: the API server refuses it
+// together with allowPrivilegeEscalation: false, because it has the same effect.
 func refuseAdministration(context *corev1.SecurityContext, at *field.Path) []string {
 	if context.Capabilities == nil {
 		return nil
 	}
-	return takeOut(context.Capabilities, func(added corev1.Capability) bool { return isCapability(added, "SYS_ADMIN") }, at,
+	return removeAdded(context.Capabilities, func(added corev1.Capability) bool { return isCapability(added, "SYS_ADMIN") }, at,
 		"no privileges are escalated")
 }
 
-// takeOut removes capabilities from those that are added, and says so.
-func takeOut(capabilities *corev1.Capabilities, isRefused func(corev1.Capability) bool, at *field.Path, enforced string) []string {
+// removeAdded removes added capabilities, and returns a warning for each.
+func removeAdded(capabilities *corev1.Capabilities, isRefused func(corev1.Capability) bool, at *field.Path, enforced string) []string {
 	var replaced []string
 	capabilities.Add = slices.DeleteFunc(capabilities.Add, func(added corev1.Capability) bool {
 		refused := isRefused(added)

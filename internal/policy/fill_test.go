@@ -87,7 +87,7 @@ func TestFillResources(t *testing.T) {
 	}
 }
 
-// TestFillResourcesOfManyContainers: what is filled into one container is not another's.
+// TestFillResourcesOfManyContainers: containers do not share what is filled in.
 func TestFillResourcesOfManyContainers(t *testing.T) {
 	defaults := mspolicyv1.Resources{Requests: quantities("cpu", "100m"), Limits: quantities("cpu", "1")}
 	rules := production(mspolicyv1.Rule{Defaults: mspolicyv1.Defaults{Resources: defaults}})
@@ -100,13 +100,13 @@ func TestFillResourcesOfManyContainers(t *testing.T) {
 	}
 }
 
-// enforcing is a rule that enforces all of a security context.
+// enforcing returns a rule that enforces all of a security context.
 var enforcing = security(mspolicyv1.SecurityContext{
 	RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 	DropCapabilities: []string{"NET_RAW"},
 })
 
-// tight is what enforcing makes of no security context, with changes.
+// tight returns what enforcing makes of an empty security context, with changes.
 func tight(changes ...func(*corev1.SecurityContext)) *corev1.SecurityContext {
 	context := &corev1.SecurityContext{
 		RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
@@ -122,12 +122,12 @@ func adding(capabilities ...corev1.Capability) *corev1.SecurityContext {
 	return &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: capabilities}}
 }
 
-// capable is tight with other capabilities.
+// capable returns tight with other capabilities.
 func capable(add, drop []corev1.Capability) *corev1.SecurityContext {
 	return tight(func(c *corev1.SecurityContext) { c.Capabilities = &corev1.Capabilities{Add: add, Drop: drop} })
 }
 
-// tightenCases have a container's security context, and what enforcing makes of it.
+// tightenCases have a container's security context, and the result of enforcing.
 var tightenCases = map[string]struct {
 	given, want *corev1.SecurityContext
 	replaced    []string
@@ -190,7 +190,7 @@ func TestTighten(t *testing.T) {
 	}
 }
 
-// TestTightenSharesNothing: a container's security context is its own, not the policy's.
+// TestTightenSharesNothing: a container's security context shares no memory with the policy's.
 func TestTightenSharesNothing(t *testing.T) {
 	rule := *enforcing.DeepCopy()
 	rules := production(rule)

@@ -10,8 +10,8 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// FuzzCheck has all text that tenants and namespaces bring into a check: nothing of it may panic,
-// open a registry that is not allowed, or give back a capability.
+// FuzzCheck passes all text that tenants and namespaces control to a check: none of it may panic,
+// permit a registry that is not allowed, or restore a capability.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range [][6]string{
 		{"shop-prod", "", "reg.io/team/shop:1", "team", "a", "NET_RAW"},
@@ -48,7 +48,7 @@ func FuzzCheck(f *testing.F) {
 		}
 		checkRegistry(t, rules, image)
 		for _, added := range context.Capabilities.Add {
-			// This is what containerd makes of a name.
+			// containerd normalizes names like this.
 			name := strings.TrimPrefix("CAP_"+strings.ToUpper(string(added)), "CAP_")
 			if name == "NET_RAW" || name == "ALL" || name == "SYS_ADMIN" || name == "CAP_SYS_ADMIN" {
 				t.Errorf("%q is still added", added)
@@ -57,7 +57,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// checkRegistry: what is allowed is, by the grammar that runtimes use, at that host and below that path.
+// checkRegistry checks that an allowed image is, by the grammar of runtimes, at the entry's host
+// and below its path.
 func checkRegistry(t *testing.T, rules Rules, image string) {
 	t.Helper()
 	for _, violation := range rules.Check(Subject{Volumes: []Volume{{Field: at("volumes"), Image: image}},

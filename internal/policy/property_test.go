@@ -15,18 +15,18 @@ import (
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
-// chance makes random values; the same ones for the same seed.
+// chance generates random values; the same ones for the same seed.
 type chance struct{ *rand.Rand }
 
 // each runs a property for many seeds.
 func each(t *testing.T, property func(t *testing.T, c chance)) {
 	t.Helper()
 	for seed := range cases.Seeds(t, 2000, 100_000) {
-		property(t, chance{rand.New(rand.NewPCG(seed, 7))}) //nolint:gosec // a test repeats itself
+		property(t, chance{rand.New(rand.NewPCG(seed, 7))}) //nolint:gosec // tests need a repeatable sequence
 	}
 }
 
-// maybe is one of the choices, or nil.
+// maybe returns one of the choices, or nil.
 func maybe[T any](c chance, choices ...T) *T {
 	i := c.IntN(len(choices) + 1)
 	if i == len(choices) {
@@ -66,7 +66,7 @@ func (c chance) capabilities() []corev1.Capability {
 	return some
 }
 
-// rules are those of up to four policies, whose values contradict one another.
+// rules returns the rules of up to four policies, whose values contradict one another.
 func (c chance) rules() Rules {
 	var policies []mspolicyv1.PlatformPolicy
 	for i := range 1 + c.IntN(4) {
@@ -134,9 +134,10 @@ func tighten(rules Rules, pod *corev1.PodSpec) []string {
 	return replaced
 }
 
-// TestWhatIsEnforcedHolds: after admission has filled in and replaced, the check finds nothing of what
-// is enforced, whichever policies contradict one another, and a second time changes nothing.
-func TestWhatIsEnforcedHolds(t *testing.T) {
+// TestEnforcedIsNotViolated: after admission has filled in and replaced values, the check finds no
+// violation of what is enforced, whatever policies contradict one another, and a second time
+// nothing changes.
+func TestEnforcedIsNotViolated(t *testing.T) {
 	each(t, func(t *testing.T, c chance) {
 		rules, pod, given := c.rules(), c.pod(), c.labels()
 		before := pod.DeepCopy()
@@ -162,7 +163,7 @@ func TestWhatIsEnforcedHolds(t *testing.T) {
 	})
 }
 
-// TestTighteningTightens: no field comes out looser than it went in.
+// TestTighteningTightens: no field is looser afterwards.
 func TestTighteningTightens(t *testing.T) {
 	each(t, func(t *testing.T, c chance) {
 		rules, pod := c.rules(), c.pod()
@@ -170,7 +171,7 @@ func TestTighteningTightens(t *testing.T) {
 		tighten(rules, pod)
 		for i, after := range Containers(pod, func(string) *field.Path { return nil }) {
 			old, now := before[i].Security, after.Security
-			// Under the profile a switch that is left out takes the profile's value, which is tight.
+			// Under the profile an omitted switch takes the profile's value, which is strict.
 			if !rules.RestrictedEnforced() && (old.RunAsNonRoot && !now.RunAsNonRoot || old.ReadOnlyRootFilesystem && !now.ReadOnlyRootFilesystem ||
 				now.AllowPrivilegeEscalation && !old.AllowPrivilegeEscalation) || now.Privileged && !old.Privileged {
 				t.Errorf("from %+v to %+v", old, now)
@@ -182,15 +183,15 @@ func TestTighteningTightens(t *testing.T) {
 	})
 }
 
-// TestFilledRequestsFitTheirLimits: what is filled in never makes a container that the API refuses,
-// leaves what is there, and fills in nothing the second time.
+// TestFilledRequestsFitTheirLimits: filling in never creates a container that the API server
+// refuses, keeps what is there, and changes nothing the second time.
 func TestFilledRequestsFitTheirLimits(t *testing.T) {
 	each(t, func(t *testing.T, c chance) {
 		rules := c.rules()
 		given := corev1.ResourceRequirements{Requests: c.quantities(), Limits: c.quantities()}
 		for name, request := range given.Requests {
 			if limit, limited := given.Limits[name]; limited && request.Cmp(limit) > 0 {
-				given.Limits[name] = request // the user's own mistake is the API's to refuse
+				given.Limits[name] = request // the API server refuses the user's own mistake
 			}
 		}
 		filled := *given.DeepCopy()

@@ -9,15 +9,14 @@ import (
 )
 
 // Contradiction is a setting that the security profile Restricted does not allow. Validation
-// tells the problem; where the profile is enforced, the setting is removed.
+// reports the problem; if the profile is enforced, the setting is removed.
 type Contradiction struct {
 	Problem *field.Error
-	// Remove takes the setting out of the security context it was found in, and leaves it to
-	// the profile.
+	// Remove removes the setting from its security context, and leaves it to the profile.
 	Remove func()
 }
 
-// contradictions gathers what contradicts the profile in one security context.
+// contradictions collects what contradicts the profile in one security context.
 type contradictions struct {
 	path  *field.Path
 	found []Contradiction
@@ -35,8 +34,8 @@ func (c *contradictions) forbid(value **bool, unwanted bool, name string) {
 	}
 }
 
-// ContainerContradictions are those in a container's security context; nil has none. Beyond the
-// Pod Security Standard, Mainstay's profile keeps the root file system read-only.
+// ContainerContradictions returns the contradictions in a container's security context; nil has
+// none. Beyond the Pod Security Standard, Mainstay's profile requires a read-only root file system.
 //
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 func ContainerContradictions(context *corev1.SecurityContext, path *field.Path) []Contradiction {
@@ -64,14 +63,14 @@ func ContainerContradictions(context *corev1.SecurityContext, path *field.Path) 
 	return c.found
 }
 
-// safeSysctls are those that the standard allows.
+// safeSysctls are the sysctls that the standard allows.
 var safeSysctls = []string{
 	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start",
 	"net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports",
 	"net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
 }
 
-// PodContradictions are those in a pod's security context; nil has none.
+// PodContradictions returns the contradictions in a pod's security context; nil has none.
 func PodContradictions(context *corev1.PodSecurityContext, path *field.Path) []Contradiction {
 	if context == nil {
 		return nil
@@ -89,7 +88,7 @@ func PodContradictions(context *corev1.PodSecurityContext, path *field.Path) []C
 	return c.found
 }
 
-// identity is about who the processes are.
+// identity checks the user of the processes.
 func (c *contradictions) identity(nonRoot **bool, user **int64, seccomp **corev1.SeccompProfile) {
 	c.forbid(nonRoot, false, "runAsNonRoot")
 	if *user != nil && **user == 0 {
@@ -102,10 +101,10 @@ func (c *contradictions) identity(nonRoot **bool, user **int64, seccomp **corev1
 	}
 }
 
-// safeSELinuxTypes are those that the standard allows.
+// safeSELinuxTypes are the types that the standard allows.
 var safeSELinuxTypes = []string{"container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
 
-// confinement is what the standard says of the node's own security modules.
+// confinement checks what the standard requires of the node's security modules.
 func (c *contradictions) confinement(appArmor **corev1.AppArmorProfile, seLinux *corev1.SELinuxOptions,
 	windows *corev1.WindowsSecurityContextOptions) {
 	if *appArmor != nil && (*appArmor).Type == corev1.AppArmorProfileTypeUnconfined {

@@ -12,7 +12,7 @@ import (
 // profile enforces Restricted.
 var profile = mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted"}}
 
-// fields of contradictions.
+// fields returns the fields of contradictions.
 func fields(found []Contradiction) []string {
 	var names []string
 	for _, contradiction := range found {
@@ -21,7 +21,7 @@ func fields(found []Contradiction) []string {
 	return names
 }
 
-// removed is the warning for a field that contradicts the profile.
+// removed returns the warning for a field that contradicts the profile.
 func removed(field string) string {
 	return field + " is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it"
 }
@@ -120,7 +120,8 @@ func TestNoContradictions(t *testing.T) {
 	}
 }
 
-// TestProfileAndContext: what contradicts the profile is told once, though it is enforced twice.
+// TestProfileAndContext: what contradicts the profile is reported once, although it is enforced
+// twice.
 func TestProfileAndContext(t *testing.T) {
 	both := *enforcing.DeepCopy()
 	both.Enforced.SecurityProfile = "Restricted"

@@ -10,26 +10,27 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// Source reads which rules govern a namespace. An error means that nobody knows: the caller must not
+// Source reads which rules govern a namespace. After an error that is unknown: the caller must not
 // act as if there were none.
 type Source func(ctx context.Context, namespace string) (Rules, error)
 
-// Rules are all that govern one namespace. The zero value asks for nothing.
+// Rules are all rules that govern one namespace. The zero value requires nothing.
 type Rules struct {
-	// governing, those of the environment before those of "*", and then by name of the policy.
+	// governing has the rules of the environment before those of "*", and then sorted by name of the
+	// policy.
 	governing []rule
-	// unclear tells why it is not known which rules govern; empty if it is.
+	// unclear says why it is unknown which rules govern; empty if it is known.
 	unclear string
 }
 
-// rule is one rule and the policy that it is of.
+// rule is one rule, with its policy.
 type rule struct {
 	mspolicyv1.Rule
 	policy string
 }
 
-// Governing are the rules of all policies that govern a namespace with these labels. Where the label
-// is no environment, those of every environment do: a slip of the pen must not lift any.
+// Governing returns the rules of all policies that govern a namespace with these labels. If the
+// label is no environment, the rules of every environment govern: a typo must not lift any.
 func Governing(policies []mspolicyv1.PlatformPolicy, namespace string, labels map[string]string) Rules {
 	var rules Rules
 	environment, err := EnvironmentOf(namespace, labels)
@@ -61,8 +62,8 @@ func (r Rules) Governs(policy string) bool {
 	return slices.ContainsFunc(r.governing, func(asked rule) bool { return asked.policy == policy })
 }
 
-// writing are the rules that may write into an object. While it is not known which govern, those of an
-// environment only refuse: what they would write may be meant for others.
+// writing returns the rules that may write into an object. While it is unknown which rules govern,
+// those of an environment only refuse: their values may be meant for other namespaces.
 func (r Rules) writing() []rule {
 	if r.unclear == "" {
 		return r.governing
@@ -70,17 +71,17 @@ func (r Rules) writing() []rule {
 	return slices.DeleteFunc(slices.Clone(r.governing), func(asked rule) bool { return asked.Environment != everywhere })
 }
 
-// DefaultLabels are filled in where an object lacks them.
+// DefaultLabels returns the labels to set if an object lacks them.
 func (r Rules) DefaultLabels() map[string]string {
 	return firstOf(r.writing(), func(asked rule) map[string]string { return asked.Defaults.Labels })
 }
 
-// EnforcedLabels replace an object's.
+// EnforcedLabels returns the labels that replace an object's.
 func (r Rules) EnforcedLabels() map[string]string {
 	return firstOf(r.writing(), func(asked rule) map[string]string { return asked.Enforced.Labels })
 }
 
-// DefaultResources are filled in where a container lacks them.
+// DefaultResources returns the resources to set if a container lacks them.
 func (r Rules) DefaultResources() mspolicyv1.Resources {
 	return mspolicyv1.Resources{
 		Requests: firstOf(r.writing(), func(asked rule) corev1.ResourceList { return asked.Defaults.Resources.Requests }),
@@ -88,7 +89,8 @@ func (r Rules) DefaultResources() mspolicyv1.Resources {
 	}
 }
 
-// firstOf unites maps; for each key the first counts. It is nil if there is nothing.
+// firstOf merges maps; for each key the first one takes precedence. It returns nil if all are
+// empty.
 func firstOf[M ~map[K]V, K comparable, V any](rules []rule, of func(rule) M) M {
 	var united M
 	for _, asked := range rules {
@@ -109,8 +111,8 @@ func (r Rules) RestrictedEnforced() bool {
 	return slices.ContainsFunc(r.writing(), func(asked rule) bool { return asked.Enforced.SecurityProfile == mspolicyv1.SecurityRestricted })
 }
 
-// EnforcedSecurity is what every container's security context must have. As each field can only
-// tighten, several rules' are united.
+// EnforcedSecurity returns what every container's security context must have. Each field can only
+// tighten, so that the contexts of several rules are merged.
 func (r Rules) EnforcedSecurity() mspolicyv1.SecurityContext {
 	var united mspolicyv1.SecurityContext
 	for _, asked := range r.writing() {

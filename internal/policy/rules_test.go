@@ -11,7 +11,7 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// governing names the rules in their order: policy, environment and limit.
+// governing returns the rules in their order: policy, environment and limit.
 func governing(rules Rules) []string {
 	var names []string
 	for _, asked := range rules.governing {
@@ -92,9 +92,9 @@ func TestGoverns(t *testing.T) {
 	}
 }
 
-// TestUnitedValues: of the same thing the environment's value counts before that for all, and then
-// that of the policy whose name comes first. What can only tighten is united.
-func TestUnitedValues(t *testing.T) {
+// TestMergedValues: the environment's value takes precedence over the one for all namespaces, and
+// then that of the policy whose name sorts first. What can only tighten is merged.
+func TestMergedValues(t *testing.T) {
 	asking := func(environment, value, quantity string, uid int64, drop ...string) mspolicyv1.Rule {
 		return mspolicyv1.Rule{
 			Environment: environment,

@@ -11,24 +11,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Subject is what policy looks at: in an object, or in what runs for it. Fields are paths as the
-// user knows them.
+// Subject is what policies check, in an object or in what runs for it. Fields are paths in the
+// user's object.
 type Subject struct {
-	// Labels of the object. What runs has none: only the object itself carries them.
+	// Labels are the object's labels. What runs has none: only the object itself has them.
 	Labels map[string]string
-	// Replicas that may come to be, each by itself.
+	// Replicas are the possible numbers of replicas, each checked by itself.
 	Replicas []Replicas
-	// Containers of the pods, init containers and side-cars too.
+	// Containers are the containers of the pods, including init containers and sidecars.
 	Containers []Container
-	// Volumes that are images.
+	// Volumes are the image volumes.
 	Volumes []Volume
-	// Unrestricted is what the pods lack of the security profile Restricted, and ProfileField where to
-	// ask for it. It is asked only where that counts.
+	// Unrestricted returns what the pods lack for the security profile Restricted. It is called only
+	// if that matters. ProfileField is the field that selects the profile.
 	Unrestricted func() []string
 	ProfileField *field.Path
 }
 
-// Object is a Subject and the object that it was made of.
+// Object is a Subject with the object that it is derived from.
 type Object struct {
 	Kind, Namespace, Name string
 	Subject               Subject
@@ -42,20 +42,20 @@ type Replicas struct {
 
 // Container is one container.
 type Container struct {
-	// Field is what the container's own fields (image, resources) stand under.
+	// Field is the path of the container, which contains its fields (image, resources).
 	Field *field.Path
 	Name  string
 	Image string
-	// Limits by resource.
+	// Limits are the limits by resource.
 	Limits corev1.ResourceList
-	// Security as it takes effect: the container's, and the pod's where it is silent.
+	// Security is the effective security context: the container's, and the pod's for what it omits.
 	Security Security
 }
 
-// Security is what takes effect of a container's and its pod's security contexts.
+// Security is the effective combination of a container's and its pod's security contexts.
 type Security struct {
 	RunAsNonRoot, AllowPrivilegeEscalation, Privileged, ReadOnlyRootFilesystem bool
-	// RunAsUser is nil where the image chooses.
+	// RunAsUser is nil if the image chooses the user.
 	RunAsUser   *int64
 	Drops, Adds []corev1.Capability
 }
@@ -67,7 +67,7 @@ type Volume struct {
 	Image string
 }
 
-// Containers are those of a pod, in their order; at tells where the user wrote one.
+// Containers returns the containers of a pod, in their order; at returns the path of a container.
 func Containers(pod *corev1.PodSpec, at func(name string) *field.Path) []Container {
 	all := slices.Concat(pod.InitContainers, pod.Containers)
 	containers := make([]Container, 0, len(all))
@@ -83,7 +83,7 @@ func Containers(pod *corev1.PodSpec, at func(name string) *field.Path) []Contain
 	return containers
 }
 
-// Volumes are the image volumes of a pod; at is where the user wrote volumes.
+// Volumes returns the image volumes of a pod; at is the path of the volumes.
 func Volumes(pod *corev1.PodSpec, at *field.Path) []Volume {
 	var volumes []Volume
 	for i, volume := range pod.Volumes {
@@ -94,8 +94,8 @@ func Volumes(pod *corev1.PodSpec, at *field.Path) []Volume {
 	return volumes
 }
 
-// effective is what takes effect of two security contexts. Kubernetes' default for privilege
-// escalation is to allow it, and a privileged container always has it.
+// effective combines two security contexts. Kubernetes allows privilege escalation by default, and
+// always for a privileged container.
 func effective(pod *corev1.PodSecurityContext, container *corev1.SecurityContext) Security {
 	pod, container = new(ptr.Deref(pod, corev1.PodSecurityContext{})), new(ptr.Deref(container, corev1.SecurityContext{}))
 	security := Security{
@@ -123,9 +123,9 @@ var standard = func() psapolicy.Evaluator {
 	return evaluator
 }()
 
-// Unrestricted is what keeps a pod from meeting the Pod Security Standard "restricted", in the
-// standard's own words; nothing if it does. Each container is looked at by itself, so that one
-// lapse can be told from another.
+// Unrestricted returns why a pod does not meet the Pod Security Standard "restricted", in the
+// standard's own words; nothing if it does. Each container is checked by itself, to distinguish
+// violations.
 //
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 func Unrestricted(meta *metav1.ObjectMeta, pod *corev1.PodSpec) []string {

@@ -44,7 +44,7 @@ func TestEffectiveSecurity(t *testing.T) {
 	}
 }
 
-// TestContainersAndVolumesOfAPod: every place where an image can stand (security.md, rule 8).
+// TestContainersAndVolumesOfAPod: every place where an image can be (security.md, rule 8).
 func TestContainersAndVolumesOfAPod(t *testing.T) {
 	pod := &corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{RunAsUser: new(int64(7))},
@@ -80,7 +80,7 @@ func TestContainersAndVolumesOfAPod(t *testing.T) {
 	}
 }
 
-// restrictedPod meets the standard, with changes.
+// restrictedPod returns a pod that meets the standard, with changes.
 func restrictedPod(changes ...func(*corev1.PodSpec)) *corev1.PodSpec {
 	pod := &corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}},

@@ -9,23 +9,23 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// named is a policy with rules.
+// named returns a policy with rules.
 func named(name string, rules ...mspolicyv1.Rule) mspolicyv1.PlatformPolicy {
 	return mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: mspolicyv1.PlatformPolicySpec{Rules: rules}}
 }
 
-// inShop are the rules of policies in the namespace shop-prod.
+// inShop returns the rules of policies in the namespace shop-prod.
 func inShop(policies ...mspolicyv1.PlatformPolicy) Rules {
 	return Governing(policies, "shop-prod", nil)
 }
 
-// production are the rules of a policy, base, that has one rule for production.
+// production returns the rules of a policy, base, with one rule for production.
 func production(rule mspolicyv1.Rule) Rules {
 	rule.Environment = "production"
 	return inShop(named("base", rule))
 }
 
-// quantities are resources by pairs of name and quantity.
+// quantities returns resources from pairs of name and quantity.
 func quantities(pairs ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -34,10 +34,10 @@ func quantities(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// at is a path under spec.
+// at returns a path under spec.
 func at(name string) *field.Path { return field.NewPath("spec").Child(name) }
 
-// container is one at spec.containers[name], as tight as can be, with changes.
+// container returns one at spec.containers[name], as strict as possible, with changes.
 func container(name string, changes ...func(*Container)) Container {
 	made := Container{
 		Field: at("containers").Key(name), Name: name, Image: "reg.io/team/" + name + ":1",
@@ -55,20 +55,20 @@ func loose(change func(*Security)) func(*Container) {
 	return func(c *Container) { change(&c.Security) }
 }
 
-// imaged changes a container's.
+// imaged changes a container's image.
 func imaged(reference string) func(*Container) { return func(c *Container) { c.Image = reference } }
 
-// subject has containers, and pods that are as the profile Restricted wants them.
+// subject returns a subject with containers, whose pods meet the profile Restricted.
 func subject(containers ...Container) Subject {
 	return Subject{Containers: containers, Unrestricted: func() []string { return nil }, ProfileField: at("securityProfile")}
 }
 
-// replicas are those of a subject that has nothing else.
+// replicas returns a subject that has only replicas.
 func replicas(count int32) Subject {
 	return Subject{Replicas: []Replicas{{Field: at("replicas"), Count: count}}}
 }
 
-// sentences are violations as people read them.
+// sentences returns the messages of violations.
 func sentences(violations []Violation) []string {
 	var texts []string
 	for _, violation := range violations {
@@ -77,7 +77,7 @@ func sentences(violations []Violation) []string {
 	return texts
 }
 
-// atMost is a rule for an environment with a limit of replicas, by which it is known again.
+// atMost returns a rule for an environment with a limit of replicas, which identifies it.
 func atMost(count int32, environment string) mspolicyv1.Rule {
 	return mspolicyv1.Rule{Environment: environment, MaxReplicas: &count}
 }

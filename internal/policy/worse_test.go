@@ -9,7 +9,7 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// strict asks for everything.
+// strict requires everything.
 var strict = mspolicyv1.Rule{
 	MaxReplicas: new(int32(10)), AllowedRegistries: []string{"reg.io"}, RequireResourceLimits: true, RequiredLabels: []string{"team"},
 	Enforced: mspolicyv1.Enforced{
@@ -21,7 +21,7 @@ var strict = mspolicyv1.Rule{
 	},
 }
 
-// strictSubject breaks nothing of strict.
+// strictSubject violates nothing of strict.
 func strictSubject(containers ...Container) Subject {
 	s := subject(containers...)
 	s.Labels = map[string]string{"team": "a", "tier": "gold"}
@@ -129,7 +129,7 @@ func addsOf(capabilities ...corev1.Capability) func(*Security) {
 	return func(s *Security) { s.Adds = capabilities }
 }
 
-// TestWorse is the ratchet: what is there goes on, and what is worse is refused.
+// TestWorse: existing violations are tolerated, and worse ones are refused.
 func TestWorse(t *testing.T) {
 	rules := production(strict)
 	if found := rules.Check(strictSubject(container("a"))); found != nil {
@@ -164,10 +164,10 @@ func TestWorseByAnotherRule(t *testing.T) {
 		"the same rule, which became tighter": {inShop(named("a", atMost(1, "*"))), nil},
 		"another rule of the policy": {
 			inShop(named("a", atMost(10, "*"), atMost(10, "prod"))),
-			[]string{"spec.replicas: 12 is given, accepted is at most 10 (policy a, rule prod.maxReplicas)"},
+			[]string{`spec.replicas: Invalid value: 12: must be at most 10 (policy "a", rule "prod.maxReplicas")`},
 		},
 		"another policy": {
-			inShop(named("b", atMost(10, "*"))), []string{"spec.replicas: 12 is given, accepted is at most 10 (policy b, rule *.maxReplicas)"},
+			inShop(named("b", atMost(10, "*"))), []string{`spec.replicas: Invalid value: 12: must be at most 10 (policy "b", rule "*.maxReplicas")`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

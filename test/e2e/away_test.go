@@ -150,7 +150,7 @@ func bypassedWhileAway(t *testing.T, ns string) absence {
 			g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("PolicyViolation"))
 			g.Expect(names(t, ns, "deployments,services")).To(gomega.BeEmpty())
 			g.Expect(kubectl(t, "-n", ns, "get", "webapp", "shop", "-o", "wide")).To(gomega.ContainSubstring("PolicyViolation"))
-			g.Eventually(func() string { return fmt.Sprint(messages(t, ns)) }).Should(gomega.ContainSubstring("spec.replicas: 11 is given, accepted is at most 10"))
+			g.Eventually(func() string { return fmt.Sprint(messages(t, ns)) }).Should(gomega.ContainSubstring("spec.replicas: Invalid value: 11: must be at most 10"))
 			awaitWebhooks(t)
 			// The API server still has the old certificate's CA for the moment that its watch needs.
 			g.Eventually(func() error {

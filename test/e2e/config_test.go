@@ -169,7 +169,7 @@ func testAppConfig(t *testing.T) {
 	g.Expect(replicaSets(t, ns, "shop")).To(gomega.Equal("2"))
 
 	_, err := tryApply(t, ns, appConfig("config:", "  MESSAGE: |", "    fine", "    {{ .Nothing }}"))
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.config.MESSAGE: Invalid value: line 2: .Nothing is not there")))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.config.MESSAGE: Invalid value: line 2: .Nothing does not exist")))
 	g.Expect(read(t, ns, "configmap/shop-config", "{.data.MESSAGE}")).To(gomega.Equal("second"))
 
 	apply(t, ns, appConfig(`config: {MESSAGE: third, CRASH_AFTER: 1ms, START_DELAY: "0s"}`, rollback))

@@ -143,7 +143,7 @@ func testQuickstart(t *testing.T) {
 			g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("ImagePullFailed"))
 		}},
 		"kubectl describe webapp shop":            {says: "ImagePullFailed"},
-		"kubectl scale webapp shop --replicas=11": {says: "spec.replicas: 11 is given, accepted is at most 10 (policy default, rule *.maxReplicas)", fails: true},
+		"kubectl scale webapp shop --replicas=11": {says: `spec.replicas: Invalid value: 11: must be at most 10 (policy "default", rule "*.maxReplicas")`, fails: true},
 		"kubectl get platformpolicies":            {says: "default"},
 		"kubectl get webapp legacy -o wide": {says: "Conflict", before: func() {
 			kubectl(t, "-n", ns, "create", "deployment", "legacy", "--image="+demo)

@@ -48,7 +48,7 @@ func testOptions(t *testing.T) {
 	apply(t, ns, webapp("shop", demo, "replicas: 1", limits))
 	waitReady(t, ns, "shop")
 	_, err := tryApply(t, ns, webapp("large", demo, "replicas: 11", limits))
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: 11 is given, accepted is at most 10")))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 11: must be at most 10")))
 
 	helm(t, "upgrade", "another", later, "--namespace", system, "--set", "webhook.enabled=false,replicaCount=1", "--wait", "--timeout", "5m")
 	awaitGone(t, "", validating, within)

@@ -51,7 +51,7 @@ func testPolicyInProduction(t *testing.T) {
 	ns := namespace(t, "policy-prod")
 	_, err := tryApply(t, ns, webapp("shop", demo, "replicas: 1"))
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(
-		"spec.resources.limits[cpu]: nothing is given, accepted is a limit (policy default, rule production.requireResourceLimits)")))
+		`spec.resources.limits[cpu]: Required value: must be set to more than 0 (policy "default", rule "production.requireResourceLimits")`)))
 
 	root := webapp("shop", demo, "replicas: 1", limits, "securityContext: {runAsUser: 0, privileged: true}")
 	said, err := tryApply(t, ns, root)
@@ -64,7 +64,7 @@ func testPolicyInProduction(t *testing.T) {
 		gomega.ContainSubstring(`"runAsUser":1000`), gomega.ContainSubstring(`"readOnlyRootFilesystem":true`), gomega.ContainSubstring(`"drop":["ALL"]`)))
 
 	_, err = tryKubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=11")
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: 11 is given, accepted is at most 10")))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 11: must be at most 10")))
 }
 
 // testPolicyMadeStricter restarts nothing.
@@ -83,7 +83,7 @@ func testPolicyMadeStricter(t *testing.T) {
 	g.Eventually(reading(t, "", "platformpolicy/e2e-strict",
 		"{.status.violations} {.status.violating[0].name}")).Should(gomega.Equal("1 shop"))
 	_, err := tryKubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=3")
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("3 is given, accepted is at most 1 (policy e2e-strict, rule staging.maxReplicas)")))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(`Invalid value: 3: must be at most 1 (policy "e2e-strict", rule "staging.maxReplicas")`)))
 	kubectl(t, "-n", ns, "label", "webapp", "shop", "team=shop")
 	g.Consistently(func() []string { return names(t, ns, "pods") }, 3*time.Second).Should(gomega.Equal(pods))
 	_, err = fetch(t.Context(), serviceURL(t, ns, "shop"))

@@ -277,7 +277,7 @@ func TestAppConfigOfOneSecond(t *testing.T) {
 	g.Eventually(told(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
 	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
-		gomega.HavePrefix("AppConfig b is for application shop too, and counts"))))
+		gomega.HavePrefix("AppConfig b is for application shop too and takes precedence"))))
 	change(t, first, says("bye"))
 	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 2, 0/0"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bye")))
@@ -444,7 +444,7 @@ func (s *governed) testAppConfig(t *testing.T) {
 	refused(func(spec *configv1.AppConfigSpec) { spec.Environment = "dev" }, "spec.environment: ", "namespace shop-prod is for production")
 	refused(func(spec *configv1.AppConfigSpec) {
 		spec.Environments = map[string]configv1.ConfigOverride{"prod": {}, "production": {}}
-	}, "prod is given too, and means the same")
+	}, "is the same environment as prod")
 	config := newConfig("shop-prod", func(spec *configv1.AppConfigSpec) {
 		// This would be refused where it is used, and it is not used here.
 		spec.Environments = map[string]configv1.ConfigOverride{"dev": {Config: map[string]string{"MESSAGE": "{{ .Values.NO }}"}}}
@@ -469,7 +469,7 @@ func TestAppConfigWithASecret(t *testing.T) {
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(gomega.Succeed())
 	g.Expect(config.Status.Conditions).To(gomega.ContainElement(gomega.And(
 		gomega.HaveField("Type", configv1.ConditionSecretAccessNotGranted), gomega.HaveField("Status", metav1.ConditionTrue),
-		gomega.HaveField("Message", gomega.ContainSubstring("name "+space+" in secrets.namespaces of the chart")))))
+		gomega.HaveField("Message", gomega.ContainSubstring("add "+space+" to secrets.namespaces in the chart's values")))))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 	g.Expect(asked(manager, "secrets")).To(gomega.BeFalse())
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.SecretRefs = nil })
@@ -573,11 +573,11 @@ func TestAppConfigNamesASecretThatIsNotThere(t *testing.T) {
 		}
 		return condition.Reason + " " + condition.Message, nil
 	}
-	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs names what is not in this namespace: Secret database."))
+	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs refers to what does not exist in this namespace: Secret database."))
 	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "database"}, StringData: map[string]string{"user": "shop"}}
 	create(t, secret)
-	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs names what is not in this namespace: key password of Secret database."))
+	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs refers to what does not exist in this namespace: key password of Secret database."))
 	change(t, secret, func(secret *corev1.Secret) { secret.StringData = map[string]string{"password": "hunter2"} })
 	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("Healthy"))
 	g.Expect(cluster.Client.Delete(t.Context(), secret)).To(gomega.Succeed())

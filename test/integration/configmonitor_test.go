@@ -199,7 +199,7 @@ func TestConfigMonitorAdmission(t *testing.T) {
 	g.Expect(refused(func(s *configv1.ConfigMonitorSpec) { s.Debounce = &metav1.Duration{Duration: -time.Second} })).To(gomega.MatchError(gomega.ContainSubstring(`spec.debounce: Invalid value: "-1s": must be 0s or more`)))
 	server.warnings()
 	g.Expect(refused(evicting)).To(gomega.Succeed())
-	g.Expect(server.warnings()).To(gomega.ConsistOf(gomega.ContainSubstring("spec.maxParallel limits it")))
+	g.Expect(server.warnings()).To(gomega.ConsistOf(gomega.ContainSubstring("set spec.maxParallel to limit that")))
 }
 
 // TestConfigMonitorSpecThatNobodyAsked: what got past admission is told, and nothing is done.

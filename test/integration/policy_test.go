@@ -89,7 +89,7 @@ func TestPolicyStopsACreation(t *testing.T) {
 	create(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False PolicyViolation"))
 	g.Expect(violation(app)(t.Context())).To(gomega.Equal(
-		"PolicyViolation: spec.replicas: 5 is given, accepted is at most 3 (policy " + policy.Name + ", rule staging.maxReplicas)"))
+		`PolicyViolation: spec.replicas: Invalid value: 5: must be at most 3 (policy "` + policy.Name + `", rule "staging.maxReplicas")`))
 	for _, object := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}} {
 		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
 		g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "nothing is half made: %T", object)
@@ -125,11 +125,11 @@ func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 	})
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.And(
 		gomega.HavePrefix("Tolerated: "),
-		gomega.ContainSubstring("spec.replicas: 5 is given, accepted is at most 3"),
-		gomega.ContainSubstring("spec.image: mainstay/demo-web:1.0 is given, accepted is an image of registry.example.com"),
-		gomega.ContainSubstring("spec.resources.limits[cpu]: nothing is given"),
+		gomega.ContainSubstring("spec.replicas: Invalid value: 5: must be at most 3"),
+		gomega.ContainSubstring(`spec.image: Invalid value: "mainstay/demo-web:1.0": must be an image of registry.example.com`),
+		gomega.ContainSubstring("spec.resources.limits[cpu]: Required value: "),
 		gomega.ContainSubstring("enforced.securityProfile"),
-		gomega.ContainSubstring("spec.securityContext.runAsUser: the image's user is given, accepted is 1000"),
+		gomega.ContainSubstring(`spec.securityContext.runAsUser: Invalid value: "the image's user": must be 1000`),
 	))
 	g.Expect(ready(app)(t.Context())).To(gomega.Equal("True Available"), "what runs goes on running")
 	g.Expect(manager.Requests.Since(before, "PATCH /apis/apps/v1/namespaces/"+app.Namespace+"/deployments")).To(gomega.BeEmpty())
@@ -140,7 +140,7 @@ func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 	count, _ := deployed(t, app)
 	g.Expect(count).To(gomega.BeNumerically("==", 5))
 	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Replicas, a.Spec.Image = ptr.To[int32](5), "mainstay/demo-web:2.0" })
-	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.ContainSubstring("demo-web:2.0 is given"))
+	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.ContainSubstring(`demo-web:2.0": must be an image of `))
 	_, image := deployed(t, app)
 	g.Expect(image).To(gomega.Equal("mainstay/demo-web:1.0"), "another image of the same refused registry is a new violation")
 
@@ -164,7 +164,7 @@ func TestPolicyWithAnAutoscaler(t *testing.T) {
 		s.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 	})
 	create(t, app)
-	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.ContainSubstring("spec.autoscaling.max: 4 is given, accepted is at most 3"))
+	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.ContainSubstring("spec.autoscaling.max: Invalid value: 4: must be at most 3"))
 	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Autoscaling.Max = 3 })
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.BeEmpty())
 }
@@ -188,7 +188,7 @@ func TestPolicyTellsWhatItGoverns(t *testing.T) {
 		// Namespaces of other tests stay, for there is no garbage collector.
 		g.Expect(status.Violating).To(gomega.ContainElement(mspolicyv1.Violator{
 			Kind: "WebApp", Namespace: bad.Namespace, Name: "shop",
-			Message: "spec.replicas: 5 is given, accepted is at most 3 (policy " + policy.Name + ", rule staging.maxReplicas)",
+			Message: `spec.replicas: Invalid value: 5: must be at most 3 (policy "` + policy.Name + `", rule "staging.maxReplicas")`,
 		}))
 		g.Expect(status.Violating).NotTo(gomega.ContainElement(gomega.HaveField("Namespace", good.Namespace)))
 		g.Expect(status.Namespaces).To(gomega.BeNumerically(">=", 2))

@@ -467,7 +467,7 @@ func (w *world) testBadStash(t *testing.T) {
 	forged, err := w.full("bad-stash")(ctx)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	webapp.Default(forged)
-	g.Expect(webapp.Validate(forged).ToAggregate()).To(gomega.MatchError(gomega.ContainSubstring("exclude each other")))
+	g.Expect(webapp.Validate(forged).ToAggregate()).To(gomega.MatchError(gomega.ContainSubstring("may not be set together with autoscaling")))
 }
 
 // testSubresources: scale and status work through v1beta1.

@@ -256,7 +256,7 @@ func TestPodSelectorAnnotation(t *testing.T) {
 	g.Expect(startedFor(backend)(t.Context())).To(gomega.Equal("not seen"))
 
 	change(t, annotated, func(c *corev1.ConfigMap) { c.Annotations[configv1.AnnotationPodSelector] = "app=(" })
-	g.Eventually(notesOn(annotated)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(`"app=(" is given`)))
+	g.Eventually(notesOn(annotated)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(`Invalid value: "app=("`)))
 }
 
 // notesOn are the notes of the events about an object.

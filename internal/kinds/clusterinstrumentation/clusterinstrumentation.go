@@ -1,4 +1,5 @@
-// Package clusterinstrumentation decides what is particular to a ClusterInstrumentation: its scope. All else is in package injection.
+// Package clusterinstrumentation decides what is specific to a ClusterInstrumentation: its scope.
+// Package injection has everything else.
 package clusterinstrumentation
 
 import (
@@ -8,15 +9,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
-// Controller is the name of the kind's controller; its field manager is mainstay/clusterinstrumentation.
+// Controller is the name of the kind's controller; its field manager is
+// mainstay/clusterinstrumentation.
 const Controller = "clusterinstrumentation"
 
-// Default fills in what the spec leaves out.
+// Default fills in omitted fields.
 func Default(instrumentation *instrv1.ClusterInstrumentation) {
 	injection.Default(&instrumentation.Spec.InstrumentationSpec)
 }
 
-// Validate checks a defaulted ClusterInstrumentation.
+// Validate validates a defaulted ClusterInstrumentation.
 func Validate(instrumentation *instrv1.ClusterInstrumentation) field.ErrorList {
 	return append(injection.Validate(&instrumentation.Spec.InstrumentationSpec), injection.ValidateScope(&instrumentation.Spec)...)
 }

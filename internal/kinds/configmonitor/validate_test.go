@@ -20,7 +20,7 @@ func TestValidate(t *testing.T) {
 		"the least":          {func(*configv1.ConfigMonitorSpec) {}, ""},
 		"the other spelling": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.LowerConfigMap = "", "flags" }, ""},
 		"a secret":           {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" }, ""},
-		"both spellings":     {func(s *configv1.ConfigMonitorSpec) { s.LowerConfigMap = "other" }, `spec.configmap: Invalid value: "other": configmap is another spelling of configMap, which is set too (flags): give one of them`},
+		"both spellings":     {func(s *configv1.ConfigMonitorSpec) { s.LowerConfigMap = "other" }, `spec.configmap: Invalid value: "other": configmap is another spelling of configMap, which is set too (flags): set only one of them`},
 		"neither": {func(s *configv1.ConfigMonitorSpec) { s.ConfigMap = "" },
 			"spec: Required value: must set configMap or secret to the name of what is watched"},
 		"both":    {func(s *configv1.ConfigMonitorSpec) { s.Secret = "database" }, `spec.secret: Invalid value: "database": may not be set together with configMap (flags)`},
@@ -57,7 +57,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateIsDeterministic: the text is used in a condition, and must not change without a cause.
+// TestValidateIsDeterministic: the text is used in a condition, and must not change without a
+// cause.
 func TestValidateIsDeterministic(t *testing.T) {
 	bad := monitor(func(s *configv1.ConfigMonitorSpec) {
 		s.PodSelector = map[string]string{"a b": "1", "c d": "2", "e f": "3", "g h": "4"}

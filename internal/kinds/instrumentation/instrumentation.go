@@ -1,5 +1,5 @@
-// Package instrumentation decides what is particular to an Instrumentation. All that it has in common with a ClusterInstrumentation,
-// which is nearly everything, is in package injection.
+// Package instrumentation decides what is specific to an Instrumentation. Package injection has
+// what it shares with ClusterInstrumentation, which is nearly everything.
 package instrumentation
 
 import (
@@ -12,10 +12,10 @@ import (
 // Controller is the name of the kind's controller; its field manager is mainstay/instrumentation.
 const Controller = "instrumentation"
 
-// Default fills in what the spec leaves out.
+// Default fills in omitted fields.
 func Default(instrumentation *instrv1.Instrumentation) { injection.Default(&instrumentation.Spec) }
 
-// Validate checks a defaulted Instrumentation.
+// Validate validates a defaulted Instrumentation.
 func Validate(instrumentation *instrv1.Instrumentation) field.ErrorList {
 	return injection.Validate(&instrumentation.Spec)
 }

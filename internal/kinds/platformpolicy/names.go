@@ -1,5 +1,5 @@
-// Package platformpolicy decides what a PlatformPolicy has to say of itself: whether it can be in
-// force, what it governs, and what breaks it. What its rules mean is package policy's to say.
+// Package platformpolicy decides what the status of a PlatformPolicy says: whether it is in force,
+// what it governs, and what violates it. Package policy interprets its rules. It does no I/O.
 package platformpolicy
 
 // Controller is the name of the kind's controller; its field manager is mainstay/platformpolicy.

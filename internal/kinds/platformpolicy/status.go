@@ -15,25 +15,25 @@ import (
 
 // Observed is what a policy may govern.
 type Observed struct {
-	// Namespaces that policies govern, by name, with their labels.
+	// Namespaces are the namespaces that policies may govern, by name, with their labels.
 	Namespaces map[string]map[string]string
-	// Policies are all that there are: of what several enforce, one counts.
+	// Policies are all policies: if several enforce a value, only one takes effect.
 	Policies []mspolicyv1.PlatformPolicy
-	// Objects of all kinds that policies govern.
+	// Objects are the objects of all kinds that policies govern.
 	Objects []policy.Object
 }
 
-// maxViolating is how many objects are named in the status; the schema has the same limit.
+// maxViolating limits the objects in the status; the schema has the same limit.
 const maxViolating = 20
 
-// Status is what a policy governs and what breaks it.
+// Status returns what a policy governs and what violates it.
 //
-//	the spec                 Ready  reason       Stalled
-//	can't be carried out     False  InvalidSpec  True
-//	else                     True   InForce      -
+//	the spec is   Ready  reason       Stalled
+//	invalid       False  InvalidSpec  True
+//	valid         True   InForce      -
 //
-// A policy whose spec can't be carried out is checked as far as it can be read: an entry of
-// allowedRegistries that can't be read allows nothing.
+// A policy with an invalid spec is checked as far as it can be read: an invalid entry of
+// allowedRegistries allows nothing.
 func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Result) mspolicyv1.PlatformPolicyStatus {
 	status := mspolicyv1.PlatformPolicyStatus{
 		ObservedGeneration: stored.Generation,
@@ -77,7 +77,7 @@ func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Re
 	return status
 }
 
-// environments are those that the rules name, in their order, for people.
+// environments returns the environments that the rules name, in their order, for display.
 func environments(stored *mspolicyv1.PlatformPolicy) string {
 	names := make([]string, len(stored.Spec.Rules))
 	for i, rule := range stored.Spec.Rules {
@@ -86,7 +86,7 @@ func environments(stored *mspolicyv1.PlatformPolicy) string {
 	return strings.Join(names, ",")
 }
 
-// ready is the condition of a policy that can be in force.
+// ready returns the condition of a policy that is in force.
 func ready() metav1.Condition {
 	return conditions.True(mspolicyv1.ConditionReady, mspolicyv1.ReasonInForce, "every rule is checked")
 }

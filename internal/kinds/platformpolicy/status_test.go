@@ -14,19 +14,19 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// object has replicas.
+// object returns an object with replicas.
 func object(namespace, kind, name string, replicas int32) policy.Object {
 	return policy.Object{Kind: kind, Namespace: namespace, Name: name, Subject: policy.Subject{
 		Replicas: []policy.Replicas{{Field: field.NewPath("spec", "replicas"), Count: replicas}},
 	}}
 }
 
-// atMost is a rule for an environment.
+// atMost returns a rule for an environment.
 func atMost(count int32, environment string) mspolicyv1.Rule {
 	return mspolicyv1.Rule{Environment: environment, MaxReplicas: &count}
 }
 
-// cluster has an object or two in each of its namespaces, in no order.
+// cluster has one or two objects in each of its namespaces, in no order.
 func cluster() Observed {
 	return Observed{
 		Namespaces: map[string]map[string]string{
@@ -47,18 +47,18 @@ func violator(kind, namespace, name, message string) mspolicyv1.Violator {
 	return mspolicyv1.Violator{Kind: kind, Namespace: namespace, Name: name, Message: message}
 }
 
-// given is a violation of a limit of 2 replicas.
+// given returns a violation of a limit of 2 replicas.
 func given(count int, rule string) string {
-	return fmt.Sprintf("spec.replicas: %d is given, accepted is at most 2 (policy base, rule %s.maxReplicas)", count, rule)
+	return fmt.Sprintf(`spec.replicas: Invalid value: %d: must be at most 2 (policy "base", rule "%s.maxReplicas")`, count, rule)
 }
 
-// unclear is what is said of a namespace whose label is no environment.
-const unclear = "metadata.namespace: namespace odd-prod has the label mainstay.dev/environment=qa: accepted are development (dev), staging and production (prod); "
+// unclear is the message about a namespace whose label is no environment.
+const unclear = "metadata.namespace: namespace odd-prod has the label mainstay.dev/environment=qa: must be development (dev), staging or production (prod); "
 
 var inForce = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "InForce", Message: "every rule is checked"}}
 
-// TestStatus: counts are of what is governed; the namespaces that are not observed are governed by no
-// policy, though their names have an environment.
+// TestStatus: only governed objects are counted. No policy governs a namespace that is not
+// observed, even if its name has an environment.
 func TestStatus(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy *mspolicyv1.PlatformPolicy
@@ -80,9 +80,9 @@ func TestStatus(t *testing.T) {
 			mspolicyv1.PlatformPolicyStatus{
 				ObservedGeneration: 3, Environments: "*,dev", Namespaces: 5, Objects: 8, Violations: 3, Conditions: inForce,
 				Violating: []mspolicyv1.Violator{
-					violator("WebApp", "default", "x", "spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
+					violator("WebApp", "default", "x", `spec.replicas: Invalid value: 9: must be at most 8 (policy "base", rule "*.maxReplicas")`),
 					violator("WebApp", "odd-prod", "x", unclear+given(9,
-						"dev")+"; spec.replicas: 9 is given, accepted is at most 8 (policy base, rule *.maxReplicas)"),
+						"dev")+`; spec.replicas: Invalid value: 9: must be at most 8 (policy "base", rule "*.maxReplicas")`),
 					violator("WebApp", "shop-dev", "x", given(3, "dev")),
 				},
 			},
@@ -118,14 +118,14 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// statusOf is the status of a policy that is alone.
+// statusOf returns the status of the only policy.
 func statusOf(alone *mspolicyv1.PlatformPolicy, observed Observed, result plan.Result) mspolicyv1.PlatformPolicyStatus {
 	observed.Policies = []mspolicyv1.PlatformPolicy{*alone}
 	return Status(alone, observed, result)
 }
 
-// TestStatusOfAPolicyThatYields: of two that enforce different values, that whose value is not the one
-// that is set is not broken by it.
+// TestStatusOfAPolicyThatYields: if two policies enforce different values, the one that does not
+// take effect is not violated.
 func TestStatusOfAPolicyThatYields(t *testing.T) {
 	enforcing := func(name, value string) mspolicyv1.PlatformPolicy {
 		policy := newPolicy(mspolicyv1.Rule{Environment: "*", Enforced: mspolicyv1.Enforced{Labels: map[string]string{"tier": value}}})
@@ -150,7 +150,7 @@ func TestStatusOfAPolicyThatYields(t *testing.T) {
 	}
 }
 
-// TestStatusNamesTwenty: all are counted, the first twenty are named.
+// TestStatusNamesTwenty: all violations are counted, and the first twenty are listed.
 func TestStatusNamesTwenty(t *testing.T) {
 	for _, count := range []int{0, 1, 20, 21, 100} {
 		observed := Observed{Namespaces: map[string]map[string]string{"prod": nil}}
@@ -169,8 +169,8 @@ func TestStatusNamesTwenty(t *testing.T) {
 	}
 }
 
-// TestStatusOfAPolicyThatCantBeCarriedOut: it is told, and what can be read of it counts.
-func TestStatusOfAPolicyThatCantBeCarriedOut(t *testing.T) {
+// TestStatusOfAnInvalidPolicy: the status reports it, and the readable part of the spec counts.
+func TestStatusOfAnInvalidPolicy(t *testing.T) {
 	observed := Observed{Namespaces: map[string]map[string]string{"prod": nil}, Objects: []policy.Object{object("prod", "WebApp", "x", 2)}}
 	failure := &plan.Failure{Reason: "InvalidSpec", Message: "spec.rules[0]: no", Stalled: true}
 	status := statusOf(newPolicy(atMost(1, "prod")), observed, plan.Result{Failure: failure})

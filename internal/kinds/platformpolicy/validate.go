@@ -2,6 +2,7 @@ package platformpolicy
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Validate checks what the CRD's schema can't. Each error names the field, what was given and what
-// is accepted. An empty list means valid.
+// Validate checks what the CRD's schema can't. Each error names the field, its value and what is
+// accepted. An empty list means valid.
 func Validate(written *mspolicyv1.PlatformPolicy) field.ErrorList {
 	problems := validateEnvironments(written.Spec.Rules, field.NewPath("spec", "rules"))
 	for i, rule := range written.Spec.Rules {
@@ -46,7 +47,7 @@ func Validate(written *mspolicyv1.PlatformPolicy) field.ErrorList {
 	return problems
 }
 
-// validateEnvironments refuses two rules for one environment, by two of its names.
+// validateEnvironments refuses two rules for one environment under two of its names.
 func validateEnvironments(rules []mspolicyv1.Rule, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	first := map[policy.Environment]int{}
@@ -54,47 +55,49 @@ func validateEnvironments(rules []mspolicyv1.Rule, at *field.Path) field.ErrorLi
 		environment, isOne := policy.ParseEnvironment(rule.Environment)
 		if before, known := first[environment]; isOne && known {
 			problems = append(problems, field.Invalid(at.Index(i).Child("environment"), rule.Environment,
-				"is the same as that of "+at.Index(before).String()+": put both rules into one"))
+				"is the same as that of "+at.Index(before).String()+": merge the two rules"))
 		}
 		first[environment] = i
 	}
 	return problems
 }
 
-// inOrder sorts what was found in a map: the text reaches a condition, and must not change by itself.
+// inOrder sorts errors about map entries: the text is used in a condition, and must not change
+// without a cause.
 func inOrder(problems field.ErrorList) field.ErrorList {
 	slices.SortFunc(problems, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return problems
 }
 
-// validateCarried refuses the label that is carried on to pods: a policy that set it would restart
-// what runs.
+// validateCarried refuses the label that is copied to pods: a policy that set it would restart
+// running pods.
 func validateCarried(labels map[string]string, at *field.Path) field.ErrorList {
 	if _, given := labels[api.LabelPartOf]; !given {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(at.Key(api.LabelPartOf), "it is carried on to pods: setting it would restart applications")}
+	return field.ErrorList{field.Forbidden(at.Key(api.LabelPartOf), "is copied to pods: setting it would restart applications")}
 }
 
-// capability is how Kubernetes names one. What is written otherwise, some runtimes drop and others
-// do not.
+// capability matches Kubernetes' names of capabilities. Some runtimes drop other spellings, and
+// some do not.
 var capability = regexp.MustCompile("^[A-Z][A-Z0-9_]*$")
 
 func validateCapabilities(names []string, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for i, name := range names {
 		if !capability.MatchString(name) || strings.HasPrefix(name, "CAP_") {
-			problems = append(problems, field.Invalid(at.Index(i), name, "must be ALL or a capability in upper case without CAP_, as NET_RAW"))
+			problems = append(problems, field.Invalid(at.Index(i), name, "must be ALL or a capability in upper case without CAP_, such as NET_RAW"))
 		}
 	}
 	return problems
 }
 
-// defaultable are the resources that every node has. A default of any other, or of one that is
-// misspelt, would keep every pod from being made or scheduled.
+// defaultable are the resources that every node has. A default of another or misspelt one would
+// keep every pod from being created or scheduled.
 var defaultable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
-// validateResources refuses a default request above the default limit: no container could have both.
+// validateResources refuses a default request above the default limit: no container could have
+// both.
 func validateResources(resources mspolicyv1.Resources, at *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	known := func(list corev1.ResourceList, at *field.Path) {
@@ -109,15 +112,16 @@ func validateResources(resources mspolicyv1.Resources, at *field.Path) field.Err
 	for name, request := range resources.Requests {
 		if limit, given := resources.Limits[name]; given && request.Cmp(limit) > 0 {
 			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(),
-				"must not be above the limit, "+limit.String()))
+				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 		if request.Sign() < 0 {
-			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be negative"))
+			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must be greater than or " +
+				"equal to 0"))
 		}
 	}
 	for name, limit := range resources.Limits {
 		if limit.Sign() <= 0 {
-			problems = append(problems, field.Invalid(at.Child("limits").Key(string(name)), limit.String(), "must be above 0"))
+			problems = append(problems, field.Invalid(at.Child("limits").Key(string(name)), limit.String(), "must be greater than 0"))
 		}
 	}
 	return problems

@@ -12,14 +12,14 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// newPolicy has rules.
+// newPolicy returns a policy with rules.
 func newPolicy(rules ...mspolicyv1.Rule) *mspolicyv1.PlatformPolicy {
 	return &mspolicyv1.PlatformPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 3}, Spec: mspolicyv1.PlatformPolicySpec{Rules: rules},
 	}
 }
 
-// quantities are resources by pairs of name and quantity.
+// quantities returns resources from pairs of name and quantity.
 func quantities(pairs ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -50,8 +50,8 @@ func dropping(names ...string) mspolicyv1.Rule {
 	return mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityContext: &mspolicyv1.SecurityContext{DropCapabilities: names}}}
 }
 
-// validateCases has, for each rule of validation, what it refuses and the neighbour that it accepts.
-// Each is the second rule of a policy.
+// validateCases has, for each rule of validation, what it refuses and a similar value that it
+// accepts. Each is the second rule of a policy.
 var validateCases = map[string]struct {
 	accepted, refused mspolicyv1.Rule
 	want              []string
@@ -117,8 +117,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateSaysWhat: the field, what was given and what is accepted.
-func TestValidateSaysWhat(t *testing.T) {
+// TestValidateMessages: each names the field, its value and what is accepted.
+func TestValidateMessages(t *testing.T) {
 	problems := Validate(newPolicy(
 		resources(quantities("cpu", "2", "memory", "-1"), quantities("cpu", "1", "memory", "0")), dropping("CAP_NET_RAW"), required("a b")))
 	var texts []string
@@ -126,10 +126,10 @@ func TestValidateSaysWhat(t *testing.T) {
 		texts = append(texts, problem.Error())
 	}
 	want := []string{
-		`spec.rules[0].defaults.resources.limits[memory]: Invalid value: "0": must be above 0`,
-		`spec.rules[0].defaults.resources.requests[cpu]: Invalid value: "2": must not be above the limit, 1`,
-		`spec.rules[0].defaults.resources.requests[memory]: Invalid value: "-1": must not be negative`,
-		`spec.rules[1].enforced.securityContext.dropCapabilities[0]: Invalid value: "CAP_NET_RAW": must be ALL or a capability in upper case without CAP_, as NET_RAW`,
+		`spec.rules[0].defaults.resources.limits[memory]: Invalid value: "0": must be greater than 0`,
+		`spec.rules[0].defaults.resources.requests[cpu]: Invalid value: "2": must be less than or equal to cpu limit of 1`,
+		`spec.rules[0].defaults.resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0`,
+		`spec.rules[1].enforced.securityContext.dropCapabilities[0]: Invalid value: "CAP_NET_RAW": must be ALL or a capability in upper case without CAP_, such as NET_RAW`,
 		`spec.rules[2].requiredLabels[0]: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 	}
 	if diff := cmp.Diff(want, texts); diff != "" {
@@ -137,8 +137,8 @@ func TestValidateSaysWhat(t *testing.T) {
 	}
 }
 
-// TestValidateSaysTheSameEachTime: the text reaches a condition.
-func TestValidateSaysTheSameEachTime(t *testing.T) {
+// TestValidateIsDeterministic: the text is used in a condition.
+func TestValidateIsDeterministic(t *testing.T) {
 	policy := newPolicy(resources(quantities("a", "-1", "b", "-1", "c", "-1"), quantities("d", "0", "e", "0")),
 		defaultLabels(map[string]string{"a b": "", "b c": "", "c d": ""}), enforcedLabels(map[string]string{"a": "b c", "b": "c d", "c": "d e"}))
 	first := Validate(policy).ToAggregate().Error()
@@ -149,10 +149,10 @@ func TestValidateSaysTheSameEachTime(t *testing.T) {
 	}
 }
 
-// TestTwoNamesOfOneEnvironment: the schema tells words apart, not what they mean.
+// TestTwoNamesOfOneEnvironment: the schema compares words, not their meaning.
 func TestTwoNamesOfOneEnvironment(t *testing.T) {
 	problems := Validate(newPolicy(atMost(1, "*"), atMost(2, "dev"), atMost(3, "prod"), atMost(4, "staging"), atMost(5, "development")))
-	if len(problems) != 1 || problems[0].Error() != `spec.rules[4].environment: Invalid value: "development": is the same as that of spec.rules[1]: put both rules into one` {
+	if len(problems) != 1 || problems[0].Error() != `spec.rules[4].environment: Invalid value: "development": is the same as that of spec.rules[1]: merge the two rules` {
 		t.Errorf("got %v", problems)
 	}
 }

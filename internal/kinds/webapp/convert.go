@@ -13,8 +13,8 @@ import (
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 )
 
-// v1 is the hub and the only version that is stored; v1beta1 is a view of it. The two convert into each
-// other without loss: what v1beta1 has no field for, its stash, is in an annotation.
+// v1 is the hub and the only stored version; v1beta1 is a view of it. The two convert into each
+// other without loss: what v1beta1 has no field for, the stash, is in an annotation.
 //
 //	v1                                        v1beta1
 //	spec.image, replicas, port                spec.image, replicas, port
@@ -22,19 +22,19 @@ import (
 //	spec.ingress but host, all other fields   metadata.annotations[mainstay.dev/v1-spec]
 //	status                                    status
 //
-// The fields of v1beta1 win over the stash: without spec.host there is no Ingress, whatever the
-// stash says about one.
+// The fields of v1beta1 take precedence over the stash: without spec.host there is no Ingress,
+// whatever the stash contains.
 //
-// A stash can be forged by who writes the object as v1beta1. It says nothing that the same
-// person could not write as v1, and Validate judges the result; but the schema of v1 does not, for
-// the API server checks an object against the schema of the version that it came in.
+// A client that writes v1beta1 can forge a stash. It contains nothing that the same client could
+// not write as v1, and Validate checks the result; but the schema of v1 does not, because the API
+// server checks an object against the schema of the version in which it was sent.
 
-// maxStash is the largest stash that is read, in bytes: what the API server lets all annotations of
-// an object have together (apimachinery's validation.TotalAnnotationSizeLimitB).
+// maxStash is the largest stash that is read, in bytes: the API server's limit for all annotations
+// of an object together (apimachinery's validation.TotalAnnotationSizeLimitB).
 const maxStash = 256 << 10
 
-// stash is a v1 spec without what v1beta1 has fields for. Its own fields hide those of the spec of the
-// same JSON name that would be written even if empty; the spec's others are left empty.
+// stash is a v1 spec without what v1beta1 has fields for. Its own fields shadow the spec's fields
+// of the same JSON names that would be written even if empty; the spec's others are left empty.
 type stash struct {
 	msappsv1.WebAppSpec
 
@@ -48,9 +48,9 @@ type stashIngress struct {
 	Host string `json:"host,omitempty"`
 }
 
-// FromV1 makes the v1beta1 form of an app. It fits controller-runtime's conversion.NewSpokeConverter,
-// leaves from and to's TypeMeta alone, and shares no memory between the two. It fails in
-// practice never: a list of objects could not be read otherwise.
+// FromV1 converts an app to v1beta1. It fits controller-runtime's conversion.NewSpokeConverter,
+// does not change from and to's TypeMeta, and shares no memory between the two. In practice it
+// never fails: otherwise lists of objects could not be read.
 func FromV1(_ context.Context, from *msappsv1.WebApp, to *msappsv1beta1.WebApp) error {
 	rest := stash{WebAppSpec: *from.Spec.DeepCopy()}
 	spec := msappsv1beta1.WebAppSpec{Image: rest.WebAppSpec.Image, Replicas: rest.Replicas, Port: rest.Port}
@@ -64,7 +64,7 @@ func FromV1(_ context.Context, from *msappsv1.WebApp, to *msappsv1beta1.WebApp) 
 		return fmt.Errorf("converting WebApp %s/%s to v1beta1: %w", from.Namespace, from.Name, err)
 	}
 	from.ObjectMeta.DeepCopyInto(&to.ObjectMeta)
-	// Also where somebody wrote it on the v1 form: it would be taken for ours.
+	// Delete it also if a client wrote it on the v1 form: it would be taken for ours.
 	delete(to.Annotations, api.AnnotationV1Spec)
 	if text != "" {
 		if to.Annotations == nil {
@@ -77,10 +77,10 @@ func FromV1(_ context.Context, from *msappsv1.WebApp, to *msappsv1beta1.WebApp) 
 	return nil
 }
 
-// ToV1 makes the v1 form of an app. It fits controller-runtime's conversion.NewSpokeConverter, leaves from
-// and to's TypeMeta alone, and shares no memory between the two. It never fails, for one object that
-// can't be converted would keep every list of objects from being read: a stash that is none stays
-// where it is, and Validate refuses an object of v1 that bears one.
+// ToV1 converts an app to v1. It fits controller-runtime's conversion.NewSpokeConverter, does not
+// change from and to's TypeMeta, and shares no memory between the two. It never fails, because one
+// object that can't be converted would keep every list from being read: an invalid stash stays in
+// the annotation, and Validate refuses a v1 object that has one.
 func ToV1(_ context.Context, from *msappsv1beta1.WebApp, to *msappsv1.WebApp) error {
 	rest, unreadable := decodeStash(from.Annotations[api.AnnotationV1Spec])
 	own := from.Spec.DeepCopy()
@@ -99,7 +99,7 @@ func ToV1(_ context.Context, from *msappsv1beta1.WebApp, to *msappsv1.WebApp) er
 	return nil
 }
 
-// encode is the text of the annotation; empty where nothing is left to keep.
+// encode returns the text of the annotation; empty if nothing is left to keep.
 func (s stash) encode() (string, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -111,26 +111,26 @@ func (s stash) encode() (string, error) {
 	return string(text), nil
 }
 
-// decodeStash reads the text of the annotation as strictly as the API server reads an object of a client
-// that asks for it: names of fields in their own case, none unknown and none twice. Fields
-// that v1beta1 has are unknown here too.
+// decodeStash parses the text of the annotation as strictly as the API server parses an object with
+// strict field validation: case-sensitive field names, no unknown and no duplicate fields. Fields
+// that v1beta1 has are unknown here, too.
 func decodeStash(text string) (stash, error) {
 	var rest stash
 	if text == "" {
 		return rest, nil
 	}
 	if len(text) > maxStash {
-		return stash{}, fmt.Errorf("it has %d bytes, more than %d", len(text), maxStash)
+		return stash{}, fmt.Errorf("has %d bytes: must be at most %d", len(text), maxStash)
 	}
 	strict, err := kjson.UnmarshalStrict([]byte(text), &rest)
 	if err != nil {
-		return stash{}, fmt.Errorf("it is no rest of a v1 spec: %w", err)
+		return stash{}, fmt.Errorf("is not the rest of a v1 spec: %w", err)
 	}
 	if len(strict) > 0 {
-		return stash{}, fmt.Errorf("it is no rest of a v1 spec: %w", strict[0])
+		return stash{}, fmt.Errorf("is not the rest of a v1 spec: %w", strict[0])
 	}
 	if rest.Image != "" || rest.Replicas != nil || rest.Port != 0 || rest.Ingress.Host != "" {
-		return stash{}, errors.New("it holds image, replicas, port or ingress.host, which are fields of the v1beta1 spec")
+		return stash{}, errors.New("contains image, replicas, port or ingress.host, which are fields of the v1beta1 spec")
 	}
 	return rest, nil
 }

@@ -14,7 +14,7 @@ import (
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 )
 
-// small is a v1beta1 app with a stash; empty means none.
+// small returns a v1beta1 app with a stash; empty means none.
 func small(spec msappsv1beta1.WebAppSpec, stash string) *msappsv1beta1.WebApp {
 	app := &msappsv1beta1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}, Spec: spec}
 	if stash != "" {
@@ -23,7 +23,7 @@ func small(spec msappsv1beta1.WebAppSpec, stash string) *msappsv1beta1.WebApp {
 	return app
 }
 
-// TestFromV1 has each v1 spec beside its v1beta1 form.
+// TestFromV1 has each v1 spec next to its v1beta1 form.
 func TestFromV1(t *testing.T) {
 	for name, test := range map[string]struct {
 		v1    msappsv1.WebAppSpec
@@ -64,7 +64,7 @@ func TestFromV1(t *testing.T) {
 	}
 }
 
-// TestToV1 has each v1beta1 app beside its v1 spec: what stands in its fields wins over the stash.
+// TestToV1 has each v1beta1 app next to its v1 spec: its fields take precedence over the stash.
 func TestToV1(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec  msappsv1beta1.WebAppSpec
@@ -118,7 +118,7 @@ var badStashes = map[string]struct{ stash, want string }{
 	"replicas":                {`{"replicas":3}`, "fields of the v1beta1 spec"},
 	"port":                    {`{"port":3}`, "fields of the v1beta1 spec"},
 	"ingress.host":            {`{"ingress":{"host":"a.b"}}`, "fields of the v1beta1 spec"},
-	"too much":                {`{"args":["` + strings.Repeat("a", 256<<10) + `"]}`, "more than 262144"},
+	"too much":                {`{"args":["` + strings.Repeat("a", 256<<10) + `"]}`, "must be at most 262144"},
 }
 
 func TestABadStashIsRefused(t *testing.T) {
@@ -148,7 +148,8 @@ func TestABadStashIsRefused(t *testing.T) {
 	}
 }
 
-// TestAStashOnV1IsNone: a v1 object may bear the annotation, copied from a v1beta1 one. It says nothing there.
+// TestAStashOnV1IsNone: a v1 object may have the annotation, copied from a v1beta1 one. It has no
+// meaning there.
 func TestAStashOnV1IsNone(t *testing.T) {
 	app := newApp()
 	app.Annotations = map[string]string{api.AnnotationV1Spec: `{"paused":true}`, "team": "a"}
@@ -161,7 +162,7 @@ func TestAStashOnV1IsNone(t *testing.T) {
 	}
 }
 
-// TestConversionSharesNoMemory: what is done to one form later does not reach the other.
+// TestConversionSharesNoMemory: a later change of one form does not affect the other.
 func TestConversionSharesNoMemory(t *testing.T) {
 	app := newApp(spec(func(s *msappsv1.WebAppSpec) {
 		s.Replicas = ptr.To[int32](2)
@@ -190,8 +191,7 @@ func TestConversionSharesNoMemory(t *testing.T) {
 	}
 }
 
-// FuzzStash: whatever stands in the annotation, there is an error that names it, or a v1 spec that
-// comes back as it was.
+// FuzzStash: any annotation gives an error that names it, or a v1 spec that survives a round trip.
 func FuzzStash(f *testing.F) {
 	for _, seed := range []string{"", "{}", "null", `{"ingress":{"path":"/x"},"env":[{"name":"A"}]}`, `{"strategy":{"maxSurge":"25%"}}`, `{"restartedAt":"2026-01-31T12:00:00Z"}`} {
 		f.Add(seed, "a.b")

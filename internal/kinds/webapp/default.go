@@ -8,23 +8,22 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// Defaults of the spec that the CRD's schema does not fill in, for they stand in parts of it
-// that may be left out altogether, or depend on other fields.
+// Defaults that the CRD's schema does not fill in, because they are in optional parts of the spec
+// or depend on other fields.
 const (
 	defaultPort                    = 8080
 	defaultGracePeriodSeconds      = 30
 	defaultProgressDeadlineSeconds = 600
 	defaultCPUTarget               = 80
-	// kube-proxy gathers changes for up to a second (minSyncPeriod) and then needs some
-	// milliseconds: a pod that counts earlier would be told to be available while the Service
-	// does not reach it yet. With 1 s, 37 of 18,500 requests right after Ready were refused
-	// (measured 2026-11-21 on the testbed).
+	// kube-proxy batches changes for up to a second (minSyncPeriod) and then needs some milliseconds:
+	// a pod that counted as available earlier would not be reachable through the Service yet. With 1
+	// s, 37 of 18,500 requests right after Ready were refused (measured 2026-11-21 on the testbed).
 	defaultMinReadySeconds = 2
 	defaultIngressPath     = "/"
 )
 
-// Default fills in what the user left out. It changes app in place, in memory only, and is
-// idempotent. Replicas stay as they are: see effectiveReplicas.
+// Default fills in omitted fields. It changes app in place, in memory only, and is idempotent. It
+// does not set replicas: see effectiveReplicas.
 func Default(app *msappsv1.WebApp) {
 	spec := &app.Spec
 	spec.Port = cmp.Or(spec.Port, defaultPort)

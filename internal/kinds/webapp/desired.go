@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// Desired is what should exist for a defaulted, valid app. What others need comes first.
+// Desired returns what should exist for a defaulted, valid app. Dependencies come first.
 func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	account, deployment, service := Ref(app, "ServiceAccount"), Ref(app, "Deployment"), Ref(app, "Service")
 	wanted := plan.Plan{Withhold: app.Spec.Paused}
@@ -31,7 +31,7 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 		add(desiredNetworkPolicy(app, observed))
 	}
 	if observed.ServiceAccountMissing {
-		// Its pods could not be made; what runs goes on running.
+		// New pods could not be created; the running ones stay.
 		wanted.Keep = append(wanted.Keep, deployment)
 	} else {
 		child := plan.Child{Object: desiredDeployment(app, observed), Yield: [][]string{{"spec", "replicas"}}, DryRunFirst: true}
@@ -60,17 +60,17 @@ func Desired(app *msappsv1.WebApp, observed Observed) plan.Plan {
 	return wanted
 }
 
-// usesOwnAccount tells whether the ServiceAccount that was made for the app is still needed
-// though the spec names one: it is the named one, or pods may still be made with it,
-// because the change to the named one has not been rolled out.
+// usesOwnAccount reports whether the ServiceAccount that was created for the app is still needed
+// although the spec names one: it is the named one, or pods may still be created with it because
+// the change has not been rolled out.
 func usesOwnAccount(app *msappsv1.WebApp, observed Observed) bool {
 	deployment := ours(app, observed)
 	return app.Spec.ServiceAccountName == app.Name ||
 		deployment != nil && (deployment.Spec.Template.Spec.ServiceAccountName == app.Name || !isRolledOut(deployment))
 }
 
-// mustWaitForPods tells whether a Service that consents to be adopted must keep its selector for
-// now: it would go over to pods that are not there yet.
+// mustWaitForPods reports whether a Service that is about to be adopted must keep its selector for
+// now: it would select pods that do not exist yet.
 func mustWaitForPods(app *msappsv1.WebApp, observed Observed) bool {
 	if observed.Children[Ref(app, "Service")].Ownership != plan.Consenting {
 		return false
@@ -79,8 +79,8 @@ func mustWaitForPods(app *msappsv1.WebApp, observed Observed) bool {
 	return deployment == nil || deployment.Status.AvailableReplicas == 0
 }
 
-// childMeta is the metadata of a child: name, labels and annotations. Ours win over the
-// user's, and of the user's the more specific ones.
+// childMeta returns the metadata of a child: name, labels and annotations. Ours take precedence
+// over the user's, and the user's more specific ones over the general ones.
 func childMeta(app *msappsv1.WebApp, further msappsv1.Metadata) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Name:   app.Name,
@@ -92,7 +92,7 @@ func childMeta(app *msappsv1.WebApp, further msappsv1.Metadata) metav1.ObjectMet
 	return meta
 }
 
-// plain is labels as Kubernetes' own types have them.
+// plain returns labels in the type that Kubernetes uses.
 func plain(labels msappsv1.Labels) map[string]string {
 	all := make(map[string]string, len(labels))
 	for key, value := range labels {
@@ -101,10 +101,10 @@ func plain(labels msappsv1.Labels) map[string]string {
 	return all
 }
 
-// selector selects the app's pods. A Deployment's can never change: one that exists keeps
-// its own, which for an adopted Deployment is not ours, and all else goes by it. It is never
-// empty, for that would select every pod of the namespace: a Deployment that selects by
-// expressions alone can't be adopted, and the API server says so.
+// selector returns the selector of the app's pods. A Deployment's selector is immutable: an
+// existing one keeps its own, which for an adopted Deployment is not ours, and everything else uses
+// the same. It is never empty, which would select every pod of the namespace: a Deployment that
+// selects by expressions alone can't be adopted, and the API server says so.
 func selector(app *msappsv1.WebApp, observed Observed) map[string]string {
 	if deployment := observed.deployment(app); deployment != nil && deployment.Spec.Selector != nil &&
 		len(deployment.Spec.Selector.MatchLabels) > 0 {
@@ -134,7 +134,7 @@ func desiredDeployment(app *msappsv1.WebApp, observed Observed) *appsv1.Deployme
 	}
 }
 
-// effectiveReplicas is the number of pods that we ask for; nil means that it is not ours to say.
+// effectiveReplicas returns the number of replicas to apply; nil leaves it to others.
 //
 //	spec.replicas  autoscaling  Deployment exists  result
 //	n              -            any                n
@@ -152,8 +152,8 @@ func effectiveReplicas(app *msappsv1.WebApp, observed Observed) *int32 {
 	return nil
 }
 
-// Rolling update defaults: a quarter more pods while it lasts, and never one fewer, so that
-// a template that does not come up takes no working pod away.
+// Rolling update defaults: a quarter more pods during the update, and never one fewer, so that a
+// broken template does not stop working pods.
 var (
 	defaultMaxSurge       = intstr.FromString("25%")
 	defaultMaxUnavailable = intstr.FromInt32(0)
@@ -200,8 +200,9 @@ func desiredAutoscaler(app *msappsv1.WebApp) *autoscalingv2.HorizontalPodAutosca
 	}
 }
 
-// wantsBudget tells whether there is a PodDisruptionBudget: as asked, else where there can
-// be more than one pod. With a single one a budget would either hinder a drain or mean nothing.
+// wantsBudget reports whether there is a PodDisruptionBudget: as the spec says, otherwise if there
+// can be more than one pod. For a single pod, a budget would either block a drain or have no
+// effect.
 func wantsBudget(app *msappsv1.WebApp, observed Observed) bool {
 	if disruption := app.Spec.Disruption; disruption != nil {
 		return !disruption.Disabled
@@ -222,7 +223,7 @@ func desiredBudget(app *msappsv1.WebApp, observed Observed) *policyv1.PodDisrupt
 		ObjectMeta: childMeta(app, msappsv1.Metadata{}),
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: selector(app, observed)},
-			// A pod that does not work anyway must not keep a node from being drained.
+			// A pod that is not ready must not keep a node from being drained.
 			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}

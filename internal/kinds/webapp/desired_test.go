@@ -29,7 +29,7 @@ type situation struct {
 	observed Observed
 }
 
-// situations are all that testdata has a file for, by the file's name.
+// situations returns all cases that testdata has a file for, by the file's name.
 func situations() map[string]situation {
 	autoscaled := spec(func(s *msappsv1.WebAppSpec) {
 		s.Autoscaling = &msappsv1.Autoscaling{Min: 3, Max: 9, Memory: ptr.To[int32](70)}
@@ -129,13 +129,13 @@ func everything(app *msappsv1.WebApp) {
 			Annotations: msappsv1.Annotations{"example.com/service": "1"}},
 		ServiceAccountMetadata: msappsv1.Metadata{Annotations: msappsv1.Annotations{"example.com/role": "1"}},
 		Paused:                 false,
-		// Autoscaling excludes replicas, and serviceAccountMetadata needs the account that is made:
-		// the files autoscaled-new and minimal have those.
+		// Autoscaling excludes replicas, and serviceAccountMetadata needs the created account: the files
+		// autoscaled-new and minimal have those.
 	}
 }
 
-// TestDesired pins every byte of what is made: a change of a pod template replaces all pods of
-// all applications at the next upgrade of Mainstay, so it must not happen unseen.
+// TestDesired pins every byte of what is created: a change of a pod template replaces all pods of
+// all applications at the next upgrade of Mainstay, so it must not happen unnoticed.
 func TestDesired(t *testing.T) {
 	var files []string
 	for name, test := range situations() {
@@ -147,7 +147,7 @@ func TestDesired(t *testing.T) {
 	golden.CheckUnused(t, files)
 }
 
-// written is a plan as text, its children in their order.
+// written returns a plan as text, its children in their order.
 func written(t *testing.T, wanted plan.Plan) string {
 	t.Helper()
 	var text strings.Builder
@@ -320,7 +320,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// wantedKinds are the kinds that a plan applies and those that it keeps.
+// wantedKinds returns the kinds that a plan applies and those that it keeps.
 func wantedKinds(wanted plan.Plan) (applied, kept []string) {
 	for _, child := range wanted.Children {
 		applied = append(applied, reflect.TypeOf(child.Object).Elem().Name())
@@ -384,8 +384,8 @@ func TestAServiceToAdoptWaitsForPods(t *testing.T) {
 	}
 }
 
-// TestChildrenThatActOnOthersNeedThem: an autoscaler would scale a foreign Deployment of the
-// app's name, an Ingress publish a foreign Service.
+// TestChildrenThatActOnOthersNeedThem: an autoscaler would scale a foreign Deployment of the app's
+// name, an Ingress would publish a foreign Service.
 func TestChildrenThatActOnOthersNeedThem(t *testing.T) {
 	app := admitted(spec(func(s *msappsv1.WebAppSpec) {
 		s.Replicas, s.Autoscaling = nil, &msappsv1.Autoscaling{Min: 1, Max: 2}
@@ -426,9 +426,9 @@ func TestAnAutoscalerNeverStartsFromZero(t *testing.T) {
 func TestAServicePortKeepsItsName(t *testing.T) {
 	app := admitted(spec(func(*msappsv1.WebAppSpec) {}))
 	for name, test := range map[string]struct {
-		port     corev1.ServicePort
-		standing plan.Ownership
-		want     string
+		port      corev1.ServicePort
+		ownership plan.Ownership
+		want      string
 	}{
 		"an adopted one without a name":      {corev1.ServicePort{Port: 8080, Protocol: "TCP"}, plan.Consenting, ""},
 		"an adopted one with a name":         {corev1.ServicePort{Name: "web", Port: 8080, Protocol: "TCP"}, plan.Ours, "web"},
@@ -439,7 +439,7 @@ func TestAServicePortKeepsItsName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{test.port}}}
 			observed := Observed{Children: plan.Children{{Kind: "Service", Namespace: "web", Name: "shop"}: {Object: service,
-				Ownership: test.standing}}}
+				Ownership: test.ownership}}}
 			if got := desiredService(app, observed).Spec.Ports[0].Name; got != test.want {
 				t.Errorf("got %q", got)
 			}

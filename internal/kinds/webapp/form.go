@@ -14,21 +14,21 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// labelVersion is the one recommended label that is left to users.
+// labelVersion is the one recommended label that users may set.
 const labelVersion = "app.kubernetes.io/version"
 
-// validateForm repeats those rules of v1's schema that nobody else would enforce. The API server checks
-// an object against the schema of the version that it came in: a v1beta1 client passes by
-// all that v1's schema says, with a stash of its own making or by setting replicas beside a
-// stashed autoscaling. What Kubernetes itself refuses in a child (ports, names of variables, two
-// sources of one volume) is left to it, and told in the condition Ready.
+// validateForm repeats the rules of v1's schema that nothing else would enforce. The API server
+// checks an object against the schema of the version in which it was sent: a v1beta1 client
+// bypasses v1's schema with a stash that it made itself, or by setting replicas next to a stashed
+// autoscaling. What Kubernetes itself refuses in a child (ports, names of variables, two sources of
+// one volume) is left to it, and reported in the condition Ready.
 func validateForm(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	problems := validateContainerNames(spec, path)
 	if spec.Autoscaling != nil && spec.Replicas != nil {
 		problems = append(problems, field.Forbidden(path.Child("replicas"),
-			"replicas and autoscaling exclude each other: leave replicas out, the autoscaler owns it"))
+			"may not be set together with autoscaling, which owns the number of replicas: leave it out"))
 	}
-	// Under an unknown name the limits of the one that was meant would not hold.
+	// An unknown profile would bypass the limits of the intended one.
 	problems = append(problems, validateOneOf(spec.SecurityProfile, path.Child("securityProfile"), msappsv1.SecurityDefault,
 		msappsv1.SecurityRestricted)...)
 	problems = append(problems, validateOneOf(spec.TopologySpread, path.Child("topologySpread"), msappsv1.SpreadPreferred,
@@ -44,8 +44,8 @@ func validateForm(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	return append(problems, validateMetadata(spec.ServiceAccountMetadata, path.Child("serviceAccountMetadata"))...)
 }
 
-// validateContainerNames wants a DNS label that is unique within the pod: apply merges containers
-// by their names, so one called as the application's would change that.
+// validateContainerNames requires DNS labels that are unique within the pod: apply merges
+// containers by name, so a container with the application's name would change that one.
 func validateContainerNames(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	taken := map[string]bool{}
 	var problems field.ErrorList
@@ -57,7 +57,7 @@ func validateContainerNames(spec *msappsv1.WebAppSpec, path *field.Path) field.E
 			}
 			switch {
 			case container.Name == ContainerName:
-				problems = append(problems, field.Invalid(name, container.Name, "is the application's own container: choose another name"))
+				problems = append(problems, field.Invalid(name, container.Name, "is the name of the application's own container: choose another name"))
 			case taken[container.Name]:
 				problems = append(problems, field.Duplicate(name, container.Name))
 			}
@@ -98,5 +98,5 @@ func validateAnnotations(annotations msappsv1.Annotations, path *field.Path) fie
 }
 
 func reserved(path *field.Path, key string) *field.Error {
-	return field.Forbidden(path.Key(key), fmt.Sprintf("%s is set by Mainstay or Kubernetes: choose another", key))
+	return field.Forbidden(path.Key(key), fmt.Sprintf("%s is set by Mainstay or Kubernetes: choose another key", key))
 }

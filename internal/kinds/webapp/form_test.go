@@ -17,7 +17,7 @@ func containers(names ...string) []msappsv1.Container {
 	return found
 }
 
-// formCases has a spec that each rule refuses and one that it accepts.
+// formCases has, for each rule, a spec that it refuses and one that it accepts.
 var formCases = map[string]struct {
 	bad, good func(*msappsv1.WebAppSpec)
 	field     string

@@ -12,10 +12,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Govern writes into app what the rules fill in and enforce, and returns what of the user's that
-// replaced, as warnings. before is the object before an update, nil at creation: a spec that
-// stays as it was is left alone, or a policy that came later would restart an application
-// because somebody labelled it.
+// Govern sets in app what the rules default and enforce, and returns a warning for each value of
+// the user's that it replaced. before is the object before an update, nil on creation. An unchanged
+// spec is left alone: otherwise adding a label would restart an application if a policy was created
+// meanwhile.
 func Govern(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 	labels, replaced := rules.Labelled(app.Labels)
 	app.Labels = labels
@@ -41,7 +41,7 @@ func Govern(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 	return replaced
 }
 
-// Wanted is what policy looks at in a defaulted app.
+// Wanted returns what policies check in a defaulted app.
 func Wanted(app *msappsv1.WebApp, observed Observed) policy.Subject {
 	template, at := podTemplate(app, observed), field.NewPath("spec")
 	return policy.Subject{
@@ -54,8 +54,8 @@ func Wanted(app *msappsv1.WebApp, observed Observed) policy.Subject {
 	}
 }
 
-// wantedReplicas are the replicas that an app may come to have. Where it leaves the number to
-// others, that is what they have chosen.
+// wantedReplicas returns the possible numbers of replicas of an app. If the spec leaves the number
+// to others, it is the present one.
 func wantedReplicas(app *msappsv1.WebApp, observed Observed) []policy.Replicas {
 	at := field.NewPath("spec")
 	if scaling := app.Spec.Autoscaling; scaling != nil {
@@ -68,7 +68,7 @@ func wantedReplicas(app *msappsv1.WebApp, observed Observed) []policy.Replicas {
 	return []policy.Replicas{{Field: at.Child("replicas"), Count: count}}
 }
 
-// containerPath tells where the user wrote a container of the pod.
+// containerPath returns a function from a container's name to its field in the spec.
 func containerPath(app *msappsv1.WebApp) func(name string) *field.Path {
 	at := field.NewPath("spec")
 	paths := map[string]*field.Path{ContainerName: at}
@@ -81,7 +81,7 @@ func containerPath(app *msappsv1.WebApp) func(name string) *field.Path {
 	return func(name string) *field.Path { return paths[name] }
 }
 
-// Running is what policy looks at in what runs for an app; nil where nothing does.
+// Running returns what policies check in the running objects of an app; nil if nothing runs.
 func Running(app *msappsv1.WebApp, observed Observed) *policy.Subject {
 	deployment := ours(app, observed)
 	if deployment == nil {

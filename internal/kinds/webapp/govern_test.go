@@ -18,7 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// ruled are the rules of a policy, base, that has one rule.
+// ruled returns the rules of a policy, base, with one rule.
 func ruled(rule mspolicyv1.Rule) policy.Rules {
 	rule.Environment = "*"
 	base := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"},
@@ -43,8 +43,8 @@ func cpus(amount string) corev1.ResourceList {
 	return corev1.ResourceList{"cpu": resource.MustParse(amount)}
 }
 
-// TestGovernTakesOutWhatContradictsRestricted: what the profile refuses is gone from what is enforced,
-// but for a probe's host, which is refused; and the pods meet the standard.
+// TestGovernTakesOutWhatContradictsRestricted: what the profile refuses is removed if it is
+// enforced, except for a probe's host, which is refused; and the pods meet the standard.
 func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
 	for name, test := range restrictedCases {
 		for which, change := range map[string]func(*msappsv1.WebAppSpec){"refused": test.refused, "allowed": test.allowed} {
@@ -55,7 +55,7 @@ func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
 				problems := Validate(app)
 				if isProbe := len(replaced) == 0 && which == "refused"; isProbe {
 					if len(problems) != 1 || problems[0].Field != test.field ||
-						problems[0].Detail != "not allowed by securityProfile Restricted: leave it out, the pod itself is probed" {
+						problems[0].Detail != "not allowed by securityProfile Restricted: leave it out to probe the pod itself" {
 						t.Errorf("nothing is replaced, and refused is %v", problems)
 					}
 					return
@@ -81,7 +81,7 @@ func TestGovernTakesOutWhatContradictsRestricted(t *testing.T) {
 	}
 }
 
-// governed is what governing makes of the least app with helpers.
+// governed returns the minimal app with helpers, after governing.
 func governed(changes ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
 	resources := corev1.ResourceRequirements{Requests: cpus("100m"), Limits: cpus("1")}
 	app := newApp(helpers)
@@ -97,8 +97,7 @@ func governed(changes ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
 	return app
 }
 
-// governCases have what a user wrote, and what differs in what is stored from what governing makes
-// of the least app.
+// governCases have what a user wrote, and how the stored app differs from the governed minimal app.
 var governCases = map[string]struct {
 	given, want func(*msappsv1.WebApp)
 	replaced    []string
@@ -157,7 +156,7 @@ func TestGovern(t *testing.T) {
 	}
 }
 
-// TestGovernSetsTheProfile only where it is enforced.
+// TestGovernSetsTheProfile only if it is enforced.
 func TestGovernSetsTheProfile(t *testing.T) {
 	app := admitted()
 	if Govern(app, nil, ruled(governing)); app.Spec.SecurityProfile != "Default" {
@@ -168,8 +167,8 @@ func TestGovernSetsTheProfile(t *testing.T) {
 	}
 }
 
-// TestGovernOnUpdate: a spec that stays as it was is left alone, though labels are set; one that
-// changes is governed as a whole.
+// TestGovernOnUpdate: an unchanged spec is left alone, although labels are set; a changed one is
+// governed as a whole.
 func TestGovernOnUpdate(t *testing.T) {
 	before := admitted(helpers)
 	labelled := before.DeepCopy()
@@ -194,7 +193,7 @@ func TestGovernOnUpdate(t *testing.T) {
 	}
 }
 
-// refusals are the fields and values of what policy refuses in an app.
+// refusals returns the fields and values that policy refuses in an app.
 func refusals(rule mspolicyv1.Rule, subject policy.Subject) []string {
 	var fields []string
 	for _, violation := range ruled(rule).Check(subject) {
@@ -203,13 +202,14 @@ func refusals(rule mspolicyv1.Rule, subject policy.Subject) []string {
 	return fields
 }
 
-// askAll asks for what no container of helpers has.
+// askAll requires what no container of helpers has.
 var askAll = mspolicyv1.Rule{
 	AllowedRegistries: []string{"reg.io"}, MaxReplicas: new(int32(1)), RequiredLabels: []string{"team"},
 	Enforced: mspolicyv1.Enforced{SecurityProfile: "Restricted", SecurityContext: &mspolicyv1.SecurityContext{RunAsNonRoot: new(true)}},
 }
 
-// lapsed and rootful are what the Pod Security Standard says of containers of the default profile.
+// lapsed and rootful are the Pod Security Standard's findings for containers of the default
+// profile.
 func lapsed(field, container string) string {
 	return fmt.Sprintf(`%s unrestricted capabilities (container %q must set securityContext.capabilities.drop=["ALL"])`, field, container)
 }
@@ -218,7 +218,7 @@ func rootful(field, container string) string {
 	return fmt.Sprintf(`%s runAsNonRoot != true (pod or container %q must set securityContext.runAsNonRoot=true)`, field, container)
 }
 
-// TestWanted: each thing at the path at which the user wrote it.
+// TestWanted: everything has the path at which the user wrote it.
 func TestWanted(t *testing.T) {
 	app := admitted(helpers, spec(func(s *msappsv1.WebAppSpec) {
 		s.Replicas, s.Volumes[8].Image.Reference = new(int32(2)), "files:1"
@@ -247,7 +247,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// scaled is a Deployment with a number of replicas; 0 leaves it out.
+// scaled returns a Deployment with a number of replicas; 0 omits it.
 func scaled(count int32) *appsv1.Deployment {
 	return rolledOut(func(d *appsv1.Deployment) {
 		d.Spec.Replicas = &count
@@ -287,7 +287,8 @@ func TestWantedReplicas(t *testing.T) {
 	}
 }
 
-// runningAs is a Deployment with a pod that looks like an app's, in all that policy looks at.
+// runningAs returns a Deployment with a pod that looks like an app's in everything that policies
+// check.
 func runningAs(app *msappsv1.WebApp) *appsv1.Deployment {
 	return rolledOut(func(d *appsv1.Deployment) { d.Spec.Template = podTemplate(app, Observed{}) })
 }

@@ -9,21 +9,20 @@ import (
 const (
 	// Controller is the name of the kind's controller; its field manager is mainstay/webapp.
 	Controller = "webapp"
-	// Component is the value of app.kubernetes.io/component on everything of a WebApp.
+	// Component is the value of app.kubernetes.io/component on all objects of a WebApp.
 	Component = "webapp"
-	// ContainerName is the application container's name, which users rely on
-	// (kubectl logs -c webapp).
+	// ContainerName is the application container's name, which users rely on (kubectl logs -c webapp).
 	ContainerName = "webapp"
-	// portName names the application's port in the pod, the Service and its probes.
+	// portName is the name of the application's port in the pod, the Service and its probes.
 	portName = "http"
-	// tmpVolume is the empty directory at tmpPath where the root file system is read-only.
+	// tmpVolume is the empty directory at tmpPath if the root file system is read-only.
 	tmpVolume = "tmp"
 	tmpPath   = "/tmp"
 )
 
-// Every child bears the WebApp's name: each kind occurs once.
+// Every child has the WebApp's name: there is one of each kind.
 
-// part is the WebApp as part of its application.
+// part returns the WebApp as part of its application.
 func part(app *msappsv1.WebApp) naming.Part {
 	return naming.Part{Name: app.Name, Component: Component, PartOf: app.Labels[api.LabelPartOf]}
 }

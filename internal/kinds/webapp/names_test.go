@@ -16,8 +16,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestNamesFit has the longest name that the API admits: names and labels of all children must be
-// such as Kubernetes takes.
+// TestNamesFit uses the longest name that the API admits: Kubernetes must accept the names and
+// labels of all children.
 func TestNamesFit(t *testing.T) {
 	longest := "a" + strings.Repeat("b", 62)
 	app := admitted(everything, func(app *msappsv1.WebApp) {
@@ -82,7 +82,7 @@ func checkPodNames(t *testing.T, pod corev1.PodSpec) {
 	}
 }
 
-// TestLabels pins what users select by, and what a Deployment's selector can never change from.
+// TestLabels pins the labels that users select by, and a Deployment's selector, which is immutable.
 func TestLabels(t *testing.T) {
 	app := admitted(spec(func(s *msappsv1.WebAppSpec) {
 		s.Labels = msappsv1.Labels{"app.kubernetes.io/version": "2", "team": "retail"}
@@ -105,8 +105,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestOursWin: no label or annotation of the user's can replace one of ours, even where the
-// schema's rules did not hold it back.
+// TestOursWin: no label or annotation of the user's can replace one of ours, even if the schema's
+// rules did not prevent it.
 func TestOursWin(t *testing.T) {
 	hostile := msappsv1.Metadata{Labels: msappsv1.Labels{"app": "other", "app.kubernetes.io/managed-by": "other"}}
 	app := admitted(spec(func(s *msappsv1.WebAppSpec) {
@@ -128,8 +128,8 @@ func TestOursWin(t *testing.T) {
 	}
 }
 
-// TestTheSelectorIsNeverEmpty: an empty one selects every pod of the namespace, and a
-// NetworkPolicy of ours would then cut all of them off.
+// TestTheSelectorIsNeverEmpty: an empty one selects every pod of the namespace, and a NetworkPolicy
+// of ours would then cut all of them off.
 func TestTheSelectorIsNeverEmpty(t *testing.T) {
 	observed := Observed{Children: found(plan.Consenting, rolledOut(func(d *appsv1.Deployment) {
 		d.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: "Exists"}}}

@@ -30,9 +30,9 @@ func desiredService(app *msappsv1.WebApp, observed Observed) *corev1.Service {
 	}
 }
 
-// servicePortName is the name of the Service's port. One that is there keeps its name, or its lack of
-// one: kube-proxy matches endpoints by it, so that a new name refuses all connections for a
-// second, until the endpoints have it too. (Seen when a Service of kubectl expose was adopted.)
+// servicePortName returns the name of the Service's port. An existing port keeps its name, even an
+// empty one: kube-proxy matches endpoints by it, so that a new name refuses all connections for a
+// second, until the endpoints have it too. (Observed when a Service of kubectl expose was adopted.)
 func servicePortName(app *msappsv1.WebApp, observed Observed) string {
 	object, _ := observed.Children.Get(Ref(app, "Service"))
 	if service, ok := object.(*corev1.Service); ok {
@@ -53,7 +53,7 @@ func desiredNetworkPolicy(app *msappsv1.WebApp, observed Observed) *networkingv1
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		},
 	}
-	// A rule without peers would let everybody in: without peers there is no rule.
+	// A rule without peers would admit everyone, so without peers there is no rule.
 	if peers := app.Spec.NetworkPolicy.From; len(peers) > 0 {
 		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{
 			From: peers,
@@ -123,13 +123,13 @@ func desiredRoute(app *msappsv1.WebApp) *gatewayv1.HTTPRoute {
 	return route
 }
 
-// address is where the application answers: the most public way that it has and that is one
-// address, which a host with a wildcard is not.
+// address returns the URL of the application: the most public one that is a single address, which a
+// wildcard host is not.
 func address(app *msappsv1.WebApp, observed Observed) string {
 	if route := app.Spec.Route; route != nil && observed.HasRouteAPI {
 		for _, host := range route.Hostnames {
 			if !strings.HasPrefix(string(host), "*") {
-				// Whether the Gateway's listener has TLS is the Gateway's to say.
+				// Whether the listener has TLS is defined by the Gateway.
 				return "http://" + string(host) + "/"
 			}
 		}

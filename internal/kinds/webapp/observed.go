@@ -10,29 +10,29 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// Observed is everything that decisions about one WebApp rest on, read once.
+// Observed is everything that decisions about one WebApp depend on, read once.
 type Observed struct {
-	// Children found under the WebApp's name, of every kind that it could have.
+	// Children are the objects found under the WebApp's name, of every kind that it can have.
 	Children plan.Children
-	// Pods of the WebApp, in any state.
+	// Pods are the pods of the WebApp, in any state.
 	Pods []corev1.Pod
-	// MountProblem is what events say of a pod that stays without containers; empty where
-	// there is no such pod or nothing is known.
+	// MountProblem is what events say about a pod that stays without containers; empty if there is no
+	// such pod or nothing is known.
 	MountProblem string
-	// HasRouteAPI tells whether the cluster has the Gateway API's HTTPRoute.
+	// HasRouteAPI reports whether the cluster has the Gateway API's HTTPRoute.
 	HasRouteAPI bool
-	// ServiceAccountMissing tells that spec.serviceAccountName names none.
+	// ServiceAccountMissing reports that the ServiceAccount of spec.serviceAccountName does not exist.
 	ServiceAccountMissing bool
 }
 
-// deployment is the WebApp's, or one that consents to become it; nil if there is none.
+// deployment returns the WebApp's Deployment, or one that it may adopt; nil if there is none.
 func (o Observed) deployment(app *msappsv1.WebApp) *appsv1.Deployment {
 	object, _ := o.Children.Get(Ref(app, "Deployment"))
 	deployment, _ := object.(*appsv1.Deployment)
 	return deployment
 }
 
-// route is the WebApp's HTTPRoute; nil if there is none.
+// route returns the WebApp's HTTPRoute; nil if there is none.
 func (o Observed) route(app *msappsv1.WebApp) *gatewayv1.HTTPRoute {
 	object, _ := o.Children.Get(Ref(app, "HTTPRoute"))
 	route, _ := object.(*gatewayv1.HTTPRoute)

@@ -11,15 +11,16 @@ import (
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 )
 
-// OwnAsV1 rewrites, in place, the managed fields that were written through v1beta1 as if they had been
-// through v1, and tells whether there were any. It is idempotent; what can't be read is left as it is.
+// OwnAsV1 rewrites, in place, managed fields that were written through v1beta1 as if they had been
+// written through v1, and reports whether there were any. It is idempotent; unreadable entries are
+// left as they are.
 //
-// While server-side apply finds an entry of v1beta1, it looks at each object in that version too, where the
-// whole stash is one value: a field that a v1 manager no longer applies would come back
-// with it. Without such entries it works in v1 alone, needs no webhook, and does not stumble over a version
-// that is no longer there (kubernetes#111937). The webhook that defaults is the place to
-// call it: it sees writes of objects, in v1, before they are stored. (Not those of status and scale, which
-// own no more than that, nor those in namespaces that nobody governs.)
+// While server-side apply finds a v1beta1 entry, it also processes objects in that version, in
+// which the whole stash is one value: a field that a v1 manager no longer applies would come back
+// with it. Without such entries it works in v1 alone, needs no webhook, and does not fail on a
+// version that is no longer served (kubernetes#111937). The defaulting webhook calls it, because it
+// sees writes of objects, in v1, before they are stored. (It does not see those of status and
+// scale, which own nothing else, nor those in ungoverned namespaces.)
 func OwnAsV1(app *msappsv1.WebApp) bool {
 	old := msappsv1beta1.GroupVersion.String()
 	var entries []metav1.ManagedFieldsEntry
@@ -38,7 +39,7 @@ func OwnAsV1(app *msappsv1.WebApp) bool {
 	return changed
 }
 
-// asV1 are the paths of v1 for those of v1beta1, as FromV1 and ToV1 have them.
+// asV1 translates paths of v1beta1 to v1, as FromV1 and ToV1 do.
 func asV1(fields *fieldpath.Set) *fieldpath.Set {
 	host := fieldpath.MakePathOrDie("spec", "host")
 	stash := fieldpath.MakePathOrDie("metadata", "annotations", api.AnnotationV1Spec)
@@ -55,7 +56,7 @@ func asV1(fields *fieldpath.Set) *fieldpath.Set {
 	return moved
 }
 
-// addEntry unites entries that now are one's: the API server would keep only the last of them.
+// addEntry appends an entry, merged into an equal one: the API server would keep only the last.
 func addEntry(entries []metav1.ManagedFieldsEntry, entry metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	for i := range entries {
 		same := &entries[i]
@@ -86,7 +87,7 @@ func readFields(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, bool) {
 	return fields, err == nil
 }
 
-// writeFields falls back to what was there, for a set that was read can always be written.
+// writeFields falls back to before; a set that was parsed can always be encoded.
 func writeFields(fields *fieldpath.Set, before *metav1.FieldsV1) *metav1.FieldsV1 {
 	text, err := fields.ToJSON()
 	if err != nil {

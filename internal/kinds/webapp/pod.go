@@ -16,8 +16,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
-// podTemplate is what each pod of the app looks like. Every byte of it matters: a change
-// replaces all pods.
+// podTemplate returns the pod template of the app. Every byte of it matters: a change replaces all
+// pods.
 func podTemplate(app *msappsv1.WebApp, observed Observed) corev1.PodTemplateSpec {
 	spec := &app.Spec
 	pods := selector(app, observed)
@@ -33,8 +33,8 @@ func podTemplate(app *msappsv1.WebApp, observed Observed) corev1.PodTemplateSpec
 			ImagePullSecrets:              spec.ImagePullSecrets,
 			SecurityContext:               podSecurity(spec.SecurityProfile, spec.PodSecurityContext),
 			TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
-			// Environment variables for every Service of the namespace are of no use to an app
-			// that has DNS, and their number can keep it from starting.
+			// Environment variables for every Service of the namespace are useless to an app with DNS, and
+			// their number can keep it from starting.
 			EnableServiceLinks:        new(false),
 			TopologySpreadConstraints: spreadConstraints(spec.TopologySpread, pods),
 			NodeSelector:              spec.NodeSelector,
@@ -76,8 +76,8 @@ func appContainer(spec *msappsv1.WebAppSpec) corev1.Container {
 	}
 }
 
-// defaultReadiness connects to the port every 5 s: what an app that answers HTTP can always
-// take. Three failures, so 15 s, take it out of the Service; one success brings it back.
+// defaultReadiness connects to the port every 5 s, which every HTTP server can take. Three
+// failures, so 15 s, remove the pod from the Service; one success adds it again.
 func defaultReadiness(port int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:     corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}},
@@ -88,13 +88,13 @@ func defaultReadiness(port int32) *corev1.Probe {
 	}
 }
 
-// longestStopPause is how long a pod still serves after it was told to stop, in seconds: time
-// for proxies and load balancers to take it out. Endpoints reach nodes within a second or
-// two; ingress controllers batch their reloads for a few more.
+// longestStopPause is how long a pod continues to serve after it was told to stop, in seconds: time
+// for proxies and load balancers to remove it. Endpoints reach nodes within a second or two;
+// ingress controllers batch their reloads for a few more.
 const longestStopPause = 5
 
-// stopPause is the hook for that pause: half of a period that is shorter than two of them.
-// The kubelet sleeps itself, so the image needs no shell (KEP-3960).
+// stopPause returns the preStop hook for that pause, which is at most half of the grace period. The
+// kubelet sleeps itself, so the image needs no shell (KEP-3960).
 func stopPause(gracePeriodSeconds int64) *corev1.Lifecycle {
 	pause := min(longestStopPause, gracePeriodSeconds/2)
 	if pause == 0 {
@@ -103,8 +103,8 @@ func stopPause(gracePeriodSeconds int64) *corev1.Lifecycle {
 	return &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: pause}}}
 }
 
-// initContainers are the user's init containers and then the side-cars: as init containers
-// that are restarted always, which start before the app and end after it (KEP-753).
+// initContainers returns the user's init containers, followed by the sidecars: these are init
+// containers with restartPolicy Always, which start before the app and end after it (KEP-753).
 func initContainers(spec *msappsv1.WebAppSpec) []corev1.Container {
 	var containers []corev1.Container
 	for _, given := range spec.InitContainers {
@@ -135,8 +135,8 @@ func helperContainer(profile msappsv1.SecurityProfile, given msappsv1.Container)
 	}
 }
 
-// withTmp is mounts and, where the root file system is read-only and nothing else is mounted
-// there, an empty /tmp. Elsewhere it would hide the image's own.
+// withTmp returns the mounts and, if the root file system is read-only and nothing is mounted
+// there, an empty /tmp. With a writable root it would hide the image's own /tmp.
 func withTmp(security *corev1.SecurityContext, mounts []corev1.VolumeMount) []corev1.VolumeMount {
 	isTmp := func(mount corev1.VolumeMount) bool { return path.Clean(mount.MountPath) == tmpPath }
 	if !hasReadOnlyRoot(security) || slices.ContainsFunc(mounts, isTmp) {
@@ -145,7 +145,7 @@ func withTmp(security *corev1.SecurityContext, mounts []corev1.VolumeMount) []co
 	return append(slices.Clone(mounts), corev1.VolumeMount{Name: tmpVolume, MountPath: tmpPath})
 }
 
-// needsTmp tells whether a container of the pod is given an empty /tmp.
+// needsTmp reports whether a container of the pod gets an empty /tmp.
 func needsTmp(spec *msappsv1.WebAppSpec) bool {
 	needs := func(security *corev1.SecurityContext, mounts []corev1.VolumeMount) bool {
 		return len(withTmp(containerSecurity(spec.SecurityProfile, security), mounts)) > len(mounts)
@@ -176,8 +176,8 @@ func volumes(spec *msappsv1.WebAppSpec) []corev1.Volume {
 	return all
 }
 
-// spreadConstraints spread the pods of one template over zones and nodes. Pods of
-// earlier templates do not count, or a rolling update would pile the new ones up.
+// spreadConstraints spread the pods of one template over zones and nodes. Pods of earlier templates
+// do not count: otherwise a rolling update would concentrate the new ones.
 func spreadConstraints(spread msappsv1.TopologySpread, pods map[string]string) []corev1.TopologySpreadConstraint {
 	if spread == msappsv1.SpreadDisabled {
 		return nil

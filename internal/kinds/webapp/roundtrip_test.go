@@ -15,22 +15,23 @@ import (
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
-// filler makes random objects: every field, half of what may be nil, up to two of each list and map.
+// filler creates random objects: every field, half of what may be nil, up to two of each list and
+// map.
 func filler(seed uint64) *randfill.Filler {
 	return randfill.NewWithSeed(int64(seed)).NilChance(0.5).NumElements(0, 2).MaxDepth(25).Funcs(
 		func(q *resource.Quantity, c randfill.Continue) {
 			formats := []resource.Format{resource.DecimalSI, resource.BinarySI, resource.DecimalExponent}
 			*q = *resource.NewMilliQuantity(c.Int63n(1e9), formats[c.Intn(len(formats))])
 		},
-		// Raw JSON, which random bytes are not.
+		// Raw JSON can't be random bytes.
 		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawBytes([]byte("{}")) },
-		// The schema asks for a host: without one there is no Ingress.
+		// The schema requires a host: without one there is no Ingress.
 		func(i *msappsv1.Ingress, c randfill.Continue) { c.FillNoCustom(i); i.Host += "a.b" },
 	)
 }
 
-// asJSON is what the API server would store. Only what survives it is real: not the difference of nil
-// and empty maps, nor the nanoseconds of a time.
+// asJSON returns what the API server would store. Only what survives it matters: not the difference
+// between nil and empty maps, nor the nanoseconds of a time.
 func asJSON(t testing.TB, object any) string {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -40,7 +41,7 @@ func asJSON(t testing.TB, object any) string {
 	return string(text)
 }
 
-// throughJSON sends an object over the wire.
+// throughJSON encodes and decodes an object.
 func throughJSON[T any](t testing.TB, object *T) *T {
 	t.Helper()
 	arrived := new(T)
@@ -76,7 +77,7 @@ func randomV1beta1(t testing.TB, seed uint64) *msappsv1beta1.WebApp {
 	return throughJSON(t, app)
 }
 
-// checkV1 sends the app of a seed from v1 to v1beta1 and back.
+// checkV1 converts the app of a seed from v1 to v1beta1 and back.
 func checkV1(t testing.TB, seed uint64) {
 	t.Helper()
 	app := randomV1(t, seed)
@@ -92,7 +93,7 @@ func checkV1(t testing.TB, seed uint64) {
 	}
 }
 
-// checkV1beta1 sends the app of a seed from v1beta1 to v1 and back.
+// checkV1beta1 converts the app of a seed from v1beta1 to v1 and back.
 func checkV1beta1(t testing.TB, seed uint64) {
 	t.Helper()
 	app := randomV1beta1(t, seed)
@@ -108,17 +109,18 @@ func checkV1beta1(t testing.TB, seed uint64) {
 	}
 }
 
-// TestRoundTrip: nothing is lost on the way to the other version and back.
+// TestRoundTrip: nothing is lost in a conversion to the other version and back.
 func TestRoundTrip(t *testing.T) {
-	// Of 7 random mutations of the conversion (2026-11-22) 5 were found, each with the first object; 2 refuse less of what users write by hand.
+	// Of 7 random mutations of the conversion (2026-11-22) 5 were found, each with the first object; 2
+	// refuse less of what users write by hand.
 	for seed := range cases.Seeds(t, 250, 30_000) {
 		checkV1(t, seed)
 		checkV1beta1(t, seed)
 	}
 }
 
-// BenchmarkRoundTrip checks as many random objects as it is told to, each in both directions:
-// -bench=RoundTrip -benchtime=100000x.
+// BenchmarkRoundTrip checks b.N random objects, each in both directions: -bench=RoundTrip
+// -benchtime=100000x.
 func BenchmarkRoundTrip(b *testing.B) {
 	next := uint64(0)
 	for b.Loop() {
@@ -128,7 +130,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkConvert converts a page of a list, as the API server asks for it.
+// BenchmarkConvert converts a page of a list, as the API server requests it.
 func BenchmarkConvert(b *testing.B) {
 	const page = 500
 	full, small := make([]*msappsv1.WebApp, page), make([]*msappsv1beta1.WebApp, page)

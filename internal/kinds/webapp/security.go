@@ -11,12 +11,12 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// restrictedUser is the uid where the Restricted profile applies and nothing else is given.
+// restrictedUser is the default uid under the Restricted profile.
 const restrictedUser = 1000
 
-// containerSecurity is a container's security context: what the user gave, completed by the
-// profile. The user's values win; under Restricted validation has made sure
-// that none of them loosens it.
+// containerSecurity returns a container's security context: the user's, completed by the profile.
+// The user's values take precedence; under Restricted, validation ensures that none of them weakens
+// it.
 //
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 func containerSecurity(profile msappsv1.SecurityProfile, given *corev1.SecurityContext) *corev1.SecurityContext {
@@ -24,7 +24,8 @@ func containerSecurity(profile msappsv1.SecurityProfile, given *corev1.SecurityC
 	if effective == nil {
 		effective = &corev1.SecurityContext{}
 	}
-	// A privileged container, or one that adds SYS_ADMIN, can't refuse escalation: the API says so.
+	// The API server refuses allowPrivilegeEscalation: false for a container that is privileged or
+	// adds SYS_ADMIN.
 	if !ptr.Deref(effective.Privileged, false) && !adds(effective, "SYS_ADMIN", "CAP_SYS_ADMIN") {
 		setDefault(&effective.AllowPrivilegeEscalation, false)
 	}
@@ -40,7 +41,7 @@ func containerSecurity(profile msappsv1.SecurityProfile, given *corev1.SecurityC
 	return effective
 }
 
-// podSecurity is the pod's security context, on the same terms.
+// podSecurity returns the pod's security context, by the same rules.
 func podSecurity(profile msappsv1.SecurityProfile, given *corev1.PodSecurityContext) *corev1.PodSecurityContext {
 	effective := given.DeepCopy()
 	if effective == nil {
@@ -69,26 +70,26 @@ func hasReadOnlyRoot(security *corev1.SecurityContext) bool {
 
 // validateRestricted refuses what the Pod Security Standard "restricted" does not allow.
 func validateRestricted(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
-	problems := told(policy.PodContradictions(spec.PodSecurityContext, path.Child("podSecurityContext")))
+	problems := problemsOf(policy.PodContradictions(spec.PodSecurityContext, path.Child("podSecurityContext")))
 	problems = append(problems, restrictedProbe(spec.Probes.Readiness, path.Child("probes", "readiness"))...)
 	problems = append(problems, restrictedProbe(spec.Probes.Liveness, path.Child("probes", "liveness"))...)
 	problems = append(problems, restrictedProbe(spec.Probes.Startup, path.Child("probes", "startup"))...)
-	problems = append(problems, told(policy.ContainerContradictions(spec.SecurityContext, path.Child("securityContext")))...)
+	problems = append(problems, problemsOf(policy.ContainerContradictions(spec.SecurityContext, path.Child("securityContext")))...)
 	for i, container := range spec.InitContainers {
 		at := path.Child("initContainers").Index(i)
-		problems = append(problems, told(policy.ContainerContradictions(container.SecurityContext, at.Child("securityContext")))...)
+		problems = append(problems, problemsOf(policy.ContainerContradictions(container.SecurityContext, at.Child("securityContext")))...)
 		problems = append(problems, restrictedProbe(container.StartupProbe, at.Child("startupProbe"))...)
 	}
 	for i, container := range spec.Sidecars {
 		at := path.Child("sidecars").Index(i)
-		problems = append(problems, told(policy.ContainerContradictions(container.SecurityContext, at.Child("securityContext")))...)
+		problems = append(problems, problemsOf(policy.ContainerContradictions(container.SecurityContext, at.Child("securityContext")))...)
 		problems = append(problems, restrictedProbe(container.StartupProbe, at.Child("startupProbe"))...)
 	}
 	return problems
 }
 
-// told are contradictions as errors.
-func told(contradictions []policy.Contradiction) field.ErrorList {
+// problemsOf returns contradictions as errors.
+func problemsOf(contradictions []policy.Contradiction) field.ErrorList {
 	var problems field.ErrorList
 	for _, contradiction := range contradictions {
 		problems = append(problems, contradiction.Problem)
@@ -102,7 +103,7 @@ func restrictedProbe(probe *corev1.Probe, path *field.Path) field.ErrorList {
 	forbid := func(host string, at *field.Path) {
 		if host != "" {
 			problems = append(problems, field.Forbidden(at.Child("host"),
-				"not allowed by securityProfile Restricted: leave it out, the pod itself is probed"))
+				"not allowed by securityProfile Restricted: leave it out to probe the pod itself"))
 		}
 	}
 	if probe != nil && probe.HTTPGet != nil {

@@ -12,7 +12,7 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// violations asks Kubernetes' own Pod Security admission what it has against an app's pods.
+// violations returns what Kubernetes' own Pod Security admission finds in an app's pods.
 func violations(t *testing.T, app *msappsv1.WebApp, level api.Level) []string {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -35,8 +35,8 @@ func violations(t *testing.T, app *msappsv1.WebApp, level api.Level) []string {
 	return found
 }
 
-// helpers adds an init container, a side-car and volumes, so that what is asked of pods is
-// asked of all their containers.
+// helpers adds an init container, a sidecar and volumes, so that requirements for pods are checked
+// on all their containers.
 func helpers(app *msappsv1.WebApp) {
 	app.Spec.InitContainers = []msappsv1.Container{{Name: "migrate", Image: "migrate:1"}}
 	app.Spec.Sidecars = []msappsv1.Container{{Name: "proxy", Image: "proxy:2"}}
@@ -83,7 +83,7 @@ func tcpSocket(host string) *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: intstr.FromInt32(80)}}}
 }
 
-// restrictedCases has each setting that the standard forbids, and its neighbour that it allows.
+// restrictedCases has each setting that the standard forbids, and a similar one that it allows.
 var restrictedCases = map[string]struct {
 	field            string
 	refused, allowed func(*msappsv1.WebAppSpec)
@@ -202,7 +202,7 @@ var restrictedCases = map[string]struct {
 	},
 }
 
-// TestRestrictedRefusesWhatPodSecurityAdmissionWould: Kubernetes' own check is the judge of both.
+// TestRestrictedRefusesWhatPodSecurityAdmissionWould compares with Kubernetes' own check.
 func TestRestrictedRefusesWhatPodSecurityAdmissionWould(t *testing.T) {
 	for name, test := range restrictedCases {
 		t.Run(name, func(t *testing.T) { checkRestricted(t, test.field, test.refused, test.allowed) })
@@ -227,7 +227,7 @@ func checkRestricted(t *testing.T, field string, refused, allowed func(*msappsv1
 	if found := violations(t, good, api.LevelRestricted); len(found) > 0 {
 		t.Errorf("Pod Security admission would refuse the neighbour: %q", found)
 	}
-	// Under the default profile all of it is the user's own business.
+	// Under the default profile the user may set all of it.
 	if problems := Validate(admitted(helpers, spec(refused))); len(problems) > 0 {
 		t.Errorf("refused under Baseline: %v", problems)
 	}

@@ -16,22 +16,22 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// lookAgainCreating is how soon to look again at pods that stay without containers: only
-// events say why, and we do not watch those.
-const lookAgainCreating = 10 * time.Second
+// requeueCreating is how soon to reconcile again if pods stay without containers: only events say
+// why, and those are not watched.
+const requeueCreating = 10 * time.Second
 
-// Status is what a defaulted app is, as seen by observed and done by result, and after how
-// long to look again without an event (0: not at all). It does not read the status that is there.
-// Conditions come without times and generation: the loop adds them.
+// Status returns the status of a defaulted app, given what was observed and what apply did, and
+// when to requeue without an event (0: never). It does not read the previous status. The reconciler
+// adds times and the generation to the conditions.
 func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msappsv1.WebAppStatus, time.Duration) {
 	deployment := seen(app, observed, result)
-	judged := summarize(app, observed, result)
+	summarized := summarize(app, observed, result)
 	status := msappsv1.WebAppStatus{
 		ObservedGeneration: app.Generation,
-		Phase:              judged.phase(deployment),
+		Phase:              summarized.phase(deployment),
 		Selector:           metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector(app, observed)}),
 		URL:                address(app, observed),
-		Conditions:         judged.conditions(app.Spec.Paused),
+		Conditions:         summarized.conditions(app.Spec.Paused),
 	}
 	if deployment != nil {
 		status.Replicas = deployment.Status.Replicas
@@ -41,13 +41,13 @@ func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msapps
 	}
 	for i := range observed.Pods {
 		if workload.IsCreating(&observed.Pods[i]) {
-			return status, lookAgainCreating
+			return status, requeueCreating
 		}
 	}
 	return status, 0
 }
 
-// ours is the app's Deployment, nil while there is none or it is only about to be adopted.
+// ours returns the app's Deployment; nil if there is none or it has not been adopted yet.
 func ours(app *msappsv1.WebApp, observed Observed) *appsv1.Deployment {
 	if observed.Children[Ref(app, "Deployment")].Ownership != plan.Ours {
 		return nil
@@ -55,8 +55,9 @@ func ours(app *msappsv1.WebApp, observed Observed) *appsv1.Deployment {
 	return observed.deployment(app)
 }
 
-// seen is the app's Deployment as the next look will find it: upon one that was just made nobody has acted yet. To say so at
-// once saves a status that would be true for some milliseconds. It is nil as ours is.
+// seen returns the app's Deployment as the next reconcile will find it: no controller has acted on
+// one that was just created. This saves a status that would be true for some milliseconds. It
+// returns nil as ours does.
 func seen(app *msappsv1.WebApp, observed Observed, result plan.Result) *appsv1.Deployment {
 	if !result.Created(Ref(app, "Deployment")) {
 		return ours(app, observed)
@@ -67,29 +68,29 @@ func seen(app *msappsv1.WebApp, observed Observed, result plan.Result) *appsv1.D
 	}
 }
 
-// judgement is the one thing to say about an app.
+// objectSummary is the summary of an app.
 type objectSummary struct {
 	summary.Summary
-	// rolling tells that a change is being rolled out, whatever else is the matter.
+	// rolling reports that a change is being rolled out, even if something is wrong.
 	rolling bool
 }
 
-// judge finds what there is to say about an app. The first row that applies counts:
+// summarize returns the summary of an app. The first matching row counts:
 //
-//	what is the case                                    severity  reason
-//	the spec can't be carried out                       Stalled   InvalidSpec
+//	situation                                           severity  reason
+//	the spec is invalid                                 Stalled   InvalidSpec
 //	the API server refused a child                      Failed    Refused
-//	a write failed and is tried again                   Unknown   ReconcileFailed
+//	a write failed and is retried                       Unknown   ReconcileFailed
 //	a foreign object is in the way                      Stalled   Conflict
 //	paused, and a change waits                          Waiting   PausedByUser
-//	a child that was deleted is not gone yet            UnderWay  Terminating
-//	spec.serviceAccountName names none                  Failed    ServiceAccountNotFound
+//	a deleted child is not gone yet                     UnderWay  Terminating
+//	the ServiceAccount of the spec does not exist       Failed    ServiceAccountNotFound
 //	there is no Deployment yet, or one was just changed UnderWay  Deploying
-//	someone scaled the Deployment to zero               Waiting   ScaledToZero
-//	someone paused the Deployment                       Waiting   DeploymentPaused
-//	the rollout is past its deadline                    Stalled   RolloutFailed
+//	a user scaled the Deployment to zero                Waiting   ScaledToZero
+//	a user paused the Deployment                        Waiting   DeploymentPaused
+//	the rollout has exceeded its deadline               Stalled   RolloutFailed
 //	pods can't be created                               Failed    PodsRefused
-//	pods are in trouble, and not all are available      see pods  the trouble's
+//	pods have a problem, and not all are available      see pods  the problem's
 //	pods are being replaced                             UnderWay  Deploying
 //	pods are being added, removed or started            UnderWay  Scaling
 //	another child was just written                      UnderWay  Deploying
@@ -105,9 +106,9 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 		return conflict(app, result.Conflicts)
 	case len(result.Withheld) > 0:
 		return objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonPausedByUser,
-			"spec.paused is true and holds back a change of %s", plan.Join(result.Withheld))}
+			"spec.paused is true and withholds a change of %s", plan.Join(result.Withheld))}
 	case len(result.Terminating) > 0:
-		return objectSummary{Summary: summary.Of(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be made anew",
+		return objectSummary{Summary: summary.Of(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be created again",
 			plan.Join(result.Terminating)), rolling: true}
 	case observed.ServiceAccountMissing:
 		return objectSummary{Summary: summary.Of(summary.Failed, msappsv1.ReasonServiceAccountNotFound,
@@ -132,11 +133,12 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 
 func conflict(app *msappsv1.WebApp, refs []plan.Ref) objectSummary {
 	return objectSummary{Summary: summary.Of(summary.Stalled, api.ReasonConflict,
-		"%s exists and was not made by this WebApp: delete it, choose another name, or let it be taken over with: kubectl annotate -n %s %s %s %s=WebApp/%s",
+		"%s exists and was not created by this WebApp: delete it, choose another name, or allow taking it over with: kubectl annotate " +
+			"-n %s %s %s %s=WebApp/%s",
 		plan.Join(refs), app.Namespace, refs[0].Kind, refs[0].Name, api.AnnotationAdopt, app.Name)}
 }
 
-// judgeRollout is what the Deployment and its pods have to say; nil if all is well.
+// summarizeRollout returns the summary of the Deployment and its pods; nil if all is well.
 func summarizeRollout(observed Observed, deployment *appsv1.Deployment) *objectSummary {
 	seen, wanted := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
 	current := seen.ObservedGeneration >= deployment.Generation
@@ -148,23 +150,23 @@ func summarizeRollout(observed Observed, deployment *appsv1.Deployment) *objectS
 		return nil
 	case deployment.Spec.Paused:
 		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonDeploymentPaused,
-			"the Deployment is paused: kubectl rollout resume deployment %s", deployment.Name)}
+			"the Deployment is paused: run kubectl rollout resume deployment %s", deployment.Name)}
 	}
 	progressing := condition(deployment, appsv1.DeploymentProgressing)
 	rolling := !current || progressing == nil || progressing.Reason != "NewReplicaSetAvailable"
-	trouble := workload.FindProblem(observed.Pods, observed.MountProblem)
+	problem := workload.FindProblem(observed.Pods, observed.MountProblem)
 	switch {
 	case current && progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == "ProgressDeadlineExceeded":
-		message := "the new pods did not become available in time; earlier ones go on serving"
-		if trouble != nil {
-			message += ": " + trouble.Message
+		message := "the new pods did not become available in time; earlier ones continue to serve"
+		if problem != nil {
+			message += ": " + problem.Message
 		}
 		return &objectSummary{Summary: summary.Of(summary.Stalled, msappsv1.ReasonRolloutFailed, "%s", message)}
 	case current && isTrue(condition(deployment, appsv1.DeploymentReplicaFailure)):
 		return &objectSummary{Summary: summary.Of(summary.Failed, api.ReasonPodsRefused, "%s",
 			workload.WithoutPodNames(deployment.Name, condition(deployment, appsv1.DeploymentReplicaFailure).Message)), rolling: rolling}
-	case current && trouble != nil:
-		return &objectSummary{Summary: summary.Of(problemSeverity(trouble.Reason), trouble.Reason, "%s", trouble.Message), rolling: rolling}
+	case current && problem != nil:
+		return &objectSummary{Summary: summary.Of(problemSeverity(problem.Reason), problem.Reason, "%s", problem.Message), rolling: rolling}
 	case rolling:
 		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying,
 			"%d of %d replicas run the current template, %d are available", seen.UpdatedReplicas, wanted, seen.AvailableReplicas), rolling: true}
@@ -174,16 +176,16 @@ func summarizeRollout(observed Observed, deployment *appsv1.Deployment) *objectS
 	}
 }
 
-// isRolledOut tells whether all pods that a Deployment asks for run its current template and
-// are available, and no other pod is left.
+// isRolledOut reports whether all replicas of a Deployment run its current template and are
+// available, and no other pod is left.
 func isRolledOut(deployment *appsv1.Deployment) bool {
 	seen, wanted := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
 	return seen.ObservedGeneration >= deployment.Generation &&
 		seen.UpdatedReplicas == wanted && seen.Replicas == wanted && seen.AvailableReplicas == wanted
 }
 
-// troubleSeverity tells apart what may pass by itself: a node may be added, a readiness
-// probe succeed again.
+// problemSeverity returns Degraded for problems that may pass by themselves: a node may be added, a
+// readiness probe may succeed again.
 func problemSeverity(reason string) summary.Severity {
 	if reason == api.ReasonUnschedulable || reason == api.ReasonPodsNotReady {
 		return summary.Degraded

@@ -15,13 +15,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// Conditions as "Type=Status Reason", in the order in which Status gives them.
+// Conditions as "Type=Status Reason", in the order of Status.
 const (
 	active  = "Paused=False Active"
 	healthy = "Degraded=False Healthy"
 )
 
-// statusCase is a row of the tables of judge, phase and conditions.
+// statusCase is a row of the tables of summarize, phase and conditions.
 type statusCase struct {
 	app        func(*msappsv1.WebApp)
 	observed   Observed
@@ -32,12 +32,12 @@ type statusCase struct {
 	message string
 }
 
-// running is what is observed of a Deployment of ours.
+// running returns what is observed of a Deployment of ours.
 func running(changes ...func(*appsv1.Deployment)) Observed {
 	return Observed{Children: found(plan.Ours, rolledOut(changes...))}
 }
 
-// rolling is a Deployment in the middle of a rollout.
+// rolling returns a Deployment in the middle of a rollout.
 func rolling(d *appsv1.Deployment) {
 	d.Status.UpdatedReplicas, d.Status.Conditions[0].Reason = 1, "ReplicaSetUpdated"
 }
@@ -53,7 +53,7 @@ func podsRefused(d *appsv1.Deployment) {
 		Message: "exceeded quota: compute"})
 }
 
-// oneAway is a Deployment of which one of two pods is not available, and none is ready.
+// oneAway returns a Deployment with one of two pods unavailable, and none ready.
 func oneAway(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }
 
 func noneReady(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.ReadyReplicas = 0, 0 }
@@ -84,7 +84,7 @@ func routed(s *msappsv1.WebAppSpec) {
 	s.Route = &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}}}
 }
 
-// withRoute adds an HTTPRoute that its Gateway answers with these conditions.
+// withRoute adds an HTTPRoute to which its Gateway has added these conditions.
 func withRoute(observed Observed, conditions ...metav1.Condition) Observed {
 	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 4}}
 	route.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "public"}, Conditions: conditions}}
@@ -136,7 +136,7 @@ var statusCases = map[string]statusCase{
 	},
 	"paused with a change that waits is not ready": {
 		app: paused, observed: running(), result: plan.Result{Withheld: aService},
-		phase: "Deploying", message: "holds back a change of Service web/shop",
+		phase: "Deploying", message: "withholds a change of Service web/shop",
 		conditions: []string{"Ready=False PausedByUser", "Progressing=False PausedByUser", healthy, "Paused=True PausedByUser"},
 	},
 	"paused with nothing that waits is ready": {
@@ -182,11 +182,11 @@ var statusCases = map[string]statusCase{
 		conditions: []string{"Ready=False RolloutFailed", "Progressing=False RolloutFailed", "Degraded=True RolloutFailed",
 			"Stalled=True RolloutFailed", active},
 	},
-	"pods that are refused are told in the API's words": {
+	"pods that are refused are reported in the API's words": {
 		observed: running(podsRefused), phase: "Failed", message: "exceeded quota: compute",
 		conditions: []string{"Ready=False PodsRefused", "Progressing=False PodsRefused", "Degraded=True PodsRefused", active},
 	},
-	"pods that fail during a rollout are told, and it goes on": {
+	"pods that fail during a rollout are reported, and it continues": {
 		observed: with(running(rolling), unpullable()), phase: "Failed", message: "1 of 1 pods: image shop:9",
 		conditions: []string{"Ready=False ImagePullFailed", "Progressing=True ImagePullFailed", "Degraded=True ImagePullFailed", active},
 	},
@@ -228,10 +228,10 @@ var statusCases = map[string]statusCase{
 	},
 	"a route that is not there yet is being made": {
 		app: spec(routed), observed: func() Observed { o := running(); o.HasRouteAPI = true; return o }(), phase: "Deploying",
-		message:    "the HTTPRoute is being made",
+		message:    "the HTTPRoute is being created",
 		conditions: []string{"Ready=False Deploying", "Progressing=True Deploying", healthy, active},
 	},
-	"a route that was refused is told in the Gateway's words": {
+	"a route that was refused is reported in the Gateway's words": {
 		app: spec(routed), phase: "Deploying", message: "Gateway public: Accepted is False (NotAllowed): no",
 		observed: withRoute(running(), metav1.Condition{Type: "Accepted", Status: "False", Reason: "NotAllowed", Message: "no",
 			ObservedGeneration: 4}),
@@ -279,8 +279,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusPrecedence has all that can be the matter at once, and takes away what is told,
-// one by one: the next row of the table must come up.
+// TestStatusPrecedence has every problem at once, and removes the reported one, one by one: the
+// next row of the table must be reported.
 func TestStatusPrecedence(t *testing.T) {
 	app := admitted(spec(func(s *msappsv1.WebAppSpec) { routed(s); s.ServiceAccountName = "robot" }))
 	observed := with(running(stuck, podsRefused, func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }), unpullable())
@@ -345,7 +345,7 @@ func TestStatusDoesNotReadTheStatusThatIsThere(t *testing.T) {
 	}
 }
 
-func TestLookAgain(t *testing.T) {
+func TestRequeueAfter(t *testing.T) {
 	creating := corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1"}}
 	for name, test := range map[string]struct {
 		pod  corev1.Pod
@@ -375,7 +375,7 @@ func TestNotAccepted(t *testing.T) {
 		}
 		return gatewayv1.RouteParentStatus{ParentRef: reference, Conditions: conditions}
 	}
-	const silent = "Gateway public has not taken the HTTPRoute"
+	const silent = "Gateway public has not accepted the HTTPRoute"
 	for name, test := range map[string]struct {
 		parent msappsv1.ParentReference
 		seen   []gatewayv1.RouteParentStatus

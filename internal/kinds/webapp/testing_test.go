@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// newApp is the least WebApp, as a user writes it, with changes.
+// newApp returns the minimal WebApp, as a user writes it, with changes.
 func newApp(changes ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
 	app := &msappsv1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1", Generation: 3},
@@ -21,19 +21,19 @@ func newApp(changes ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
 	return app
 }
 
-// admitted is newApp after admission.
+// admitted returns newApp after admission.
 func admitted(changes ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
 	app := newApp(changes...)
 	Default(app)
 	return app
 }
 
-// spec is a change of the spec alone.
+// spec returns a change of the spec alone.
 func spec(change func(*msappsv1.WebAppSpec)) func(*msappsv1.WebApp) {
 	return func(app *msappsv1.WebApp) { change(&app.Spec) }
 }
 
-// rolledOut is the Deployment of an app whose two replicas are all available.
+// rolledOut returns the Deployment of an app whose two replicas are available.
 func rolledOut(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 2},
@@ -52,7 +52,7 @@ func rolledOut(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	return deployment
 }
 
-// found is the Deployment of app web/shop.
-func found(standing plan.Ownership, object plan.Object) plan.Children {
-	return plan.Children{{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "shop"}: {Object: object, Ownership: standing}}
+// found returns the Deployment of app web/shop as a child.
+func found(ownership plan.Ownership, object plan.Object) plan.Children {
+	return plan.Children{{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "shop"}: {Object: object, Ownership: ownership}}
 }

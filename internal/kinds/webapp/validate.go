@@ -11,9 +11,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/image"
 )
 
-// Validate checks, on a defaulted app, what the CRD's schema can't, and what a client of an older
-// version gets around. Each error names the
-// field, what was given and what is accepted. An empty list means valid.
+// Validate checks, on a defaulted app, what the CRD's schema can't check or a client of an older
+// version may bypass. Each error names the field, its value and what is accepted. An empty list
+// means valid.
 func Validate(app *msappsv1.WebApp) field.ErrorList {
 	spec := field.NewPath("spec")
 	problems := validateStash(app)
@@ -29,19 +29,19 @@ func Validate(app *msappsv1.WebApp) field.ErrorList {
 	return problems
 }
 
-// validateStash refuses the annotation that carries the rest of a v1 spec in the older form: on this one
-// it stands only if it could not be read.
+// validateStash refuses the annotation with the rest of a v1 spec, which belongs to v1beta1: a v1
+// object has it only if it could not be read.
 func validateStash(app *msappsv1.WebApp) field.ErrorList {
 	text, given := app.Annotations[api.AnnotationV1Spec]
 	if !given {
 		return nil
 	}
-	reason := "it belongs to the v1beta1 form alone"
+	reason := "belongs to the v1beta1 form only"
 	if _, err := decodeStash(text); err != nil {
 		reason = err.Error()
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(api.AnnotationV1Spec),
-		reason+": leave it as it was read, or out")}
+		reason+": leave it unchanged, or remove it")}
 }
 
 func validateImages(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
@@ -61,7 +61,7 @@ func validateImages(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList
 	return problems
 }
 
-// validateStrategy refuses a rolling update that could not move: neither one more nor one fewer.
+// validateStrategy refuses a rolling update that could neither add nor remove a pod.
 func validateStrategy(strategy msappsv1.Strategy, path *field.Path) field.ErrorList {
 	surge, unavailable := strategy.MaxSurge, strategy.MaxUnavailable
 	if surge == nil || !isZero(surge.String()) {
@@ -71,13 +71,13 @@ func validateStrategy(strategy msappsv1.Strategy, path *field.Path) field.ErrorL
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path.Child("maxSurge"), surge.String(),
-		"must be above 0 where maxUnavailable is 0 (its default): the rollout could neither add a pod nor take one away")}
+		"must be greater than 0 if maxUnavailable is 0 (its default): the rollout could neither add nor remove a pod")}
 }
 
 func isZero(count string) bool { return count == "0" || count == "0%" }
 
-// validateAutoscaling asks for the request that a target in percent refers to: without
-// it the autoscaler never acts.
+// validateAutoscaling requires the request that a target in percent refers to: without it the
+// autoscaler never acts.
 func validateAutoscaling(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	if spec.Autoscaling == nil {
 		return nil
@@ -96,19 +96,19 @@ func validateAutoscaling(spec *msappsv1.WebAppSpec, path *field.Path) field.Erro
 	return problems
 }
 
-// validateInitContainers refuses probes of what runs to completion, as Kubernetes does.
+// validateInitContainers refuses probes of containers that run to completion, as Kubernetes does.
 func validateInitContainers(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for i, container := range spec.InitContainers {
 		if container.StartupProbe != nil {
 			problems = append(problems, field.Forbidden(path.Child("initContainers").Index(i).Child("startupProbe"),
-				"an init container runs to completion: only side-cars have a startup probe"))
+				"an init container runs to completion: only sidecars may have a startup probe"))
 		}
 	}
 	return problems
 }
 
-// validateMounts finds mounts of volumes that are not declared.
+// validateMounts refuses mounts of volumes that are not declared.
 func validateMounts(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList {
 	declared := map[string]bool{}
 	for _, volume := range spec.Volumes {
@@ -131,7 +131,7 @@ func validateMounts(spec *msappsv1.WebAppSpec, path *field.Path) field.ErrorList
 	}
 	if declared[tmpVolume] && needsTmp(spec) {
 		problems = append(problems, field.Invalid(path.Child("volumes"), tmpVolume,
-			"the name is taken: with a read-only root file system it is the empty directory at /tmp"))
+			"must have another name: with a read-only root file system this is the empty directory at /tmp"))
 	}
 	return problems
 }

@@ -21,7 +21,7 @@ var (
 	declared = []msappsv1.Volume{{Name: "data", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 )
 
-// validateCases has one app that is refused and one that is accepted for each rule. The rules of
+// validateCases has, for each rule, one app that is refused and one that is accepted. The rules of
 // the Restricted profile are in security_test.go.
 var validateCases = map[string]struct {
 	change func(*msappsv1.WebAppSpec)
@@ -47,13 +47,13 @@ var validateCases = map[string]struct {
 		s.Sidecars = []msappsv1.Container{{Name: "b", Image: "localhost:5000/b"}}
 	}, "", ""},
 	"a rollout that can't move": {
-		func(s *msappsv1.WebAppSpec) { s.Strategy.MaxSurge = count("0") }, "spec.strategy.maxSurge", "above 0 where maxUnavailable is 0",
+		func(s *msappsv1.WebAppSpec) { s.Strategy.MaxSurge = count("0") }, "spec.strategy.maxSurge", "greater than 0 if maxUnavailable is 0",
 	},
 	"a rollout that can't move, in percent": {
 		func(s *msappsv1.WebAppSpec) {
 			s.Strategy.MaxSurge, s.Strategy.MaxUnavailable = count("0%"), count("0%")
 		},
-		"spec.strategy.maxSurge", "above 0",
+		"spec.strategy.maxSurge", "greater than 0",
 	},
 	"a rollout that takes pods away first is accepted": {
 		func(s *msappsv1.WebAppSpec) { s.Strategy.MaxSurge, s.Strategy.MaxUnavailable = count("0"), count("1") }, "", "",
@@ -111,7 +111,7 @@ var validateCases = map[string]struct {
 	},
 	"the name tmp under Restricted": {func(s *msappsv1.WebAppSpec) {
 		s.SecurityProfile, s.Volumes = "Restricted", []msappsv1.Volume{{Name: "tmp", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
-	}, "spec.volumes", "the name is taken"},
+	}, "spec.volumes", "must have another name"},
 	"the name tmp is accepted elsewhere": {
 		func(s *msappsv1.WebAppSpec) {
 			s.Volumes = []msappsv1.Volume{{Name: "tmp", EmptyDir: &corev1.EmptyDirVolumeSource{}}}
@@ -136,7 +136,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestValidateTellsAllThatIsWrong(t *testing.T) {
+func TestValidateReportsAllProblems(t *testing.T) {
 	problems := Validate(admitted(spec(func(s *msappsv1.WebAppSpec) {
 		s.Image = "A/b:c:d"
 		s.Strategy.MaxSurge = count("0")

@@ -9,7 +9,7 @@ import (
 )
 
 func TestWarn(t *testing.T) {
-	const floats = " may become another image at any time: give a tag that stays, or a digest"
+	const floats = " may refer to another image at any time: use an immutable tag, or a digest"
 	for name, test := range map[string]struct {
 		unwise, wise func(*msappsv1.WebAppSpec)
 		want         []string
@@ -37,12 +37,12 @@ func TestWarn(t *testing.T) {
 		"all at once": {
 			func(s *msappsv1.WebAppSpec) { s.Strategy.Type, s.Replicas = "Recreate", new(int32(2)) },
 			func(s *msappsv1.WebAppSpec) { s.Strategy.Type, s.Replicas = "Recreate", new(int32(1)) },
-			[]string{"spec.strategy.type: Recreate stops all 2 replicas at once at each change"},
+			[]string{"spec.strategy.type: Recreate stops all 2 replicas at once on every change"},
 		},
 		"no grace": {
 			func(s *msappsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = new(int64(0)) },
 			func(s *msappsv1.WebAppSpec) { s.TerminationGracePeriodSeconds = new(int64(1)) },
-			[]string{"spec.terminationGracePeriodSeconds: 0 kills the application without a chance to end its requests"},
+			[]string{"spec.terminationGracePeriodSeconds: 0 kills the application without time to complete its requests"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,13 +52,13 @@ func TestScaling(t *testing.T) {
 		want          answer
 	}{
 		"up to the limit":               {1, 10, allowed},
-		"over it":                       {10, 11, forbidden("spec.replicas: 11 " + tooMany)},
+		"over it":                       {10, 11, forbidden("spec.replicas: Invalid value: 11" + tooMany)},
 		"down":                          {10, 1, allowed},
 		"down, and still over it":       {20, 12, allowed},
-		"up, where it was over it":      {12, 13, forbidden("spec.replicas: 13 " + tooMany)},
+		"up, where it was over it":      {12, 13, forbidden("spec.replicas: Invalid value: 13" + tooMany)},
 		"nowhere, where it was over it": {12, 12, allowed},
 		"to nothing":                    {1, 0, allowed},
-		"from nothing over it":          {0, 11, forbidden("spec.replicas: 11 " + tooMany)},
+		"from nothing over it":          {0, 11, forbidden("spec.replicas: Invalid value: 11" + tooMany)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := send(scaleOf(t, asked(t, strict, nil)), to(test.before), to(test.after))

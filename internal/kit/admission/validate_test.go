@@ -12,8 +12,8 @@ import (
 const (
 	kindInvalid   = `WebApp.apps.mainstay.dev "web" is invalid: spec.image: Invalid value: "bad": must be good`
 	kindForbidden = `webapps.apps.mainstay.dev "web" is forbidden: `
-	tooMany       = "is given, accepted is at most 10 (policy base, rule *.maxReplicas)"
-	notGold       = `metadata.labels[tier]: nothing is given, accepted is "gold" (policy base, rule *.enforced.labels)`
+	tooMany       = `: must be at most 10 (policy "base", rule "*.maxReplicas")`
+	notGold       = `metadata.labels[tier]: Required value: must be "gold" (policy "base", rule "*.enforced.labels")`
 )
 
 var allowed = answer{Allowed: true, Code: 200}
@@ -34,9 +34,9 @@ var validateCases = map[string]struct {
 	"created": {"", object(good, `{"image":"a","replicas":10}`), allowed},
 	"created, and defaulted before it is looked at": {"", object(good, `{"image":"a"}`), allowed},
 	"created with a bad spec":                       {"", object(good, `{"image":"bad"}`), invalid(kindInvalid)},
-	"created with too many replicas":                {"", object(good, `{"image":"a","replicas":11}`), forbidden("spec.replicas: 11 " + tooMany)},
+	"created with too many replicas":                {"", object(good, `{"image":"a","replicas":11}`), forbidden("spec.replicas: Invalid value: 11" + tooMany)},
 	"created without a label":                       {"", object(`{}`, `{"image":"a"}`), forbidden(notGold)},
-	"all violations are told at once":               {"", object(`{}`, `{"image":"a","replicas":12}`), forbidden("spec.replicas: 12 " + tooMany + "; " + notGold)},
+	"all violations are told at once":               {"", object(`{}`, `{"image":"a","replicas":12}`), forbidden("spec.replicas: Invalid value: 12" + tooMany + "; " + notGold)},
 	"created unwisely":                              {"", object(good, `{"image":"a","paused":true}`), warned("spec.paused: nothing will happen")},
 	"created unwisely, and refused": {
 		"", object(`{}`, `{"image":"a","paused":true}`),
@@ -48,15 +48,15 @@ var validateCases = map[string]struct {
 	"too many replicas that stay":            {object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"b","replicas":12}`), allowed},
 	"fewer of too many":                      {object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"a","replicas":11}`), allowed},
 	"more of too many": {
-		object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"a","replicas":13}`), forbidden("spec.replicas: 13 " + tooMany),
+		object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"a","replicas":13}`), forbidden("spec.replicas: Invalid value: 13" + tooMany),
 	},
-	"more than were allowed": {object(good, `{"image":"a"}`), object(good, `{"image":"a","replicas":11}`), forbidden("spec.replicas: 11 " + tooMany)},
+	"more than were allowed": {object(good, `{"image":"a"}`), object(good, `{"image":"a","replicas":11}`), forbidden("spec.replicas: Invalid value: 11" + tooMany)},
 	"a label that always lacked": {
 		object(`{}`, `{"image":"a"}`), object(`{"a":"b"}`, `{"image":"b"}`), allowed,
 	},
 	"a label that is taken away": {object(good, `{"image":"a"}`), object(`{}`, `{"image":"a"}`), forbidden(notGold)},
 	"what is new is told, and what is old is not": {
-		object(`{}`, `{"image":"a"}`), object(`{}`, `{"image":"a","replicas":11}`), forbidden("spec.replicas: 11 " + tooMany),
+		object(`{}`, `{"image":"a"}`), object(`{}`, `{"image":"a","replicas":11}`), forbidden("spec.replicas: Invalid value: 11" + tooMany),
 	},
 	"deleted, whatever it was": {object(`{}`, `{"image":"bad","replicas":99}`), "", allowed},
 }

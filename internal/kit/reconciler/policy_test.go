@@ -58,7 +58,7 @@ func fakeIn(namespace string, replicas int32) *fake {
 
 // TestReview: the table in Policy's comment.
 func TestReview(t *testing.T) {
-	const message = "spec.replicas: 3 is given, accepted is at most 2 (policy base, rule prod.maxReplicas)"
+	const message = `spec.replicas: Invalid value: 3: must be at most 2 (policy "base", rule "prod.maxReplicas")`
 	tolerated := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "Tolerated", Message: message +
 		": what runs goes on running"}}
 	refused := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "PolicyViolation", Message: message}}
@@ -114,7 +114,7 @@ func TestReviewTellsOnlyWhatIsWorse(t *testing.T) {
 	p.Wanted = func(*fake, running) policy.Subject { return counts(3, 9) }
 	p.Running = func(*fake, running) *policy.Subject { return new(counts(3, 3)) }
 	got, err := p.review(context.Background(), fakeIn("prod", 0), nil)
-	const want = "spec.autoscaling.max: 9 is given, accepted is at most 2 (policy base, rule prod.maxReplicas)"
+	const want = `spec.autoscaling.max: Invalid value: 9: must be at most 2 (policy "base", rule "prod.maxReplicas")`
 	if err != nil || got.refusal == nil || got.refusal.Error() != want {
 		t.Errorf("got %v, %v", got.refusal, err)
 	}

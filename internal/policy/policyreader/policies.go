@@ -21,8 +21,8 @@ import (
 // ungoverned are the namespaces of Kubernetes itself, which no policy governs.
 var ungoverned = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 
-// Ungoverned are the namespaces that no policy governs: Kubernetes' own and, unless it is empty,
-// Mainstay's, so that neither can be locked out of mending itself.
+// Ungoverned returns the namespaces that no policy governs: Kubernetes' own and, unless it is
+// empty, Mainstay's, so that a policy can't keep either from being repaired.
 func Ungoverned(own string) []string {
 	if own == "" {
 		return slices.Clone(ungoverned)
@@ -30,21 +30,21 @@ func Ungoverned(own string) []string {
 	return append(slices.Clone(ungoverned), own)
 }
 
-// Reader reads rules. It is safe for use by many goroutines.
+// Reader reads rules. It is safe for concurrent use.
 type Reader struct {
-	// Cached holds PlatformPolicies and the metadata of Namespaces.
+	// Cached has PlatformPolicies and the metadata of Namespaces.
 	Cached client.Reader
-	// Live asks the API server: for a namespace so new that the cache lacks it.
+	// Live reads from the API server: for a namespace that is too new for the cache.
 	Live client.Reader
 	// Ungoverned are namespaces that no policy governs.
 	Ungoverned []string
-	// Known waits until all policies are there that are about to be made, and is an error if they are not
-	// in time; nil means that there are none.
+	// Known waits until all policies exist that are about to be created, and returns an error if that
+	// takes too long; nil means that there are none.
 	Known func(ctx context.Context) error
 }
 
-// Rules are those that govern a namespace; none for an ungoverned one. An error means that nobody
-// knows which do: the caller must not act as if there were none.
+// Rules returns the rules that govern a namespace; none for an ungoverned one. After an error it is
+// unknown which do: the caller must not act as if there were none.
 //
 // +kubebuilder:rbac:part=platformpolicy,groups=policy.mainstay.dev,resources=platformpolicies,verbs=list;watch
 // +kubebuilder:rbac:part=platformpolicy,groups="",resources=namespaces,verbs=get;list;watch
@@ -72,7 +72,8 @@ func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, erro
 	return policy.Governing(all.Items, namespace, found.Labels), nil
 }
 
-// CacheOptions say what the cache must hold for a Reader beside namespaces: all policies.
+// CacheOptions returns what the cache must keep for a Reader in addition to namespaces: all
+// policies.
 func CacheOptions() map[client.Object]ctrlcache.ByObject {
 	return map[client.Object]ctrlcache.ByObject{
 		&mspolicyv1.PlatformPolicy{}: {Label: labels.Everything(), Transform: ctrlcache.TransformStripManagedFields()},

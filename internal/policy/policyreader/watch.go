@@ -16,9 +16,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
-// Watch adds to a governed kind's controller what brings its objects back when the rules for them
-// change: all of them with a PlatformPolicy, those of a namespace with its labels, for
-// these say its environment. list is an empty list of the kind; cached holds all of it.
+// Watch makes a governed kind's controller enqueue its objects when their rules change: all of them
+// with a PlatformPolicy, those of a namespace with its labels, which define its environment. list
+// is an empty list of the kind; cached has all objects of it.
 func Watch(under *builder.Builder, cached client.Reader, list client.ObjectList) *builder.Builder {
 	everywhere := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return allOf(ctx, cached, list)

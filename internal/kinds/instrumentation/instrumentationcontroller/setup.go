@@ -1,4 +1,5 @@
-// Package instrumentationcontroller wires the controller of the kind Instrumentation; package injector is what it does.
+// Package instrumentationcontroller sets up the controller of the kind Instrumentation; package
+// injector implements it.
 package instrumentationcontroller
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 )
 
-// definition is what admission and the controller have to know of the kind.
+// definition is the kind, for admission and the controller.
 var definition = admission.Kind[*instrv1.Instrumentation]{
 	Kind:       instrv1.GroupVersion.WithKind(injection.KindNamespaced),
 	Resource:   "instrumentations",
@@ -28,7 +29,7 @@ var definition = admission.Kind[*instrv1.Instrumentation]{
 	IsSameSpec: func(a, b *instrv1.Instrumentation) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 }
 
-// CacheOptions say what the cache holds for this controller: all objects of the kind.
+// CacheOptions returns what the cache keeps for this controller: all objects of the kind.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{definition.New(): {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()}}
 }
@@ -42,5 +43,5 @@ func Setup(manager ctrl.Manager, options injector.Options) error {
 	return injector.Setup(manager, instrumentation.Controller, definition, options)
 }
 
-// Hooks are the webhooks of the kind itself.
+// Hooks returns the webhooks of the kind itself.
 func Hooks(scheme *runtime.Scheme) []admission.Hook { return definition.Hooks(scheme) }

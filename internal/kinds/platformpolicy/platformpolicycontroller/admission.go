@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 )
 
-// Hooks are the webhooks of PlatformPolicies.
+// Hooks returns the webhooks of PlatformPolicies.
 func Hooks(scheme *runtime.Scheme) []admission.Hook {
 	return admission.Kind[*mspolicyv1.PlatformPolicy]{
 		Kind:       mspolicyv1.GroupVersion.WithKind("PlatformPolicy"),

@@ -19,7 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
-// kind brings PlatformPolicy to the loop. It has no children.
+// kind implements the reconciler's interface for PlatformPolicy. It has no children.
 type kind struct {
 	cached  client.Reader
 	options Options
@@ -27,10 +27,10 @@ type kind struct {
 
 var _ reconciler.Kind[*mspolicyv1.PlatformPolicy, platformpolicy.Observed] = kind{}
 
-// New is an empty PlatformPolicy.
+// New returns an empty PlatformPolicy.
 func (kind) New() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} }
 
-// Admit validates; there is nothing to fill in.
+// Admit validates; there are no defaults.
 func (kind) Admit(policy *mspolicyv1.PlatformPolicy) error {
 	if problems := platformpolicy.Validate(policy); len(problems) > 0 {
 		return errclass.InvalidSpecError{Err: problems.ToAggregate()}
@@ -38,7 +38,7 @@ func (kind) Admit(policy *mspolicyv1.PlatformPolicy) error {
 	return nil
 }
 
-// Observe reads, from the cache, all policies, all namespaces and all that is governed in them.
+// Observe reads all policies, all namespaces and all governed objects from the cache.
 //
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -70,10 +70,10 @@ func (k kind) Observe(ctx context.Context, _ *mspolicyv1.PlatformPolicy) (platfo
 	return observed, nil
 }
 
-// Children are none.
+// Children returns nil: there are none.
 func (kind) Children(platformpolicy.Observed) plan.Children { return nil }
 
-// Desired is nothing.
+// Desired returns an empty plan.
 func (kind) Desired(*mspolicyv1.PlatformPolicy, platformpolicy.Observed) plan.Plan {
 	return plan.Plan{}
 }
@@ -84,5 +84,5 @@ func (kind) Report(into, policy *mspolicyv1.PlatformPolicy, observed platformpol
 	return 0
 }
 
-// Trouble names the conditions that are bad news when True.
+// ProblemConditions names the conditions that mean a problem when True.
 func (kind) ProblemConditions() []string { return []string{mspolicyv1.ConditionStalled} }

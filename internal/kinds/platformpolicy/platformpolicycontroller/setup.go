@@ -24,9 +24,9 @@ import (
 
 // Governed is a kind that policies govern.
 type Governed struct {
-	// Object is an empty one, to be watched.
+	// Object is an empty object of the kind, to be watched.
 	Object client.Object
-	// Objects reads, from the cache, what policy looks at in each of them.
+	// Objects reads from the cache what policies check in each object.
 	Objects func(ctx context.Context, cached client.Reader) ([]policy.Object, error)
 }
 
@@ -41,8 +41,8 @@ type Options struct {
 	Clock      clock.PassiveClock
 }
 
-// gather is how long changes of namespaces and of governed objects are gathered before a policy's
-// numbers are computed anew: with 10,000 objects that takes some tenths of a second.
+// gather is for how long changes of namespaces and governed objects are batched before a policy's
+// numbers are computed again: with 10,000 objects that takes some tenths of a second.
 const gather = 3 * time.Second
 
 // Setup adds the controller to the manager.
@@ -72,7 +72,7 @@ func Setup(manager ctrl.Manager, options Options) error {
 	return under.WithOptions(controller.Options{RateLimiter: errclass.RateLimiter[reconcile.Request]()}).Complete(r)
 }
 
-// allPolicies are all policies: what one counts concerns each.
+// allPolicies returns requests for all policies: each depends on what the others enforce.
 func allPolicies(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
 		var all mspolicyv1.PlatformPolicyList

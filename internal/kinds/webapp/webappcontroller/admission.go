@@ -19,7 +19,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Hooks are the webhooks of WebApps and of their subresource scale. rules is nil where there are no policies.
+// Hooks returns the webhooks of WebApps and of their subresource scale. rules is nil if there are
+// no policies.
 func Hooks(scheme *runtime.Scheme, cached client.Reader, rules policy.Source) []admission.Hook {
 	hooks := admission.Kind[*msappsv1.WebApp]{
 		Kind:       msappsv1.GroupVersion.WithKind("WebApp"),
@@ -47,8 +48,9 @@ func Hooks(scheme *runtime.Scheme, cached client.Reader, rules policy.Source) []
 
 const resource = "webapps"
 
-// whyNotScaled tells that an app's replicas are the autoscaler's. The schema of v1 says so too, before any
-// webhook is asked; that of v1beta1 does not know. What a cache that lags misses, the reconciler refuses.
+// whyNotScaled returns a function that says why an app can't be scaled: its replicas are the
+// autoscaler's. The schema of v1 says so too, before any webhook is called; that of v1beta1 does
+// not know autoscaling. What a stale cache misses, the reconciler refuses.
 func whyNotScaled(cached client.Reader) func(context.Context, types.NamespacedName) (string, error) {
 	return func(ctx context.Context, key types.NamespacedName) (string, error) {
 		var app msappsv1.WebApp
@@ -58,17 +60,18 @@ func whyNotScaled(cached client.Reader) func(context.Context, types.NamespacedNa
 		if app.Spec.Autoscaling == nil {
 			return "", nil
 		}
-		return "spec.autoscaling chooses the number of replicas: change spec.autoscaling.min and spec.autoscaling.max, or remove spec.autoscaling first", nil
+		return "spec.autoscaling chooses the number of replicas: change spec.autoscaling.min and spec.autoscaling.max, or remove " +
+			"spec.autoscaling first", nil
 	}
 }
 
-// govern also has what was written through an older version owned as if through v1.
+// govern governs an app, and rewrites managed fields of an older version as if written through v1.
 func govern(app, before *msappsv1.WebApp, rules policy.Rules) []string {
 	webapp.OwnAsV1(app)
 	return webapp.Govern(app, before, rules)
 }
 
-// Objects are all WebApps in the cache, as policy looks at them.
+// Objects returns all cached WebApps, as policies check them.
 func Objects(ctx context.Context, cached client.Reader) ([]policy.Object, error) {
 	var apps msappsv1.WebAppList
 	if err := cached.List(ctx, &apps); err != nil {

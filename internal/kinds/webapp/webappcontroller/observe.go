@@ -22,9 +22,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Observe reads everything that decisions about app rest on, from the cache. Asked of the API
-// server are only: a Deployment or Service that the cache does not know as a whole, and, while a pod
-// stays without containers for long, its events.
+// Observe reads everything that decisions about app depend on, from the cache. It reads from the
+// API server only a Deployment or Service that the cache does not have in full, and, if a pod stays
+// without containers for long, its events.
 //
 // +kubebuilder:rbac:groups=apps.mainstay.dev,resources=webapps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
@@ -40,8 +40,8 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 		return observed, err
 	}
 	observed.Children = found
-	// They may be there to be adopted: then a Deployment's selector decides about everything
-	// else, and a Service may have to wait.
+	// They may exist and be adopted: then the Deployment's selector determines everything else, and
+	// the Service may have to wait.
 	for kind, object := range map[string]plan.Object{
 		"Deployment": &appsv1.Deployment{ObjectMeta: named(app.Name)},
 		"Service":    &corev1.Service{ObjectMeta: named(app.Name)},
@@ -63,8 +63,8 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 	return observed, err
 }
 
-// possibleChildren are all objects that a WebApp of that name could own. What of them exists,
-// is the WebApp's and is not wanted will be deleted.
+// possibleChildren returns all objects that a WebApp of this name can own. Those that exist, are
+// its own and are not desired will be deleted.
 func possibleChildren(name string, hasRoutes bool) []plan.Object {
 	possible := []plan.Object{
 		&corev1.ServiceAccount{ObjectMeta: named(name)},
@@ -109,12 +109,12 @@ func (k kind) observePods(ctx context.Context, app *msappsv1.WebApp) ([]corev1.P
 	return pods.Items, nil
 }
 
-// patience is how long a pod may stay without containers before its events are read. Mounting
-// and pulling take seconds when all is well.
+// patience is how long a pod may stay without containers before its events are read. Mounting and
+// pulling normally take seconds.
 const patience = 10 * time.Second
 
-// observeMountProblem asks for the latest failed mount of the oldest pod that stays without
-// containers: neither the pod nor anything that we watch tells it.
+// observeMountProblem reads the latest failed mount of the oldest pod that stays without
+// containers: neither the pod nor anything that is watched shows it.
 //
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 func (k kind) observeMountProblem(ctx context.Context, pods []corev1.Pod) (string, error) {
@@ -124,7 +124,7 @@ func (k kind) observeMountProblem(ctx context.Context, pods []corev1.Pod) (strin
 		if !workload.IsCreating(pod) || k.clock.Since(pod.CreationTimestamp.Time) < patience {
 			continue
 		}
-		// The oldest, and not any: or the message would go to and fro between pods.
+		// The oldest, not just any: otherwise the message would alternate between pods.
 		if stuck == nil || pod.CreationTimestamp.Before(&stuck.CreationTimestamp) ||
 			pod.CreationTimestamp.Equal(&stuck.CreationTimestamp) && pod.Name < stuck.Name {
 			stuck = pod

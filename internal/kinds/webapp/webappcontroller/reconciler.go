@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 )
 
-// kind brings WebApp to the loop.
+// kind implements the reconciler's interface for WebApp.
 type kind struct {
 	cached   client.Reader
 	live     client.Reader
@@ -27,7 +27,7 @@ type kind struct {
 
 var _ reconciler.Kind[*msappsv1.WebApp, webapp.Observed] = kind{}
 
-// New is an empty WebApp.
+// New returns an empty WebApp.
 func (kind) New() *msappsv1.WebApp { return &msappsv1.WebApp{} }
 
 // Admit fills in defaults and validates.
@@ -39,22 +39,22 @@ func (kind) Admit(app *msappsv1.WebApp) error {
 	return nil
 }
 
-// Children are those that the observation found.
+// Children returns the observed children.
 func (kind) Children(observed webapp.Observed) plan.Children { return observed.Children }
 
-// Desired is what should exist.
+// Desired returns what should exist.
 func (kind) Desired(app *msappsv1.WebApp, observed webapp.Observed) plan.Plan {
 	return webapp.Desired(app, observed)
 }
 
 // Report sets the status.
 func (kind) Report(into, app *msappsv1.WebApp, observed webapp.Observed, result plan.Result) time.Duration {
-	status, lookAgain := webapp.Status(app, observed, result)
+	status, requeueAfter := webapp.Status(app, observed, result)
 	into.Status = status
-	return lookAgain
+	return requeueAfter
 }
 
-// Trouble names the conditions that are bad news when True.
+// ProblemConditions names the conditions that mean a problem when True.
 func (kind) ProblemConditions() []string {
 	return []string{msappsv1.ConditionDegraded, msappsv1.ConditionStalled}
 }

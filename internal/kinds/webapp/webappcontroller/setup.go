@@ -42,7 +42,7 @@ import (
 const (
 	// ImageIndex finds WebApps by spec.image.
 	ImageIndex = "spec.image"
-	// serviceAccountIndex finds WebApps by the ServiceAccount that they ask for.
+	// serviceAccountIndex finds WebApps by the ServiceAccount that they use.
 	serviceAccountIndex = "spec.serviceAccountName"
 	// podOwnerIndex finds the pods of a WebApp by its name.
 	podOwnerIndex = "webapp"
@@ -51,11 +51,11 @@ const (
 // httpRouteKind is the optional Gateway API kind that WebApps can use.
 var httpRouteKind = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "HTTPRoute"}
 
-// HTTPRouteCRD names the definition of the optional Gateway API kind that WebApps can use.
+// HTTPRouteCRD is the name of that kind's definition.
 const HTTPRouteCRD = "httproutes.gateway.networking.k8s.io"
 
-// CacheOptions say what the cache holds for this controller where that is not the default
-// (watch.Default: whole objects that bear our label).
+// CacheOptions returns what the cache keeps for this controller where that is not the default
+// (watch.Default: complete objects with our label).
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&msappsv1.WebApp{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
@@ -82,7 +82,7 @@ func stripServiceAccount(account *corev1.ServiceAccount) {
 	}
 }
 
-// stripPod leaves of a pod what tells its health and its owner.
+// stripPod keeps what shows a pod's health and its owner.
 func stripPod(pod *corev1.Pod) {
 	pod.Annotations, pod.ManagedFields = nil, nil
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
@@ -94,15 +94,15 @@ type Options struct {
 	// Concurrency is how many WebApps are reconciled at once.
 	Concurrency int
 	Clock       clock.PassiveClock
-	// Rules reads which rules govern a namespace; nil where there are no policies.
+	// Rules reads the rules that govern a namespace; nil if there are no policies.
 	Rules policy.Source
 }
 
-// Setup adds the controller to the manager. The HTTPRoute kind is used if it is there, and from
-// the moment it is installed.
+// Setup adds the controller to the manager. HTTPRoutes are used if the cluster has the kind, and
+// from the moment it is installed.
 //
-// Deployment and Service are always wanted or kept, and deleted by the garbage collector alone: the right to is what
-// OwnerReferencesPermissionEnforcement asks for when one is adopted.
+// Deployment and Service are always desired or kept, and only the garbage collector deletes them:
+// OwnerReferencesPermissionEnforcement requires the right to delete for adopting one.
 //
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=create;patch;delete
@@ -151,7 +151,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	return manager.Add(routes)
 }
 
-// owned are the kinds of children that every cluster has.
+// owned returns empty objects of the child kinds that every cluster has.
 func owned() []client.Object {
 	return []client.Object{
 		&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
@@ -181,7 +181,7 @@ func build(manager ctrl.Manager, r reconcile.Reconciler, options Options, hasRou
 	}).Build(r)
 }
 
-// watchRoutes begins to watch HTTPRoutes and brings back the WebApps that wait for them.
+// watchRoutes starts to watch HTTPRoutes, and enqueues the WebApps that wait for them.
 func watchRoutes(manager ctrl.Manager, running controller.Controller) error {
 	owner := handler.TypedEnqueueRequestForOwner[*gatewayv1.HTTPRoute](manager.GetScheme(), manager.GetRESTMapper(), &msappsv1.WebApp{},
 		handler.OnlyControllerOwner())
@@ -194,7 +194,7 @@ func watchRoutes(manager ctrl.Manager, running controller.Controller) error {
 		}
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(app)}}
 	})
-	// What exists arrives as created; later changes come by the controller's own watch.
+	// Existing objects arrive as created; the controller's own watch handles later changes.
 	existing := predicate.TypedFuncs[*msappsv1.WebApp]{
 		UpdateFunc: func(event.TypedUpdateEvent[*msappsv1.WebApp]) bool { return false },
 		DeleteFunc: func(event.TypedDeleteEvent[*msappsv1.WebApp]) bool { return false },
@@ -232,8 +232,8 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// ownerOfPod is the WebApp that a pod's labels name. A pod with made-up labels costs one
-// reconcile and no more: nothing is decided by them but what trouble to tell.
+// ownerOfPod returns a request for the WebApp that a pod's labels name. A pod with forged labels
+// costs one reconcile and no more: pods only influence which problem is reported.
 func ownerOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 	if pod.GetLabels()[api.LabelOwnerKind] != webapp.Component {
 		return nil
@@ -241,7 +241,7 @@ func ownerOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[api.LabelOwner]}}}
 }
 
-// usersOfServiceAccount are the WebApps that ask for a ServiceAccount.
+// usersOfServiceAccount returns requests for the WebApps that use a ServiceAccount.
 func usersOfServiceAccount(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, account client.Object) []reconcile.Request {
 		var apps msappsv1.WebAppList

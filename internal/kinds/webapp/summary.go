@@ -14,16 +14,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
-// phase is the one-word summary:
+// phase returns the one-word summary:
 //
 //	severity                        phase
 //	Working                         Running
 //	Failed, Stalled                 Failed
-//	Troubled, and no pod is ready   Pending
-//	all else                        Pending while there is no Deployment, else Deploying
+//	Degraded, and no pod is ready   Pending
+//	all others                      Pending while there is no Deployment, else Deploying
 //
-// An application that is under way for the first time is Deploying as soon as it has a
-// Deployment: it is then the cluster's turn.
+// A new application is Deploying as soon as it has a Deployment: from then on it depends on the
+// cluster.
 func (j objectSummary) phase(deployment *appsv1.Deployment) msappsv1.WebAppPhase {
 	switch {
 	case j.Severity == summary.Working:
@@ -37,7 +37,8 @@ func (j objectSummary) phase(deployment *appsv1.Deployment) msappsv1.WebAppPhase
 	}
 }
 
-// conditions are those of the verdict, and Paused. Progressing is True while a change is being rolled out, unless the rollout has stalled.
+// conditions returns the conditions of the summary, and Paused. Progressing is True while a change
+// is being rolled out, unless the rollout has stalled.
 func (j objectSummary) conditions(isPaused bool) []metav1.Condition {
 	progressing := conditions.False(msappsv1.ConditionProgressing, msappsv1.ReasonRolledOut, "no change is being rolled out")
 	switch {
@@ -53,18 +54,18 @@ func (j objectSummary) conditions(isPaused bool) []metav1.Condition {
 	return append(j.Conditions(progressing), paused)
 }
 
-// judgeRoute is what the HTTPRoute has to say; nil if all is well or none was asked for.
+// summarizeRoute returns the summary of the HTTPRoute; nil if all is well or the spec has none.
 func summarizeRoute(app *msappsv1.WebApp, observed Observed) *objectSummary {
 	if app.Spec.Route == nil {
 		return nil
 	}
 	if !observed.HasRouteAPI {
 		return &objectSummary{Summary: summary.Of(summary.Waiting, msappsv1.ReasonRouteAPIMissing,
-			"spec.route: the cluster has no HTTPRoute (gateway.networking.k8s.io/v1): install the Gateway API, the route is made once it is there")}
+			"spec.route: the cluster has no HTTPRoute (gateway.networking.k8s.io/v1): install the Gateway API, then the route is created")}
 	}
 	route := observed.route(app)
 	if route == nil {
-		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "the HTTPRoute is being made"), rolling: true}
+		return &objectSummary{Summary: summary.Of(summary.UnderWay, msappsv1.ReasonDeploying, "the HTTPRoute is being created"), rolling: true}
 	}
 	for _, parent := range app.Spec.Route.ParentRefs {
 		if message := notAccepted(route, parent); message != "" {
@@ -74,8 +75,8 @@ func summarizeRoute(app *msappsv1.WebApp, observed Observed) *objectSummary {
 	return nil
 }
 
-// notAccepted tells why a Gateway does not serve the route; empty if it does. A Gateway that
-// has not said Accepted has not accepted; ResolvedRefs it may leave out.
+// notAccepted returns why a Gateway does not serve the route; empty if it does. A Gateway that has
+// not reported Accepted has not accepted; ResolvedRefs is optional.
 func notAccepted(route *gatewayv1.HTTPRoute, parent msappsv1.ParentReference) string {
 	for _, status := range route.Status.Parents {
 		if !isParent(route, status.ParentRef, parent) {
@@ -97,11 +98,11 @@ func notAccepted(route *gatewayv1.HTTPRoute, parent msappsv1.ParentReference) st
 			return ""
 		}
 	}
-	return fmt.Sprintf("Gateway %s has not taken the HTTPRoute: check that it exists and admits routes of this namespace", parent.Name)
+	return fmt.Sprintf("Gateway %s has not accepted the HTTPRoute: check that it exists and admits routes of this namespace", parent.Name)
 }
 
-// isParent reports whether a reference in a route's status is the one of our spec, which a
-// controller repeats as it stands but for the namespace, which it may fill in.
+// isParent reports whether a reference in a route's status is the one in our spec. The controller
+// repeats it unchanged, except that it may fill in the namespace.
 func isParent(route *gatewayv1.HTTPRoute, seen gatewayv1.ParentReference, parent msappsv1.ParentReference) bool {
 	namespace := cmp.Or(parent.Namespace, route.Namespace)
 	return string(seen.Name) == parent.Name &&
