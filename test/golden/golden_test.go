@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// recorder is a test whose errors are only recorded.
+// recorder is a test that only records its errors.
 type recorder struct {
 	testing.TB
 	errors []string
