@@ -48,7 +48,7 @@ func MakeAvailable(ctx context.Context, c client.Client, key client.ObjectKey) e
 	return c.Status().Update(ctx, &deployment)
 }
 
-// JSON is a value as one line of JSON.
+// JSON returns the value as one line of JSON.
 func JSON(t testing.TB, value any) string {
 	t.Helper()
 	content, err := json.Marshal(value)
