@@ -164,6 +164,6 @@ func TestAServiceAccountIsAdoptedByConsent(t *testing.T) {
 	adopted, err := get(app, &corev1.ServiceAccount{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(adopted.UID).To(gomega.Equal(account.UID))
-	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "consent is used up")
+	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "the consent is removed")
 	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("example.com/note"), "what it had is taken over, and not wanted")
 }

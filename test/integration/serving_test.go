@@ -39,7 +39,7 @@ type serving struct {
 	calls     *testenv.Requests
 	keeper    *certificates.Keeper
 	publisher *apiservice.Publisher
-	told      *events.FakeRecorder
+	events    *events.FakeRecorder
 	stop      func()
 }
 
@@ -149,9 +149,9 @@ func (s *serving) leadWith(t *testing.T, change ...func(*apiservice.Options, *ce
 		t.Fatal(err)
 	}
 	certificate := certificates.Options{Namespace: s.in, Name: servedBy, Names: []string{servedBy + "." + s.in + ".svc"}}
-	s.told = events.NewFakeRecorder(100)
+	s.events = events.NewFakeRecorder(100)
 	options := apiservice.Options{
-		Client: live, Cache: watched, Namespace: s.in, Service: servedBy, Whose: apiservice.Of(servedRole), Recorder: s.told, Clock: s.clock,
+		Client: live, Cache: watched, Namespace: s.in, Service: servedBy, Whose: apiservice.Of(servedRole), Recorder: s.events, Clock: s.clock,
 		Owner: func(ctx context.Context) (*metav1.OwnerReference, error) {
 			role := &rbacv1.ClusterRole{}
 			if err := live.Get(ctx, client.ObjectKey{Name: servedRole}, role); err != nil {
@@ -251,7 +251,7 @@ func (s *serving) awaitTimer(t *testing.T) {
 
 // looks makes the Publisher look at the APIService, and waits until it has: what is edited it puts right, if it does
 // not withdraw the whole.
-func (s *serving) looks(t *testing.T) *apiregistrationv1.APIService {
+func (s *serving) recheck(t *testing.T) *apiregistrationv1.APIService {
 	t.Helper()
 	s.edit(t, func(a *apiregistrationv1.APIService) { a.Spec.VersionPriority = 99 })
 	return s.awaitLive(t)
@@ -270,9 +270,9 @@ func (s *serving) edit(t *testing.T, change func(*apiregistrationv1.APIService))
 }
 
 // hears waits until the Service is told.
-func (s *serving) hears(t *testing.T, want string) {
+func (s *serving) awaitEvent(t *testing.T, want string) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(s.told.Events).Should(gomega.Receive(gomega.HavePrefix(want)))
+	gomega.NewWithT(t).Eventually(s.events.Events).Should(gomega.Receive(gomega.HavePrefix(want)))
 }
 
 // manage runs a whole manager that is told of a Service, or of none, until stop or the end of the test.

@@ -45,8 +45,8 @@ func TestUninstall(t *testing.T) {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name,
 		OwnerReferences: []metav1.OwnerReference{owner}}}
 	g.Expect(live.Create(t.Context(), configuration)).To(gomega.Succeed())
-	held := []*msappsv1.WebApp{newApp("shop"), newApp("other")}
-	for _, app := range held {
+	blocked := []*msappsv1.WebApp{newApp("shop"), newApp("other")}
+	for _, app := range blocked {
 		app.Finalizers = []string{"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}
 		g.Expect(live.Create(t.Context(), app)).To(gomega.Succeed())
 	}
@@ -75,13 +75,13 @@ func TestUninstall(t *testing.T) {
 		g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
 		for at, left := range [][]string{{"example.com/notmainstay.dev", "example.com/keep"},
 			{"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}} {
-			g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(held[at]), held[at])).To(gomega.Succeed())
-			g.Expect(held[at].Finalizers).To(gomega.Equal(left), held[at].Namespace)
+			g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(blocked[at]), blocked[at])).To(gomega.Succeed())
+			g.Expect(blocked[at].Finalizers).To(gomega.Equal(left), blocked[at].Namespace)
 		}
 	}
 
-	// Definitions that are held by a finalizer of ours: it is taken off, and they go.
-	for _, app := range held {
+	// Definitions that are blocked by a finalizer of ours: it is taken off, and they go.
+	for _, app := range blocked {
 		before := app.DeepCopy()
 		app.Finalizers = []string{"mainstay.dev/test"}
 		g.Expect(live.Patch(t.Context(), app, client.MergeFrom(before))).To(gomega.Succeed())
