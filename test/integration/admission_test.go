@@ -442,10 +442,10 @@ func (s *governed) testSilence(t *testing.T) {
 		return s.calls.Since(0, "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps")
 	}).Should(
 		gomega.HaveLen(2), "one read by the migration, one by the publisher")
-	told := func() []string {
+	calls := func() []string {
 		return s.calls.Since(0, "/secrets", "/customresourcedefinitions", "POST /apis/policy", "/admissionregistration")
 	}
-	g.Consistently(told, time.Second).Should(gomega.HaveEach(gomega.HavePrefix("GET")))
+	g.Consistently(calls, time.Second).Should(gomega.HaveEach(gomega.HavePrefix("GET")))
 }
 
 func (s *governed) testNoAnswer(t *testing.T) {

@@ -269,13 +269,13 @@ func TestConfigMonitorFlaps(t *testing.T) {
 	g.Eventually(func(ctx context.Context) ([]string, error) {
 		var events eventsv1.EventList
 		err := cluster.Client.List(ctx, &events, client.InNamespace(in))
-		var told []string
+		var found []string
 		for _, event := range events.Items {
 			if event.Regarding.Name == monitor.Name && event.Type == corev1.EventTypeWarning {
-				told = append(told, event.Reason+": "+event.Note)
+				found = append(found, event.Reason+": "+event.Note)
 			}
 		}
-		return told, err
+		return found, err
 	}).WithContext(t.Context()).Should(gomega.ConsistOf(gomega.And(
 		gomega.HavePrefix("Flapping: ConfigMap/flags changes again and again"), gomega.ContainSubstring("tock"))))
 	leaping.Leap(time.Hour)

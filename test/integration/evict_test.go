@@ -74,8 +74,8 @@ func TestConfigMonitorEvicts(t *testing.T) {
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False Restarting"))
 	runPod(t, newPod(in, "web-0", "CloneSet"))
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("web-0"), "the next is evicted after the first was replaced")
-	again := newPod(in, "web-1", "CloneSet")
-	runPod(t, again)
+	replacement := newPod(in, "web-1", "CloneSet")
+	runPod(t, replacement)
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
 	status, err := monitored(monitor)(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -93,7 +93,7 @@ func TestConfigMonitorEvicts(t *testing.T) {
 
 	// A change while no manager runs takes effect at the next start.
 	restarted.Stop()
-	nextSecond(t, again)
+	nextSecond(t, replacement)
 	setFlag(t, in, "COLOUR", "blue")
 	startManager(t, in)
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.HaveLen(1))
