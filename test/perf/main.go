@@ -1,9 +1,8 @@
-// Command perf measures Mainstay on a real API server, and compares with the committed baseline. See docs/performance.md.
-//
-//	perf                    everything
-//
 // Command perf measures Mainstay on a real API server, and compares the figures with the committed
 // baseline. See docs/performance.md.
+//
+//	perf                    everything
+//	perf creation webhook   the named parts
 package main
 
 import (
