@@ -20,7 +20,7 @@ const quickstart, install = "docs/quickstart.md", "docs/install.md"
 
 // notRun are the documented commands that no test runs, and why.
 var notRun = map[string]string{
-	"make run": "it runs until it is stopped, outside the cluster and with the rights of the user, which would void every test of the manager's rights",
+	"make run": "it runs until it is stopped, outside the cluster and with the user's rights, which would void every test of the rights",
 }
 
 // documentation records which documented commands have run.

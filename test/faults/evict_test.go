@@ -25,7 +25,7 @@ import (
 // evicted are pods whose controller recreates them at once.
 var evicted = []string{"web-0", "web-1"}
 
-// TestEvictsNobodyTwice kills the manager around each of its writes. The next manager continues:
+// TestEvictsNoPodTwice kills the manager around each of its writes. The next manager continues:
 // pods that were replaced stay. The number of writes of the record varies, so only creations and
 // deletions of pods are compared.
 func TestEvictsNoPodTwice(t *testing.T) {
@@ -78,7 +78,8 @@ func evictOldPods(ctx context.Context, c client.Client, namespace string) error 
 			return err
 		}
 	}
-	for begun := time.Now(); time.Since(begun) < 1100*time.Millisecond; time.Sleep(50 * time.Millisecond) { // times have a resolution of one second
+	// Times have a resolution of one second.
+	for begun := time.Now(); time.Since(begun) < 1100*time.Millisecond; time.Sleep(50 * time.Millisecond) {
 	}
 	if err := c.Create(ctx, flags(namespace, "red")); err != nil {
 		return err

@@ -43,8 +43,8 @@ func withMessage(text string) func(*configv1.AppConfig) {
 	return func(config *configv1.AppConfig) { config.Spec.Config = map[string]string{"MESSAGE": text} }
 }
 
-// statusOf returns the status of an AppConfig as text: Ready with its reason, the revision, the pods,
-// and what is pending.
+// statusOf returns the status of an AppConfig as text: Ready with its reason, the revision, the
+// pods, and what is pending.
 func statusOf(config *configv1.AppConfig) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		var seen configv1.AppConfig
@@ -168,7 +168,7 @@ func TestAppConfigRolls(t *testing.T) {
 	// One for the content, and one that records that all pods have run it.
 	g.Expect(writes).To(gomega.HaveLen(2))
 	g.Expect(manager.Requests.Done(before, "PATCH /apis/apps/v1/namespaces/"+space)).To(gomega.HaveLen(1))
-	g.Expect(manager.Requests.Since(before)).NotTo(gomega.ContainElement("GET /api/v1/namespaces/"+space+"/configmaps"), "there is no list call")
+	g.Expect(manager.Requests.Since(before)).NotTo(gomega.ContainElement("GET /api/v1/namespaces/"+space+"/configmaps"), "no list")
 
 	settled := manager.Settle(t)
 	change(t, config, func(config *configv1.AppConfig) { config.Labels = map[string]string{"touched": "yes"} })
@@ -314,7 +314,8 @@ func TestAppConfigManual(t *testing.T) {
 
 	config, _ := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Mode = configv1.RolloutManual })
 	change(t, config, withMessage("bye"))
-	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False AwaitingApproval, revision 1, 1/1, pending AwaitingApproval"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(
+		gomega.Equal("False AwaitingApproval, revision 1, 1/1, pending AwaitingApproval"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 	setData(t, space, "shop-config", "MESSAGE", "oops")
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")),
@@ -364,8 +365,8 @@ func TestAppConfigRollsBack(t *testing.T) {
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 3, 1/1"))
 }
 
-// TestAppConfigPutsBackAtAnyTime checks that a rollback does not wait for the window: pods must not
-// keep a failed content until it opens.
+// TestAppConfigRollsBackOutsideItsWindow checks that a rollback does not wait for the window: pods
+// must not keep a failed content until it opens.
 func TestAppConfigRollsBackOutsideItsWindow(t *testing.T) {
 	t.Parallel()
 	late := testenv.NewClock()
@@ -567,7 +568,7 @@ func TestAppConfigDeletedByHand(t *testing.T) {
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
 }
 
-// TestAppConfigNamesASecretThatIsNotThere checks that the status reports a missing Secret until it
+// TestAppConfigMissingSecret checks that the status reports a missing Secret until it
 // has the key.
 func TestAppConfigMissingSecret(t *testing.T) {
 	g, own, space := gomega.NewWithT(t), namespace(t), namespace(t)

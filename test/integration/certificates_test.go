@@ -102,7 +102,7 @@ func TestCertificatesRotateWithoutARefusedHandshake(t *testing.T) {
 	load.end(t)
 }
 
-// TestCertificatesOfSomebodyElse checks that with an external Secret nothing is written, and that a
+// TestExternalCertificates checks that with an external Secret nothing is written, and that a
 // rotation without overlap fails no handshake either.
 func TestExternalCertificates(t *testing.T) {
 	t.Parallel()

@@ -206,7 +206,7 @@ func TestConfigMonitorAdmission(t *testing.T) {
 	g.Expect(server.warnings()).To(gomega.ConsistOf(gomega.ContainSubstring("spec.maxParallel limits it")))
 }
 
-// TestConfigMonitorSpecThatNobodyAsked checks that an invalid spec that bypassed admission is
+// TestConfigMonitorSpecThatBypassedAdmission checks that an invalid spec that bypassed admission is
 // reported and restarts nothing.
 func TestConfigMonitorSpecThatBypassedAdmission(t *testing.T) {
 	t.Parallel()
@@ -418,7 +418,7 @@ func templateChanges(t *testing.T, deployment *appsv1.Deployment, since int64) i
 	return generationOf(t, deployment) - since
 }
 
-// TestConfigMonitorHeldBack checks that the status reports restarts that cooldown, debounce or
+// TestConfigMonitorDelays checks that the status reports restarts that cooldown, debounce or
 // maxParallel delay, with the reason.
 func TestConfigMonitorDelays(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// TestALeaderThatIsStartedAnewLeadsAtOnce kills a leader, which then cannot release its Lease.
+// TestARestartedLeaderLeadsAtOnce kills a leader, which then cannot release its Lease.
 // Under the same identity, its pod's name, it still holds the Lease and leads at once. A new
 // identity would have to wait until the Lease expires, and no change would be reconciled meanwhile.
 // The Lease lasts longer than the test may wait, however slow the machine.

@@ -99,7 +99,7 @@ func TestConfigMonitorEvicts(t *testing.T) {
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.HaveLen(1))
 }
 
-// TestConfigMonitorEvictsNotEverything checks budgets, pods without an owner, and static pods.
+// TestConfigMonitorSparesPods checks budgets, pods without an owner, and static pods.
 func TestConfigMonitorSparesPods(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

@@ -145,7 +145,7 @@ func (s *governed) patched(n int, namespace string) int {
 		func(call string) bool { return strings.HasPrefix(call, "GET ") }))
 }
 
-// TestInjectionWhileTheWebhookIsAway checks that changes made while the webhook does not run are
+// TestInjectionWhileTheWebhookIsDown checks that changes made while the webhook does not run are
 // corrected with one write each.
 func TestInjectionWhileTheWebhookIsDown(t *testing.T) {
 	t.Parallel()
@@ -329,7 +329,7 @@ func testPrecedence(t *testing.T, s *governed, space string) {
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: ClusterInstrumentation/other"))
 	first := agentFor(space, "zz-first", "web-*")
 	s.create(t, first)
-	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/zz-first"), "the Instrumentation of the namespace takes precedence")
+	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/zz-first"), "it takes precedence in its namespace")
 	g.Eventually(s.agentStatus(t, cluster)).Should(gomega.Equal("False Overruled 0/1"))
 	overruled := meta.FindStatusCondition(cluster.Status.Conditions, instrv1.ConditionOverruled)
 	g.Expect(overruled).NotTo(gomega.BeNil())

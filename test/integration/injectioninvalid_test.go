@@ -72,7 +72,7 @@ func (s *governed) unasked(t *testing.T) {
 	}
 }
 
-// TestInjectionOnceAnInvalidOneIsMended checks that an Instrumentation that an invalid
+// TestInjectionOnceAnInvalidOneIsCorrected checks that an Instrumentation that an invalid
 // ClusterInstrumentation had kept from taking precedence does so once that is corrected.
 func TestInjectionOnceAnInvalidOneIsCorrected(t *testing.T) {
 	t.Parallel()

@@ -104,7 +104,7 @@ func testCanary(t *testing.T, s *gated, space string) {
 	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True Injected 3/3"))
 
 	s.bare(t, space, "web-4")
-	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2 web-3 web-4"), "a new workload needs no canary: others have the revision")
+	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2 web-3 web-4"), "a new one needs no canary: others have the revision")
 	s.finish(t, space)
 	s.calls.Settle(t)
 	n := s.calls.Count()

@@ -52,7 +52,7 @@ func startScraped(t *testing.T, watched ...string) (*testenv.Manager, *scraper) 
 	create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name, Name: "reader"}}})
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // without webhooks there is no CA to verify the certificate
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // without webhooks there is no CA
 	t.Cleanup(transport.CloseIdleConnections)
 	scraper := &scraper{url: "https://" + address, token: tokenOf(t, name, "reader"),
 		client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
@@ -139,7 +139,7 @@ func (s *scraper) sum(words ...string) func(context.Context) (float64, error) {
 	}
 }
 
-// TestMetricsAreForThoseWhoMay checks that a request without a token or without the right is
+// TestMetricsRequireTheRight checks that a request without a token or without the right is
 // refused.
 func TestMetricsRequireTheRight(t *testing.T) {
 	_, scraper := startScraped(t)
@@ -170,7 +170,7 @@ func TestMetricsRequireTheRight(t *testing.T) {
 	}
 }
 
-// TestMetricsTellOfALife checks the metrics of a WebApp from its creation to the deletion of its
+// TestMetricsOfAWebApp checks the metrics of a WebApp from its creation to the deletion of its
 // namespace.
 func TestMetricsOfAWebApp(t *testing.T) {
 	// Objects of other tests must not be counted.
@@ -230,7 +230,7 @@ func testNotReadyAgain(t *testing.T, app *msappsv1.WebApp) {
 	}
 }
 
-// TestMetricsTellOfErrors checks the counts of errors and of denials by policy.
+// TestMetricsOfErrors checks the counts of errors and of denials by policy.
 func TestMetricsOfErrors(t *testing.T) {
 	stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: new(int32(1))})
 	_, scraper := startScraped(t)
@@ -258,7 +258,7 @@ func TestMetricsOfErrors(t *testing.T) {
 	}
 }
 
-// TestMetricsTellOfRestartsThatFail checks that a failed restart is counted, even while another
+// TestMetricsOfFailedRestarts checks that a failed restart is counted, even while another
 // workload waits and causes a requeue anyway.
 func TestMetricsOfFailedRestarts(t *testing.T) {
 	ns := namespace(t)

@@ -32,7 +32,7 @@ const (
 	bystanders = 30
 )
 
-// TestAnAPIServerThatWasAway checks that changes made during an outage of the API server are
+// TestAnAPIServerOutage checks that changes made during an outage of the API server are
 // reconciled after it, and that nothing is written or read individually for unchanged objects.
 func TestAnAPIServerOutage(t *testing.T) {
 	t.Parallel()

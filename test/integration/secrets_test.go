@@ -106,7 +106,7 @@ func TestSecretNamespaces(t *testing.T) {
 	startManagerWith(t, everywhere, nil, within)
 	g.Eventually(func() string { return first().All }).ShouldNot(gomega.Equal(seenOf(restarted, "Secret/database").All))
 	lost := now(t, served)
-	g.Expect(lost.Spec.Template.Annotations).To(gomega.Equal(restarted.Spec.Template.Annotations), "a stamp that can't be compared restarts nothing")
+	g.Expect(lost.Spec.Template.Annotations).To(gomega.Equal(restarted.Spec.Template.Annotations), "no restart without a comparison")
 }
 
 // TestASecretRoleIsMissing checks that without its Role the Secrets of a namespace are not read,

@@ -28,8 +28,8 @@ func suffix() string {
 	return ""
 }
 
-// observeMachine looks at all of the machine, or, if another cluster runs on it, at what has this cluster's name: the other may start and end
-// what it likes meanwhile.
+// observeMachine looks at all of the machine, or, if another cluster runs on it, at what has this
+// cluster's name: the other may start and end what it likes meanwhile.
 func observeMachine(t *testing.T) machine {
 	t.Helper()
 	seen := machine{
@@ -79,8 +79,8 @@ func (m machine) own() machine {
 	}
 }
 
-// beforeFile is where TestUp leaves what the machine was like, for TestDown, which is another process. The variable
-// MAINSTAY_TESTBED_BEFORE names the folder.
+// beforeFile is where TestUp leaves what the machine was like, for TestDown, which is another
+// process. The variable MAINSTAY_TESTBED_BEFORE names the folder.
 func beforeFile(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("MAINSTAY_TESTBED_BEFORE")
@@ -152,7 +152,8 @@ func cgroups(t *testing.T) []string {
 	return lines(run(t, "find", "/sys/fs/cgroup", "-type", "d", "-path", "*/mainstay-testbed"+suffix()+"/*"))
 }
 
-// processes lists the programs that run in the control groups of this cluster (zombies, whose parent is not ours, do not).
+// processes lists the programs that run in the control groups of this cluster (zombies, whose
+// parent is not ours, do not).
 func processes(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")

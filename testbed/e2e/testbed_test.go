@@ -92,7 +92,8 @@ func (b *testbed) eventually(timeout time.Duration, text, name string, arguments
 	b.t.Fatalf("%s %v never printed %q (%v):\n%s", filepath.Base(name), arguments, text, err, output)
 }
 
-// fetch is a program that asks for a page, with what every Debian has: this process is not in the network of a named cluster.
+// fetch is a program that asks for a page, with what every Debian has: this process is not in the
+// network of a named cluster.
 const fetch = `exec 3<>"/dev/tcp/$1/$2"; printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$3" "$1" >&3; cat <&3`
 
 // eventuallyFetch asks for a page until it holds the text.
@@ -109,11 +110,13 @@ func (b *testbed) eventuallyKube(text string, arguments ...string) {
 // patience bounds waits that take seconds where the machine does nothing else.
 const patience = 3 * time.Minute
 
-// secondUp is how long `up` may take where everything runs. It takes about a second where nothing else does.
+// secondUp is how long `up` may take where everything runs. It takes about a second where nothing
+// else does.
 const secondUp = 50 * time.Second
 
-// TestUp starts a cluster of two nodes, sees that it works, and leaves it running without what it has made there. What the machine was like before is
-// for TestDown to compare. That a node can be cut off is tested with an application in it, by test/e2e.
+// TestUp starts a cluster of two nodes, sees that it works, and leaves it running without what it
+// has made there. What the machine was like before is for TestDown to compare. That a node can be
+// cut off is tested with an application in it, by test/e2e.
 func TestUp(t *testing.T) {
 	b := newTestbed(t)
 	run(t, b.program, "down")
@@ -199,7 +202,8 @@ func testMetrics(b *testbed) {
 	b.eventuallyKube("web-", "top", "pods")
 }
 
-// testJava runs a Java program without an agent, with one that an init container brings, and with a broken one.
+// testJava runs a Java program without an agent, with one that an init container brings, and with a
+// broken one.
 func testJava(b *testbed) {
 	tarballs := strings.Fields(run(b.t, b.program, "image", "build", "demo-java", "demo-agent"))
 	run(b.t, b.program, append([]string{"image", "load"}, tarballs...)...)

@@ -169,8 +169,8 @@ func (p GoProgram) Build(ctx context.Context, cache Cache, progress *ui.Progress
 	return filepath.Join(folder, p.Name), nil
 }
 
-// command runs the go command in the program's module, with the settings that all programs here are compiled with:
-// Go's build cache serves all programs whose settings are the same.
+// command runs the go command in the program's module, with the settings that all programs here are
+// compiled with: Go's build cache serves all programs whose settings are the same.
 func (p GoProgram) command(ctx context.Context, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = p.Folder
@@ -178,8 +178,8 @@ func (p GoProgram) command(ctx context.Context, arguments ...string) *exec.Cmd {
 	return command
 }
 
-// Packages returns how many packages the program is compiled from, the standard library's among them. Go's build cache
-// may have some or all of them; nothing tells how many.
+// Packages returns how many packages the program is compiled from, the standard library's among
+// them. Go's build cache may have some or all of them; nothing tells how many.
 func (p GoProgram) Packages(ctx context.Context) (int, error) {
 	command := p.command(ctx, "list", "-deps", p.pkg())
 	var messages bytes.Buffer
@@ -236,8 +236,8 @@ func (c *packageCounter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// String says how far the build is, and from a tenth of it on, how long the rest takes at this speed. Packages that Go's
-// build cache has are not compiled: the rest may be less.
+// String says how far the build is, and from a tenth of it on, how long the rest takes at this
+// speed. Packages that Go's build cache has are not compiled: the rest may be less.
 func (c *packageCounter) String() string {
 	done, total := c.count.Load(), c.total.Load()
 	text := fmt.Sprintf("%d of up to %d packages compiled", done, max(done, total))

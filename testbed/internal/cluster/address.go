@@ -32,7 +32,8 @@ const (
 	linkPrefix = "mstb-v"
 )
 
-// namespacePrefix is what the names of the nodes' network namespaces begin with. No cluster's prefix begins with another's.
+// namespacePrefix is what the names of the nodes' network namespaces begin with. No cluster's
+// prefix begins with another's.
 func namespacePrefix() string { return "mstb" + layout.Suffix() + "-node-" }
 
 // hostNamespace is the network namespace that a named cluster has instead of the machine's own.

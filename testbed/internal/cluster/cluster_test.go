@@ -220,7 +220,8 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// TestNamedCluster: a cluster beside another keeps its state apart, shares what was built, and knows what the machine was like before both.
+// TestNamedCluster: a cluster beside another keeps its state apart, shares what was built, and
+// knows what the machine was like before both.
 func TestNamedCluster(t *testing.T) {
 	t.Setenv(layout.DirVariable, filepath.Join("/tmp", filepath.Base(t.TempDir())+strings.ReplaceAll(t.Name(), "/", "-")))
 	first, err := layout.Default()

@@ -150,8 +150,9 @@ func (c *Cluster) removeFiles() error {
 	return nil
 }
 
-// removeCNIResults deletes what CNI remembers of the pods that ran until the end, of their own network and of the
-// loopback. The name of a loopback's file says nothing of the cluster, but its content names the pod's network namespace.
+// removeCNIResults deletes what CNI remembers of the pods that ran until the end, of their own
+// network and of the loopback. The name of a loopback's file says nothing of the cluster, but its
+// content names the pod's network namespace.
 func (c *Cluster) removeCNIResults() error {
 	results, err := filepath.Glob("/var/lib/cni/results/*")
 	if err != nil {

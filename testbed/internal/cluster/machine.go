@@ -89,7 +89,8 @@ func readSysctls() map[string]string {
 	return values
 }
 
-// sysctlsBefore returns the settings as they were before any cluster changed them: another cluster that runs has noted that.
+// sysctlsBefore returns the settings as they were before any cluster changed them: another cluster
+// that runs has noted that.
 func (c *Cluster) sysctlsBefore(boot string) (map[string]string, error) {
 	siblings, err := c.siblings(boot)
 	if err != nil {

@@ -139,9 +139,10 @@ func removeNetwork(ctx context.Context) error {
 	return err
 }
 
-// EnterNetwork makes sure that this process is in the cluster's network: for the default cluster that is the machine's own.
-// A named cluster has a network namespace instead, in which the addresses, links and rules are the same and disturb nobody;
-// the process enters it by starting anew.
+// EnterNetwork makes sure that this process is in the cluster's network: for the default cluster
+// that is the machine's own. A named cluster has a network namespace instead, in which the
+// addresses, links and rules are the same and disturb nobody; the process enters it by starting
+// anew.
 func (c *Cluster) EnterNetwork(ctx context.Context) error {
 	if layout.Name() == "" {
 		return nil

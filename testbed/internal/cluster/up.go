@@ -20,8 +20,8 @@ import (
 type Size struct {
 	// Nodes is the number of nodes; 0 means as many as there are, at least one.
 	Nodes int
-	// Core leaves out what a first application does not need: metrics-server and the nginx images. On a cluster that
-	// has them it changes nothing.
+	// Core leaves out what a first application does not need: metrics-server and the nginx images. On
+	// a cluster that has them it changes nothing.
 	Core bool
 }
 
@@ -33,8 +33,8 @@ func (s Size) Validate() error {
 	return nil
 }
 
-// Build makes all that Up starts, and installs the machine's packages that it needs. It needs the machine's own
-// network, which a named cluster is not in (see [Cluster.EnterNetwork]).
+// Build makes all that Up starts, and installs the machine's packages that it needs. It needs the
+// machine's own network, which a named cluster is not in (see [Cluster.EnterNetwork]).
 func (c *Cluster) Build(ctx context.Context, core bool) error {
 	var err error
 	if c.programs, err = CheckMachine(ctx, c.progress); err != nil {
@@ -72,8 +72,8 @@ func (c *Cluster) Build(ctx context.Context, core bool) error {
 	return group.Wait()
 }
 
-// Up starts what does not run yet and waits until the cluster works. Idempotent: after an interruption it goes on where
-// it stopped, after a restart of the machine it begins anew.
+// Up starts what does not run yet and waits until the cluster works. Idempotent: after an
+// interruption it goes on where it stopped, after a restart of the machine it begins anew.
 //
 // ctx bounds the wait for the cluster, not the builds before it.
 func (c *Cluster) Up(ctx context.Context, size Size, timeout time.Duration) error {

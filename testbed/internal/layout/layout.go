@@ -17,14 +17,16 @@ const DirVariable = "MAINSTAY_TESTBED_DIR"
 // for a binary that was moved out of the repository.
 const SourceVariable = "MAINSTAY_TESTBED_SOURCE"
 
-// NameVariable is the environment variable that names a cluster beside the default one: lower-case letters. A
-// named cluster has a state directory, control groups and a network of its own, so that it disturbs no other.
+// NameVariable is the environment variable that names a cluster beside the default one: lower-case
+// letters. A named cluster has a state directory, control groups and a network of its own, so that
+// it disturbs no other.
 const NameVariable = "MAINSTAY_TESTBED_NAME"
 
 // Name returns the cluster's name: "" is the default cluster.
 func Name() string { return os.Getenv(NameVariable) }
 
-// Suffix returns what sets names of a named cluster apart from those of the default one, whose suffix is empty.
+// Suffix returns what sets names of a named cluster apart from those of the default one, whose
+// suffix is empty.
 func Suffix() string {
 	if Name() == "" {
 		return ""
@@ -42,8 +44,8 @@ const maxDirLength = 48
 // Dir is the root of one testbed's state.
 type Dir string
 
-// Default returns the state directory: $MAINSTAY_TESTBED_DIR, or ~/.cache/mainstay/testbed, and for a named cluster
-// the same with "-NAME" appended.
+// Default returns the state directory: $MAINSTAY_TESTBED_DIR, or ~/.cache/mainstay/testbed, and for
+// a named cluster the same with "-NAME" appended.
 func Default() (Dir, error) {
 	if strings.ContainsFunc(Name(), func(r rune) bool { return r < 'a' || r > 'z' }) {
 		return "", fmt.Errorf("%s=%s: a cluster's name has lower-case letters only", NameVariable, Name())
@@ -75,7 +77,8 @@ func (d Dir) join(elements ...string) string {
 // Lock is the file that one command holds while it changes the cluster.
 func (d Dir) Lock() string { return d.join("lock") }
 
-// Cache is the folder of what was built; it survives `down`, and all clusters share that of the default one.
+// Cache is the folder of what was built; it survives `down`, and all clusters share that of the
+// default one.
 func (d Dir) Cache() string { return filepath.Join(strings.TrimSuffix(string(d), Suffix()), "cache") }
 
 // Siblings lists the state files of all clusters of this cache, running or not.

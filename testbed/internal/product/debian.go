@@ -23,8 +23,8 @@ func bootstrap(ctx context.Context, suite, output, packages string) error {
 	)
 }
 
-// fetch downloads packages, without what they depend on, into a folder, and returns their files in the order of the
-// names. Apt checks their signatures.
+// fetch downloads packages, without what they depend on, into a folder, and returns their files in
+// the order of the names. Apt checks their signatures.
 func fetch(ctx context.Context, suite, folder string, packages []string) ([]string, error) {
 	// The hook runs on this machine, outside the root file system, which stays empty.
 	download := `cd "` + folder + `" && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q -o APT::Sandbox::User=root download ` + strings.Join(packages, " ")

@@ -24,18 +24,20 @@ import (
 // javaSuite is the Debian release with OpenJDK 17.
 const javaSuite = "bookworm"
 
-// javaHome is where Debian's OpenJDK is: its architectures have the names of Go's, on amd64 and arm64.
+// javaHome is where Debian's OpenJDK is: its architectures have the names of Go's, on amd64 and
+// arm64.
 const javaHome = "/usr/lib/jvm/java-17-openjdk-" + runtime.GOARCH
 
 // javaUser is the user of images that Java programs and their agents are in.
 const javaUser = "10001:10001"
 
-// javaFlags are for a small program that starts quickly. It writes no performance data to /tmp, for there may be none,
-// and no dump of a thousand lines to the log, which is what an agent that throws leads to.
+// javaFlags are for a small program that starts quickly. It writes no performance data to /tmp, for
+// there may be none, and no dump of a thousand lines to the log, which is what an agent that throws
+// leads to.
 var javaFlags = []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx32m", "-XX:-UsePerfData", "-XX:+SuppressFatalErrorMessage"}
 
-// jrePackages are what the virtual machine is linked with, and no more: all that the package depends on is sixty
-// packages, for fonts, printers and smart cards.
+// jrePackages are what the virtual machine is linked with, and no more: all that the package
+// depends on is sixty packages, for fonts, printers and smart cards.
 var jrePackages = []string{"libc6", "libgcc-s1", "libstdc++6", "zlib1g", "openjdk-17-jre-headless"}
 
 // jdk is a folder with the root file system of a compiler. The machine itself needs no Java.
@@ -91,8 +93,8 @@ func (b Builder) classes(ctx context.Context, name string) (string, error) {
 	return folder, b.Cache.Prune(name, folder)
 }
 
-// compileJava compiles all files of the folder source into the folder output, with the compiler's root file system as
-// the root: it is linked with libraries of its own Debian.
+// compileJava compiles all files of the folder source into the folder output, with the compiler's
+// root file system as the root: it is linked with libraries of its own Debian.
 func compileJava(ctx context.Context, jdk, source, output string) error {
 	work, err := os.MkdirTemp(filepath.Join(jdk, "tmp"), "compile-")
 	if err != nil {
@@ -110,7 +112,8 @@ func compileJava(ctx context.Context, jdk, source, output string) error {
 		files...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: jdk}
 	command.Dir = "/tmp/" + filepath.Base(work)
-	// Without /proc the loader can't tell where the program is, which it looks for its libraries beside.
+	// Without /proc the loader can't tell where the program is, which it looks for its libraries
+	// beside.
 	command.Env = []string{"LD_LIBRARY_PATH=" + javaHome + "/lib"}
 	if messages, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling %s: %w\n%s", source, err, messages)
@@ -186,8 +189,8 @@ func (b Builder) demoJava(ctx context.Context) (string, error) {
 	})
 }
 
-// packageLayers are a layer for each package, whose files are kept in scratch: as the packages are what they were, so
-// are the layers, to the byte.
+// packageLayers are a layer for each package, whose files are kept in scratch: as the packages are
+// what they were, so are the layers, to the byte.
 func packageLayers(ctx context.Context, suite, scratch string, packages []string) ([]v1.Layer, error) {
 	files, err := fetch(ctx, suite, scratch, packages)
 	if err != nil {
@@ -269,7 +272,8 @@ func fetchBusybox(ctx context.Context) ([]byte, error) {
 	return content, nil
 }
 
-// demoAgentImages have /agent/agent.jar, and what copies it: cp, and sh for whoever looks into the image.
+// demoAgentImages have /agent/agent.jar, and what copies it: cp, and sh for whoever looks into the
+// image.
 func demoAgentImages(classes fs.FS, busybox []byte) (map[string]v1.Image, error) {
 	tools, err := image.Layer([]image.File{
 		{Path: "/bin/busybox", Mode: 0o755, Data: busybox},

@@ -172,7 +172,8 @@ func TestJavaSources(t *testing.T) {
 	}
 }
 
-// TestAllImages: what is not on every node by itself can be built by its name, and costs no `up` anything.
+// TestAllImages: what is not on every node by itself can be built by its name, and costs no `up`
+// anything.
 func TestAllImages(t *testing.T) {
 	for _, name := range []string{"kubectl", "demo-java", "demo-agent"} {
 		if slices.Contains(Images(), name) || !slices.Contains(AllImages(), name) {

@@ -18,9 +18,10 @@ const Current = "1.37"
 type release struct {
 	minor   string // what users call it
 	version string // what the go.mod in its folder pins; client libraries read it from the server
-	// staging is the version of the modules that Kubernetes publishes apart (k8s.io/api and so on). The patch release may
-	// be a later one than version's: then it is that of the product, so that both are compiled once. The 0.37.2 modules that
-	// both programs use differ from the 0.37.1 ones in how k8s.io/apiserver counts HTTP headers, and in nothing else.
+	// staging is the version of the modules that Kubernetes publishes apart (k8s.io/api and so on).
+	// The patch release may be a later one than version's: then it is that of the product, so that
+	// both are compiled once. The 0.37.2 modules that both programs use differ from the 0.37.1 ones in
+	// how k8s.io/apiserver counts HTTP headers, and in nothing else.
 	staging string
 	// name is that of the source folder, of the binary and of the product in the cache: as each
 	// release has its own, one does not evict another.
@@ -98,8 +99,8 @@ func (b Builder) server(r release) build.GoProgram {
 	return build.GoProgram{Name: r.name, Folder: filepath.Join(b.Source, r.name), LDFlags: gitVersion(r)}
 }
 
-// kubectlProgram is a program of its own: scripts and tests start kubectl thousands of times, and each start of the
-// servers' program takes four times as long.
+// kubectlProgram is a program of its own: scripts and tests start kubectl thousands of times, and
+// each start of the servers' program takes four times as long.
 func (b Builder) kubectlProgram(r release) build.GoProgram {
 	return build.GoProgram{Name: "kubectl", Folder: filepath.Join(b.Source, r.name), Package: "kubectl", LDFlags: gitVersion(r)}
 }

@@ -42,13 +42,15 @@ type Builder struct {
 	Progress *ui.Progress
 }
 
-// CoreImages lists the images without which no application starts, in the order in which a node needs them.
+// CoreImages lists the images without which no application starts, in the order in which a node
+// needs them.
 func CoreImages() []string { return []string{"pause", "coredns", "demo-web"} }
 
 // Images lists the images that every node of a whole cluster gets.
 func Images() []string { return append(CoreImages(), "metrics-server", "nginx") }
 
-// AllImages lists the names that [Builder.Image] takes: also those that a node gets by `image load` only.
+// AllImages lists the names that [Builder.Image] takes: also those that a node gets by `image load`
+// only.
 func AllImages() []string { return append(Images(), "kubectl", "demo-java", "demo-agent") }
 
 // Image returns the tarball of one image.
