@@ -81,7 +81,7 @@ func (c *Cluster) setLink(ctx context.Context, node, state string) error {
 		return err
 	}
 	if !linkExists(nodeLink(number)) {
-		return fmt.Errorf("node %s does not run: `testbed status` lists the nodes", node)
+		return fmt.Errorf("node %s is not running: `testbed status` lists the nodes", node)
 	}
 	return setNodeLink(ctx, nodeLink(number), state)
 }

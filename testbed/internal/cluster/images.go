@@ -96,7 +96,7 @@ func (c *Cluster) ListImages(ctx context.Context) (map[string][]string, error) {
 }
 
 // ErrNotRunning means that there is no cluster.
-var ErrNotRunning = errors.New("the cluster does not run: start it with `testbed up`")
+var ErrNotRunning = errors.New("the cluster is not running: start it with `testbed up`")
 
 func (c *Cluster) runningNodes() ([]string, error) {
 	state, found, err := readState(c.dir)
@@ -110,7 +110,7 @@ func (c *Cluster) runningNodes() ([]string, error) {
 	for number := 1; number <= state.Nodes; number++ {
 		node := NodeName(number)
 		if _, err := os.Stat(c.dir.ContainerdSocket(node)); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("containerd of %s does not run: %w", node, ErrNotRunning)
+			return nil, fmt.Errorf("containerd of %s is not running: %w", node, ErrNotRunning)
 		}
 		nodes = append(nodes, node)
 	}

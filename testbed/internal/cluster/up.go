@@ -28,7 +28,7 @@ type Size struct {
 // Validate returns an error if the number of nodes is not possible.
 func (s Size) Validate() error {
 	if s.Nodes < 0 || s.Nodes > MaxNodes {
-		return fmt.Errorf("%d nodes: from 1 to %d are possible", s.Nodes, MaxNodes)
+		return fmt.Errorf("%d nodes: must be from 1 to %d", s.Nodes, MaxNodes)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (c *Cluster) prepareState(ctx context.Context, size Size) (machineState, er
 		return machineState{}, err
 	}
 	if found && state.BootID != boot {
-		c.progress.Say("the machine was restarted since: beginning with a new cluster")
+		c.progress.Say("the machine was restarted: starting a new cluster")
 		if err := c.Down(ctx); err != nil {
 			return machineState{}, err
 		}

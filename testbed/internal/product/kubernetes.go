@@ -51,7 +51,7 @@ func Releases() []string {
 func findRelease(minor string) (release, error) {
 	at := slices.IndexFunc(releases, func(r release) bool { return r.minor == minor })
 	if at < 0 {
-		return release{}, fmt.Errorf("there is no Kubernetes %q; there are %v", minor, Releases())
+		return release{}, fmt.Errorf("unknown Kubernetes release %q: must be one of %v", minor, Releases())
 	}
 	return releases[at], nil
 }

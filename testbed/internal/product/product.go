@@ -66,7 +66,7 @@ func (b Builder) Image(ctx context.Context, name string) (string, error) {
 	}
 	program, found := b.programs()[name]
 	if !found {
-		return "", fmt.Errorf("there is no image %q; there are %v", name, AllImages())
+		return "", fmt.Errorf("unknown image %q: must be one of %v", name, AllImages())
 	}
 	binary, err := program.Build(ctx, b.Cache, b.Progress)
 	if err != nil {

@@ -67,7 +67,7 @@ func decideClaim(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentV
 // differently from its claim.
 func checkClaim(claim *corev1.PersistentVolumeClaim) error {
 	if slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) {
-		return errors.New("a testbed volume lies on one node: ReadWriteMany is not possible")
+		return errors.New("a testbed volume is on one node: ReadWriteMany is not possible")
 	}
 	if claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock {
 		return errors.New("a testbed volume is a file system: volumeMode Block is not possible")

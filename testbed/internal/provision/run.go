@@ -118,7 +118,7 @@ func (c *controller) next(ctx context.Context) bool {
 		work = c.syncClaim
 	}
 	if err := work(ctx, item); err != nil {
-		slog.ErrorContext(ctx, "volume work failed, trying again", "namespace", item.namespace, "name", item.name, "error", err)
+		slog.ErrorContext(ctx, "volume work failed, retrying", "namespace", item.namespace, "name", item.name, "error", err)
 		c.queue.AddRateLimited(item)
 		return true
 	}
@@ -209,7 +209,7 @@ func (c *controller) grow(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil {
 		return fmt.Errorf("updating the volume's size: %w", err)
 	}
-	c.events.Eventf(claim, corev1.EventTypeNormal, "VolumeGrown", "The volume has %s now", capacity.String())
+	c.events.Eventf(claim, corev1.EventTypeNormal, "VolumeGrown", "The volume now has %s", capacity.String())
 	slog.InfoContext(ctx, "volume grown", "volume", volume.Name, "bytes", size)
 	return nil
 }

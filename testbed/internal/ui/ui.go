@@ -44,7 +44,7 @@ func (p *Progress) Step(name string, detail func() string, work func() error) er
 			case <-done:
 				return
 			case <-ticker.C:
-				text := "still at it"
+				text := "still running"
 				if detail != nil {
 					text = detail()
 				}
