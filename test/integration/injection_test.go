@@ -52,7 +52,7 @@ func TestInstrumentation(t *testing.T) {
 	s := newGoverned(t)
 	s.start(t)
 	for name, test := range map[string]func(*testing.T, *governed, string){
-		"life": instrumentationLives, "webapp": instrumentationOfAWebApp, "events": instrumentationReports,
+		"life": instrumentationLives, "webapp": instrumentationOfAWebApp, "reports": instrumentationReports,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
