@@ -115,7 +115,7 @@ func TestLayersFor(t *testing.T) {
 	}
 	all := strings.Join(got, "\n")
 	for _, want := range []string{"pure ./internal/kit/transport/retrytransport", "pure ./internal/policy", "tools .",
-		"TestPolicyWithAnAutoscaler", "TestMetricsTellOfALife", "$/^users$/(policy|"} {
+		"TestPolicyWithAnAutoscaler", "TestMetricsOfAWebApp", "$/^users$/(policy|"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%s is not chosen:\n%s", want, all)
 		}

@@ -1,5 +1,5 @@
-// Package cases decides how many random cases a property test tries, and from which seeds it makes them: few and always the same ones in
-// `make test`, many new ones in `make nightly`.
+// Package cases chooses how many random cases a property test tries, and their seeds. In `make
+// test` they are few and always the same; in `make nightly` they are many and new.
 package cases
 
 import (
@@ -13,16 +13,16 @@ import (
 )
 
 // Variable is the environment variable that chooses the cases:
-//   - unset: as many as the gate needs, from seed 0 on
-//   - long: as many as a nightly run has time for, from a new seed on, which is printed
-//   - seed=N: the one case of that seed, to repeat what failed
+//   - unset: the small number of `make test`, from seed 0
+//   - long: the large number of a nightly run, from a new seed, which is logged
+//   - seed=N: only the case of that seed, to repeat a failure
 const Variable = "MAINSTAY_TEST_CASES"
 
-// choice is what a value of Variable asks for.
+// choice is a parsed value of Variable.
 type choice struct {
-	// long asks for the nightly number, from a new seed on.
+	// long requests the nightly number, from a new seed.
 	long bool
-	// seed is the only one to try, nil for all.
+	// seed is the only seed to try, nil for all.
 	seed *uint64
 }
 
@@ -49,7 +49,8 @@ func chosen(t testing.TB) choice {
 	return made
 }
 
-// Number returns how often a test repeats something: gate times in `make test`, nightly times if Variable is long, once if it names a seed.
+// Number returns how often a test repeats something: gate times in `make test`, nightly times if
+// Variable is long, once if it names a seed.
 func Number(t testing.TB, gate, nightly int) int {
 	t.Helper()
 	switch made := chosen(t); {
@@ -62,9 +63,10 @@ func Number(t testing.TB, gate, nightly int) int {
 	}
 }
 
-// Seeds returns the seeds of a property test: 0 to gate-1 in `make test`, so that a failure is one of the change and not of the day; if
-// Variable is long, nightly seeds from the current time on. It logs the seed at which the test or one of its subtests failed, with the
-// command that repeats it, and stops there.
+// Seeds returns the seeds of a property test: 0 to gate-1 in `make test`, so that a failure comes
+// from the change and not from the day. If Variable is long, it returns nightly seeds from the
+// current time on. It stops at the first seed with which the test or one of its subtests fails, and
+// logs the command that repeats it.
 func Seeds(t testing.TB, gate, nightly int) iter.Seq[uint64] {
 	t.Helper()
 	made, number := chosen(t), Number(t, gate, nightly)

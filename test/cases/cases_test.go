@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a test whose failures and log lines are only recorded.
+// recorder is a test that only records its failures and log lines.
 type recorder struct {
 	testing.TB
 	failed bool

@@ -19,12 +19,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// interval is a time in which rights are taken away on purpose.
+// interval is a time in which a test has removed rights on purpose.
 type interval struct{ from, to time.Time }
 
 var rightsTaken []interval
 
-// event is what we read of one line of the audit log.
+// event has the fields we read from one line of the audit log.
 type event struct {
 	User struct {
 		Username string
@@ -32,13 +32,13 @@ type event struct {
 	}
 	Verb, RequestURI string
 	ObjectRef        struct{ APIGroup, Resource, Subresource, Namespace, Name string }
-	// ResponseStatus tells with 201 that a patch has created its object.
+	// ResponseStatus is 201 if a patch has created its object.
 	ResponseStatus           struct{ Code int }
 	RequestReceivedTimestamp metav1.MicroTime
 	Annotations              map[string]string
 }
 
-// use is one thing that can be granted: a verb on a resource; name is empty for all objects.
+// use is a verb on a resource, the unit of what can be granted. An empty name means all objects.
 type use struct{ group, resource, name, verb string }
 
 func (u use) String() string {
@@ -53,8 +53,8 @@ func (e event) use() use {
 	return use{e.ObjectRef.APIGroup, resource, e.ObjectRef.Name, e.Verb}
 }
 
-// auditLog are the events of the whole run, in their order: those of ServiceAccounts, and what became of namespaces and
-// ClusterRoleBindings.
+// auditLog returns the events of the whole run in order: those of ServiceAccounts, and writes of
+// namespaces and ClusterRoleBindings.
 func auditLog(t *testing.T) []event {
 	t.Helper()
 	testbed, err := filepath.Abs(filepath.Join(repository, "bin/testbed"))
@@ -65,7 +65,7 @@ func auditLog(t *testing.T) []event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A log that has grown too large was put aside, under a name with the time behind the first part.
+	// A log that has grown too large is renamed: a timestamp follows the first part of its name.
 	files, err := filepath.Glob(strings.TrimSuffix(strings.TrimSpace(current), ".log") + "*.log")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func auditLog(t *testing.T) []event {
 		lines := bufio.NewScanner(opened)
 		lines.Buffer(nil, 16<<20)
 		for lines.Scan() {
-			// Most lines are of Kubernetes' own parts and of this test's questions.
+			// Most lines are requests of Kubernetes' own components and of this test.
 			if !bytes.Contains(lines.Bytes(), []byte("serviceaccount:")) && !bytes.Contains(lines.Bytes(), []byte(`"clusterrolebindings"`)) && !bytes.Contains(lines.Bytes(), []byte(`"namespaces"`)) {
 				continue
 			}
@@ -98,14 +98,15 @@ func auditLog(t *testing.T) []event {
 	return events
 }
 
-// binding is what we read of a role or its binding.
+// binding has the fields we read from a role or a binding.
 type binding struct {
 	rbacv1.ClusterRole
 	RoleRef  rbacv1.RoleRef
 	Subjects []rbacv1.Subject
 }
 
-// granted are the rights of an account of an installation with the default values, and with Llamas.
+// granted returns the rights of an account in an installation with the default values and with
+// Llamas.
 func granted(t *testing.T, account string) []use {
 	t.Helper()
 	manifest := helm(t, "template", "mainstay", filepath.Join(repository, "charts/mainstay"), "--namespace", system, "--set",
@@ -155,42 +156,44 @@ func usesOf(rule rbacv1.PolicyRule) []use {
 	return found
 }
 
-// unusedOnPurpose says why a right that no end-to-end test uses is granted all the same; empty if nothing does.
+// unusedOnPurpose returns why a right that no end-to-end test uses is granted, empty if there is no
+// reason.
 func unusedOnPurpose(right use, used map[use]bool) string {
 	with := func(verb string) bool { return used[use{right.group, right.resource, right.name, verb}] }
 	switch {
 	case right.group == "gateway.networking.k8s.io":
 		return "the testbed has no Gateway API"
 	case right.verb == "list" && with("watch"):
-		return "API servers before 1.34 do not stream lists, and are asked for them before a watch"
+		return "API servers before 1.34 do not stream lists: a list precedes the watch"
 	case right.resource == "webapps/finalizers", right.resource == "appconfigs/finalizers", right.verb == "delete" &&
 		(right.resource == "deployments" || right.resource == "services"):
-		return "OwnerReferencesPermissionEnforcement asks for it: for blockOwnerDeletion, and to adopt"
+		return "OwnerReferencesPermissionEnforcement requires it, for blockOwnerDeletion and for adoption"
 	case right.resource == "events" && right.verb == "patch" && with("create"):
-		return "an event that is repeated within minutes is counted up"
+		return "an event that is repeated within minutes is patched"
 	case right.group == "config.mainstay.dev" && right.verb == "patch" && !strings.Contains(right.resource, "/"):
-		return "uninstalling takes finalizers off, of which these kinds have none"
+		return "the uninstallation removes finalizers, and these kinds have none"
 	case right.group == "records.mainstay.dev" && right.verb == "patch":
-		return "uninstalling takes the finalizer off records that are being deleted, of which there are none then"
+		return "the uninstallation removes the finalizer of records that are being deleted, and there are none then"
 	case right == use{"", "secrets", "mainstay-apiserver", "update"}:
 		return "a certificate is replaced after two thirds of its 90 days"
 	case right == use{"", "namespaces", "", "get"}:
-		return "a namespace may be so new that the cache lacks it"
+		return "a new namespace may not be in the cache yet"
 	case right == use{"policy.mainstay.dev", "platformpolicies", "", "get"}:
-		return "who has made the default policy and does not see it in the cache asks whether somebody deleted it"
+		return "a manager that has created the default policy and lacks it in its cache checks whether it was deleted"
 	case right == use{"apiextensions.k8s.io", "customresourcedefinitions", "", "create"}:
-		return "a new release's new kind: of this release's, Helm has made all"
+		return "a new release may have new kinds; Helm has created all kinds of this one"
 	default:
 		return ""
 	}
 }
 
-// covers tells whether a right is that to do what was done.
+// covers reports whether a right permits a use.
 func (u use) covers(done use) bool {
 	return u.group == done.group && u.resource == done.resource && u.verb == done.verb && (u.name == "" || u.name == done.name)
 }
 
-// leaving notes when accounts lose their rights with their installation, and get them back with another.
+// leaving records which accounts have lost their rights with their installation, until another
+// installation grants them again.
 type leaving map[string]bool
 
 func (l leaving) follow(e event) {
@@ -206,8 +209,8 @@ func (l leaving) follow(e event) {
 	}
 }
 
-// testAudit compares what the API server was asked for with what is granted: nothing that is granted is unused, and
-// nothing that is used is missing.
+// testAudit compares the requests in the audit log with the rights granted: every right is used,
+// and no request lacks one.
 func testAudit(t *testing.T) {
 	events := auditLog(t)
 	for _, account := range []string{"mainstay-manager", "mainstay-uninstall", "mainstay-apiserver"} {
@@ -241,15 +244,15 @@ func testAudit(t *testing.T) {
 			switch why := unusedOnPurpose(right, used); {
 			case used[right]:
 			case why == "":
-				t.Errorf("%s may %s, and never did", account, right)
+				t.Errorf("%s may %s, but never did", account, right)
 			default:
-				t.Logf("%s may %s, and never did: %s", account, right, why)
+				t.Logf("%s may %s, but never did: %s", account, right, why)
 			}
 		}
 	}
 }
 
-// withoutRights tells whether a test had taken rights away at a time.
+// withoutRights reports whether a test had removed rights at a time.
 func withoutRights(at time.Time) bool {
 	return slices.ContainsFunc(rightsTaken, func(i interval) bool { return at.After(i.from) && at.Before(i.to) })
 }

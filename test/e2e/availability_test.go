@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// leaderPod is the pod that has the Lease: after a start of all managers, soon.
+// leaderPod returns the pod that has the Lease, and waits for it after a start of all managers.
 func leaderPod(t *testing.T) corev1.Pod {
 	t.Helper()
 	var leader corev1.Pod
@@ -34,8 +34,8 @@ func leaderPod(t *testing.T) corev1.Pod {
 	return leader
 }
 
-// signal sends a signal to the manager's process in a pod. The testbed's containers are processes
-// of this machine; their cgroup names the pod.
+// signal sends a signal to the manager's process in a pod. Containers of the testbed are processes
+// of this machine, in a cgroup named after the pod.
 func signal(t *testing.T, pod corev1.Pod, sent syscall.Signal) {
 	t.Helper()
 	processes, err := filepath.Glob("/proc/[0-9]*")
@@ -60,8 +60,8 @@ func signal(t *testing.T, pod corev1.Pod, sent syscall.Signal) {
 	t.Fatalf("no process of pod %s", pod.Name)
 }
 
-// testStoppedLeader stops the leader, lets another lead, and lets it go on: it must not write
-// what it was about to, nor what it makes of the events that have waited for it.
+// testStoppedLeader stops the leader's process until another leads, and continues it. It must not
+// send the writes that it was about to make, nor writes for events that it receives then.
 func testStoppedLeader(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "stopped")
@@ -70,35 +70,35 @@ func testStoppedLeader(t *testing.T) {
 	waitReady(t, ns, "shop")
 	former := leaderPod(t)
 	g.Expect(writesOf(auditLog(t), former.Name, begun)).To(gomega.ContainElement(gomega.ContainSubstring("/namespaces/"+ns+"/")),
-		"what it writes is seen")
+		"the audit log has the leader's writes")
 	restarts := reading(t, system, "pod/"+former.Name, "{.status.containerStatuses[0].restartCount}")
 	before, err := restarts()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	signal(t, former, syscall.SIGSTOP)
 	t.Cleanup(func() {
-		// Where the test has failed before it would have gone on.
+		// For a test that failed before it continued the process.
 		if _, err := tryGet(t, system, "pod/"+former.Name); err == nil && t.Failed() {
 			signal(t, former, syscall.SIGCONT)
 		}
 	})
 	g.Eventually(reading(t, system, "lease/mainstay-manager", "{.spec.holderIdentity}")).ShouldNot(gomega.HavePrefix(former.Name + "_"))
-	// Half of the webhook calls go to the one that is stopped, until it is no longer ready.
+	// Half of the webhook calls go to the stopped manager until it is no longer ready.
 	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("late", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
 	waitReady(t, ns, "late")
-	// Both hear of this, one of them as if it led.
+	// Both managers receive these events; the former leader still believes that it leads.
 	for _, name := range []string{"shop", "late"} {
 		remove(t, ns, "service/"+name)
 	}
 	goesOn := time.Now()
 	signal(t, former, syscall.SIGCONT)
-	g.Eventually(restarts).ShouldNot(gomega.Equal(before), "it notices, and starts anew")
+	g.Eventually(restarts).ShouldNot(gomega.Equal(before), "it finds that it no longer leads, and restarts")
 	rollout(t, system, "deployment/mainstay-manager")
 	waitReady(t, ns, "shop")
 	g.Expect(writesOf(auditLog(t), former.Name, goesOn)).To(gomega.BeEmpty())
 }
 
-// writesOf are what a manager's pod has changed since a time, by the API server's audit log, but for what
-// the election does itself: write the lease, and tell that it stopped leading.
+// writesOf returns the writes of a manager's pod since a time, by the audit log. It leaves out
+// those of the leader election: updates of the Lease, and the event about the lost leadership.
 func writesOf(events []event, pod string, since time.Time) []string {
 	var writes []string
 	for _, event := range events {

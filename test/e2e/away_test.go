@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// absence is what happens while no manager runs, and what must be true when managers are back.
+// absence is what happens while no manager runs, and what must be true after managers are back.
 type absence struct{ meanwhile, afterwards func(*testing.T) }
 
-// testManagersAway stops all managers and starts them again, once for all tests of that.
+// testManagersAway stops all managers and starts them again, once for all these tests.
 func testManagersAway(t *testing.T) {
-	// What they make must last for all phases: it belongs to this test.
+	// The namespaces must last for all phases, so they belong to this test.
 	config, agents, bypassed := namespace(t, "config-away"), restricted(t, "agents-away"), namespace(t, "bypassed-prod")
 	monitored := newMonitored(t)
 	before := map[string]func(*testing.T) absence{
@@ -51,20 +51,21 @@ func testManagersAway(t *testing.T) {
 	awaitWebhooks(t)
 }
 
-// stopManagers takes all managers away, and waits until they are gone.
+// stopManagers scales the managers to zero and waits until they are gone.
 func stopManagers(t *testing.T) {
 	t.Helper()
 	scale(t, "mainstay-manager", 0)
 	gomega.NewWithT(t).Eventually(func() []string { return names(t, system, "pods", managers) }).Should(gomega.BeEmpty())
 }
 
-// startManagers brings them back, and waits until they work.
+// startManagers scales the managers up again and waits until they work.
 func startManagers(t *testing.T) {
 	t.Helper()
 	scale(t, "mainstay-manager", 2)
 }
 
-// changedWhileAway: a change restarts each workload once after managers are back, and one that has not changed not at all.
+// changedWhileAway checks that a change made while no manager runs restarts each workload once
+// afterwards, and that workloads without a change do not restart.
 func changedWhileAway(t *testing.T, ns string) absence {
 	g := gomega.NewWithT(t)
 	const auto = "\n  annotations: {config.mainstay.dev/reload: auto}"
@@ -94,7 +95,8 @@ func changedWhileAway(t *testing.T, ns string) absence {
 	}
 }
 
-// injectedWhileAway: what is made, and what is edited, while no manager runs is injected when one is back, once.
+// injectedWhileAway checks that workloads created or edited while no manager runs are injected once
+// afterwards.
 func injectedWhileAway(t *testing.T, ns string) absence {
 	g := gomega.NewWithT(t)
 	apply(t, ns, javaDeployment("early")+instrumentation(agent1, `[{container: java}]`))
@@ -119,8 +121,9 @@ func injectedWhileAway(t *testing.T, ns string) absence {
 	}
 }
 
-// bypassedWhileAway: an object is written while there are no webhooks at all. One webhook configuration comes back before
-// any manager does, and the certificate does not: managers start among their own webhooks, and make the rest anew.
+// bypassedWhileAway writes an object while there are no webhook configurations. One of them is
+// restored before the managers start, and the certificate is not: managers start among their own
+// webhooks, and recreate the rest.
 func bypassedWhileAway(t *testing.T, ns string) absence {
 	t.Helper()
 	const validating, mutating = "validatingwebhookconfiguration/mainstay", "mutatingwebhookconfiguration/mainstay"
@@ -132,7 +135,7 @@ func bypassedWhileAway(t *testing.T, ns string) absence {
 			}
 			remove(t, "", validating)
 			remove(t, "", mutating)
-			// The API server may need a moment to forget a webhook that nobody answers.
+			// The API server may need a moment to forget a webhook that does not answer.
 			gomega.NewWithT(t).Eventually(func() error {
 				_, err := tryApply(t, ns, webapp("shop", demo, "replicas: 11"))
 				return err
@@ -152,7 +155,7 @@ func bypassedWhileAway(t *testing.T, ns string) absence {
 			g.Expect(kubectl(t, "-n", ns, "get", "webapp", "shop", "-o", "wide")).To(gomega.ContainSubstring("PolicyViolation"))
 			g.Eventually(func() string { return fmt.Sprint(messages(t, ns)) }).Should(gomega.ContainSubstring("spec.replicas: Invalid value: 11: must be at most 10"))
 			awaitWebhooks(t)
-			// The API server still has the old certificate's CA for the moment that its watch needs.
+			// Until its watch has delivered the new CA, the API server trusts the old one.
 			g.Eventually(func() error {
 				_, err := tryApply(t, ns, webapp("shop", demo, "replicas: 1", limits))
 				return err
@@ -162,7 +165,7 @@ func bypassedWhileAway(t *testing.T, ns string) absence {
 	}
 }
 
-// messages are those of a namespace's events.
+// messages returns the messages of the events in a namespace.
 func messages(t *testing.T, ns string) []string {
 	t.Helper()
 	var found []string

@@ -24,18 +24,18 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// The API server is read and polled by client-go: a start of kubectl costs a fifth of a second of a core. kubectl runs
-// where the command is what a user would type.
+// The tests read the API server with client-go, because a start of kubectl costs a fifth of a
+// second of a core. They run kubectl where users would type the command.
 
-// resources are what tests read, by the plural that kubectl knows. A static table needs no discovery, which fails
-// while an aggregated API is away.
+// resources are the resources that tests read, by their plural names. A static table needs no
+// discovery, which fails while an aggregated API is not available.
 var resources = map[string]schema.GroupVersionResource{}
 
-// shortNames are further names of resources; most singulars need none.
+// shortNames are further names of resources. Most singulars need no entry.
 var shortNames = map[string]string{"crd": "customresourcedefinitions", "platformpolicy": "platformpolicies",
 	"networkpolicy": "networkpolicies"}
 
-// clusterScoped are the resources without a namespace.
+// clusterScoped are the cluster-scoped resources.
 var clusterScoped = map[string]bool{}
 
 func init() {
@@ -66,7 +66,7 @@ func init() {
 	add("farm.mainstay.dev", "v1alpha1", false, "farmpods", "llamas")
 }
 
-// administrator is how clients of Go reach the API server, as often as they like.
+// administrator returns a client config with all rights and no rate limit.
 func administrator(t *testing.T) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -77,7 +77,7 @@ func administrator(t *testing.T) *rest.Config {
 	return config
 }
 
-// objectsOf is the client of a resource: "pods", "pod".
+// objectsOf returns the client of a resource, "pods" or "pod".
 func objectsOf(t *testing.T, ns, resource string) dynamic.ResourceInterface {
 	t.Helper()
 	for _, name := range []string{resource, shortNames[resource], resource + "s", resource + "es"} {
@@ -94,7 +94,7 @@ func objectsOf(t *testing.T, ns, resource string) dynamic.ResourceInterface {
 	return nil
 }
 
-// api is the client that all tests share. TestMain makes it.
+// api is the client that all tests share. TestMain creates it.
 var api dynamic.Interface
 
 // tryGet reads "kind/name".
@@ -104,12 +104,13 @@ func tryGet(t *testing.T, ns, object string) (*unstructured.Unstructured, error)
 	return objectsOf(t, ns, resource).Get(t.Context(), name, metav1.GetOptions{})
 }
 
-// exists is a function for Eventually: the error of reading "kind/name".
+// exists returns a function for Eventually: the error of reading "kind/name".
 func exists(t *testing.T, ns, object string) func() error {
 	return func() error { _, err := tryGet(t, ns, object); return err }
 }
 
-// items reads the objects of some resources, "pods,services", that match a label selector if one is given.
+// items reads the objects of some resources, "pods,services", that match a label selector if one is
+// given.
 func items(t *testing.T, ns, of string, selector ...string) []unstructured.Unstructured {
 	t.Helper()
 	var found []unstructured.Unstructured
@@ -123,7 +124,7 @@ func items(t *testing.T, ns, of string, selector ...string) []unstructured.Unstr
 	return found
 }
 
-// names are those of the objects that items reads.
+// names returns the names of the objects that items reads.
 func names(t *testing.T, ns, of string, selector ...string) []string {
 	t.Helper()
 	var found []string
@@ -133,7 +134,7 @@ func names(t *testing.T, ns, of string, selector ...string) []string {
 	return found
 }
 
-// list is items in its Go type.
+// list is like items, with the Go type of the objects.
 func list[T any](t *testing.T, ns, of string, selector ...string) []T {
 	t.Helper()
 	var found []T
@@ -147,7 +148,8 @@ func list[T any](t *testing.T, ns, of string, selector ...string) []T {
 	return found
 }
 
-// value reads what kubectl get -o jsonpath prints of an object, or of a list if no name is given.
+// value returns what kubectl get -o jsonpath prints for an object, or for a list if no name is
+// given.
 func value(t *testing.T, ns, object, path string) (string, error) {
 	t.Helper()
 	template := jsonpath.New(path).AllowMissingKeys(true)
@@ -174,7 +176,7 @@ func value(t *testing.T, ns, object, path string) (string, error) {
 	return text.String(), err
 }
 
-// read is value, which must succeed.
+// read is like value, and fails the test on an error.
 func read(t *testing.T, ns, object, path string) string {
 	t.Helper()
 	text, err := value(t, ns, object, path)
@@ -184,12 +186,12 @@ func read(t *testing.T, ns, object, path string) string {
 	return text
 }
 
-// reading is a function for Eventually: value.
+// reading returns value as a function for Eventually.
 func reading(t *testing.T, ns, object, path string) func() (string, error) {
 	return func() (string, error) { return value(t, ns, object, path) }
 }
 
-// patch changes "kind/name" by a JSON merge patch.
+// patch changes "kind/name" with a JSON merge patch.
 func patch(t *testing.T, ns, object, merge string) {
 	t.Helper()
 	resource, name, _ := strings.Cut(object, "/")
@@ -198,7 +200,7 @@ func patch(t *testing.T, ns, object, merge string) {
 	}
 }
 
-// annotate sets annotations of "kind/name": "key=value".
+// annotate sets an annotation, "key=value", of "kind/name".
 func annotate(t *testing.T, ns, object, annotation string) {
 	t.Helper()
 	key, value, _ := strings.Cut(annotation, "=")
@@ -214,7 +216,7 @@ func remove(t *testing.T, ns, object string) {
 	}
 }
 
-// discard deletes "kind/name" in a cleanup, if it is still there.
+// discard deletes "kind/name" in a cleanup, if it still exists.
 func discard(t *testing.T, ns, object string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -234,7 +236,8 @@ func awaitGone(t *testing.T, ns, object string, timeout time.Duration) {
 	}, timeout).Should(gomega.BeTrue(), object+" is deleted")
 }
 
-// conditionOf is the status, reason and message of a condition, if that speaks of the object as it is.
+// conditionOf returns status, reason and message of a condition. The status is empty if the
+// condition is of an older generation.
 func conditionOf(object *unstructured.Unstructured, name string) (status, text string) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	observed, hasObserved, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
@@ -253,10 +256,10 @@ func conditionOf(object *unstructured.Unstructured, name string) (status, text s
 		status, _ = condition["status"].(string)
 		return status, text
 	}
-	return "", "there is no condition " + name
+	return "", "no condition " + name
 }
 
-// await waits until a condition of "kind/name" is True, of the object as it is now.
+// await waits until a condition of "kind/name" is True for the current generation.
 func await(t *testing.T, ns, object, condition string) {
 	t.Helper()
 	awaitFor(t, ns, object, condition, within)
@@ -291,12 +294,12 @@ func waitReady(t *testing.T, ns, name string) {
 	await(t, ns, "webapp/"+name, "Ready")
 }
 
-// readyReason is a function for Eventually: the reason of the WebApp's condition Ready.
+// readyReason returns a function for Eventually: the reason of the WebApp's condition Ready.
 func readyReason(t *testing.T, ns, name string) func() (string, error) {
 	return reading(t, ns, "webapp/"+name, `{.status.conditions[?(@.type=="Ready")].reason}`)
 }
 
-// unfinished says what of a rollout is still to come; empty when it is done.
+// unfinished returns what a rollout still waits for, empty when it is done.
 func unfinished(object *unstructured.Unstructured) string {
 	number := func(path ...string) int64 {
 		found, _, _ := unstructured.NestedInt64(object.Object, path...)
@@ -314,13 +317,14 @@ func unfinished(object *unstructured.Unstructured) string {
 	}
 	for what, count := range now {
 		if count != want {
-			return fmt.Sprintf("%d are wanted, and are there: %v, not so %s", want, now, what)
+			return fmt.Sprintf("%d replicas are desired, but the status is %v, %s", want, now, what)
 		}
 	}
 	return ""
 }
 
-// rollout waits until all pods of a workload, "deployment/shop", are those of its template and available.
+// rollout waits until all pods of a workload, "deployment/shop", have its current template and are
+// available.
 func rollout(t *testing.T, ns, workload string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (string, error) {
@@ -332,14 +336,15 @@ func rollout(t *testing.T, ns, workload string) {
 	}, within).Should(gomega.BeEmpty(), workload)
 }
 
-// scale sets the replicas of one of Mainstay's Deployments, and waits until there are so many pods of it that work.
+// scale sets the replicas of one of Mainstay's Deployments, and waits until this many pods are
+// ready.
 func scale(t *testing.T, deployment string, replicas int) {
 	t.Helper()
 	patch(t, system, "deployment/"+deployment, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 	rollout(t, system, "deployment/"+deployment)
 }
 
-// pods are those of a namespace with some labels.
+// pods returns the pods of a namespace with some labels.
 func pods(t *testing.T, ns string, selector ...string) []corev1.Pod {
 	t.Helper()
 	return list[corev1.Pod](t, ns, "pods", selector...)

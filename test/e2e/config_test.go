@@ -13,8 +13,8 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// plain is a Deployment of two pods that answer with the variable MESSAGE of what env says, and its Service. Its pods end after a pause, so that
-// a rolling update loses no request.
+// plain returns a Deployment of two pods that answer with the variable MESSAGE, set by env, and its
+// Service. The pods delay their end, so that a rolling update loses no request.
 func plain(name, env string) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
@@ -54,13 +54,13 @@ func monitor(name string, spec ...string) string {
 
 const fromConfigMap = "env: [{name: MESSAGE, valueFrom: {configMapKeyRef: {name: message, key: MESSAGE}}}]"
 
-// answers is what a Service says now.
+// answers returns a function for Eventually: the answer of a Service.
 func answers(t *testing.T, ns, name string) func() (string, error) {
 	url := serviceURL(t, ns, name)
 	return func() (string, error) { return fetch(t.Context(), url) }
 }
 
-// uids are those of the pods with a label "app".
+// uids returns the UIDs of the pods with a label "app".
 func uids(t *testing.T, ns, app string) []string {
 	t.Helper()
 	var found []string
@@ -70,7 +70,7 @@ func uids(t *testing.T, ns, app string) []string {
 	return found
 }
 
-// replicaSets is how often a Deployment was rolled, its creation included.
+// replicaSets returns the number of rollouts of a Deployment, including its creation.
 func replicaSets(t *testing.T, ns, deployment string) string {
 	t.Helper()
 	return read(t, ns, "deployment/"+deployment, `{.metadata.annotations.deployment\.kubernetes\.io/revision}`)
@@ -82,8 +82,9 @@ func rolledOut(t *testing.T, ns, deployment string) {
 	gomega.NewWithT(t).Eventually(func() []string { return names(t, ns, "pods", "app="+deployment) }).Should(gomega.HaveLen(2))
 }
 
-// testChangedConfiguration: an application answers with a message of its ConfigMap. Two monitors name it, by both spellings; the message is
-// edited, and seconds later the Service answers with the new one. There was one rolling update, and no request failed.
+// testChangedConfiguration has an application that answers with a message of its ConfigMap. Two
+// monitors name the ConfigMap, in both spellings. The message is edited, and seconds later the
+// Service answers with the new one, after one rolling update and without a failed request.
 func testChangedConfiguration(t *testing.T) {
 	changedConfiguration(t, namespace(t, "config"))
 }
@@ -100,7 +101,7 @@ func changedConfiguration(t *testing.T, ns string) {
 		await(t, ns, "configmonitor/"+name, "Ready")
 	}
 	g.Eventually(answers(t, ns, "greeter")).Should(gomega.ContainSubstring("good morning"))
-	g.Expect(replicaSets(t, ns, "greeter")).To(gomega.Equal("1"), "a first look restarts nothing")
+	g.Expect(replicaSets(t, ns, "greeter")).To(gomega.Equal("1"), "the first reconcile restarts nothing")
 
 	stop := steadily(t, serviceURL(t, ns, "greeter"))
 	apply(t, ns, configMap("message", "good evening"))
@@ -112,14 +113,15 @@ func changedConfiguration(t *testing.T, ns string) {
 	for _, name := range []string{"greeter", "again"} {
 		await(t, ns, "configmonitor/"+name, "Ready")
 	}
-	g.Expect(replicaSets(t, ns, "greeter")).To(gomega.Equal("2"), "two monitors give one restart")
-	g.Expect(replicaSets(t, ns, "bystander")).To(gomega.Equal("1"), "whom none selects is left alone")
+	g.Expect(replicaSets(t, ns, "greeter")).To(gomega.Equal("2"), "two monitors cause one restart")
+	g.Expect(replicaSets(t, ns, "bystander")).To(gomega.Equal("1"), "a workload that is not selected does not restart")
 	g.Expect(kubectl(t, "-n", ns, "get", "configmonitor", "greeter")).To(gomega.MatchRegexp(`greeter +True +ConfigMap/message +1 `))
 	g.Expect(kubectl(t, "-n", ns, "get", "events", "--field-selector",
 		"involvedObject.name=greeter")).To(gomega.ContainSubstring("ConfigMap/message changed"))
 }
 
-// changedSecret: where Secrets may be read, one that is changed restarts what a monitor selects. No value and no plain hash of it stands anywhere.
+// changedSecret checks that a change of a readable Secret restarts what a monitor selects, and that
+// neither a value nor a plain hash of it appears anywhere.
 func changedSecret(t *testing.T, ns string) {
 	g := gomega.NewWithT(t)
 	secret := func(message string) string {
@@ -143,12 +145,13 @@ func appConfig(spec ...string) string {
 		strings.Join(spec, "\n  "))
 }
 
-// testAppConfig: a WebApp takes its variables from an AppConfig. An edit reaches all pods; one that lets them crash is taken back by itself;
-// a bad template is refused and changes nothing.
+// testAppConfig has a WebApp that takes its variables from an AppConfig. An edit reaches all pods.
+// An edit that makes them crash is rolled back automatically. A template that does not render is
+// refused and changes nothing.
 func testAppConfig(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "appconfig")
-	// A good content takes seconds, and on a machine with ten other rollouts half a minute.
+	// A good revision takes seconds, and half a minute on a machine with ten other rollouts.
 	const rollback = "rollout: {onFailure: Rollback, timeout: 90s}\n  revisionHistoryLimit: 0"
 	apply(t, ns, appConfig(`config: {MESSAGE: "{{ .Application }} in {{ .Namespace }}"}`, rollback)+
 		webapp("shop", demo, "replicas: 2", "envFrom: [{configMapRef: {name: shop-config}}]"))
@@ -176,15 +179,16 @@ func testAppConfig(t *testing.T) {
 	g.Eventually(reading(t, ns, "appconfig/shop", "{.status.pending.reason}")).Should(gomega.Equal("RolledBack"))
 	g.Expect(read(t, ns, "configmap/shop-config", "{.data.MESSAGE}")).To(gomega.Equal("second"))
 	g.Expect(names(t, ns, "configmaps", "config.mainstay.dev/revision=1")).To(gomega.BeEmpty(),
-		"what nobody runs and nobody asked to keep is pruned")
+		"a revision that no pod uses is pruned when none are to be kept")
 	waitReady(t, ns, "shop")
 	g.Eventually(answers(t, ns, "shop")).Should(gomega.ContainSubstring("second"))
 	g.Expect(kubectl(t, "-n", ns, "describe", "appconfig", "shop")).To(gomega.ContainSubstring("Deployment/shop: "),
-		"it says which workload failed")
+		"the status names the workload that failed")
 }
 
-// testOtherWorkloads: a StatefulSet, a DaemonSet and a Deployment that nobody has looked at run pods from before the last change of their
-// ConfigMap: as soon as they ask for it they are restarted, once. Pods of a ReplicaSet, which does not roll, are evicted one at a time.
+// testOtherWorkloads has a StatefulSet, a DaemonSet and a Deployment without stamps, whose pods
+// started before the last change of their ConfigMap. Once they ask for restarts, each restarts
+// once. Pods of a ReplicaSet, which cannot roll, are evicted one at a time.
 func testOtherWorkloads(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "config-kinds")
@@ -218,7 +222,7 @@ spec:
 	for _, app := range []string{"statefulset", "daemonset", "deployment", "replicaset"} {
 		before[app] = uids(t, ns, app)
 	}
-	// Times are known to the second: this one is later than any pod's.
+	// Times have a resolution of one second. This one is later than the start of any pod.
 	g.Eventually(func() bool {
 		newest := read(t, ns, "pods", "{.items[*].metadata.creationTimestamp}")
 		return !strings.Contains(newest, time.Now().UTC().Format(time.RFC3339))
@@ -243,7 +247,7 @@ spec:
 	}
 }
 
-// revision is replicaSets as a number.
+// revision returns the result of replicaSets as a number.
 func revision(t *testing.T, ns, deployment string) int {
 	t.Helper()
 	number, err := strconv.Atoi(replicaSets(t, ns, deployment))

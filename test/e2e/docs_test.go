@@ -18,21 +18,22 @@ import (
 
 const quickstart, install = "docs/quickstart.md", "docs/install.md"
 
-// notRun are the commands of these pages that no test runs, and why.
+// notRun are the documented commands that no test runs, and why.
 var notRun = map[string]string{
-	"make run": "it runs until it is stopped, outside the cluster and with the rights of whoever runs it: with them every test of the manager's rights would be void",
+	"make run": "it runs until it is stopped, outside the cluster and with the user's rights, which would void every test of the rights",
 }
 
-// documentation is which commands of the pages have run.
+// documentation records which documented commands have run.
 var documentation = struct {
 	sync.Mutex
 	ran map[string]bool
 }{ran: map[string]bool{}}
 
-// isCommand finds the commands of a block of code among what they print.
+// isCommand matches a command in a code block, which may have output too.
 var isCommand = regexp.MustCompile(`^    (?:\$ )?((?:kubectl|helm|make|mainstay) .*)$`)
 
-// commandsOf are the commands in the blocks of a page, in their order. A line that ends in a backslash goes on in the next.
+// commandsOf returns the commands in the code blocks of a page, in order. A backslash at the end
+// continues a line.
 func commandsOf(t *testing.T, page string) []string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(repository, page))
@@ -49,8 +50,9 @@ func commandsOf(t *testing.T, page string) []string {
 	return found
 }
 
-// tryDocumented runs a command of a page as it is written there, in the root of the repository and, as the context of its kubeconfig says, in
-// a namespace. Pairs of words are replaced: what the page means, and what it is here.
+// tryDocumented runs a command exactly as a page has it, in the root of the repository, with a
+// kubeconfig whose context has the namespace. Each pair of words replaces what the page has by what
+// the test needs.
 func tryDocumented(t *testing.T, page, ns, command string, replaced ...string) (string, error) {
 	t.Helper()
 	if !slices.Contains(commandsOf(t, page), command) {
@@ -93,7 +95,7 @@ func documented(t *testing.T, command string, replaced ...string) string {
 	return output
 }
 
-// shell runs a script, and returns what it says, of errors too.
+// shell runs a script, and returns its output including standard error.
 func shell(t *testing.T, script string) (string, error) {
 	t.Helper()
 	output, err := command(t.Context(), "", "bash", "-euc", "exec 2>&1; "+script)
@@ -103,7 +105,8 @@ func shell(t *testing.T, script string) (string, error) {
 	return output, err
 }
 
-// testEveryCommand: the tests before have run every command of the pages but those that notRun names.
+// testEveryCommand checks that the earlier tests have run every documented command except those in
+// notRun.
 func testEveryCommand(t *testing.T) {
 	var all []string
 	for _, page := range []string{quickstart, install} {
@@ -135,7 +138,8 @@ func testQuickstart(t *testing.T) {
 		says   string
 		fails  bool
 	}
-	// kubectl wait gives up after 30 s, which a busy machine may need: what it waits for is there before it is asked.
+	// kubectl wait gives up after 30 s, which is too short on a busy machine. So the test waits for
+	// the condition before.
 	expected := map[string]expectation{
 		ready:                     {before: func() { waitReady(t, ns, "shop") }, says: "condition met"},
 		"kubectl get webapp shop": {says: "http://shop." + ns + ".svc:8080"},
@@ -161,7 +165,7 @@ func testQuickstart(t *testing.T) {
 		if want.before != nil {
 			want.before()
 		}
-		// This machine has no registry that could say that there is no such image.
+		// This machine has no registry that could answer that the image does not exist.
 		said, err := tryDocumented(t, quickstart, ns, command, "docker.io/mainstay/demo-web:none", nowhere)
 		g.Expect(err != nil).To(gomega.Equal(want.fails), "%s: %s", command, said)
 		g.Expect(said).To(gomega.ContainSubstring(want.says), command)
@@ -170,8 +174,9 @@ func testQuickstart(t *testing.T) {
 		"nginx"), "shop is gone, and legacy adopted")
 }
 
-// testInstallation runs what docs/install.md says of an installation from its beginning to its end, in two ways: for all
-// namespaces, taken away by hand, and for two, which deletes the definitions itself.
+// testInstallation runs the commands of docs/install.md from installation to removal, twice: for
+// all namespaces with a removal by hand, and for two namespaces with a removal that deletes the
+// CRDs itself.
 func testInstallation(t *testing.T) {
 	g := gomega.NewWithT(t)
 	run := func(commands ...string) {
@@ -217,12 +222,12 @@ func testInstallation(t *testing.T) {
 	waitReady(t, "shop", "shop")
 	run("helm upgrade mainstay charts/mainstay --namespace mainstay-system --reset-then-reuse-values --set crds.keep=false --wait",
 		"helm uninstall mainstay --namespace mainstay-system")
-	g.Expect(definitions(t)).To(gomega.BeEmpty(), "crds.keep=false deletes definitions")
-	g.Eventually(func() []string { return names(t, "shop", "deployments") }).Should(gomega.BeEmpty(), "and objects, and what these made")
+	g.Expect(definitions(t)).To(gomega.BeEmpty(), "crds.keep=false deletes the CRDs")
+	g.Eventually(func() []string { return names(t, "shop", "deployments") }).Should(gomega.BeEmpty(), "and all objects with their children")
 	deleteNamespace(t, system)
 }
 
-// definitions are those of our kinds.
+// definitions returns the names of our CRDs.
 func definitions(t *testing.T) []string {
 	t.Helper()
 	return slices.DeleteFunc(names(t, "", "crd"), func(name string) bool { return !strings.HasSuffix(name, ".mainstay.dev") })

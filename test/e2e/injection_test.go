@@ -14,8 +14,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// The agent is a jar whose premain leaves its version and options where the Java program's answer shows them. The broken one throws, and the
-// virtual machine ends.
+// The agent is a jar whose premain stores its version and options where the answer of the Java
+// program shows them. The broken agent throws, and the virtual machine ends.
 const (
 	demoJava    = "docker.io/mainstay/demo-java:1.0"
 	agent1      = "docker.io/mainstay/demo-agent:1.0"
@@ -23,8 +23,8 @@ const (
 	agentBroken = "docker.io/mainstay/demo-agent:broken"
 )
 
-// javaPods is a workload whose pods are a Java program and, beside it, a container in which there is no Java; and its Service. spec is what
-// its kind has beside the pods.
+// javaPods returns a workload and its Service. Its pods have a Java program and, beside it, a
+// container without Java. spec has the fields of the kind other than the pod template.
 func javaPods(kind, name, beside, spec string) string {
 	const security = "securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}"
 	return fmt.Sprintf(`
@@ -63,7 +63,7 @@ func javaDeployment(name string) string {
 	return javaPods("Deployment", name, "web", "replicas: 2\n  minReadySeconds: 1")
 }
 
-// instrumentation injects an image into what the matchers say, which are written in one line.
+// instrumentation returns an Instrumentation of an image, with the matchers in one line.
 func instrumentation(image, matchers string) string {
 	return fmt.Sprintf(`
 apiVersion: instrumentation.mainstay.dev/v1alpha1
@@ -76,14 +76,15 @@ spec:
 `, matchers, image)
 }
 
-// answer is what the Java program says: agent is null without one.
+// answer is the answer of the Java program. Agent is nil without an agent.
 type answer struct {
 	Agent           *string
 	JavaToolOptions string
 	Env             *string
 }
 
-// asks a Service for the mark that the agent leaves, and for the variable TEAM: "2.0 team=shop TEAM=shop".
+// asks returns a function for Eventually: the mark of the agent and the variable TEAM in a
+// Service's answer, "2.0 team=shop TEAM=shop".
 func asks(t *testing.T, ns, name string) func() (string, error) {
 	url := serviceURL(t, ns, name) + "/?env=TEAM"
 	return func() (string, error) {
@@ -105,13 +106,13 @@ func asks(t *testing.T, ns, name string) func() (string, error) {
 	}
 }
 
-// template is the pod template of a workload, as the API server gives it.
+// template returns the pod template of a workload, as the API server has it.
 func template(t *testing.T, ns, workload string) string {
 	t.Helper()
 	return read(t, ns, workload, "{.spec.template}")
 }
 
-// instrumented waits until all that is matched runs with the agent.
+// instrumented waits until all matching workloads run with the agent.
 func instrumented(t *testing.T, ns, object string, matched int) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() string {
@@ -119,8 +120,10 @@ func instrumented(t *testing.T, ns, object string, matched int) {
 	}).Should(gomega.Equal(fmt.Sprintf("%[1]d of %[1]d, Injected", matched)))
 }
 
-// testInstrumentation: a Java program that nobody has prepared loads an agent, and gets the labels by which its team finds it; what stands
-// beside it is left alone. The agent changes, and reaches it. The Instrumentation goes, and the pod template is what it was, to the last bit.
+// testInstrumentation injects an agent into an unprepared Java program, with the variable by which
+// its team finds it, and not into the container beside it. A change of the agent reaches the
+// program. After the deletion of the Instrumentation, the pod template is identical to the first
+// one.
 func testInstrumentation(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := restricted(t, "agents")
@@ -143,13 +146,13 @@ func testInstrumentation(t *testing.T) {
 	g.Eventually(asks(t, ns, "shop")).Should(gomega.Equal("1.0 team=shop, TEAM=shop"))
 	g.Eventually(asks(t, ns, "store")).Should(gomega.Equal("1.0 team=shop, TEAM=store"))
 	g.Expect(read(t, ns, "deployment/shop", "{.spec.template.spec.containers[1]}")).To(gomega.Equal(beside),
-		"what stands beside it is left alone")
+		"the container beside it has no agent")
 	g.Expect(read(t, ns, "statefulset/store", "{.spec.template.spec.containers[1].env[*].name}")).To(gomega.Equal("PORT"),
-		"a side-car is left alone")
+		"a side-car has no agent")
 	g.Expect(kubectl(t, "-n", ns, "get", "instrumentations", "--no-headers")).To(gomega.MatchRegexp(`tracing +True +2 +2 +0 +Injected `))
 	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "shop")).To(gomega.MatchRegexp(`AgentInjected .*Instrumentation/tracing is injected`))
 
-	// Its owner applies it again, in both ways, and nothing rolls.
+	// Its owner applies it again, client-side and server-side, and nothing is rolled out.
 	apply(t, ns, owners)
 	_, err := command(t.Context(), javaDeployment("shop"), "sh", "-c", `"$KUBECTL" apply -n "$0" --server-side --force-conflicts -f -`, ns)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -171,10 +174,11 @@ func testInstrumentation(t *testing.T) {
 	t.Logf("%d requests, %d failed", sent, len(failed))
 	g.Expect(failed).To(gomega.BeEmpty())
 	g.Eventually(asks(t, ns, "shop")).Should(gomega.Equal("none, TEAM=none"))
-	g.Expect(list[appsv1.ReplicaSet](t, ns, "replicasets")).To(gomega.HaveLen(3), "to Kubernetes, too, the template is the first one")
+	g.Expect(list[appsv1.ReplicaSet](t, ns, "replicasets")).To(gomega.HaveLen(3), "the restored template has the ReplicaSet of the first one")
 }
 
-// clusterInstrumentation injects an image into the containers java of a namespace; one workload tries it before the others. It goes with the test.
+// clusterInstrumentation injects an image into the containers java of a namespace, with one
+// workload as the canary. It is deleted with the test.
 func clusterInstrumentation(t *testing.T, name, image, namespace string) {
 	t.Helper()
 	apply(t, "", fmt.Sprintf(`
@@ -190,8 +194,9 @@ spec:
 `, name, image, namespace))
 }
 
-// testBrokenAgent: an agent that ends the virtual machine gets into one of two workloads, and is taken out again before anybody has looked.
-// The services answer all the time. The one that is given in its place goes to the first, and when that has stood the test to the other.
+// testBrokenAgent injects an agent that ends the virtual machine into the canary of two workloads;
+// it is removed automatically. The services answer all the time. The corrected agent is injected
+// into the canary, and after that into the other workload.
 func testBrokenAgent(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := restricted(t, "agents-broken")
@@ -220,8 +225,8 @@ func testBrokenAgent(t *testing.T) {
 	for _, workload := range workloads {
 		g.Eventually(func() string { return template(t, ns, workload) }).Should(gomega.Equal(plain[workload]), workload)
 	}
-	g.Eventually(func() string { return replicaSets(t, ns, "cart") }).Should(gomega.Equal("3"), "it was tried there, and undone")
-	g.Expect(replicaSets(t, ns, "shop")).To(gomega.Equal("1"), "nobody else got it")
+	g.Eventually(func() string { return replicaSets(t, ns, "cart") }).Should(gomega.Equal("3"), "it was injected there, and removed")
+	g.Expect(replicaSets(t, ns, "shop")).To(gomega.Equal("1"), "no other workload got it")
 	rolledOut(t, ns, "cart")
 	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "cart")).To(gomega.MatchRegexp(`AgentRemoved .*the failed revision of .* is removed`))
 

@@ -14,19 +14,20 @@ import (
 const (
 	// current is the tag of the image under test.
 	current = "0.0.0-dev"
-	// storyValues are those of the installation that most tests share: its pods may run on both nodes.
+	// storyValues are the values of the installation that most tests share. Its pods may run on both
+	// nodes.
 	storyValues = "{apiserver: {llamas: {enabled: true}}, tolerations: [{key: " + secondNode + ", operator: Exists}]}"
-	// withLlamas is the part of them that changes rights.
+	// withLlamas is the part of storyValues that changes rights.
 	withLlamas = "apiserver.llamas.enabled=true"
 )
 
-// test is a part of the story.
+// test is a named part of TestMainstay.
 type test struct {
 	name string
 	run  func(*testing.T)
 }
 
-// beside runs tests beside each other, as many as `go test -parallel` says. Those that take longest come first.
+// beside runs tests in parallel, as many as `go test -parallel` allows. The longest come first.
 func beside(t *testing.T, tests []test) {
 	t.Helper()
 	for _, one := range tests {
@@ -37,7 +38,7 @@ func beside(t *testing.T, tests []test) {
 	}
 }
 
-// together runs tests beside each other within one of those that beside runs: they do not wait for their turn again.
+// together runs tests in parallel within a test that beside runs. They do not count for -parallel.
 func together(t *testing.T, tests []test) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -47,11 +48,11 @@ func together(t *testing.T, tests []test) {
 	running.Wait()
 }
 
-// users are the tests that disturb nobody. They wait more than they work.
+// users are the tests that do not disturb others. They mostly wait.
 var users = []test{
 	{"our API server and a second node", testServersAndNodes},
 	{"autoscaling on and off", testAutoscalingOnAndOff},
-	{"smoke", testSmoke}, // before our API server is away, while which no namespace is gone
+	{"smoke", testSmoke}, // before the tests in which our API server is down, during which no namespace can be deleted
 	{"missing references heal", testMissingReferencesHeal},
 	{"a broken agent", testBrokenAgent},
 	{"an agent comes, changes and goes", testInstrumentation},
@@ -73,12 +74,12 @@ var users = []test{
 	{"unschedulable", testUnschedulable},
 }
 
-// TestMainstay is one story: the parts of it share the installed operator, and those that take
-// it away come last.
+// TestMainstay runs all tests in order. They share the installed operator, and the tests that
+// remove it come last.
 func TestMainstay(t *testing.T) {
 	reserveSecondNode(t)
 	if exists(t, "", "namespace/"+system)() != nil {
-		makeNamespace(t, system, restrictedLabel+"=restricted") // it is there after a run that was cut off
+		makeNamespace(t, system, restrictedLabel+"=restricted") // it exists if an earlier run was aborted
 	}
 	var upgraded []string
 	if t.Run("an upgrade from the previous state", testUpgrade) {
@@ -102,7 +103,7 @@ func TestMainstay(t *testing.T) {
 	t.Run("every documented command", testEveryCommand)
 }
 
-// testServersAndNodes has what restarts our API server's pods, one after the other.
+// testServersAndNodes runs the tests that restart the pods of our API server, one after the other.
 func testServersAndNodes(t *testing.T) {
 	together(t, []test{{"farmpods", testFarmPods}, {"llamas", testLlamas}, {"rights on the farm", testFarmRights}})
 	t.Run("pods replaced", testServersReplaced)
@@ -110,7 +111,7 @@ func testServersAndNodes(t *testing.T) {
 	together(t, []test{{"our API server away", testServerAway}, {"a node cut off", testPartition}})
 }
 
-// valuesFile writes values for Helm.
+// valuesFile writes Helm values to a file and returns its path.
 func valuesFile(t *testing.T, values string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
@@ -120,7 +121,7 @@ func valuesFile(t *testing.T, values string) string {
 	return file
 }
 
-// deploy does what the pipeline does. Where the same release is installed already it changes nothing.
+// deploy does what the pipeline does. It changes nothing if the same release is already installed.
 func deploy(t *testing.T) {
 	t.Helper()
 	output, err := command(t.Context(), "", "make", "-C", repository, "deploy", "TAG="+current, "VALUES=--values "+valuesFile(t, storyValues))

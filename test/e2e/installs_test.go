@@ -12,14 +12,15 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// released is what converts WebApps, after there are no webhooks any more.
+// released returns what converts WebApps after the webhooks are gone.
 func released(t *testing.T) string {
 	t.Helper()
 	gomega.NewWithT(t).Expect(names(t, "", "validatingwebhookconfigurations,mutatingwebhookconfigurations")).To(gomega.BeEmpty())
 	return read(t, "", "crd/webapps.apps.mainstay.dev", "{.spec.conversion.strategy}")
 }
 
-// leaveInstrumentations makes one of each kind, which have finalizers: these are gone when the managers are.
+// leaveInstrumentations creates an object of each injecting kind. Their finalizers must be gone
+// when the managers are.
 func leaveInstrumentations(t *testing.T, ns string) {
 	t.Helper()
 	apply(t, ns, instrumentation(agent1, `[{deployment: nothing}]`))
@@ -29,7 +30,7 @@ func leaveInstrumentations(t *testing.T, ns string) {
 	}
 }
 
-// testUninstallAndManifest takes the story's installation away, and makes another of the manifest.
+// testUninstallAndManifest removes the shared installation, and installs by the manifest.
 func testUninstallAndManifest(t *testing.T) {
 	g := gomega.NewWithT(t)
 	const ours = "app.kubernetes.io/instance=mainstay"
@@ -44,7 +45,7 @@ func testUninstallAndManifest(t *testing.T) {
 	documented(t, "helm uninstall mainstay --namespace mainstay-system")
 	notServed(t)
 	g.Expect(read(t, "", "platformpolicy/default", "{.metadata.finalizers}")).To(gomega.BeEmpty())
-	g.Expect(released(t)).To(gomega.Equal("None"), "there is nobody who could answer")
+	g.Expect(released(t)).To(gomega.Equal("None"), "there is no webhook that could answer")
 	g.Expect(read(t, ns, "webapp/shop", "{.metadata.finalizers}")).To(gomega.Equal(`["example.com/e2e"]`))
 	patch(t, ns, "webapp/shop", `{"metadata":{"finalizers":null}}`)
 	for _, object := range []string{"instrumentation/tracing", "clusterinstrumentation/e2e-left"} {
@@ -56,10 +57,10 @@ func testUninstallAndManifest(t *testing.T) {
 	g.Eventually(func() []string { return names(t, system, "pods", managers) }).Should(gomega.BeEmpty())
 	deleteNamespace(t, system)
 	g.Expect(names(t, "", "clusterroles,clusterrolebindings", ours)).To(gomega.BeEmpty())
-	g.Expect(running(t, ns)).To(gomega.Equal(before), "what runs goes on running")
+	g.Expect(running(t, ns)).To(gomega.Equal(before), "running pods continue")
 	_, err := fetch(t.Context(), serviceURL(t, ns, "shop"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(names(t, ns, "webapps")).To(gomega.HaveLen(1), "definitions and objects stay")
+	g.Expect(names(t, ns, "webapps")).To(gomega.HaveLen(1), "CRDs and objects remain")
 
 	documented(t, "kubectl apply -f dist/install.yaml")
 	rollout(t, system, "deployment/mainstay-manager")
@@ -72,7 +73,7 @@ func testUninstallAndManifest(t *testing.T) {
 	}
 	t.Run("samples", testSamples)
 
-	// One is deleted as documented, the other with the definitions.
+	// One object is deleted as documented, the other with the CRDs.
 	apply(t, ns, webapp("left", demo, "replicas: 1"))
 	waitReady(t, ns, "left")
 	kubectl(t, "-n", ns, "delete", "webapp", "shop", "--cascade=foreground", "--timeout=4m")
@@ -83,7 +84,8 @@ func testUninstallAndManifest(t *testing.T) {
 	emptied(t, ns)
 }
 
-// testSubchart installs a chart that carries Mainstay and objects of its kinds together, over what a release left that knew v1beta1 only.
+// testSubchart installs a chart with Mainstay as a sub-chart and with objects of its kinds, over
+// the CRDs of a release that had only v1beta1.
 func testSubchart(t *testing.T) {
 	g := gomega.NewWithT(t)
 	kubectl(t, "apply", "--server-side", "--field-manager=helm", "-f",
@@ -93,7 +95,7 @@ func testSubchart(t *testing.T) {
 	for i := range 3 {
 		name := fmt.Sprintf("shop-%d", i)
 		manifest := fmt.Sprintf("apiVersion: apps.mainstay.dev/v1beta1\nkind: WebApp\nmetadata: {name: %s}\nspec: {image: '%s', replicas: 1, host: %s.example.com}\n", name, demo, name)
-		// A definition that is established may be served a moment later.
+		// An established CRD may be served a moment later.
 		g.Eventually(func() error { _, err := tryApply(t, ns, manifest); return err }).Should(gomega.Succeed())
 	}
 	parent := filepath.Join(t.TempDir(), "parent")
@@ -111,12 +113,13 @@ func testSubchart(t *testing.T) {
 	awaitWebhooks(t)
 	awaitServed(t)
 	awaitAll(t, ns, "webapps", within)
-	g.Expect(read(t, ns, "ingress/shop-1", "{.spec.rules[0].host}")).To(gomega.Equal("shop-1.example.com"), "nothing was lost on the way")
+	g.Expect(read(t, ns, "ingress/shop-1", "{.spec.rules[0].host}")).To(gomega.Equal("shop-1.example.com"), "the conversion lost nothing")
 	g.Eventually(reading(t, "", "crd/webapps.apps.mainstay.dev", "{.status.storedVersions}")).Should(gomega.Equal(`["v1"]`))
 	testNamespaceFirst(t, ns)
 }
 
-// testNamespaceFirst takes an installation away together with its namespace, so that nothing of it could be asked before.
+// testNamespaceFirst deletes an installation together with its namespace, without an
+// uninstallation.
 func testNamespaceFirst(t *testing.T, ns string) {
 	t.Helper()
 	g := gomega.NewWithT(t)
@@ -133,12 +136,12 @@ func testNamespaceFirst(t *testing.T, ns string) {
 	}
 	documented(t, "kubectl delete clusterrole,clusterrolebinding -l app.kubernetes.io/part-of=mainstay")
 	documented(t, "kubectl -n kube-system delete rolebinding -l app.kubernetes.io/part-of=mainstay")
-	// The API server still asks for the moment that its watch needs.
+	// Until its watch has delivered the deletion, the API server still calls the webhooks.
 	g.Eventually(func() error { _, err := tryApply(t, ns, webapp("late", demo, "replicas: 1")); return err }).Should(gomega.Succeed())
 	emptied(t, ns)
 }
 
-// laterChart is a chart with other definitions.
+// laterChart returns a copy of the chart with changed CRDs.
 func laterChart(t *testing.T) string {
 	t.Helper()
 	g := gomega.NewWithT(t)

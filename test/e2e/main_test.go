@@ -1,7 +1,7 @@
 //go:build e2e
 
 // Package e2e uses Mainstay as its users do: with helm and kubectl, on a real cluster with real
-// pods. `make test-e2e` starts the testbed and sets what these tests need.
+// pods. `make test-e2e` starts the testbed and sets the environment that these tests need.
 package e2e
 
 import (
@@ -25,17 +25,17 @@ import (
 )
 
 const (
-	// system is the namespace that Mainstay is installed in.
+	// system is the namespace of the Mainstay installation.
 	system = "mainstay-system"
-	// managers selects the managers' pods, and not those of our API server.
+	// managers selects the managers' pods, without those of our API server.
 	managers = "app.kubernetes.io/component=manager"
-	// within bounds most waits. What is waited for takes seconds; a machine with two cores and other work may take
-	// more than ten times that.
+	// within bounds most waits. What is waited for takes seconds, but may take more than ten times
+	// that on a machine with two cores and other work.
 	within = 4 * time.Minute
 	poll   = 250 * time.Millisecond
 )
 
-// repository is the root of the checkout, as seen from this folder.
+// repository is the root of the checkout, relative to this folder.
 const repository = "../.."
 
 func TestMain(m *testing.M) {
@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command runs a program and returns what it printed; an error has its standard error.
+// command runs a program and returns its output. An error contains the standard error.
 func command(ctx context.Context, stdin, name string, arguments ...string) (string, error) {
 	run := exec.CommandContext(ctx, name, arguments...)
 	run.Stdin = strings.NewReader(stdin)
@@ -88,7 +88,7 @@ func kubectl(t *testing.T, arguments ...string) string {
 	return output
 }
 
-// apply sends manifests with kubectl apply.
+// apply runs kubectl apply with manifests.
 func apply(t *testing.T, namespace, manifests string) {
 	t.Helper()
 	if _, err := command(t.Context(), manifests, os.Getenv("KUBECTL"), "apply", "-n", namespace, "-f", "-"); err != nil {
@@ -105,10 +105,10 @@ func helm(t *testing.T, arguments ...string) string {
 	return output
 }
 
-// restrictedLabel chooses the Pod Security Standard that is enforced in a namespace.
+// restrictedLabel is the label for the enforced Pod Security Standard of a namespace.
 const restrictedLabel = "pod-security.kubernetes.io/enforce"
 
-// makeNamespace makes a namespace, with labels: "key=value".
+// makeNamespace creates a namespace with labels, "key=value".
 func makeNamespace(t *testing.T, name string, labels ...string) {
 	t.Helper()
 	made := &unstructured.Unstructured{}
@@ -126,7 +126,8 @@ func makeNamespace(t *testing.T, name string, labels ...string) {
 	}
 }
 
-// namespace makes a namespace that goes with the test; if the test fails, it says what was in it.
+// namespace creates a namespace that is deleted with the test. If the test fails, it logs the
+// namespace's objects.
 func namespace(t *testing.T, name string, labels ...string) string {
 	t.Helper()
 	name = "e2e-" + name
@@ -137,34 +138,35 @@ func namespace(t *testing.T, name string, labels ...string) string {
 			defer cancel()
 			state, _ := command(ctx, "", os.Getenv("KUBECTL"), "-n", name, "get", "all,webapps,appconfigs,configmonitors,instrumentations,events",
 				"-o", "wide")
-			t.Logf("what was in %s:\n%s", name, state)
+			t.Logf("objects in %s:\n%s", name, state)
 		}
 		discard(t, name, "namespace/"+name)
 	})
 	return name
 }
 
-// restricted makes a namespace in which the strictest Pod Security Standard is enforced.
+// restricted creates a namespace that enforces the strictest Pod Security Standard.
 func restricted(t *testing.T, name string) string {
 	t.Helper()
 	return namespace(t, name, restrictedLabel+"=restricted")
 }
 
-// emptied deletes a namespace, which nothing may hold up, and makes it again: it goes with the test.
+// emptied deletes a namespace, which nothing may block, and creates it again, until the end of the
+// test.
 func emptied(t *testing.T, ns string) {
 	t.Helper()
 	deleteNamespace(t, ns)
 	makeNamespace(t, ns)
 }
 
-// deleteNamespace deletes one and waits until it is gone.
+// deleteNamespace deletes a namespace and waits until it is gone.
 func deleteNamespace(t *testing.T, ns string) {
 	t.Helper()
 	remove(t, "", "namespace/"+ns)
 	awaitGone(t, "", "namespace/"+ns, within)
 }
 
-// serviceURL is where this machine reaches a Service of the testbed.
+// serviceURL returns the URL at which this machine reaches a Service of the testbed.
 func serviceURL(t *testing.T, namespace, name string) string {
 	t.Helper()
 	return "http://" + read(t, namespace, "service/"+name, "{.spec.clusterIP}:{.spec.ports[0].port}")
@@ -178,7 +180,7 @@ func fetch(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A connection of its own for each request: so each goes through the Service anew.
+	// With a new connection each request goes through the Service again.
 	transport := &http.Transport{DisableKeepAlives: true}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
@@ -192,8 +194,8 @@ func fetch(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// awaitAnswer waits until the page at url contains text. kube-proxy programs a Service a moment after its pods are ready; until
-// then the node refuses the connection or still sends it to an old pod.
+// awaitAnswer waits until the page at url contains text. kube-proxy programs a Service a moment
+// after its pods are ready. Until then the node refuses the connection or sends it to an old pod.
 func awaitAnswer(t *testing.T, url, text string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (string, error) { return fetch(t.Context(), url) }).Should(gomega.ContainSubstring(text))

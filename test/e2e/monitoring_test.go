@@ -27,19 +27,19 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
 
-// prometheus is a real one, that runs on this machine and scrapes our pods as docs/monitoring.md says.
+// prometheus is a real Prometheus on this machine that scrapes our pods as docs/monitoring.md says.
 type prometheus struct {
 	url string
-	// targets is the folder of the files that say where the pods of each job are.
+	// targets is the folder of the files with the pods of each job.
 	targets string
 }
 
-// scraped are pods that serve metrics, by the job that reads them in docs/monitoring.md.
+// scraped are the pods that serve metrics, by their job in docs/monitoring.md.
 var scraped = map[string]struct{ selector, port string }{
 	"mainstay": {managers, "8443"}, "mainstay-apiserver": {servers, "6443"},
 }
 
-// addresses are those of a job's pods.
+// addresses returns the addresses of a job's pods.
 func addresses(t *testing.T, job string) []string {
 	t.Helper()
 	var found []string
@@ -49,26 +49,27 @@ func addresses(t *testing.T, job string) []string {
 	return found
 }
 
-// monitored is a namespace, and a Prometheus that scrapes us, for as long as a test takes.
+// monitored is a namespace, and a Prometheus that scrapes us until the end of a test.
 type monitored struct {
 	ns      string
 	scraper *prometheus
 }
 
-// newMonitored starts a Prometheus with the rights of a reader, and with our alerts.
+// newMonitored starts a Prometheus with the rights of a reader and with our alerts.
 func newMonitored(t *testing.T) *monitored {
 	t.Helper()
 	m := &monitored{ns: namespace(t, "monitoring-prod")}
 	kubectl(t, "-n", m.ns, "create", "serviceaccount", "prometheus")
 	token := kubectl(t, "-n", m.ns, "create", "token", "prometheus")
-	t.Run("nobody else may read", func(t *testing.T) { testRefusedScrapes(t, token) })
+	t.Run("scrapes without the right are refused", func(t *testing.T) { testRefusedScrapes(t, token) })
 	kubectl(t, "create", "clusterrolebinding", m.ns, "--clusterrole=mainstay-metrics-reader", "--serviceaccount="+m.ns+":prometheus")
 	t.Cleanup(func() { discard(t, "", "clusterrolebinding/"+m.ns) })
 	m.scraper = startPrometheus(t, token)
 	return m
 }
 
-// test: Prometheus sees all that is documented, and says so when there is nothing to scrape.
+// test checks that Prometheus has all documented metrics, and that an alert fires when there is
+// nothing to scrape.
 func (m *monitored) test(t *testing.T) absence {
 	g := gomega.NewWithT(t)
 	scraper := m.scraper
@@ -77,19 +78,19 @@ func (m *monitored) test(t *testing.T) absence {
 	g.Eventually(scraper.value(t, "sum(mainstay_leader)")).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, "min(mainstay_webhooks_ready)")).Should(gomega.Equal(1.0))
 	g.Eventually(scraper.value(t, "max(mainstay_apiservice_published) + max(mainstay_apiservice_available) + max(mainstay_apiservice_endpoints)")).Should(gomega.Equal(4.0),
-		"our API server is published, got through to, and has two replicas")
+		"our API server is published, reachable, and has two replicas")
 	g.Eventually(scraper.value(t, "count(mainstay_certificate_expiry_timestamp_seconds{of='apiserver'})")).Should(gomega.Equal(1.0))
 	t.Run("our own API server", func(t *testing.T) { testServerScraped(t, scraper, m.ns) })
 	g.Expect(scraper.value(t, "min(mainstay_certificate_expiry_timestamp_seconds) - time()")()).To(gomega.BeNumerically(">", 59*24*3600))
 	m.count(t)
-	t.Run("every documented metric is there", func(t *testing.T) { testDocumented(t, scraper) })
+	t.Run("every documented metric exists", func(t *testing.T) { testDocumented(t, scraper) })
 	g.Expect(scraper.firing(t)()).NotTo(gomega.Or(gomega.ContainElement("MainstayDown"), gomega.ContainElement("MainstayNoLeader")))
 	return absence{
 		meanwhile: func(t *testing.T) {
 			gomega.NewWithT(t).Eventually(scraper.firing(t)).Should(gomega.ContainElement("MainstayDown"))
 		},
 		afterwards: func(t *testing.T) {
-			// The Secret was deleted meanwhile, and Prometheus reads what is mounted anew.
+			// The Secret was deleted meanwhile. Prometheus rereads the mounted CA.
 			gomega.NewWithT(t).Eventually(func() ([]string, error) {
 				scraper.find(t)
 				if err := os.WriteFile(filepath.Join(scraper.targets, "mainstay-webhook.crt"), []byte(mountedCA(t, "mainstay-webhook")),
@@ -102,7 +103,7 @@ func (m *monitored) test(t *testing.T) absence {
 	}
 }
 
-// count does what is counted, and looks at the counters.
+// count triggers what is counted, and checks the counters.
 func (m *monitored) count(t *testing.T) {
 	t.Helper()
 	g, ns, scraper := gomega.NewWithT(t), m.ns, m.scraper
@@ -125,7 +126,8 @@ func (m *monitored) count(t *testing.T) {
 	rolledOut(t, ns, "greeter")
 }
 
-// testServerScraped: both replicas are, verified by the CA, and tell of the requests and watches that they answer.
+// testServerScraped checks that both replicas of our API server are scraped, verified by the CA,
+// and report requests and watches.
 func testServerScraped(t *testing.T, scraper *prometheus, ns string) {
 	g := gomega.NewWithT(t)
 	g.Eventually(scraper.value(t, `count(up{job="mainstay-apiserver"} == 1)`)).Should(gomega.Equal(2.0))
@@ -136,14 +138,15 @@ func testServerScraped(t *testing.T, scraper *prometheus, ns string) {
 	}
 	g.Eventually(scraper.value(t, "sum(apiserver_request_total"+ofFarmPods("LIST")+")")).Should(gomega.BeNumerically(">=", 1))
 	g.Eventually(scraper.value(t, "sum(apiserver_longrunning_requests"+ofFarmPods("WATCH")+")")).Should(gomega.BeNumerically(">=", 1))
-	// By this metric the dashboard knows our processes.
+	// The dashboard identifies our processes by this metric.
 	g.Eventually(scraper.value(t, `count(process_resident_memory_bytes and on (instance) apiserver_watch_cache_initializations_total{group="farm.mainstay.dev"})`)).Should(gomega.Equal(2.0))
 	g.Expect(scraper.firing(t)()).NotTo(gomega.ContainElement("MainstayAPIServerErrors"))
 }
 
-// testRefusedScrapes: who has no token is refused, who has no right, and whoever asks without TLS.
+// testRefusedScrapes checks that scrapes without a token, without the right, or without TLS are
+// refused.
 func testRefusedScrapes(t *testing.T, powerless string) {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // whom we ask is looked at elsewhere
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // another test verifies the server
 	defer transport.CloseIdleConnections()
 	for _, address := range slices.Concat(addresses(t, "mainstay"), addresses(t, "mainstay-apiserver")) {
 		for _, test := range []struct {
@@ -174,7 +177,8 @@ func testRefusedScrapes(t *testing.T, powerless string) {
 	}
 }
 
-// testDocumented: Prometheus has everything that docs/metrics.md promises, and the API server what our alerts ask it for.
+// testDocumented checks that Prometheus has everything that docs/metrics.md documents, and that the
+// API server has the metrics that our alerts use.
 func testDocumented(t *testing.T, scraper *prometheus) {
 	var names []string
 	gomega.NewWithT(t).Eventually(func() error { return scraper.get(t, "/api/v1/label/__name__/values", nil, &names) }).Should(gomega.Succeed())
@@ -183,9 +187,9 @@ func testDocumented(t *testing.T, scraper *prometheus) {
 		if metric.Type == "histogram" {
 			name += "_bucket"
 		}
-		// Errors there need not have been.
+		// There may have been no errors.
 		if !slices.Contains(names, name) && name != "mainstay_errors_total" {
-			t.Errorf("there is no %s", name)
+			t.Errorf("metric %s is missing", name)
 		}
 	}
 	served := kubectl(t, "get", "--raw", "/metrics")
@@ -199,7 +203,7 @@ func testDocumented(t *testing.T, scraper *prometheus) {
 	}
 }
 
-// mountedCA is the CA of a serving certificate, as a Secret that is mounted has it.
+// mountedCA returns the CA of a serving certificate, as a mounted Secret would have it.
 func mountedCA(t *testing.T, secret string) string {
 	t.Helper()
 	content, err := base64.StdEncoding.DecodeString(read(t, system, "secret/"+secret, `{.data.ca\.crt}`))
@@ -209,7 +213,8 @@ func mountedCA(t *testing.T, secret string) string {
 	return string(content)
 }
 
-// startPrometheus runs one with the configuration of docs/monitoring.md and our alerts, until the test ends.
+// startPrometheus runs Prometheus with the configuration of docs/monitoring.md and our alerts,
+// until the test ends.
 func startPrometheus(t *testing.T, token string) *prometheus {
 	t.Helper()
 	program := os.Getenv("PROMETHEUS")
@@ -247,7 +252,7 @@ func startPrometheus(t *testing.T, token string) *prometheus {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Its context has ended by now.
+		// The context of the test has ended by now.
 		_ = run.Wait()
 		if t.Failed() {
 			t.Logf("Prometheus says:\n%s", output.String())
@@ -259,8 +264,9 @@ func startPrometheus(t *testing.T, token string) *prometheus {
 	return started
 }
 
-// configure is the configuration of docs/monitoring.md for this machine: files are elsewhere, each second counts, and
-// pods are found by a file for each job, for Debian's Prometheus is built without the discovery by Kubernetes.
+// configure returns the configuration of docs/monitoring.md, adapted to this machine: paths are
+// different, intervals are one second, and each job has a file of targets, because Debian's
+// Prometheus is built without the discovery by Kubernetes.
 func configure(t *testing.T, files map[string]string, targets string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(repository, "docs/monitoring.md"))
@@ -271,19 +277,19 @@ func configure(t *testing.T, files map[string]string, targets string) string {
 	text := regexp.MustCompile(`(?m)^    `).ReplaceAllString(string(block), "")
 	for documented, here := range files {
 		if !strings.Contains(text, documented) {
-			t.Fatalf("docs/monitoring.md does not name %s:\n%s", documented, text)
+			t.Fatalf("docs/monitoring.md lacks %s:\n%s", documented, text)
 		}
 		text = strings.ReplaceAll(text, documented, here)
 	}
 	discovery := regexp.MustCompile(`(?m)^  - job_name: (\S+)\n((?:    .*\n)*?)    kubernetes_sd_configs:\n(?:      .*\n)+`)
 	if found := len(discovery.FindAllString(text, -1)); found != len(scraped) {
-		t.Fatalf("docs/monitoring.md says of %d jobs how pods are found, and there are %d", found, len(scraped))
+		t.Fatalf("docs/monitoring.md has the service discovery of %d jobs, not of %d", found, len(scraped))
 	}
 	text = discovery.ReplaceAllString(text, "  - job_name: ${1}\n${2}    file_sd_configs: [{files: ["+targets+"/${1}.json]}]\n")
 	return "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n" + text
 }
 
-// find tells Prometheus where the pods are now. The files are replaced as a whole.
+// find writes the current pods to the files of targets. Each file is replaced as a whole.
 func (p *prometheus) find(t *testing.T) {
 	t.Helper()
 	for job := range scraped {
@@ -301,7 +307,7 @@ func (p *prometheus) find(t *testing.T) {
 	}
 }
 
-// hastened are our alerts, for impatient tests: what lasts minutes there lasts as many seconds here.
+// hastened returns our alerts with seconds in place of minutes.
 func hastened(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(repository, "charts/mainstay/files/alerts.yaml"))
@@ -311,7 +317,7 @@ func hastened(t *testing.T) string {
 	return regexp.MustCompile(`(?m)^( +for: \d+)m$`).ReplaceAllString(string(content), "${1}s")
 }
 
-// get asks Prometheus' API.
+// get requests a path of Prometheus' API.
 func (p *prometheus) get(t *testing.T, path string, query url.Values, data any) error {
 	t.Helper()
 	body, err := fetch(t.Context(), p.url+path+"?"+query.Encode())
@@ -321,7 +327,7 @@ func (p *prometheus) get(t *testing.T, path string, query url.Values, data any) 
 	return json.Unmarshal([]byte(body), &struct{ Data any }{data})
 }
 
-// value is a function for Eventually: what a query says, which has one answer.
+// value returns a function for Eventually: the single result of a query.
 func (p *prometheus) value(t *testing.T, query string) func() (float64, error) {
 	return func() (float64, error) {
 		t.Helper()
@@ -338,7 +344,7 @@ func (p *prometheus) value(t *testing.T, query string) func() (float64, error) {
 	}
 }
 
-// firing is a function for Eventually: the alerts that fire.
+// firing returns a function for Eventually: the alerts that fire.
 func (p *prometheus) firing(t *testing.T) func() ([]string, error) {
 	return func() ([]string, error) {
 		t.Helper()

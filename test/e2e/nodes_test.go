@@ -11,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// secondNode is the key of a taint: only pods that tolerate it run on the second node, so that a test may take that node away
-// beside others.
+// secondNode is the key of a taint. Only pods that tolerate it run on the second node, so that a
+// test can break that node while others run.
 const secondNode = "mainstay.dev/second-node"
 
 const node2 = "node-2"
 
-// reserveSecondNode taints it.
+// reserveSecondNode taints the second node.
 func reserveSecondNode(t *testing.T) {
 	t.Helper()
 	if _, err := tryGet(t, "", "node/"+node2); err != nil {
@@ -26,12 +26,12 @@ func reserveSecondNode(t *testing.T) {
 	patch(t, "", "node/"+node2, `{"spec":{"taints":[{"key":"`+secondNode+`","effect":"NoSchedule"}]}}`)
 }
 
-// onBothNodes makes a WebApp with a pod on each node.
+// onBothNodes creates a WebApp with a pod on each node.
 func onBothNodes(t *testing.T, ns string) {
 	t.Helper()
 	apply(t, ns, webapp("shop", demo, "replicas: 2", "topologySpread: Preferred", "tolerations: [{key: "+secondNode+", operator: Exists}]"))
 	waitReady(t, ns, "shop")
-	// The scheduler prefers to spread them, and may find the first node too full for that.
+	// The scheduler prefers to spread them, but the first node may be too full for that.
 	switch len(onNode2(pods(t, ns, "app=shop"))) {
 	case 0:
 		movePod(t, ns, "app=shop", "node-1")
@@ -40,11 +40,12 @@ func onBothNodes(t *testing.T, ns string) {
 	}
 	waitReady(t, ns, "shop")
 	if count := len(onNode2(pods(t, ns, "app=shop"))); count != 1 {
-		t.Fatalf("%d of two pods are on %s", count, node2)
+		t.Fatalf("%d of 2 pods are on %s", count, node2)
 	}
 }
 
-// movePod replaces one of the selected pods, while no pod can be placed on a node. What other tests make meanwhile waits for that node.
+// movePod replaces one of the selected pods while a node accepts no pods. Meanwhile, new pods of
+// other tests wait for that node.
 func movePod(t *testing.T, ns, selector, from string) {
 	t.Helper()
 	kubectl(t, "cordon", from)
@@ -63,7 +64,7 @@ func movePod(t *testing.T, ns, selector, from string) {
 	}).Should(gomega.Equal(len(before)))
 }
 
-// onNode2 returns the pods on the second node.
+// onNode2 returns the names of the pods on the second node.
 func onNode2(all []corev1.Pod) []string {
 	var found []string
 	for _, pod := range all {
@@ -74,7 +75,7 @@ func onNode2(all []corev1.Pod) []string {
 	return found
 }
 
-// moveManager has a manager on the second node, where none is there by chance.
+// moveManager moves a manager to the second node if none is there.
 func moveManager(t *testing.T) {
 	t.Helper()
 	if len(onNode2(pods(t, system, managers))) > 0 {
@@ -87,8 +88,8 @@ func moveManager(t *testing.T) {
 	}
 }
 
-// testDrain drains a node that has a pod of a WebApp, of the managers and of our API server. No request fails and no admission
-// is refused.
+// testDrain drains a node that has a pod of a WebApp, of the managers and of our API server. No
+// request fails and no admission is refused.
 func testDrain(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "drain")
@@ -108,8 +109,9 @@ func testDrain(t *testing.T) {
 	g.Expect(failed).To(gomega.BeEmpty())
 }
 
-// testPartition cuts a node off that has one of a WebApp's two pods. Once Kubernetes has noticed, every request is answered, the
-// WebApp says what is missing and can be changed; when the node is back, so is its pod.
+// testPartition cuts off the network of a node that has one of a WebApp's two pods. Once Kubernetes
+// has noticed, every request is answered, the WebApp's status reports the missing pod, and the
+// WebApp can be changed. After the node is back, so is its pod.
 func testPartition(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "partition")
@@ -129,7 +131,8 @@ func testPartition(t *testing.T) {
 	g.Eventually(reading(t, ns, "webapp/shop", "{.status.readyReplicas}")).Should(gomega.Equal("1"))
 	t.Logf("noticed after %s", time.Since(begun).Round(time.Second))
 	url := serviceURL(t, ns, "shop")
-	// kube-proxy needs a moment to hear of it: until then half of the requests go to the pod that is cut off.
+	// kube-proxy learns of it a moment later. Until then half of the requests go to the pod on the
+	// lost node.
 	g.Eventually(func() error {
 		for range 20 {
 			if _, err := fetch(t.Context(), url); err != nil {

@@ -19,8 +19,9 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// testOptions installs, under another name, a chart with definitions of its own over those that an earlier release left: with one replica and
-// certificates of cert-manager's, and then without webhooks and cert-manager.
+// testOptions installs, under another name, a chart with its own CRDs over those of an earlier
+// release: first with one replica and certificates of cert-manager, then without webhooks and
+// cert-manager.
 func testOptions(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns, later := namespace(t, "options-prod"), laterChart(t)
@@ -44,7 +45,7 @@ func testOptions(t *testing.T) {
 	awaitWebhooks(t)
 	awaitServed(t)
 	g.Expect(read(t, "", validating, "{.webhooks[0].clientConfig.caBundle}")).To(
-		gomega.Equal(base64.StdEncoding.EncodeToString(authority.pem)), "webhooks are trusted by cert-manager's CA")
+		gomega.Equal(base64.StdEncoding.EncodeToString(authority.pem)), "the webhooks have cert-manager's CA")
 	apply(t, ns, webapp("shop", demo, "replicas: 1", limits))
 	waitReady(t, ns, "shop")
 	_, err := tryApply(t, ns, webapp("large", demo, "replicas: 11", limits))
@@ -53,7 +54,7 @@ func testOptions(t *testing.T) {
 	helm(t, "upgrade", "another", later, "--namespace", system, "--set", "webhook.enabled=false,replicaCount=1", "--wait", "--timeout", "5m")
 	awaitGone(t, "", validating, within)
 	awaitServed(t)
-	// Nothing is refused, and policies are checked by the controllers alone.
+	// Admission refuses nothing; only the controllers check policies.
 	apply(t, ns, webapp("large", demo, "replicas: 11", limits))
 	g.Eventually(readyReason(t, ns, "large")).Should(gomega.Equal("PolicyViolation"))
 	waitReady(t, ns, "shop")
@@ -63,7 +64,7 @@ func testOptions(t *testing.T) {
 	kubectl(t, "delete", "crd", "issuers.cert-manager.io", "certificates.cert-manager.io")
 }
 
-// certManagerKind defines a kind of cert-manager's, whose objects are stored as they are.
+// certManagerKind returns a CRD of cert-manager whose objects are stored unchanged.
 func certManagerKind(kind string) string {
 	return fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
@@ -77,7 +78,7 @@ spec:
 `, string(bytes.ToLower([]byte(kind))), kind)
 }
 
-// authority signs as cert-manager does.
+// authority signs certificates as cert-manager does.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -99,7 +100,7 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})}
 }
 
-// secret is the certificate of a Service in the namespace system, as cert-manager writes it.
+// secret returns the certificate of a Service in the namespace system, as cert-manager writes it.
 func (a *authority) secret(t *testing.T, service string) string {
 	t.Helper()
 	template := &x509.Certificate{
@@ -119,7 +120,7 @@ func (a *authority) secret(t *testing.T, service string) string {
 			Bytes: encoded})))
 }
 
-// signed makes a key and its certificate, by an authority or by itself.
+// signed creates a key and its certificate, signed by an authority or by itself.
 func signed(t *testing.T, template *x509.Certificate, by *authority) (*ecdsa.PrivateKey, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -17,18 +17,19 @@ import (
 )
 
 const (
-	// shortOutage is long enough for the leader to lose its lease and for replicas to be no longer ready.
-	// MAINSTAY_OUTAGE sets another: `make test-outage` takes five minutes.
+	// shortOutage is long enough for the leader to lose its Lease and for replicas to become unready.
+	// MAINSTAY_OUTAGE overrides it: `make test-outage` takes five minutes.
 	shortOutage = 40 * time.Second
-	// backAtWork is how soon after the API server's return a change is carried out where the machine does nothing else. The
-	// test logs how long it took, and fails after ten times that. bystanders is how many WebApps nothing happens to.
+	// backAtWork is how soon after the outage a change is reconciled on an idle machine. The test logs
+	// the real time, and fails after ten times backAtWork. bystanders is the number of WebApps that do
+	// not change.
 	backAtWork = 15 * time.Second
 	bystanders = 5
 )
 
-// testAPIServerAway takes the API server away, with what else runs beside it, and gives it back. Applications answer all the time. A manager that
-// led starts anew once, and waits; the other does not. A change is carried out within seconds of the return, and nothing is written to what
-// did not change.
+// testAPIServerAway stops the control plane and starts it again. Applications answer all the time.
+// The manager that led restarts once and waits; the other does not restart. A change is reconciled
+// within seconds of the return, and nothing is written to unchanged objects.
 func testAPIServerAway(t *testing.T) {
 	g := gomega.NewWithT(t)
 	outage := shortOutage
@@ -46,46 +47,48 @@ func testAPIServerAway(t *testing.T) {
 	apply(t, ns, apps.String()+webapp("shop", demo, "replicas: 2"))
 	awaitAll(t, ns, "webapps", within)
 	leader := leaderPod(t).Name
-	g.Expect(len(writesOf(auditLog(t), leader, begun))).To(gomega.BeNumerically(">", bystanders), "what it writes is seen")
+	g.Expect(len(writesOf(auditLog(t), leader, begun))).To(gomega.BeNumerically(">", bystanders), "the audit log has the leader's writes")
 	before := restartCounts(t)
 	stopAsking := steadily(t, serviceURL(t, ns, "shop"))
 
 	gone := time.Now()
 	killControlPlane(t)
-	<-time.After(outage) // the outage itself: there is no API server that one could ask in the meantime
+	<-time.After(outage) // the outage itself: there is no API server to poll meanwhile
 	up := make(chan error, 1)
 	go func() {
-		// It waits for more than the API server.
+		// `testbed up` waits for more than the API server.
 		_, err := command(context.Background(), "", testbedProgram, "up")
 		up <- err
 	}()
 	g.Eventually(exists(t, "", "namespace/"+ns), 5*time.Minute).Should(gomega.Succeed())
 	back := time.Now()
-	// It answers for a moment before it knows who may what.
+	// For a moment it answers before it has loaded the roles.
 	rightsTaken = append(rightsTaken, interval{gone, back.Add(time.Second)})
 	sent, unanswered := stopAsking()
-	t.Logf("%d requests while it was away, %d failed", sent, len(unanswered))
+	t.Logf("%d requests during the outage, %d failed", sent, len(unanswered))
 	g.Expect(unanswered).To(gomega.BeEmpty(), "applications answer without an API server")
 	g.Expect(sent).To(gomega.BeNumerically(">", 100), "there was load")
 
-	// Webhooks answer again once a replica is ready and nodes know it.
+	// Webhooks answer again once a replica is ready and the nodes have its endpoint.
 	g.Eventually(func() error {
 		_, err := tryApply(t, ns, webapp("shop", demo, "replicas: 3"))
 		return err
 	}, 10*backAtWork).Should(gomega.Succeed())
 	accepted := time.Since(back)
 	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.replicas}"), 10*backAtWork).Should(gomega.Equal("3"))
-	t.Logf("away for %s: after its return a change was accepted in %s and carried out in %s", outage, accepted.Round(time.Millisecond),
+	t.Logf("outage of %s: after it a change was accepted in %s and reconciled in %s", outage, accepted.Round(time.Millisecond),
 		time.Since(back).Round(time.Millisecond))
 	g.Eventually(up, 5*time.Minute).Should(gomega.Receive(gomega.Succeed()))
-	// What is left is Kubernetes' own controllers' to do, whose watches may come back a minute and a half later.
+	// The rest depends on Kubernetes' own controllers, whose watches may come back a minute and a half
+	// later.
 	awaitAll(t, ns, "webapps", 5*time.Minute)
 	rollout(t, system, "deployment/mainstay-manager")
 	before[leader]++
 	expectQuiet(t, ns, before, back)
 }
 
-// expectQuiet: no pod was restarted more often than it may have been, and of a namespace only the WebApp shop was written since.
+// expectQuiet checks that no pod restarted more often than allowed, and that in a namespace only
+// the WebApp shop has been written since.
 func expectQuiet(t *testing.T, ns string, most map[string]int32, back time.Time) {
 	t.Helper()
 	g, events := gomega.NewWithT(t), auditLog(t)
@@ -99,7 +102,7 @@ func expectQuiet(t *testing.T, ns string, most map[string]int32, back time.Time)
 	}
 }
 
-// restartCounts are those of Mainstay's pods.
+// restartCounts returns the restart counts of Mainstay's pods.
 func restartCounts(t *testing.T) map[string]int32 {
 	t.Helper()
 	counts := map[string]int32{}
@@ -111,14 +114,16 @@ func restartCounts(t *testing.T) map[string]int32 {
 	return counts
 }
 
-// controlPlane are the programs that go when its machine does. Kubernetes' controllers would come back by themselves, but, like
-// everything that uses client-go as it is, up to a minute and a half after the API server.
+// controlPlane are the programs that stop with their machine. Kubernetes' controllers would
+// reconnect without a restart but, like everything with an unmodified client-go, up to a minute and
+// a half after the API server is back.
 var controlPlane = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
-// testbedProgram is the tool whose cluster this is.
+// testbedProgram is the tool that manages this cluster.
 var testbedProgram, _ = filepath.Abs(filepath.Join(repository, "bin/testbed"))
 
-// killControlPlane ends the testbed's, which `testbed up` starts anew. `testbed status` says a name, a process and a state a line.
+// killControlPlane kills the control plane, which `testbed up` starts again. `testbed status`
+// prints a name, a process and a state per line.
 func killControlPlane(t *testing.T) {
 	t.Helper()
 	status, err := command(t.Context(), "", testbedProgram, "status")

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// awaitWebhooks waits until the manager has told the API server of its webhooks.
+// awaitWebhooks waits until the manager has registered its webhooks.
 func awaitWebhooks(t *testing.T) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
@@ -33,7 +33,7 @@ func awaitWebhooks(t *testing.T) {
 	}).Should(gomega.Succeed())
 }
 
-// tryApply is kubectl apply with what it says, of errors and warnings too.
+// tryApply runs kubectl apply and returns its output including errors and warnings.
 func tryApply(t *testing.T, namespace, manifests string) (string, error) {
 	t.Helper()
 	output, err := command(t.Context(), manifests, "sh", "-c", `"$KUBECTL" apply -n "$0" -f - 2>&1`, namespace)
@@ -45,7 +45,8 @@ func tryApply(t *testing.T, namespace, manifests string) (string, error) {
 
 const limits = "resources: {limits: {cpu: 200m, memory: 64Mi}}"
 
-// testPolicyInProduction is what the default policy means to a developer: what kubectl says, and with what the pod runs.
+// testPolicyInProduction checks what a developer sees of the default policy: what kubectl prints,
+// and what the pod runs with.
 func testPolicyInProduction(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "policy-prod")
@@ -67,7 +68,7 @@ func testPolicyInProduction(t *testing.T) {
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Invalid value: 11: must be at most 10")))
 }
 
-// testPolicyMadeStricter restarts nothing.
+// testPolicyMadeStricter checks that a stricter policy restarts nothing.
 func testPolicyMadeStricter(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "stricter-staging")
@@ -90,7 +91,7 @@ func testPolicyMadeStricter(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// testWebhooksDown takes the webhooks' Service away from the manager, which goes on.
+// testWebhooksDown removes the Service of the webhooks while the manager runs.
 func testWebhooksDown(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "down")
@@ -114,7 +115,7 @@ func testWebhooksDown(t *testing.T) {
 		return err
 	}).Should(gomega.MatchError(gomega.ContainSubstring(`failed calling webhook "webapps.apps.mainstay.dev"`)))
 	_, err := fetch(t.Context(), serviceURL(t, ns, "shop"))
-	g.Expect(err).NotTo(gomega.HaveOccurred(), "what runs goes on")
+	g.Expect(err).NotTo(gomega.HaveOccurred(), "running objects can be changed")
 	remove(t, ns, "service/shop")
 	g.Eventually(exists(t, ns, "service/shop")).Should(gomega.Succeed(), "and is healed")
 
@@ -123,8 +124,8 @@ func testWebhooksDown(t *testing.T) {
 	waitReady(t, ns, "late")
 }
 
-// admissions asks for so many admissions a second in a namespace, from a client as any other, until it is stopped, and
-// tells how many there were and which failed.
+// admissions makes this many admissions a second in a namespace, as an ordinary client. stop ends
+// them, and returns their number and the failures.
 func admissions(t *testing.T, ns string, perSecond int) (stop func() (int, []string)) {
 	t.Helper()
 	var object unstructured.Unstructured
@@ -138,20 +139,20 @@ func admissions(t *testing.T, ns string, perSecond int) (stop func() (int, []str
 	})
 }
 
-// refusedNone stops admissions, of which there were some, and expects that none was refused.
+// refusedNone stops admissions, and checks that there were some and that none was refused.
 func refusedNone(t *testing.T, since time.Time, stop func() (int, []string)) {
 	t.Helper()
 	count, failed := stop()
 	t.Logf("%d admissions, %.0f a second, %d failed", count, float64(count)/time.Since(since).Seconds(), len(failed))
 	if count < 100 {
-		t.Errorf("%d admissions are no load", count)
+		t.Errorf("only %d admissions: too few for a test", count)
 	}
 	if len(failed) > 0 {
 		t.Errorf("%d of %d failed; the first: %s; the last: %s", len(failed), count, failed[0], failed[len(failed)-1])
 	}
 }
 
-// served are the serial numbers of the certificates that the managers' pods serve.
+// served returns the serial numbers of the certificates that the managers' pods serve.
 func served(t *testing.T) []string {
 	t.Helper()
 	var serials []string
@@ -160,7 +161,7 @@ func served(t *testing.T) []string {
 		if address == "" || pod.DeletionTimestamp != nil {
 			continue
 		}
-		// Who serves is known: it is asked what.
+		// The address is that of a known pod: the certificate is the question.
 		connection, err := tls.Dial("tcp", net.JoinHostPort(address, "9443"), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // see above
 		if err != nil {
 			t.Fatal(err)
@@ -174,8 +175,8 @@ func served(t *testing.T) []string {
 	return serials
 }
 
-// testNoAdmissionIsRefused rotates the certificate twice under load. What restarts the managers under load are the upgrade and
-// the drained node.
+// testNoAdmissionIsRefused rotates the certificate twice under load. The tests of upgrades and of
+// drained nodes restart the managers under load.
 func testNoAdmissionIsRefused(t *testing.T) {
 	g := gomega.NewWithT(t)
 	trusted := func() string {
@@ -188,7 +189,7 @@ func testNoAdmissionIsRefused(t *testing.T) {
 		annotate(t, system, "secret/mainstay-webhook", fmt.Sprintf("mainstay.dev/rotate=%d-%d", begun.Unix(), i))
 		g.Eventually(trusted).ShouldNot(gomega.Equal(before))
 		g.Expect(trusted()).NotTo(gomega.BeEmpty())
-		// The new certificate is served 5 s after it is trusted.
+		// A new certificate is served 5 s after it is trusted.
 		former := serving
 		g.Eventually(func() []string { serving = served(t); return serving }).Should(gomega.And(gomega.HaveLen(1),
 			gomega.Not(gomega.Equal(former))))

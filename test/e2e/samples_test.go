@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// testSamples: every sample gets Ready, with what its comments say that there must be. Those of our API server are applied elsewhere.
+// testSamples checks that every sample becomes Ready, in the environment that its comments require.
+// The samples of our API server are applied elsewhere.
 func testSamples(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "samples")
@@ -26,7 +27,7 @@ func testSamples(t *testing.T) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
-		// The nodes have no busybox; nginx has a shell too.
+		// The nodes have no busybox image; nginx has a shell too.
 		text := strings.ReplaceAll(string(content), "docker.io/library/busybox:1.37", "docker.io/library/nginx:1.22")
 		apply(t, ns, text)
 		var object unstructured.Unstructured
@@ -45,8 +46,8 @@ func testSamples(t *testing.T) {
 	awaitGone(t, ns, "instrumentation/tracing", within)
 }
 
-// testChangedAtOnce changes the configuration, the agent and the image of one WebApp in one command, under load: each has one
-// rollout at most, and no request fails.
+// testChangedAtOnce changes the configuration, the agent and the image of one WebApp in one
+// command, under load. Each causes at most one rollout, and no request fails.
 func testChangedAtOnce(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "at-once")
@@ -75,5 +76,5 @@ func testChangedAtOnce(t *testing.T) {
 	rollouts := revision(t, ns, "shop") - before
 	t.Logf("%d rollouts; %d requests, %d failed", rollouts, sent, len(failed))
 	g.Expect(failed).To(gomega.BeEmpty())
-	g.Expect(rollouts).To(gomega.And(gomega.BeNumerically(">=", 1), gomega.BeNumerically("<=", 3)), "one for each change at most")
+	g.Expect(rollouts).To(gomega.And(gomega.BeNumerically(">=", 1), gomega.BeNumerically("<=", 3)), "at most one rollout for each change")
 }

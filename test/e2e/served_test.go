@@ -22,19 +22,19 @@ import (
 const (
 	// servers selects the pods of our own API server.
 	servers = "app.kubernetes.io/component=apiserver"
-	// published is how the API server of Kubernetes knows of ours.
+	// published is the APIService of our API server.
 	published = "apiservice/v1alpha1.farm.mainstay.dev"
 )
 
-// awaitServed waits until the API server of Kubernetes has found ours.
+// awaitServed waits until the API server of Kubernetes reaches ours.
 func awaitServed(t *testing.T) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (string, error) {
 		return value(t, "", published, `{.status.conditions[?(@.type=="Available")].status}`)
-	}, within).Should(gomega.Equal("True"), "our API server is found")
+	}, within).Should(gomega.Equal("True"), "our API server is reachable")
 }
 
-// notServed makes sure that an uninstallation has left nobody to be asked in vain.
+// notServed checks that an uninstallation has removed the APIService.
 func notServed(t *testing.T) {
 	t.Helper()
 	if _, err := tryGet(t, "", published); !apierrors.IsNotFound(err) {
@@ -42,7 +42,7 @@ func notServed(t *testing.T) {
 	}
 }
 
-// watcher is a kubectl that watches.
+// watcher is a running kubectl get --watch.
 type watcher struct {
 	mutex   sync.Mutex
 	printed bytes.Buffer
@@ -54,14 +54,14 @@ func (w *watcher) Write(text []byte) (int, error) {
 	return w.printed.Write(text)
 }
 
-// text is what was printed until now.
+// text returns the output so far.
 func (w *watcher) text() string {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.printed.String()
 }
 
-// watching runs kubectl get -w until the test ends.
+// watching runs kubectl get --watch until the test ends.
 func watching(t *testing.T, arguments ...string) *watcher {
 	t.Helper()
 	// The context of a test ends before its clean-up.
@@ -75,7 +75,7 @@ func watching(t *testing.T, arguments ...string) *watcher {
 	return started
 }
 
-// nightly is a CronJob that is not due: a Job of it is made by hand.
+// nightly is a CronJob that is not due. The test creates a Job of it by hand.
 const nightly = `
 apiVersion: batch/v1
 kind: CronJob
@@ -90,7 +90,8 @@ spec:
           containers: [{name: work, image: "` + demo + `", env: [{name: CRASH_AFTER, value: 1ms}, {name: EXIT_CODE, value: "0"}]}]
 `
 
-// testFarmPods: what kubectl shows of pods that work, that don't, and that come and go.
+// testFarmPods checks what kubectl shows of pods that work, that fail, and that are created and
+// deleted.
 func testFarmPods(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "farm")
@@ -123,18 +124,18 @@ func testFarmPods(t *testing.T) {
 	}
 	g.Eventually(seen.text).Should(gomega.MatchRegexp(`farm-shop-\S+ +\d/1 +Terminating`))
 	_, err := tryKubectl(t, "-n", ns, "delete", "farmpod", pods[0])
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("MethodNotAllowed")), "they are read, and no more")
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("MethodNotAllowed")), "they are read-only")
 	g.Expect(kubectl(t, "explain", "farmpods.spec.owner")).To(gomega.ContainSubstring("as Kind/name"))
 	g.Expect(kubectl(t, "get", "farmpods", "-A")).To(gomega.MatchRegexp(system + ` +farm-mainstay-manager-\S+ +1/1 +Running .* Deployment/mainstay-manager`))
 	g.Expect(kubectl(t, "-n", ns, "describe", "farmpod", "farm-broken")).To(gomega.MatchRegexp(`Exit Code: +3`))
 }
 
-// llama is one with a name, or a generateName.
+// llama returns a Llama with a name or a generateName.
 func llama(name, spec string) string {
 	return fmt.Sprintf("apiVersion: farm.mainstay.dev/v1alpha1\nkind: Llama\nmetadata: {%s}\nspec: %s\n---\n", name, spec)
 }
 
-// testLlamas: every verb, and what clients do with them.
+// testLlamas checks every verb, and what clients do with them.
 func testLlamas(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns, elsewhere := namespace(t, "llamas"), namespace(t, "no-llamas")
@@ -168,31 +169,32 @@ func testLlamas(t *testing.T) {
 	g.Expect(kubectl(t, "-n", ns, "get", "llamas", "-o", "name")).To(gomega.MatchRegexp(`/born-[a-z0-9]{5}`))
 	kubectl(t, "-n", ns, "patch", "llama", "tinto", "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/shear"]}}`)
 	kubectl(t, "-n", ns, "delete", "llama", "tinto", "--wait=false")
-	g.Expect(read(t, ns, "llama/tinto", "{.metadata.deletionTimestamp}")).NotTo(gomega.BeEmpty(), "a finalizer holds it")
+	g.Expect(read(t, ns, "llama/tinto", "{.metadata.deletionTimestamp}")).NotTo(gomega.BeEmpty(), "a finalizer blocks the deletion")
 	kubectl(t, "-n", ns, "patch", "llama", "tinto", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	awaitGone(t, ns, "llama/tinto", within)
 	kubectl(t, "delete", "--raw", "/apis/farm.mainstay.dev/v1alpha1/namespaces/"+ns+"/llamas")
-	g.Expect(names(t, ns, "llamas")).To(gomega.BeEmpty(), "all of a namespace are deleted at once")
+	g.Expect(names(t, ns, "llamas")).To(gomega.BeEmpty(), "deletecollection deletes all Llamas of a namespace")
 	apply(t, ns, llama("name: last", "{weight: 1, height: 1}"))
 	emptied(t, ns)
-	g.Expect(names(t, ns, "llamas")).To(gomega.BeEmpty(), "and with their namespace")
+	g.Expect(names(t, ns, "llamas")).To(gomega.BeEmpty(), "they are deleted with their namespace")
 }
 
-// testServerAway takes all of our server's pods away. After a minute the API server of Kubernetes is no longer told of it, and a namespace that was deleted
-// meanwhile goes; with the first pod that is back it is told again.
+// testServerAway stops all pods of our server. After a minute its APIService is withdrawn, so that
+// a namespace deleted meanwhile can go. With the first ready pod it is published again.
 func testServerAway(t *testing.T) {
 	g := gomega.NewWithT(t)
 	awaitServed(t)
 	makeNamespace(t, "e2e-meanwhile")
 	apply(t, "e2e-meanwhile", llama("name: left", "{weight: 1, height: 1}"))
 	remove(t, "", published)
-	g.Eventually(exists(t, "", published)).Should(gomega.Succeed(), "it is made again")
+	g.Eventually(exists(t, "", published)).Should(gomega.Succeed(), "it is created again")
 
 	scale(t, "mainstay-apiserver", 0)
 	away := time.Now()
-	// Kubernetes tries to empty a namespace 20, 41 and 82 s after the first time, and each time in vain while there is somebody whom it can't ask.
-	// So it is mostly gone soon after the 60 s; where the machine is slow, after the next time.
-	g.Consistently(exists(t, "", published), 25*time.Second, time.Second).Should(gomega.Succeed(), "it is not a matter of moments")
+	// Kubernetes tries to empty a namespace 20, 41 and 82 s after the first attempt, and fails while
+	// an API is not available. So the namespace is mostly gone soon after the 60 s, or on a slow
+	// machine at the next attempt.
+	g.Consistently(exists(t, "", published), 25*time.Second, time.Second).Should(gomega.Succeed(), "it is not withdrawn at once")
 	remove(t, "", "namespace/e2e-meanwhile")
 	awaitGone(t, "", published, 5*time.Minute)
 	t.Logf("withdrawn after %s", time.Since(away).Round(time.Second))
@@ -206,7 +208,8 @@ func testServerAway(t *testing.T) {
 	awaitServed(t)
 }
 
-// testFarmRights: who may view a namespace, by the role of Kubernetes, may view what our API server serves, and no more.
+// testFarmRights checks that users with Kubernetes' role view in a namespace may read our served
+// resources there, and no more.
 func testFarmRights(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "farm-rights")
@@ -218,7 +221,7 @@ func testFarmRights(t *testing.T) {
 	}
 	g.Expect(asking("get", "farmpods")).To(gomega.MatchError(gomega.ContainSubstring(`cannot list resource "farmpods"`)))
 	kubectl(t, "-n", ns, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount="+ns+":reader")
-	// What a server has heard of somebody's rights it believes for 10 s.
+	// Our server caches answers about rights for 10 s.
 	g.Eventually(func() error { return asking("get", "farmpods,llamas") }).Should(gomega.Succeed())
 	g.Expect(asking("get", "llamarecords")).To(gomega.MatchError(gomega.ContainSubstring(`cannot list resource "llamarecords"`)))
 	g.Expect(asking("delete", "llama", "any")).To(gomega.MatchError(gomega.ContainSubstring(`cannot delete resource "llamas"`)))

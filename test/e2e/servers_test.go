@@ -25,7 +25,7 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
-// farmer is a client that knows what we serve.
+// farmer returns a client that knows our served resources.
 func farmer(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -41,7 +41,8 @@ func farmer(t *testing.T) client.Client {
 	return made
 }
 
-// follower is an informer of client-go, and what it was told: each object once new, then newer and newer, and gone once.
+// follower is an informer of client-go, and a check of its events: each object is added once, gets
+// newer with each update, and is deleted once.
 type follower struct {
 	resource, namespace string
 	objects             dynamic.ResourceInterface
@@ -52,7 +53,7 @@ type follower struct {
 	wrong    []string
 }
 
-// follow starts one in a namespace; it ends with the test.
+// follow starts an informer in a namespace until the test ends.
 func follow(t *testing.T, ns, resource string) *follower {
 	t.Helper()
 	anything, err := dynamic.NewForConfig(administrator(t))
@@ -81,20 +82,20 @@ func follow(t *testing.T, ns, resource string) *follower {
 	return started
 }
 
-// change takes an object in its new version. After a new list it may be another of the same name: an informer does not tell then that the first has
-// gone.
+// change records an updated object. After a relist it may be another object of the same name: the
+// informer then reports no deletion of the first.
 func (f *follower) change(before, object any) {
 	old, _ := before.(metav1.Object)
 	current, _ := object.(metav1.Object)
 	if old != nil && current != nil && old.GetUID() != current.GetUID() {
 		f.forget(before)
-		f.note("is there instead of another", object, false)
+		f.note("replaces another", object, false)
 		return
 	}
 	f.note("has changed", object, true)
 }
 
-// note takes an object that is new, or was known.
+// note records an object that is new, or was known.
 func (f *follower) note(event string, object any, wasKnown bool) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -106,7 +107,7 @@ func (f *follower) note(event string, object any, wasKnown bool) {
 	version, err := strconv.Atoi(accessor.GetResourceVersion())
 	key := accessor.GetName() + " " + string(accessor.GetUID())
 	before, isKnown := f.versions[key]
-	// An informer that lists anew says of everything that it has changed.
+	// An informer that relists reports every object as updated.
 	if err != nil || isKnown != wasKnown || version < before {
 		f.wrong = append(f.wrong, fmt.Sprintf("%s %s: %d after %d, known: %t, %v", key, event, version, before, isKnown, err))
 	}
@@ -126,12 +127,13 @@ func (f *follower) forget(object any) {
 	}
 	key := accessor.GetName() + " " + string(accessor.GetUID())
 	if _, isKnown := f.versions[key]; !isKnown {
-		f.wrong = append(f.wrong, key+" is gone, and was not there")
+		f.wrong = append(f.wrong, key+" is deleted, but was not known")
 	}
 	delete(f.versions, key)
 }
 
-// check compares what it knows with what there is, which may take it a moment to hear of.
+// check compares the known objects with a list. The informer may need a moment to receive the
+// latest.
 func (f *follower) check(t *testing.T) {
 	t.Helper()
 	g := gomega.NewWithT(t)
@@ -153,8 +155,8 @@ func (f *follower) check(t *testing.T) {
 	g.Expect(f.wrong).To(gomega.BeEmpty(), f.resource)
 }
 
-// repeatedly does something so often a second, many times at once if need be, until the function that it returns is called, which tells how often that was, and
-// what failed.
+// repeatedly calls do this often a second, in parallel if necessary, until the returned function is
+// called. That function returns the number of calls and the failures.
 func repeatedly(t *testing.T, perSecond int, do func(ctx context.Context, turn int) error) func() (int, []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,7 +167,7 @@ func repeatedly(t *testing.T, perSecond int, do func(ctx context.Context, turn i
 	for range 24 {
 		working.Go(func() {
 			for turn := range turns {
-				// It outlives the end of the test: it is not to fail by it.
+				// The call may outlive the test and must not fail because of that.
 				err := do(context.WithoutCancel(ctx), turn)
 				mutex.Lock()
 				if count++; err != nil {
@@ -195,14 +197,14 @@ func repeatedly(t *testing.T, perSecond int, do func(ctx context.Context, turn i
 	}
 }
 
-// questions gets and lists what our server has, in turn.
+// questions gets and lists our served resources in turn.
 func questions(t *testing.T, perSecond int, ns string) func() (int, []string) {
 	t.Helper()
 	asking := farmer(t)
 	constant := client.ObjectKey{Namespace: ns, Name: "constant"}
 	var pods farmv1alpha1.FarmPodList
 	if err := asking.List(t.Context(), &pods, client.InNamespace(ns)); err != nil || len(pods.Items) == 0 {
-		t.Fatalf("there is nothing to ask for: %v", err)
+		t.Fatalf("there is nothing to get: %v", err)
 	}
 	pod := client.ObjectKeyFromObject(&pods.Items[0])
 	return repeatedly(t, perSecond, func(ctx context.Context, turn int) error {
@@ -219,14 +221,14 @@ func questions(t *testing.T, perSecond int, ns string) func() (int, []string) {
 	})
 }
 
-// changes makes, changes and deletes Llamas and Pods all along.
+// changes creates, changes and deletes Llamas and Pods continuously.
 func changes(t *testing.T, ns string) func() (int, []string) {
 	t.Helper()
 	writing := farmer(t)
 	return repeatedly(t, 10, func(ctx context.Context, turn int) error {
 		metadata := metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("changing-%d", turn%20)}
 		animal := &farmv1alpha1.Llama{ObjectMeta: metadata, Spec: farmv1alpha1.LlamaSpec{Weight: float64(turn + 1), Height: 1}}
-		// It is on no node, and never will be.
+		// A pod that is never scheduled.
 		pod := &corev1.Pod{ObjectMeta: metadata, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "web", Image: demo}}, SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/never"}},
 		}}
@@ -252,8 +254,8 @@ func changes(t *testing.T, ns string) func() (int, []string) {
 	})
 }
 
-// testServersReplaced gives each pod of our server a successor, while informers follow what it serves and many ask: one pod is deleted, then all are
-// replaced, one after the other.
+// testServersReplaced replaces the pods of our server while informers follow it and clients read:
+// first one pod is deleted, then all are replaced one after the other.
 func testServersReplaced(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "replaced")
@@ -271,17 +273,17 @@ func testServersReplaced(t *testing.T) {
 	kubectl(t, "-n", system, "rollout", "restart", "deployment", "mainstay-apiserver")
 	rollout(t, system, "deployment/mainstay-apiserver")
 	g.Eventually(func() []string { return names(t, system, "pods", servers) }).Should(gomega.And(gomega.HaveLen(2),
-		gomega.Not(gomega.ContainElement(pods[1]))), "the old ones have ended")
+		gomega.Not(gomega.ContainElement(pods[1]))), "the old pods have ended")
 	written, unwritten := stopWriting()
 	asked, unanswered := stopAsking()
-	t.Logf("%d questions, %.0f a second, %d failed; %d writes, %d failed", asked, float64(asked)/time.Since(begun).Seconds(), len(unanswered),
+	t.Logf("%d reads, %.0f a second, %d failed; %d writes, %d failed", asked, float64(asked)/time.Since(begun).Seconds(), len(unanswered),
 		written, len(unwritten))
 	for _, failed := range [][]string{unanswered, unwritten} {
 		if len(failed) > 0 {
 			t.Errorf("%d failed; the first: %s; the last: %s", len(failed), failed[0], failed[len(failed)-1])
 		}
 	}
-	g.Expect(asked).To(gomega.BeNumerically(">=", 200), "there was load; how many a second is the machine's")
+	g.Expect(asked).To(gomega.BeNumerically(">=", 200), "there was load; the rate depends on the machine")
 	for _, one := range followers {
 		one.check(t)
 	}

@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ambassadorImage is the testbed's kubectl.
+// ambassadorImage is the testbed's image of kubectl.
 const ambassadorImage = "{registry: docker.io, repository: mainstay/kubectl, tag: 1.37.1}"
 
 // chart is the chart under test.
 var chart = filepath.Join(repository, "charts/mainstay")
 
-// exchange has Helm replace the managers, and waits until the former ones have ended. Their rights may end before them.
+// exchange has Helm replace the managers, and waits until the old pods have ended. Their rights may
+// end earlier.
 func exchange(t *testing.T, arguments ...string) {
 	t.Helper()
 	begun := time.Now()
@@ -36,13 +37,14 @@ func exchange(t *testing.T, arguments ...string) {
 	rightsTaken = append(rightsTaken, interval{begun, time.Now()})
 }
 
-// upgrade brings the release to the chart under test with these values.
+// upgrade upgrades the release to the chart under test with these values.
 func upgrade(t *testing.T, values string) {
 	t.Helper()
 	exchange(t, "upgrade", "mainstay", chart, "--values", valuesFile(t, values), "--set", "image.tag="+current)
 }
 
-// versions are the identity and version of every object of a namespace, and how often containers were restarted.
+// versions returns UID and resourceVersion of every object in a namespace, and the restart counts
+// of containers.
 func versions(t *testing.T, ns string) []string {
 	t.Helper()
 	var found []string
@@ -52,7 +54,7 @@ func versions(t *testing.T, ns string) []string {
 	return found
 }
 
-// running are the pods of a namespace and how often they were restarted.
+// running returns the pods of a namespace and their restart counts.
 func running(t *testing.T, ns string) map[string]int32 {
 	t.Helper()
 	found := map[string]int32{}
@@ -64,7 +66,7 @@ func running(t *testing.T, ns string) map[string]int32 {
 	return found
 }
 
-// sideCars are those of each pod of the managers, the ending ones too.
+// sideCars returns the side-cars of each of the managers' pods, including pods that are ending.
 func sideCars(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -78,7 +80,7 @@ func sideCars(t *testing.T) []string {
 	return found
 }
 
-// everything is one of each kind that has pods, in a namespace.
+// everything creates an object of each kind that affects pods, in a namespace.
 func everything(t *testing.T, ns string) {
 	t.Helper()
 	apply(t, ns, appConfig("config: {MESSAGE: hello}")+webapp("shop", demo, "replicas: 2", "ingress: {host: shop.example.com}",
@@ -95,8 +97,9 @@ func everything(t *testing.T, ns string) {
 	gomega.NewWithT(t).Eventually(func() []string { return names(t, ns, "pods", "app=shop") }).Should(gomega.HaveLen(2))
 }
 
-// testUpgrade installs the previous state of the project (PREVIOUS_CHART, and the image PREVIOUS_TAG), upgrades to this one, goes back, and
-// upgrades again. No pod of any application is replaced and no admission is refused.
+// testUpgrade installs the previous state of the project (PREVIOUS_CHART, and the image
+// PREVIOUS_TAG), upgrades to this one, rolls back, and upgrades again. No pod of an application is
+// replaced and no admission is refused.
 func testUpgrade(t *testing.T) {
 	g := gomega.NewWithT(t)
 	previous, tag := os.Getenv("PREVIOUS_CHART"), os.Getenv("PREVIOUS_TAG")
@@ -133,16 +136,18 @@ func testUpgrade(t *testing.T) {
 	refusedNone(t, begun, stop)
 }
 
-// testOtherValues upgrades with other values: the API server is called through the ambassador, and some namespaces only are watched, the
-// Secrets of one too. Configuration that changes then reaches its pods. Then it goes back to all of them.
+// testOtherValues upgrades with other values: requests to the API server go through an ambassador,
+// only some namespaces are watched, and Secrets are read in one of them. A change of configuration
+// then reaches its pods. After that it restores the first values.
 func testOtherValues(t *testing.T, ns, elsewhere string) {
 	t.Helper()
 	g := gomega.NewWithT(t)
-	// A namespace of its own, for what is made here has pods too.
+	// A separate namespace, because this test creates pods too.
 	watched := namespace(t, "watched")
 	upgrade(t, "{ambassador: {enabled: true, image: "+ambassadorImage+"}, watchNamespaces: ["+ns+","+watched+"], secrets: {namespaces: ["+watched+"]}, concurrency: 3, resources: {limits: {cpu: 400m}}}")
 	g.Expect(sideCars(t)).To(gomega.Equal([]string{"ambassador", "ambassador"}))
-	// What sees some namespaces only serves nothing, and stops doing so.
+	// An installation for some namespaces does not serve the served resources, and withdraws its
+	// APIService.
 	awaitGone(t, "", published, within)
 	selector := reading(t, "", "mutatingwebhookconfiguration/mainstay", "{.webhooks[0].namespaceSelector}")
 	g.Eventually(selector).Should(gomega.ContainSubstring(watched))
@@ -156,12 +161,13 @@ func testOtherValues(t *testing.T, ns, elsewhere string) {
 	upgrade(t, storyValues)
 	g.Expect(sideCars(t)).To(gomega.BeEmpty())
 	awaitServed(t)
-	g.Expect(versions(t, ns)).To(gomega.Equal(before), "the same code changes nothing of an application")
+	g.Expect(versions(t, ns)).To(gomega.Equal(before), "the same code changes no object of an application")
 	g.Eventually(readyReason(t, elsewhere, "many")).Should(gomega.Equal("PolicyViolation"))
 	g.Eventually(selector).ShouldNot(gomega.ContainSubstring(watched))
 }
 
-// admittedInSome: webhooks work through the ambassador where they should, and elsewhere nothing is governed nor carried out.
+// admittedInSome checks that webhooks work through the ambassador in the watched namespaces, and
+// that in others no policy applies and nothing is reconciled.
 func admittedInSome(t *testing.T, ns, elsewhere string) {
 	g := gomega.NewWithT(t)
 	apply(t, ns, webapp("more", demo, "replicas: 1"))

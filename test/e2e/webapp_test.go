@@ -14,14 +14,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// webapp is the manifest of a WebApp, with further lines of its spec.
+// webapp returns the manifest of a WebApp, with further lines of its spec.
 func webapp(name, image string, spec ...string) string {
 	lines := append([]string{"image: " + image}, spec...)
 	return fmt.Sprintf("apiVersion: apps.mainstay.dev/v1\nkind: WebApp\nmetadata:\n  name: %s\nspec:\n  %s\n", name,
 		strings.Join(lines, "\n  "))
 }
 
-// nowhere is an image of a registry that refuses at once: this machine, where none listens.
+// nowhere is an image in a registry that refuses at once: an address of this machine where nothing
+// listens.
 const nowhere = "198.18.255.1:1/mainstay/demo-web:none"
 
 const demo, demo2 = "docker.io/mainstay/demo-web:1.0", "docker.io/mainstay/demo-web:2.0"
@@ -43,30 +44,30 @@ func testLifeOfAWebApp(t *testing.T) {
 	kubectl(t, "-n", ns, "scale", "webapp", "shop", "--replicas=3")
 	kubectl(t, "-n", ns, "wait", "--for=jsonpath={.status.readyReplicas}=3", "webapp/shop", "--timeout=4m")
 
-	// The two seconds that docs/quickstart.md promises are for a machine that does nothing else.
+	// docs/quickstart.md promises two seconds on an idle machine.
 	const promised = 2 * time.Second
 	kubectl(t, "-n", ns, "set", "image", "deployment/shop", "webapp="+demo2)
 	edited := time.Now()
 	g.Eventually(reading(t, ns, "deployment/shop", "{.spec.template.spec.containers[0].image}"), 10*promised).Should(gomega.Equal(demo),
-		"an edit of a child is undone")
+		"an edit of a child is reverted")
 
 	deleted := time.Now()
 	remove(t, ns, "service/shop")
-	g.Eventually(exists(t, ns, "service/shop"), 10*promised).Should(gomega.Succeed(), "a deleted child is back")
+	g.Eventually(exists(t, ns, "service/shop"), 10*promised).Should(gomega.Succeed(), "a deleted child is created again")
 	t.Logf("the edited child was healed in %s, the deleted one in %s", deleted.Sub(edited).Round(time.Millisecond),
 		time.Since(deleted).Round(time.Millisecond))
 	waitReady(t, ns, "shop")
 
 	more := func() []string { return names(t, ns, "ingresses,networkpolicies,poddisruptionbudgets,serviceaccounts") }
 	apply(t, ns, webapp("shop", demo, "replicas: 2", "networkPolicy: {}", "ingress: {host: shop.example.com}"))
-	g.Eventually(more).Should(gomega.HaveLen(5), "what is asked for is made")
+	g.Eventually(more).Should(gomega.HaveLen(5), "the requested children are created")
 	apply(t, ns, webapp("shop", demo, "replicas: 1", "serviceAccountName: default"))
-	g.Eventually(more).Should(gomega.Equal([]string{"default"}), "what is no longer asked for is deleted")
+	g.Eventually(more).Should(gomega.Equal([]string{"default"}), "children that are no longer requested are deleted")
 
 	kubectl(t, "-n", ns, "delete", "webapp", "shop")
 	g.Eventually(func() []string {
 		return names(t, ns, "deployments,replicasets,pods,services,poddisruptionbudgets,serviceaccounts")
-	}).Should(gomega.Equal([]string{"default"}), "deletion leaves nothing but the namespace's own")
+	}).Should(gomega.Equal([]string{"default"}), "a deletion leaves only the namespace's own objects")
 }
 
 func testBadImageAndRecovery(t *testing.T) {
@@ -79,7 +80,7 @@ func testBadImageAndRecovery(t *testing.T) {
 	g.Expect(read(t, ns, "webapp/shop", "{.status.phase}")).To(gomega.Equal("Failed"))
 	g.Expect(kubectl(t, "-n", ns, "describe", "webapp", "shop")).To(gomega.MatchRegexp(`Warning +ImagePullFailed`))
 	_, err := fetch(t.Context(), serviceURL(t, ns, "shop"))
-	g.Expect(err).NotTo(gomega.HaveOccurred(), "the old pod still serves")
+	g.Expect(err).NotTo(gomega.HaveOccurred(), "the old pod still answers")
 	apply(t, ns, webapp("shop", demo2, "replicas: 1"))
 	waitReady(t, ns, "shop")
 	awaitAnswer(t, serviceURL(t, ns, "shop"), "2.0")
@@ -113,11 +114,11 @@ func testMissingReferencesHeal(t *testing.T) {
 	g.Eventually(readyReason(t, ns, "env")).Should(gomega.Equal("ContainerConfigError"))
 	g.Eventually(readyReason(t, ns, "files")).Should(gomega.Equal("VolumeError"))
 	for _, name := range []string{"env", "files"} {
-		// The kubelet's first word may be that its own cache of ConfigMaps is not there yet.
+		// The kubelet may first report that its own cache of ConfigMaps is not ready.
 		g.Eventually(reading(t, ns, "webapp/"+name, `{.status.conditions[?(@.type=="Ready")].message}`)).Should(gomega.ContainSubstring(`configmap "settings" not found`))
 	}
 	kubectl(t, "-n", ns, "create", "configmap", "settings", "--from-literal=A=1")
-	// The kubelet tries a volume again after up to two minutes.
+	// The kubelet retries a volume after up to two minutes.
 	awaitAll(t, ns, "webapps", 5*time.Minute)
 }
 
@@ -161,12 +162,12 @@ func testAutoscalingOnAndOff(t *testing.T) {
 	waitReady(t, ns, "shop")
 }
 
-// pace is the time between two requests: a rolling update that loses any loses them for a second or more, and two cores
-// have pods to start beside.
+// pace is the interval between two requests. A rolling update that loses requests loses them for a
+// second or more, and the two cores must also start pods.
 const pace = 20 * time.Millisecond
 
-// steadily sends requests, each over a connection of its own, until the function it returns is
-// called, which tells how many there were and which failed.
+// steadily sends requests, each over its own connection, until the returned function is called.
+// That function returns the number of requests and the failures.
 func steadily(t *testing.T, url string) func() (int, []error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +180,7 @@ func steadily(t *testing.T, url string) func() (int, []error) {
 		defer ticker.Stop()
 		for ctx.Err() == nil {
 			<-ticker.C
-			// The request itself outlives the end of the test: it is not to fail by it.
+			// The request may outlive the test and must not fail because of that.
 			if _, err := fetch(context.WithoutCancel(ctx), url); err != nil {
 				failed = append(failed, fmt.Errorf("after %s: %w", time.Since(start), err))
 			}
@@ -201,7 +202,7 @@ func testRollingUpdateLosesNoRequest(t *testing.T) {
 	stop := steadily(t, serviceURL(t, ns, "shop"))
 	apply(t, ns, webapp("shop", demo2, "replicas: 2"))
 	waitReady(t, ns, "shop")
-	// The old pods still have to end.
+	// The old pods have yet to end.
 	g.Eventually(func() []string { return names(t, ns, "pods") }).Should(gomega.HaveLen(2))
 	sent, failed := stop()
 	t.Logf("%d requests, %d failed", sent, len(failed))
@@ -213,7 +214,8 @@ func testForeignDeploymentIsAdoptedByConsent(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ns := namespace(t, "adopt")
 	kubectl(t, "-n", ns, "create", "deployment", "shop", "--image="+demo, "--replicas=2", "--port=8080")
-	// Its pods end as ours do, after a pause: what fails otherwise is theirs and not the adoption's.
+	// Its pods delay their end as ours do. Otherwise requests would fail because of these pods and not
+	// because of the adoption.
 	kubectl(t, "-n", ns, "patch", "deployment", "shop", "--type=json", "-p",
 		`[{"op":"add","path":"/spec/template/spec/containers/0/lifecycle","value":{"preStop":{"sleep":{"seconds":5}}}}]`)
 	kubectl(t, "-n", ns, "expose", "deployment", "shop", "--port=8080")
@@ -221,7 +223,7 @@ func testForeignDeploymentIsAdoptedByConsent(t *testing.T) {
 	uid := read(t, ns, "deployment/shop", "{.metadata.uid}")
 	apply(t, ns, webapp("shop", demo2, "replicas: 2"))
 	g.Eventually(readyReason(t, ns, "shop")).Should(gomega.Equal("Conflict"))
-	g.Expect(read(t, ns, "deployment/shop", "{.metadata.generation}")).To(gomega.Equal("2"), "it is untouched")
+	g.Expect(read(t, ns, "deployment/shop", "{.metadata.generation}")).To(gomega.Equal("2"), "it is unchanged")
 	g.Eventually(func() []string { return names(t, ns, "pods") }).Should(gomega.HaveLen(2))
 
 	stop := steadily(t, serviceURL(t, ns, "shop"))
@@ -230,7 +232,7 @@ func testForeignDeploymentIsAdoptedByConsent(t *testing.T) {
 	g.Eventually(func() []string { return names(t, ns, "pods") }).Should(gomega.HaveLen(2))
 	sent, failed := stop()
 	t.Logf("%d requests, %d failed", sent, len(failed))
-	g.Expect(failed).To(gomega.BeEmpty(), "no gap in service")
+	g.Expect(failed).To(gomega.BeEmpty(), "no request fails")
 	g.Expect(read(t, ns, "deployment/shop", "{.metadata.uid}")).To(gomega.Equal(uid))
 	g.Expect(list[appsv1.ReplicaSet](t, ns, "replicasets")).To(gomega.HaveLen(3), "one rolling update, after the patch above")
 	g.Expect(read(t, ns, "deployment/shop", "{.spec.template.spec.containers[*].name}")).To(gomega.Equal("webapp"))

@@ -17,8 +17,9 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
-// appConfig makes a configuration, changes it so that the first content becomes an earlier revision and then none, edits the ConfigMap by hand, goes
-// back to an earlier content, and deletes it.
+// appConfig creates an AppConfig, changes it so that the first revision becomes an earlier one and
+// is then pruned, edits the ConfigMap by hand, restores an earlier content, and deletes the
+// AppConfig.
 func appConfig() campaign.Scenario {
 	return campaign.Scenario{
 		Name:     "appconfig",
@@ -79,8 +80,8 @@ func deleteConfig(ctx context.Context, c client.Client, namespace string) error 
 	return c.Delete(ctx, config, client.PropagationPolicy(metav1.DeletePropagationBackground))
 }
 
-// configIs tells what is missing until the ConfigMap has one message, that of a revision, and the status says so; kept are the
-// revisions that there are.
+// configIs returns a check that the ConfigMap has a message, that of a revision, and that the
+// status says so. kept are the existing revisions.
 func configIs(message string, revision int64, kept ...int) func(campaign.World) error {
 	return func(world campaign.World) error {
 		var config configv1.AppConfig

@@ -16,16 +16,17 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
-// scenarios has at least one of each kind.
+// scenarios has at least one scenario of each kind.
 var scenarios = []campaign.Scenario{webApp(), usedConfig(), configMonitor(), instrumentation()}
 
-// longer are further ones, for `make faults`.
+// longer are further scenarios, for `make faults`.
 var longer = []campaign.Scenario{adoptingWebApp(), appConfig()}
 
-// known has the undisturbed runs, by the scenario's name: each a function that runs it when it is first called.
+// known caches the undisturbed runs by scenario name. Each value is a function that runs the
+// scenario at its first call.
 var known sync.Map
 
-// undisturbed is a run of the scenario in which nothing failed.
+// undisturbed returns a run of the scenario without faults.
 func undisturbed(t *testing.T, scenario campaign.Scenario) campaign.Outcome {
 	t.Helper()
 	run, _ := known.LoadOrStore(scenario.Name, sync.OnceValues(func() (campaign.Outcome, error) {
@@ -41,23 +42,24 @@ func undisturbed(t *testing.T, scenario campaign.Scenario) campaign.Outcome {
 	return outcome
 }
 
-// tally counts what was run, for the summary.
+// tally counts points and runs for the summary.
 type tally struct {
 	start        time.Time
 	points, runs atomic.Int64
-	// fired has what the plans did shown too, and counts it: a plan of somebody's choice need not be about every scenario.
+	// fired means that the summary shows the faults of plans too. A plan chosen by a user need not
+	// affect every scenario.
 	fired bool
 	hits  atomic.Int64
 }
 
-// tell has `make faults` and `make test` show the count.
-func (c *tally) tell(t *testing.T) {
+// report adds the counts to the output of `make faults` and `make test`.
+func (c *tally) report(t *testing.T) {
 	t.Helper()
 	t.Attr("faults", fmt.Sprintf("%s: %d points, %d runs in %s", t.Name(), c.points.Load(), c.runs.Load(),
 		time.Since(c.start).Round(time.Second)))
 }
 
-// same runs a scenario with something disturbing it, beside others, and expects no difference.
+// same runs a scenario with a disturbance, in parallel with others, and expects no difference.
 func (c *tally) same(t *testing.T, name string, scenario campaign.Scenario, options campaign.Options) {
 	t.Helper()
 	base := undisturbed(t, scenario)
@@ -86,7 +88,7 @@ func (c *tally) same(t *testing.T, name string, scenario campaign.Scenario, opti
 	})
 }
 
-// history is what one needs to find out why.
+// history returns the details of a run, for finding the cause of a failure.
 func history(outcome campaign.Outcome) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "fired: %v\nrequests:\n", outcome.Fired)
@@ -94,12 +96,12 @@ func history(outcome campaign.Outcome) string {
 		fmt.Fprintf(&text, "  client %d, %s: %s %s %d\n", asked.Client, asked.Step, asked.Request, asked.Fault, asked.Code)
 	}
 	if len(outcome.Options.Plan.Rules) > 0 {
-		fmt.Fprintf(&text, "to play it again: make faults PLAN=FILE, with a file of\n%s", outcome.Options.Plan)
+		fmt.Fprintf(&text, "to repeat it: make faults PLAN=FILE, with a file of\n%s", outcome.Options.Plan)
 	}
 	return text.String()
 }
 
-// each runs a test for every scenario, side by side, and tells how many points and runs that were.
+// each runs a test for every scenario in parallel, and reports the numbers of points and runs.
 func each(t *testing.T, test func(*testing.T, campaign.Scenario, *tally)) {
 	t.Helper()
 	eachCounted(t, &tally{start: time.Now()}, test)
@@ -111,7 +113,7 @@ func eachCounted(t *testing.T, count *tally, test func(*testing.T, campaign.Scen
 	if *whole {
 		all = slices.Concat(scenarios, longer)
 	}
-	t.Cleanup(func() { count.tell(t) }) // when the runs have ended
+	t.Cleanup(func() { count.report(t) }) // when the runs have ended
 	for _, scenario := range all {
 		t.Run(scenario.Name, func(t *testing.T) {
 			t.Parallel()
@@ -120,14 +122,15 @@ func eachCounted(t *testing.T, count *tally, test func(*testing.T, campaign.Scen
 	}
 }
 
-// TestUndisturbed keeps the comparison honest: two undisturbed runs differ in nothing.
+// TestUndisturbed checks that two undisturbed runs do not differ. Without that, the comparison of
+// disturbed runs would mean nothing.
 func TestUndisturbed(t *testing.T) {
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		count.same(t, "again", scenario, campaign.Options{})
 	})
 }
 
-// TestPoints lets each request of an undisturbed run fail in each way that makes sense.
+// TestPoints makes each request of an undisturbed run fail in each way that makes sense.
 func TestPoints(t *testing.T) {
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		points := campaign.Points(undisturbed(t, scenario))
@@ -144,7 +147,8 @@ func TestPoints(t *testing.T) {
 	})
 }
 
-// chosenFaults are all of a point, or, in the short form, the manager's death around each write of the first step.
+// chosenFaults returns all faults of a point. Without -whole, it returns only the kills around each
+// write of the first step.
 func chosenFaults(scenario campaign.Scenario, point campaign.Point) []proxy.Fault {
 	if *whole {
 		return point.Faults()
@@ -155,7 +159,7 @@ func chosenFaults(scenario campaign.Scenario, point campaign.Point) []proxy.Faul
 	return []proxy.Fault{proxy.KillBefore, proxy.KillAfter}
 }
 
-// TestAway has the manager absent while a user acts, in each step.
+// TestAway stops the manager while a user acts, in each step.
 func TestAway(t *testing.T) {
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		for _, step := range scenario.Steps {
@@ -165,8 +169,8 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// TestADeletionThatIsSeenLate deletes the owner while the manager hears nothing of it: what the garbage collector
-// takes must not be made again.
+// TestADeletionThatIsSeenLate deletes the owner while the manager receives no event of it. Children
+// that the garbage collector deletes must not be created again.
 func TestADeletionThatIsSeenLate(t *testing.T) {
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		last := scenario.Steps[len(scenario.Steps)-1].Name
@@ -174,7 +178,7 @@ func TestADeletionThatIsSeenLate(t *testing.T) {
 	})
 }
 
-// TestWatches lets each watch end, fall silent for a while, or expire, when it has something to tell.
+// TestWatches makes each watch end, stall for a while, or expire when its next event is due.
 func TestWatches(t *testing.T) {
 	each(t, func(t *testing.T, scenario campaign.Scenario, count *tally) {
 		for name, plan := range campaign.WatchPlans(undisturbed(t, scenario)) {
@@ -187,7 +191,7 @@ func TestWatches(t *testing.T) {
 	})
 }
 
-// TestStorm lets a share of all writes fail.
+// TestStorm makes a share of all writes fail.
 func TestStorm(t *testing.T) {
 	seeds := []uint64{1}
 	if *whole {
@@ -200,7 +204,8 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// TestPlan plays the plan that MAINSTAY_FAULT_PLAN names, or the example of docs/faults.md. It must hit something in one scenario at least.
+// TestPlan runs the plan that MAINSTAY_FAULT_PLAN names, or the example of docs/faults.md. It must
+// hit a request in at least one scenario.
 func TestPlan(t *testing.T) {
 	name := os.Getenv("MAINSTAY_FAULT_PLAN")
 	if name == "" {
@@ -213,7 +218,7 @@ func TestPlan(t *testing.T) {
 	count := &tally{start: time.Now(), fired: true}
 	t.Cleanup(func() {
 		if count.hits.Load() == 0 {
-			t.Error("no request came, in any scenario, that the plan is about")
+			t.Error("no request of any scenario matches the plan")
 		}
 	})
 	eachCounted(t, count, func(t *testing.T, scenario campaign.Scenario, count *tally) {

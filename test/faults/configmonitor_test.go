@@ -17,8 +17,9 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
-// configMonitor watches a ConfigMap for a Deployment that does not mention it, has it restarted when the ConfigMap changes, and rolls that
-// out; then the Deployment goes, and the monitor.
+// configMonitor creates a monitor of a ConfigMap for a Deployment that does not refer to it,
+// changes the ConfigMap, which restarts the Deployment, and rolls that out. Then it deletes the
+// Deployment and the monitor.
 func configMonitor() campaign.Scenario {
 	return campaign.Scenario{
 		Name:  "configmonitor",
@@ -78,7 +79,8 @@ func deleteMonitor(ctx context.Context, c client.Client, namespace string) error
 	return c.Delete(ctx, flags(namespace, ""))
 }
 
-// monitorIs tells what is missing until the monitor is ready or not, and the Deployment runs a colour.
+// monitorIs returns a check of the monitor's condition Ready, and of the colour that the Deployment
+// runs with.
 func monitorIs(ready, value string, restarted bool) func(campaign.World) error {
 	return func(world campaign.World) error {
 		var monitor configv1.ConfigMonitor
@@ -88,9 +90,9 @@ func monitorIs(ready, value string, restarted bool) func(campaign.World) error {
 		if err := conditionIs(monitor.Status.Conditions, monitor.Generation, monitor.Status.ObservedGeneration, ready); err != nil {
 			return err
 		}
-		// The monitor looks some time after the restart.
+		// The monitor's status follows some time after the restart.
 		if got, want := monitor.Status.Restarts, restartsOf(restarted); got != want {
-			return fmt.Errorf("the monitor tells of %d restarts, not %d", got, want)
+			return fmt.Errorf("the monitor reports %d restarts, not %d", got, want)
 		}
 		return runs(world, flagsName, value, restarted)
 	}
@@ -103,7 +105,8 @@ func restartsOf(restarted bool) int64 {
 	return 0
 }
 
-// monitorIsReady counts from the restart on. Before it a monitor whose manager is dead can't know that its source has changed.
+// monitorIsReady trusts the condition only after the restart. Before it, a monitor without a
+// running manager cannot show that its source has changed.
 func monitorIsReady(owner *unstructured.Unstructured) bool {
 	var monitor configv1.ConfigMonitor
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &monitor); err != nil {

@@ -27,33 +27,33 @@ import (
 )
 
 const (
-	// fewEdits and fewKills are what `make test` runs; `make faults` runs manyEdits and manyKills.
+	// fewEdits and fewKills are for `make test`, manyEdits and manyKills for `make faults`.
 	fewEdits, fewKills   = 200, 10
 	manyEdits, manyKills = 10_000, 100
-	// unreliable is the share of the manager's requests for workloads that fail.
+	// unreliable is the share of the manager's requests about workloads that fail.
 	unreliable = 0.01
-	// editLimit is how long one edit may take to reach all workloads. It bounds failures only.
+	// editLimit is how long one edit may take to reach all workloads. Only failures take that long.
 	editLimit = 30 * time.Second
 )
 
-// leapingClock goes on by an hour with each edit, so that each finds workloads that were restarted long ago: what
-// cooldowns do is tested elsewhere.
+// leapingClock moves forward by an hour with each edit, so that the workloads' last restart is
+// always long ago. Other tests check cooldowns.
 type leapingClock struct {
 	clock.PassiveClock
 	hours atomic.Int64
 }
 
-// Now is the true time, some hours later.
+// Now returns the real time plus the hours.
 func (c *leapingClock) Now() time.Time {
 	return c.PassiveClock.Now().Add(time.Duration(c.hours.Load()) * time.Hour)
 }
 
-// Since is the time between then and now.
+// Since returns the time between then and now.
 func (c *leapingClock) Since(then time.Time) time.Duration { return c.Now().Sub(then) }
 
-// TestEdits: ConfigMaps are edited, deleted and made again, by chance, while the manager is killed now and then, sometimes away for a
-// while, and while some of its requests fail. Each workload is restarted as often as the content that its pods run changed:
-// none is missed, and there is none too many.
+// TestEdits edits, deletes and recreates ConfigMaps at random, while the manager is killed now and
+// then, sometimes stays away, and some of its requests fail. Each workload restarts exactly as
+// often as the content that its pods run changes.
 func TestEdits(t *testing.T) {
 	edits, kills := fewEdits, fewKills
 	if *whole {
@@ -61,25 +61,26 @@ func TestEdits(t *testing.T) {
 	}
 	e := newEditing(t, uint64(20261121)) //nolint:gosec // any number
 	e.start()
-	e.settle(-1) // each is looked at once, which restarts nothing
+	e.settle(-1) // the first reconcile of each restarts nothing
 	for i := range edits {
 		kill := i%(edits/kills) == edits/kills-1
 		switch {
-		case kill && e.random.IntN(2) == 0: // what happens while no manager runs
+		case kill && e.random.IntN(2) == 0: // the edit happens while no manager runs
 			e.kill()
 			for range 1 + e.random.IntN(3) {
 				e.edit()
 			}
 			e.start()
-		case kill: // in the middle of what the manager does for an edit
+		case kill: // while the manager handles an edit
 			e.edit()
 			<-time.After(time.Duration(e.random.IntN(20)) * time.Millisecond) // chooses the moment; nothing waits for it
 			e.kill()
 			e.start()
-		case e.random.IntN(10) == 0: // two at once are one restart or two: what comes of it is compared, and counted anew
+		case e.random.IntN(10) == 0: // two at once cause one restart or two: settleUncounted accepts both
 			first := e.random.IntN(len(sources))
 			e.editOf(sources[first])
-			e.editOf(sources[(first+1)%len(sources)]) // of another, for one that is taken back may or may not have been seen
+			// A different source: the manager may or may not have seen an edit that is reverted.
+			e.editOf(sources[(first+1)%len(sources)])
 			e.settleUncounted(i)
 			continue
 		default:
@@ -87,7 +88,7 @@ func TestEdits(t *testing.T) {
 		}
 		e.settle(i)
 	}
-	// What is one too many may come late: after this everything has been looked at once more.
+	// A superfluous restart may come late. After this, every workload has been reconciled once more.
 	e.clock.hours.Add(1)
 	for _, name := range sources {
 		e.write(name, "end")
@@ -97,13 +98,13 @@ func TestEdits(t *testing.T) {
 		len(e.reads), len(e.proxy.Fired())))
 }
 
-// none is, in a stamp, that pods were started while there was no ConfigMap.
+// none is the value in a stamp for pods that were started without the ConfigMap.
 const none = "-"
 
-// sources are the ConfigMaps.
+// sources are the names of the ConfigMaps.
 var sources = []string{"one", "two", "three"}
 
-// editing is a namespace with ConfigMaps and Deployments, and what is expected of them.
+// editing is a namespace with ConfigMaps and Deployments, and their expected state.
 type editing struct {
 	t         *testing.T
 	random    *rand.Rand
@@ -111,20 +112,21 @@ type editing struct {
 	proxy     *proxy.Proxy
 	clock     *leapingClock
 	stop      func()
-	// contents are the values of the ConfigMaps that there are.
+	// contents are the values of the existing ConfigMaps.
 	contents map[string]string
-	// reads names the ConfigMaps that each Deployment's monitors watch.
+	// reads maps each Deployment to the ConfigMaps that its monitors watch.
 	reads map[string][]string
-	// runs has for each Deployment the contents that its pods were started with, and restarts how often.
+	// runs has for each Deployment the contents that its pods were started with; restarts has the
+	// number of its restarts.
 	runs     map[string]map[string]string
 	restarts map[string]int
 
 	mutex sync.Mutex
-	// seen is what the API server tells of the Deployments.
+	// seen is the state of the Deployments by the watch.
 	seen map[string]*seenDeployment
 }
 
-// seenDeployment is the last state of a Deployment and how often its template changed.
+// seenDeployment is the last state of a Deployment and the number of changes of its template.
 type seenDeployment struct {
 	token    string
 	restarts int
@@ -176,7 +178,7 @@ func (e *editing) must(err error) {
 	}
 }
 
-// newDeployment is one whose pods bear its name as the label app.
+// newDeployment returns a Deployment whose pods have its name as the label app.
 func newDeployment(namespace, name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -191,7 +193,7 @@ func newDeployment(namespace, name string) *appsv1.Deployment {
 	}
 }
 
-// watch notes each change of a Deployment, as the API server tells it.
+// watch records each change of a Deployment from a watch.
 func (e *editing) watch() {
 	e.t.Helper()
 	watcher, err := cluster.Client.Watch(e.t.Context(), &appsv1.DeploymentList{}, client.InNamespace(e.namespace))
@@ -221,7 +223,7 @@ func (e *editing) note(deployment *appsv1.Deployment) {
 	seen.stamp = workload.ParseStamp(deployment.Annotations[configv1.AnnotationObserved])
 }
 
-// start runs a manager.
+// start starts a manager.
 func (e *editing) start() {
 	e.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -240,14 +242,14 @@ func (e *editing) start() {
 	e.t.Cleanup(e.stop)
 }
 
-// kill ends the manager in the middle of what it does.
+// kill kills the manager in the middle of its work.
 func (e *editing) kill() {
 	e.proxy.Kill()
 	<-e.proxy.Deaths()
 	e.stop()
 }
 
-// edit changes one ConfigMap: to another content or the same, by deleting it, or by making it again.
+// edit changes one ConfigMap: it writes another content or the same, deletes it, or recreates it.
 func (e *editing) edit() {
 	e.t.Helper()
 	e.editOf(sources[e.random.IntN(len(sources))])
@@ -277,7 +279,8 @@ func (e *editing) write(name, value string) {
 	e.contents[name] = value
 }
 
-// settleUncounted waits until all pods run what there is, and takes over how many restarts that took: at most two more each.
+// settleUncounted waits until all pods run the current contents, and accepts the number of restarts
+// for that, at most two each.
 func (e *editing) settleUncounted(round int) {
 	e.t.Helper()
 	for _, runs := range e.runs {
@@ -305,7 +308,8 @@ func (e *editing) settleUncounted(round int) {
 	}
 }
 
-// settle waits until each Deployment was restarted for what there is now, and compares how often.
+// settle waits until each Deployment has restarted for the current contents, and compares the
+// number of restarts.
 func (e *editing) settle(round int) {
 	e.t.Helper()
 	for deployment, runs := range e.runs {
@@ -322,7 +326,8 @@ func (e *editing) settle(round int) {
 	e.await(round, func() string { return e.difference(true) })
 }
 
-// begin is what pods run that are started now, of what there is; it tells whether that is anything new.
+// begin records that pods start now, with the current contents, and reports whether that changes
+// anything.
 func (e *editing) begin(runs map[string]string) bool {
 	changed := false
 	for source, ran := range runs {
@@ -333,7 +338,7 @@ func (e *editing) begin(runs map[string]string) bool {
 	return changed
 }
 
-// await waits until nothing is wrong.
+// await waits until there is no difference.
 func (e *editing) await(round int, difference func() string) {
 	e.t.Helper()
 	var wrong string
@@ -345,8 +350,9 @@ func (e *editing) await(round int, difference func() string) {
 	e.t.Fatalf("edit %d: %s", round, wrong)
 }
 
-// difference is what is not as expected; empty if nothing. Of a ConfigMap that is not there the stamp is looked at if that is asked
-// for: it depends on which of two edits a restart came after.
+// difference returns what is not as expected, empty if nothing. It compares the stamp of a missing
+// ConfigMap only if ofMissing is set: that stamp depends on which of two edits preceded the
+// restart.
 func (e *editing) difference(ofMissing bool) string {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -367,14 +373,14 @@ func (e *editing) difference(ofMissing bool) string {
 				wanted = workload.HashAll(map[string]string{"value": workload.HashKey([]byte(value))})
 			}
 			if got := seen.stamp.Sources["ConfigMap/"+source].All; got != wanted {
-				return fmt.Sprintf("%s: the stamp for %s is %q, for the content %q it is %q", deployment, source, got, value, wanted)
+				return fmt.Sprintf("%s: the stamp for %s is %q, but %q has the stamp %q", deployment, source, got, value, wanted)
 			}
 		}
 	}
 	return ""
 }
 
-// total is how many restarts there were.
+// total returns the number of restarts.
 func (e *editing) total() int {
 	sum := 0
 	for _, count := range e.restarts {

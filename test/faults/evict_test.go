@@ -22,12 +22,13 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
-// evicted are pods whose controller makes them again at once.
+// evicted are pods whose controller recreates them at once.
 var evicted = []string{"web-0", "web-1"}
 
-// TestEvictsNobodyTwice kills the manager around each of its writes. The next one goes on: what has been replaced stays. How often the record is written
-// differs, so that only the creations and deletions of pods are compared.
-func TestEvictsNobodyTwice(t *testing.T) {
+// TestEvictsNoPodTwice kills the manager around each of its writes. The next manager continues:
+// pods that were replaced stay. The number of writes of the record varies, so only creations and
+// deletions of pods are compared.
+func TestEvictsNoPodTwice(t *testing.T) {
 	scenario := evictingMonitor()
 	base := undisturbed(t, scenario)
 	for _, point := range campaign.Points(base) {
@@ -52,7 +53,8 @@ func TestEvictsNobodyTwice(t *testing.T) {
 	}
 }
 
-// evictingMonitor has pods evicted that are older than their ConfigMap. That none is evicted twice shows in how often each was created.
+// evictingMonitor evicts pods that are older than their ConfigMap. The creations of each pod show
+// that none is evicted twice.
 func evictingMonitor() campaign.Scenario {
 	return campaign.Scenario{
 		Name:     "evicting",
@@ -68,14 +70,16 @@ func evictingMonitor() campaign.Scenario {
 	}
 }
 
-// evictOldPods makes pods, later a ConfigMap, and a monitor; and replaces each pod that is gone, for as long as the monitor is there.
+// evictOldPods creates pods and, later, a ConfigMap and a monitor. It replaces each evicted pod as
+// long as the monitor exists.
 func evictOldPods(ctx context.Context, c client.Client, namespace string) error {
 	for _, name := range evicted {
 		if err := runOwnedPod(ctx, c, namespace, name); err != nil {
 			return err
 		}
 	}
-	for begun := time.Now(); time.Since(begun) < 1100*time.Millisecond; time.Sleep(50 * time.Millisecond) { // times are known to the second
+	// Times have a resolution of one second.
+	for begun := time.Now(); time.Since(begun) < 1100*time.Millisecond; time.Sleep(50 * time.Millisecond) {
 	}
 	if err := c.Create(ctx, flags(namespace, "red")); err != nil {
 		return err
@@ -94,11 +98,11 @@ func evictOldPods(ctx context.Context, c client.Client, namespace string) error 
 	return nil
 }
 
-// replacing has for each namespace a channel that is closed when its pods are replaced no more.
+// replacing maps each namespace to a channel that is closed when its pods are no longer replaced.
 var replacing sync.Map
 
 func replaceOwnedPods(ctx context.Context, c client.Client, monitor *configv1.ConfigMonitor) {
-	// An error is that it is deleted, or that the API server has ended.
+	// An error means that it is deleted, or that the API server has ended.
 	isThere := func() bool {
 		return c.Get(ctx, client.ObjectKeyFromObject(monitor), &configv1.ConfigMonitor{}) == nil
 	}
@@ -106,13 +110,14 @@ func replaceOwnedPods(ctx context.Context, c client.Client, monitor *configv1.Co
 		for _, name := range evicted {
 			err := c.Get(ctx, client.ObjectKey{Namespace: monitor.Namespace, Name: name}, &corev1.Pod{})
 			if apierrors.IsNotFound(err) {
-				_ = runOwnedPod(ctx, c, monitor.Namespace, name) // what did not work is missed when the step settles
+				_ = runOwnedPod(ctx, c, monitor.Namespace, name) // the check at the end of the step finds a failure
 			}
 		}
 	}
 }
 
-// runOwnedPod makes a pod, as a controller that Mainstay does not know would, and does what the kubelet would.
+// runOwnedPod creates a pod as a controller unknown to Mainstay would, and does the work of the
+// kubelet.
 func runOwnedPod(ctx context.Context, c client.Client, namespace, name string) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -129,7 +134,8 @@ func runOwnedPod(ctx context.Context, c client.Client, namespace, name string) e
 	return c.Status().Update(ctx, pod)
 }
 
-// podsAreReplaced tells what is missing until each pod was replaced, and the monitor says that all are up to date.
+// podsAreReplaced checks that each pod was replaced, and that the monitor reports all as up to
+// date.
 func podsAreReplaced(world campaign.World) error {
 	var monitor configv1.ConfigMonitor
 	if err := world.Read("ConfigMonitor", appName, &monitor); err != nil {
@@ -144,7 +150,7 @@ func podsAreReplaced(world campaign.World) error {
 			return err
 		}
 		if pod.Status.Phase != corev1.PodRunning {
-			return fmt.Errorf("Pod %s does not run yet", name)
+			return fmt.Errorf("Pod %s is not running yet", name)
 		}
 	}
 	return nil
@@ -160,7 +166,8 @@ func deleteEvicting(ctx context.Context, c client.Client, namespace string) erro
 	return c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.GracePeriodSeconds(0))
 }
 
-// hideEvictions takes out which pods were evicted and when: the record is there, or not.
+// hideEvictions removes from the record which pods were evicted and when. Whether there is a record
+// remains.
 func hideEvictions(object *unstructured.Unstructured) {
 	annotations := maps.Clone(object.GetAnnotations())
 	if _, has := annotations[configv1.AnnotationEvicted]; has {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// What the seeded bugs do to requests and answers.
+// Helpers of the seeded bugs for requests and answers.
 
-// read is the body of a request, which can be sent after it as before.
+// read returns the body of a request, which can still be sent afterwards.
 func read(request *http.Request) []byte {
 	if request.Body == nil {
 		return nil
@@ -25,14 +25,14 @@ func read(request *http.Request) []byte {
 	return content
 }
 
-// fill gives a request a body.
+// fill sets the body of a request.
 func fill(request *http.Request, content []byte) {
 	request.Body = io.NopCloser(bytes.NewReader(content))
 	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
 	request.ContentLength = int64(len(content))
 }
 
-// bare is another request of the same client, without a body.
+// bare returns another request of the same client, without a body.
 func bare(request *http.Request, method, target string) *http.Request {
 	made := request.Clone(request.Context())
 	made.Method, made.URL.Path, made.URL.RawQuery = method, target, ""
@@ -40,7 +40,8 @@ func bare(request *http.Request, method, target string) *http.Request {
 	return made
 }
 
-// altered is a request like another with a change in the object that it sends. The other can be sent too.
+// altered returns a copy of a request with a change in the object that it sends. The original can
+// be sent too.
 func altered(request *http.Request, method, target string, change func(map[string]any)) *http.Request {
 	content := read(request)
 	made := bare(request, method, target)
@@ -60,19 +61,19 @@ func altered(request *http.Request, method, target string, change func(map[strin
 	return made
 }
 
-// siblingPath is the path of another object of the same kind and namespace.
+// siblingPath returns the path of another object of the same kind and namespace.
 func siblingPath(request *http.Request, name string) string {
 	return strings.TrimSuffix(path.Dir(request.URL.Path)+"/"+name, "/")
 }
 
-// renamed is the same for an object of another name.
+// renamed returns the same request for an object of another name.
 func renamed(request *http.Request) *http.Request {
 	return altered(request, request.Method, siblingPath(request, appName+"-2"), func(object map[string]any) {
 		object["metadata"].(map[string]any)["name"] = appName + "-2"
 	})
 }
 
-// discard reads an answer of which only matters that it came.
+// discard reads an answer whose content does not matter.
 func discard(response *http.Response, err error) error {
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func discard(response *http.Response, err error) error {
 	return err
 }
 
-// answer is one that no API server gave.
+// answer returns an answer that no API server has sent.
 func answer(request *http.Request, content []byte) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

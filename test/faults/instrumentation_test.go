@@ -21,8 +21,8 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
-// instrumentation injects an agent into a Deployment, and a changed one; then the Deployment wants none, wants one again, and the Instrumentation
-// is deleted, which leaves the Deployment as it was made.
+// instrumentation injects an agent into a Deployment, and then a changed one. The Deployment opts
+// out and in again. The deletion of the Instrumentation restores the Deployment.
 func instrumentation() campaign.Scenario {
 	return campaign.Scenario{
 		Name:     "instrumentation",
@@ -37,7 +37,8 @@ func instrumentation() campaign.Scenario {
 			{Name: "opt out", Do: optOut(`"false"`), Settled: instrumentationIs("True NothingMatched", noAgent)},
 			{Name: "opt in", Do: optOut("null"), Settled: instrumentationIs("False Injecting", "agent.jar=debug")},
 			{Name: "delete", Do: deleteInstrumentation, Settled: isRestored},
-			// The deletion needs the manager, for there is a finalizer: it is not the last step, which is taken while the manager hears nothing of it.
+			// The deletion needs the manager because of the finalizer. So it must not be the last step, in
+			// which the manager receives no events of the owner.
 			{Name: "retire", Do: retire, Settled: campaign.IsEmpty},
 		},
 		MoreStatuses: betweenControllers,
@@ -46,7 +47,7 @@ func instrumentation() campaign.Scenario {
 	}
 }
 
-// noAgent is what a Deployment loads that has no agent.
+// noAgent is the agent of a Deployment without one.
 const noAgent = ""
 
 func namedInstrumentation(namespace string) *instrv1.Instrumentation {
@@ -78,7 +79,8 @@ func deleteInstrumentation(ctx context.Context, c client.Client, namespace strin
 	return c.Delete(ctx, namedInstrumentation(namespace))
 }
 
-// instrumentationIs tells what is missing until the Instrumentation is ready or not, and the Deployment loads an agent.
+// instrumentationIs returns a check of the Instrumentation's condition Ready, and of the agent that
+// the Deployment loads.
 func instrumentationIs(ready, loads string) func(campaign.World) error {
 	return func(world campaign.World) error {
 		var found instrv1.Instrumentation
@@ -90,18 +92,19 @@ func instrumentationIs(ready, loads string) func(campaign.World) error {
 		}
 		if progressing := meta.FindStatusCondition(found.Status.Conditions,
 			instrv1.ConditionProgressing); progressing.Reason == instrv1.ReasonRestoring {
-			return errors.New("the Instrumentation still tells of an agent that is taken out")
+			return errors.New("the Instrumentation still reports an agent that was removed")
 		}
 		for _, told := range found.Status.Workloads {
 			if told.Reason == instrv1.WorkloadAsked {
-				return errors.New("the Instrumentation does not tell yet that the Deployment was written")
+				return errors.New("the Instrumentation does not report the write of the Deployment yet")
 			}
 		}
 		return loadsAgent(world, loads)
 	}
 }
 
-// loadsAgent tells whether the Deployment loads this, and nothing is left of it where it loads nothing.
+// loadsAgent checks that the Deployment loads this agent, or, for noAgent, that nothing of an agent
+// is left.
 func loadsAgent(world campaign.World, wanted string) error {
 	var deployment appsv1.Deployment
 	if _, exists := world["Deployment "+appName]; !exists && wanted == noAgent {
@@ -126,7 +129,7 @@ func loadsAgent(world campaign.World, wanted string) error {
 	return fmt.Errorf("the Deployment does not load %s: %v", wanted, container.Env)
 }
 
-// isRestored tells what is missing until nothing is left of the Instrumentation.
+// isRestored checks that nothing is left of the Instrumentation.
 func isRestored(world campaign.World) error {
 	if _, exists := world["Instrumentation "+appName]; exists {
 		return errors.New("the Instrumentation is still there")
@@ -141,8 +144,9 @@ func isRestored(world campaign.World) error {
 	return loadsAgent(world, noAgent)
 }
 
-// instrumentationIsReady counts where something is matched, until the agent has changed: an Instrumentation whose manager is dead can't know which
-// Deployment came meanwhile, or wants no agent any more.
+// instrumentationIsReady trusts the condition while something matches and until the agent changes.
+// Without a running manager, an Instrumentation cannot show that a Deployment was created or has
+// opted out.
 func instrumentationIsReady(owner *unstructured.Unstructured) bool {
 	var found instrv1.Instrumentation
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &found); err != nil {
@@ -152,7 +156,8 @@ func instrumentationIsReady(owner *unstructured.Unstructured) bool {
 		meta.IsStatusConditionTrue(found.Status.Conditions, instrv1.ConditionReady)
 }
 
-// hideGrants hides when a Deployment was written, and the id of the Instrumentation, which depends on its namespace.
+// hideGrants hides when a Deployment was written, and the id of the Instrumentation, which depends
+// on its namespace.
 func hideGrants(object *unstructured.Unstructured) {
 	annotations := object.GetAnnotations()
 	for key, value := range annotations {

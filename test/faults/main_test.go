@@ -1,5 +1,5 @@
-// Package faults lets every request of the manager fail in every way, one at a time, and expects that it makes no
-// difference in the end; docs/faults.md tells more.
+// Package faults makes every request of the manager fail in every way, one at a time, and checks
+// that the end state is the same. See docs/faults.md.
 package faults
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testlog"
 )
 
-// whole asks for every fault at every point; without it a part is run that fits into `make test`.
+// whole selects every fault at every point. Without it, a part runs that fits into `make test`.
 var whole = flag.Bool("whole", false, "every fault at every point (make faults)")
 
 // cluster has an API server and the garbage collector, and nothing else.
@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer stop()
-	cluster = campaign.Cluster{Config: server.Config, Client: server.Client, New: newManager, Looked: looked}
+	cluster = campaign.Cluster{Config: server.Config, Client: server.Client, New: newManager, Reconciled: reconciled}
 	if err := cluster.Prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -59,8 +59,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// collectGarbage runs Kubernetes' garbage collector, and none of its other controllers: what those would do to
-// Deployments, the scenarios do.
+// collectGarbage runs Kubernetes' garbage collector and none of its other controllers. The
+// scenarios do what those would do to Deployments.
 func collectGarbage(program string, kubeconfig []byte) (stop func(), err error) {
 	folder, err := os.MkdirTemp("", "mainstay-faults-")
 	if err != nil {
@@ -91,7 +91,7 @@ func collectGarbage(program string, kubeconfig []byte) (stop func(), err error) 
 	}, nil
 }
 
-// newManager is the manager of production, but without an election and ports.
+// newManager returns the manager of production, but without leader election and ports.
 func newManager(ctx context.Context, config *rest.Config) (manager.Manager, error) {
 	return setup.New(ctx, config, managerSettings())
 }
@@ -102,10 +102,10 @@ func managerSettings() setup.Settings {
 	return settings
 }
 
-// looked counts, by the managers' own metrics, how often one of them has looked at an object of ours in a namespace and
-// could do all that was to do. They share the metrics, as they share the process. Looks at workloads are not counted: what is
-// to be done with those stands in the steps.
-func looked(namespace string) (int, error) {
+// reconciled returns how many reconciles of our kinds in a namespace have completed without an
+// error, by the managers' own metrics. All managers share the metrics, because they share the
+// process. Reconciles of workloads are not counted: the steps check their results.
+func reconciled(namespace string) (int, error) {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		return 0, err

@@ -20,30 +20,31 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
-// seed is a mistake that a manager could make, and what must be found of it.
+// seed is a bug that a manager could have, and the difference that must be found.
 type seed struct {
 	name string
-	// bug makes the mistake for one process: what it remembers dies with that. It stands between the manager and the proxy.
+	// bug returns the bug for one process, with its own memory. It sits between the manager and the
+	// proxy.
 	bug func() seededTransport
-	// options are the fault at which it bites.
+	// options has the fault at which the bug shows.
 	options campaign.Options
-	// always tells that it bites without any fault.
+	// always means that the bug shows without any fault.
 	always bool
-	// reason and text are of a difference that must be found.
+	// reason and text are those of a difference that must be found.
 	reason campaign.Reason
 	text   string
 }
 
-// seededTransport handles a request that asks for something, with next behind it.
+// seededTransport handles a request, parsed as asked, in front of next.
 type seededTransport func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error)
 
-// wrap makes a seededTransport of each process for campaign.Options.
+// wrap creates the seededTransport of each process for campaign.Options.
 func (s seed) wrap(next http.RoundTripper) http.RoundTripper {
 	bug := s.bug()
 	return transport.Func(func(request *http.Request) (*http.Response, error) { return bug(next, request, proxy.Parse(request)) })
 }
 
-// at is a fault at the nth request of a kind.
+// at returns a fault at the nth request of a kind.
 func at(fault proxy.Fault, verb, resource string, nth int) campaign.Options {
 	resource, subresource, _ := strings.Cut(resource, "/")
 	if subresource == "" {
@@ -57,7 +58,7 @@ func at(fault proxy.Fault, verb, resource string, nth int) campaign.Options {
 	return campaign.Options{Plan: proxy.Plan{Rules: []proxy.Rule{rule}}}
 }
 
-// seeds are the mistakes. Those of a manager's own code are rare to be seen without a fault.
+// seeds are the bugs. Those in a manager's own code rarely show without a fault.
 var seeds = []seed{
 	{
 		name: "a child gets a name by chance", bug: always(generateName), always: true,
@@ -98,7 +99,7 @@ var seeds = []seed{
 		reason: campaign.Counts, text: "Service shop-2 was created 1 times",
 	},
 	{
-		name: "a lost answer is tried again for ever", bug: always(again), options: at(proxy.LoseAnswer, "patch", "services", 1),
+		name: "a lost answer is tried again for ever", bug: always(retryForever), options: at(proxy.LoseAnswer, "patch", "services", 1),
 		reason: campaign.Unquiet, text: "goes on writing",
 	},
 	{
@@ -123,7 +124,7 @@ var seeds = []seed{
 	},
 }
 
-// TestSeededBugs shows that the comparison bites: each mistake is found, by what is wrong with it.
+// TestSeededBugs checks that the comparison finds each bug by its difference.
 func TestSeededBugs(t *testing.T) {
 	scenario := webApp()
 	base := undisturbed(t, scenario)
@@ -137,20 +138,20 @@ func TestSeededBugs(t *testing.T) {
 				if !slices.ContainsFunc(differences, func(found campaign.Difference) bool {
 					return found.Reason == seed.reason && strings.Contains(found.Text, seed.text)
 				}) {
-					t.Errorf("nothing was found of the kind %q with %q, but: %v", seed.reason, seed.text, differences)
+					t.Errorf("no difference %q with %q was found, but: %v", seed.reason, seed.text, differences)
 				}
 				if *whole && !seed.always {
-					// Without the fault the mistake shows nothing: so it is the fault that finds it.
+					// Without the fault the bug must not show: so it is the fault that finds it.
 					count.runs.Add(1)
 					if differences := seed.run(t, scenario, base, campaign.Options{}); len(differences) > 0 {
-						t.Errorf("it bites without a fault: %v", differences)
+						t.Errorf("the bug shows without a fault: %v", differences)
 					}
 				}
 			})
 		}
 	})
 	count.points.Store(int64(len(seeds)))
-	count.tell(t)
+	count.report(t)
 }
 
 func (s seed) run(t *testing.T, scenario campaign.Scenario, base campaign.Outcome, options campaign.Options) []campaign.Difference {
@@ -163,10 +164,11 @@ func (s seed) run(t *testing.T, scenario campaign.Scenario, base campaign.Outcom
 	return campaign.Compare(scenario, base, outcome)
 }
 
-// always is a bug without memory.
+// always returns a bug without memory.
 func always(bug seededTransport) func() seededTransport { return func() seededTransport { return bug } }
 
-// isApply tells a server-side apply to objects of a resource that is stored.
+// isApply reports whether a request is a server-side apply, not a dry run, of objects of a
+// resource.
 func isApply(asked proxy.Request, resource string) bool {
 	return asked.Verb == "patch" && asked.Resource == resource && asked.Subresource == "" && !asked.DryRun
 }
@@ -204,7 +206,7 @@ func forgetHash(next http.RoundTripper, request *http.Request, asked proxy.Reque
 }
 
 func deleteOnConflict(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
-	again := altered(request, request.Method, request.URL.Path, func(object map[string]any) {
+	recreated := altered(request, request.Method, request.URL.Path, func(object map[string]any) {
 		delete(object["metadata"].(map[string]any), "uid")
 	})
 	response, err := next.RoundTrip(request)
@@ -215,10 +217,10 @@ func deleteOnConflict(next http.RoundTripper, request *http.Request, asked proxy
 	if err := discard(next.RoundTrip(bare(request, http.MethodDelete, request.URL.Path))); err != nil {
 		return nil, err
 	}
-	return next.RoundTrip(again)
+	return next.RoundTrip(recreated)
 }
 
-// ignoreConflict takes it for success that a status could not be written.
+// ignoreConflict takes a conflict of a status write for success.
 func ignoreConflict(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 	if asked.Verb != "patch" || asked.Subresource != "status" {
 		return next.RoundTrip(request)
@@ -298,7 +300,7 @@ func impatient(next http.RoundTripper, request *http.Request, asked proxy.Reques
 	return next.RoundTrip(request)
 }
 
-func again(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
+func retryForever(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 	if !isApply(asked, "services") {
 		return next.RoundTrip(request)
 	}
@@ -307,7 +309,7 @@ func again(next http.RoundTripper, request *http.Request, asked proxy.Request) (
 	if err != nil {
 		ctx := context.WithoutCancel(request.Context())
 		go func() {
-			// Until the proxy is no more.
+			// Until the proxy is closed.
 			for failed := 0; failed < 3; time.Sleep(50 * time.Millisecond) {
 				repeated := request.Clone(ctx)
 				fill(repeated, sent)
@@ -320,7 +322,7 @@ func again(next http.RoundTripper, request *http.Request, asked proxy.Request) (
 	return response, err
 }
 
-// absent takes a child that can't be read for one that is not there, and begins again.
+// absent takes a child that cannot be read for one that does not exist, and starts over.
 func absent(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
 	response, err := next.RoundTrip(request)
 	if err != nil || asked.Verb != "get" || asked.Resource != "horizontalpodautoscalers" ||
@@ -334,7 +336,7 @@ func absent(next http.RoundTripper, request *http.Request, asked proxy.Request) 
 	return response, nil
 }
 
-// remembering deletes only what the same process has made.
+// remembering deletes only what the same process has created.
 func remembering() seededTransport {
 	var made sync.Map
 	return func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
@@ -350,7 +352,7 @@ func remembering() seededTransport {
 	}
 }
 
-// marking writes into the Deployment which start of the manager it has seen, but for the first.
+// marking writes the number of the manager's start into the Deployment, except for the first start.
 func marking() func() seededTransport {
 	var mutex sync.Mutex
 	starts := map[string]int{} // by namespace
@@ -375,7 +377,7 @@ func marking() func() seededTransport {
 	}
 }
 
-// deaf hears nothing of Deployments once their first watch has ended: it thinks that it still watches.
+// deaf receives no event of Deployments once their first watch has ended, as if it still watched.
 func deaf() seededTransport {
 	ended := make(chan struct{})
 	return func(next http.RoundTripper, request *http.Request, asked proxy.Request) (*http.Response, error) {
@@ -399,7 +401,7 @@ func deaf() seededTransport {
 	}
 }
 
-// noticed tells when a body has ended, or is closed.
+// noticed reports when a body has ended or is closed.
 type noticed struct {
 	io.ReadCloser
 	end func()

@@ -22,8 +22,9 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
-// usedConfig makes a configuration, then a Deployment that uses it, and changes a value. With the change no history is wanted any more:
-// when the new content is good, the revision before it goes. Each is rolled out; then the Deployment goes, and the configuration.
+// usedConfig creates an AppConfig, then a Deployment that uses it, and changes a value. The change
+// also sets the history limit to zero: when the new revision is good, the earlier one is pruned.
+// Each change is rolled out. Then the Deployment and the AppConfig are deleted.
 func usedConfig() campaign.Scenario {
 	first := usedConfigState{ready: "False RollingOut", user: "Rolling 1", content: "red", runs: "red", revisions: []string{"1"}}
 	good := usedConfigState{ready: "True UpToDate", user: "UpToDate 1", content: "red", runs: "red", revisions: []string{"1"}, good: "1"}
@@ -55,21 +56,23 @@ func usedConfig() campaign.Scenario {
 	}
 }
 
-// betweenControllers is how many more writes of a status there may be in a run where one controller tells what another does: each of the
-// other's writes is seen by itself, or together with the next.
+// betweenControllers is how many more status writes a run may have if one controller's status
+// reports another's work: it may report each of the other's writes separately or several together.
 const betweenControllers = 4
 
-// usedConfigState is what a step of the scenario comes to.
+// usedConfigState is the expected state after a step of the scenario.
 type usedConfigState struct {
 	// ready is status and reason of the condition Ready.
 	ready string
-	// user is the state of the Deployment and the revision that its pods run, as the status tells; empty if there is none.
+	// user is the state of the Deployment and the revision that its pods run, by the status, empty
+	// without a Deployment.
 	user string
-	// content is what the ConfigMap has, and runs what the Deployment's pods were started with; empty if there is none.
+	// content is the content of the ConfigMap. runs is the content that the Deployment's pods were
+	// started with, empty without a Deployment.
 	content, runs string
-	// restarted tells that the Deployment was restarted.
+	// restarted means that the Deployment was restarted.
 	restarted bool
-	// revisions are those that are kept, and good is the last one that all pods have run.
+	// revisions are the revisions kept. good is the last revision that all pods have run.
 	revisions []string
 	good      string
 }
@@ -111,7 +114,7 @@ func namedUsedConfig(namespace string) *configv1.AppConfig {
 	return &configv1.AppConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
 }
 
-// usedConfigIs tells what is missing until all is as described.
+// usedConfigIs returns a check that everything is as in want.
 func usedConfigIs(want usedConfigState) func(campaign.World) error {
 	return func(world campaign.World) error {
 		var config configv1.AppConfig
@@ -122,7 +125,7 @@ func usedConfigIs(want usedConfigState) func(campaign.World) error {
 			return err
 		}
 		if got := userOf(config.Status); got != want.user {
-			return fmt.Errorf("the status says of the Deployment %q, not %q", got, want.user)
+			return fmt.Errorf("the status has the workload %q, not %q", got, want.user)
 		}
 		var current corev1.ConfigMap
 		if err := world.Read("ConfigMap", usedConfigMap, &current); err != nil {
@@ -144,7 +147,8 @@ func usedConfigIs(want usedConfigState) func(campaign.World) error {
 	}
 }
 
-// conditionIs tells whether the condition Ready is of the present spec, with a status and a reason.
+// conditionIs checks that the condition Ready is of the current generation, with a status and a
+// reason.
 func conditionIs(conditions []metav1.Condition, generation, observed int64, want string) error {
 	condition := meta.FindStatusCondition(conditions, configv1.ConditionReady)
 	if condition == nil || observed != generation {
@@ -156,8 +160,8 @@ func conditionIs(conditions []metav1.Condition, generation, observed int64, want
 	return nil
 }
 
-// runs tells whether the Deployment's pods were started with a colour in a ConfigMap, and whether they had to be restarted for it; with
-// no colour, whether there is no Deployment.
+// runs checks which content of a ConfigMap the Deployment's pods were started with, and whether
+// they were restarted for it. Without a value it checks that there is no Deployment.
 func runs(world campaign.World, configMap, value string, restarted bool) error {
 	if _, exists := world["Deployment "+appName]; value == "" && !exists {
 		return nil
@@ -177,7 +181,7 @@ func runs(world campaign.World, configMap, value string, restarted bool) error {
 	return nil
 }
 
-// userOf is what a status tells of the workloads.
+// userOf returns what a status says about the workloads.
 func userOf(status configv1.AppConfigStatus) string {
 	var users []string
 	for _, user := range status.Workloads {
@@ -186,7 +190,8 @@ func userOf(status configv1.AppConfigStatus) string {
 	return strings.Join(users, ", ")
 }
 
-// usedConfigIsReady counts while it is used. Before that an AppConfig whose manager is dead can't know that a workload has come.
+// usedConfigIsReady trusts the condition while the AppConfig is used. Before that, an AppConfig
+// without a running manager cannot show that a workload was created.
 func usedConfigIsReady(owner *unstructured.Unstructured) bool {
 	var config configv1.AppConfig
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owner.Object, &config); err != nil {
@@ -196,7 +201,8 @@ func usedConfigIsReady(owner *unstructured.Unstructured) bool {
 		meta.IsStatusConditionTrue(config.Status.Conditions, configv1.ConditionReady)
 }
 
-// hideRestartTimes takes the times out of what Mainstay notes on workloads. How often it restarted them, and for what, stays.
+// hideRestartTimes removes the times from our annotations on workloads. The number of restarts and
+// their tokens remain.
 func hideRestartTimes(object *unstructured.Unstructured) {
 	annotations := object.GetAnnotations()
 	noted, has := annotations[configv1.AnnotationObserved]

@@ -21,8 +21,8 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/campaign"
 )
 
-// webApp makes an app with almost every child, rolls it out, changes the image, has it autoscaled and takes its
-// Ingress away, rolls that out, and deletes it.
+// webApp creates an app with almost every child, rolls it out, changes the image, enables
+// autoscaling and removes the Ingress, rolls that out, and deletes the app.
 func webApp() campaign.Scenario {
 	return campaign.Scenario{
 		Name:  "webapp",
@@ -51,8 +51,8 @@ func webApp() campaign.Scenario {
 	}
 }
 
-// adoptingWebApp takes over a Deployment and a Service that somebody else has made, which takes two writes each: of who
-// owns the fields, and of what they are. The Service waits until there are pods for its new selector.
+// adoptingWebApp adopts another's Deployment and Service. That takes two writes each: of the
+// fields' owner, and of the fields. The Service waits until its new selector has pods.
 func adoptingWebApp() campaign.Scenario {
 	scenario := webApp()
 	scenario.Name = "webapp-adopting"
@@ -67,7 +67,7 @@ func adoptingWebApp() campaign.Scenario {
 
 const appName = "shop"
 
-// createOverForeign makes a Deployment and a Service that consent, and then the app.
+// createOverForeign creates a Deployment and a Service with consent, and then the app.
 func createOverForeign(ctx context.Context, c client.Client, namespace string) error {
 	labels := map[string]string{"run": "legacy"}
 	consenting := metav1.ObjectMeta{Namespace: namespace, Name: appName,
@@ -95,7 +95,7 @@ func createOverForeign(ctx context.Context, c client.Client, namespace string) e
 	return nil
 }
 
-// adopted tells what is missing until the app is as described, and its Service selects the tier.
+// adopted returns a check that the app has this condition, and that its Service selects the tier.
 func adopted(ready, tier string) func(campaign.World) error {
 	return func(world campaign.World) error {
 		if err := reports(world, ready); err != nil {
@@ -112,7 +112,8 @@ func adopted(ready, tier string) func(campaign.World) error {
 	}
 }
 
-// reports tells whether the app's condition Ready is of its present spec, with a reason and a message.
+// reports checks that the app's condition Ready is of the current generation, with a reason and a
+// message.
 func reports(world campaign.World, ready string) error {
 	var app msappsv1.WebApp
 	if err := world.Read("WebApp", appName, &app); err != nil {
@@ -153,7 +154,7 @@ func named(namespace string) *msappsv1.WebApp {
 	return &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: appName}}
 }
 
-// makeAvailable does what the Deployment controller would, once all pods run.
+// makeAvailable does what the Deployment controller would do once all pods run.
 func makeAvailable(ctx context.Context, c client.Client, namespace string) error {
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: appName}, &deployment); err != nil {
@@ -171,13 +172,13 @@ func makeAvailable(ctx context.Context, c client.Client, namespace string) error
 	return c.Status().Update(ctx, &deployment)
 }
 
-// withIngress and withAutoscaler are which of the children that come and go there are.
+// withIngress and withAutoscaler say which of the two optional children exist.
 const (
 	withIngress    = "Ingress"
 	withAutoscaler = "HorizontalPodAutoscaler"
 )
 
-// appIs tells what is missing until the app is as described, with its children.
+// appIs returns a check of the app and its children.
 func appIs(ready, image, with string) func(campaign.World) error {
 	return func(world campaign.World) error {
 		if err := reports(world, ready); err != nil {

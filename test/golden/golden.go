@@ -1,5 +1,5 @@
-// Package golden compares what a test gets with a file below testdata. With -update the test writes the file, and fails: a run that changes
-// what it is compared with proves nothing.
+// Package golden compares what a test produces with a file in testdata. With -update the test
+// writes the file and fails: a run that changes its own expectation proves nothing.
 //
 //	go test ./internal/injection -update
 package golden
@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files that differ, and fail")
 
-// Check compares got with the file of this name below testdata.
+// Check compares got with the named file in testdata.
 func Check(t testing.TB, name string, got []byte) {
 	t.Helper()
 	check(t, name, got, *update)
@@ -33,16 +33,17 @@ func check(t testing.TB, name string, got []byte, update bool) {
 	switch {
 	case err == nil && difference == "":
 	case !update:
-		t.Errorf("%s is missing or differs (-want +got); `go test -update` writes it:\n%s", file, difference)
+		t.Errorf("%s is missing or differs (-want +got); run `go test -update` to write it:\n%s", file, difference)
 	default:
 		if err := os.WriteFile(file, got, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		t.Errorf("%s is written anew: look at the difference, and run the test without -update", file)
+		t.Errorf("%s was written: check the difference, then run the test without -update", file)
 	}
 }
 
-// CheckUnused fails for each file in testdata that is not known. Folders are left out: the corpora of fuzz targets are in one.
+// CheckUnused fails for each file in testdata that is not in known. It skips folders, because the
+// corpora of fuzz targets are in one.
 func CheckUnused(t testing.TB, known []string) {
 	t.Helper()
 	files, err := os.ReadDir("testdata")

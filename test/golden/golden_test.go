@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// recorder is a test whose errors are only recorded.
+// recorder is a test that only records its errors.
 type recorder struct {
 	testing.TB
 	errors []string
@@ -25,9 +25,9 @@ func TestCheck(t *testing.T) {
 		"the same":               {file: "got\n", left: "got\n"},
 		"the same, with -update": {file: "got\n", update: true, left: "got\n"},
 		"another":                {file: "old\n", want: "differs", left: "old\n"},
-		"another, with -update":  {file: "old\n", update: true, want: "written anew", left: "got\n"},
+		"another, with -update":  {file: "old\n", update: true, want: "was written", left: "got\n"},
 		"none":                   {want: "is missing"},
-		"none, with -update":     {update: true, want: "written anew", left: "got\n"},
+		"none, with -update":     {update: true, want: "was written", left: "got\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

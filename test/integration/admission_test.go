@@ -30,11 +30,11 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// system is the operator's namespace on an API server of its own.
+// system is the operator's namespace on its own API server.
 const system = "mainstay-system"
 
-// governed is an API server of its own, for webhooks are asked about every namespace, with an
-// operator that serves them.
+// governed is an API server for one test, with an operator that serves webhooks. Webhooks apply to
+// every namespace, so the server cannot be shared.
 type governed struct {
 	config *rest.Config
 	client client.Client
@@ -43,22 +43,22 @@ type governed struct {
 		sync.Mutex
 		texts []string
 	}
-	// port stays the same when the operator is started anew, as a Service's name does.
+	// port stays the same when the operator restarts, as the name of a Service does.
 	port  int
 	stop  func()
 	calls *testenv.Requests
-	// whole is the test that the server and the operator live as long as.
+	// whole is the test that determines the lifetime of the server and the operator.
 	whole *testing.T
 }
 
-// HandleWarningHeader collects what kubectl would print.
+// HandleWarningHeader collects the warnings that kubectl would print.
 func (s *governed) HandleWarningHeader(_ int, _, text string) {
 	s.warned.Lock()
 	defer s.warned.Unlock()
 	s.warned.texts = append(s.warned.texts, text)
 }
 
-// warnings are those since the last call.
+// warnings returns the warnings since the last call.
 func (s *governed) warnings() []string {
 	s.warned.Lock()
 	defer s.warned.Unlock()
@@ -83,13 +83,14 @@ func newGoverned(t *testing.T) *governed {
 	return s
 }
 
-// start runs the operator as in production, but for leader election, and waits until webhooks are asked.
+// start runs the operator as in production, but without leader election, and waits until its
+// webhooks are called.
 func (s *governed) start(t *testing.T) {
 	t.Helper()
 	s.startWith(t, func(*setup.Settings) {})
 }
 
-// startWith is start with other settings.
+// startWith is like start, with other settings.
 func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
 	t.Helper()
 	settings := testenv.Settings()
@@ -106,7 +107,7 @@ func (s *governed) startWith(t *testing.T, change func(*setup.Settings)) {
 	gomega.NewWithT(t).Eventually(func() error {
 		return s.client.Create(t.Context(), s.app("elsewhere", func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](11) }),
 			client.DryRunAll)
-	}).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks are asked and know the default policy")
+	}).Should(gomega.MatchError(gomega.ContainSubstring("maxReplicas")), "webhooks are called and have read the default policy")
 }
 
 func (s *governed) create(t *testing.T, object client.Object) {
@@ -116,7 +117,7 @@ func (s *governed) create(t *testing.T, object client.Object) {
 	}
 }
 
-// app is a WebApp that keeps every rule of the default policy.
+// app returns a WebApp that complies with all rules of the default policy.
 func (s *governed) app(namespace string, change ...func(*msappsv1.WebApp)) *msappsv1.WebApp {
 	app := newApp(namespace, func(spec *msappsv1.WebAppSpec) {
 		limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi")}
@@ -128,7 +129,7 @@ func (s *governed) app(namespace string, change ...func(*msappsv1.WebApp)) *msap
 	return app
 }
 
-// update changes a stored app; it returns what the API server says.
+// update changes a stored app, and returns the error of the API server.
 func (s *governed) update(ctx context.Context, app *msappsv1.WebApp, edit func(*msappsv1.WebApp)) error {
 	if err := s.client.Get(ctx, client.ObjectKeyFromObject(app), app); err != nil {
 		return err
@@ -138,7 +139,7 @@ func (s *governed) update(ctx context.Context, app *msappsv1.WebApp, edit func(*
 	return s.client.Patch(ctx, app, client.MergeFrom(before))
 }
 
-// scale is kubectl scale.
+// scale does what kubectl scale does.
 func (s *governed) scale(ctx context.Context, app *msappsv1.WebApp, replicas int32) error {
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
 	return s.client.SubResource("scale").Patch(ctx, app, patch, client.WithSubResourceBody(&autoscalingv1.Scale{}))
@@ -152,17 +153,17 @@ func TestAdmission(t *testing.T) {
 	t.Run("an autoscaler that allows too many", s.testAutoscaler)
 	t.Run("scale", s.testScale)
 	t.Run("registries", s.testRegistries)
-	t.Run("filled in and replaced", s.testReplaced)
+	t.Run("defaulted and enforced", s.testReplaced)
 	t.Run("a policy made stricter", s.testStricter)
 	t.Run("v1beta1", s.testOlderVersion)
 	t.Run("fields owned through v1beta1", s.testOwnership)
 	t.Run("configuration", s.testAppConfig)
 	t.Run("policies are checked too", s.testPolicies)
-	t.Run("what nobody is asked about", s.testUngoverned)
-	t.Run("configurations come back", s.testConfigurations)
-	t.Run("configurations of a later release", s.testRolledBack)
-	t.Run("silence, and a restart", s.testSilence)
-	t.Run("nobody answers", s.testNobodyAnswers)
+	t.Run("ungoverned objects", s.testUngoverned)
+	t.Run("webhook configurations are restored", s.testConfigurations)
+	t.Run("webhook configurations of a later release", s.testRolledBack)
+	t.Run("no writes at rest or after a restart", s.testSilence)
+	t.Run("the webhook does not answer", s.testNoAnswer)
 }
 
 func (s *governed) testRefused(t *testing.T) {
@@ -285,7 +286,7 @@ func (s *governed) testReplaced(t *testing.T) {
 	g.Expect(warnings).To(gomega.ContainSubstring("spec.securityContext.privileged is removed: a PlatformPolicy enforces securityProfile Restricted"))
 	g.Expect(warnings).To(gomega.ContainSubstring("spec.securityContext.runAsUser"))
 
-	// A tenant can't set it back.
+	// A tenant cannot undo it.
 	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) {
 		a.Spec.SecurityProfile = msappsv1.SecurityDefault
 		a.Spec.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](2000)}
@@ -315,10 +316,10 @@ func (s *governed) testStricter(t *testing.T) {
 	defer func() { g.Expect(s.client.Delete(t.Context(), policy)).To(gomega.Succeed()) }()
 	g.Eventually(func() error { return s.scale(t.Context(), app, 9) }).Should(gomega.MatchError(gomega.ContainSubstring(`Invalid value: 9: must be at most 5 (policy "strict`)))
 	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Labels["team"] = "shop" })).To(gomega.Succeed())
-	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityDefault), "a label restarts nothing")
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityDefault), "a label causes no rollout")
 	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.RestartedAt = new(metav1.Now()) })).To(gomega.Succeed(),
 		"no worse than before")
-	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityRestricted), "a change of the spec brings it in line")
+	g.Expect(app.Spec.SecurityProfile).To(gomega.Equal(msappsv1.SecurityRestricted), "a change of the spec applies the policy")
 	g.Expect(s.scale(t.Context(), app, 7)).To(gomega.Succeed(), "a step in the right direction")
 }
 
@@ -338,7 +339,7 @@ func (s *governed) testOlderVersion(t *testing.T) {
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(small), &full)).To(gomega.Succeed())
 	g.Expect(full.Spec.Ingress.Host).To(gomega.Equal("shop.example.com"))
 
-	// Its schema does not know autoscaling: scaling through it must not get around that.
+	// The schema of v1beta1 lacks autoscaling. Scaling through it must not bypass the check.
 	g.Expect(s.update(t.Context(), &full, func(a *msappsv1.WebApp) {
 		a.Spec.Replicas, a.Spec.Autoscaling = nil, &msappsv1.Autoscaling{Max: 3, CPU: new(int32(80))}
 	})).To(
@@ -351,7 +352,8 @@ func (s *governed) testOlderVersion(t *testing.T) {
 	g.Eventually(func() error {
 		return s.client.SubResource("scale").Patch(t.Context(), small, patch, client.WithSubResourceBody(&autoscalingv1.Scale{}))
 	}).Should(gomega.MatchError(gomega.ContainSubstring("spec.autoscaling chooses the number of replicas")))
-	// Another number: a scale that was admitted before the webhook knew of the autoscaler has stored the first.
+	// Another number: the first is already stored, by a scale that was admitted before the webhook had
+	// seen the autoscaler.
 	patch = client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":3}}`))
 	g.Expect(s.client.Patch(t.Context(), small,
 		patch)).To(gomega.MatchError(gomega.ContainSubstring("spec.replicas: Forbidden: may not be set together with autoscaling")))
@@ -377,7 +379,7 @@ func (s *governed) testUngoverned(t *testing.T) {
 	}
 }
 
-// testConfigurations deletes and edits what the API server was told.
+// testConfigurations deletes and edits the webhook configurations.
 func (s *governed) testConfigurations(t *testing.T) {
 	g := gomega.NewWithT(t)
 	refused := func() error {
@@ -400,8 +402,8 @@ func (s *governed) testConfigurations(t *testing.T) {
 	}
 }
 
-// testRolledBack: of what a later release wrote only how it is reached is changed, and what it did not write is
-// ours.
+// testRolledBack checks that in the configurations of a later release only the client configuration
+// is changed, and that missing ones are created as ours.
 func (s *governed) testRolledBack(t *testing.T) {
 	g := gomega.NewWithT(t)
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name}}
@@ -430,23 +432,23 @@ func (s *governed) testRolledBack(t *testing.T) {
 	}).Should(gomega.BeNumerically("==", 5))
 }
 
-// testSilence: what is as it should be costs no write, nor does a restart.
+// testSilence checks that neither correct configurations nor a restart cause writes.
 func (s *governed) testSilence(t *testing.T) {
 	g := gomega.NewWithT(t)
 	s.stop()
 	s.start(t)
-	// The definitions are looked at last, once the configurations are as they should be.
+	// The CRDs are checked last, after the webhook configurations.
 	g.Eventually(func() []string {
 		return s.calls.Since(0, "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps")
 	}).Should(
-		gomega.HaveLen(2), "once for what is stored, once by who publishes")
-	told := func() []string {
+		gomega.HaveLen(2), "one read by the migration, one by the publisher")
+	calls := func() []string {
 		return s.calls.Since(0, "/secrets", "/customresourcedefinitions", "POST /apis/policy", "/admissionregistration")
 	}
-	g.Consistently(told, time.Second).Should(gomega.HaveEach(gomega.HavePrefix("GET")))
+	g.Consistently(calls, time.Second).Should(gomega.HaveEach(gomega.HavePrefix("GET")))
 }
 
-func (s *governed) testNobodyAnswers(t *testing.T) {
+func (s *governed) testNoAnswer(t *testing.T) {
 	g := gomega.NewWithT(t)
 	app := s.app("elsewhere", func(a *msappsv1.WebApp) { a.Name = "alone" })
 	s.create(t, app)
@@ -455,13 +457,13 @@ func (s *governed) testNobodyAnswers(t *testing.T) {
 	g.Expect(apierrors.IsInternalError(err)).To(gomega.BeTrue(), "%v", err)
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(`failed calling webhook "webapps.apps.mainstay.dev"`)))
 	g.Expect(s.scale(t.Context(), app, 3)).To(gomega.MatchError(gomega.ContainSubstring("failed calling webhook")))
-	// What changes neither spec nor labels passes, and so does every deletion.
+	// Updates that change neither spec nor labels succeed, and so do all deletions.
 	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) {
 		a.Annotations, a.Finalizers = map[string]string{"example.com/note": "1"}, []string{"example.com/held"}
 	})).To(gomega.Succeed())
 	g.Expect(s.client.Delete(t.Context(), app)).To(gomega.Succeed())
 	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Finalizers, a.Labels = nil, nil })).To(gomega.Succeed(),
-		"what is being deleted is never held up")
+		"a deletion is never blocked")
 	g.Expect(apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(app), app))).To(gomega.BeTrue())
 
 	s.start(t)

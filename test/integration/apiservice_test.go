@@ -29,30 +29,32 @@ const (
 	servedBy   = "mainstay-apiserver"
 	servedRole = "mainstay-manager"
 	farmGroup  = "v1alpha1.farm.mainstay.dev"
-	// oneWrite is how long it takes until a write more is allowed, and lateLeader how long nobody had served when a leader came.
+	// oneWrite is the interval after which one more write is allowed. lateLeader is how long no server
+	// has been ready when a leader starts.
 	oneWrite   = 30 * time.Second
 	lateLeader = 50 * time.Second
-	// tenWrites are allowed at once.
+	// tenWrites is the number of writes allowed at once.
 	tenWrites = 10
 )
 
-// TestAPIService is about the one object of its name, so all have one API server of their own, one after the other.
+// TestAPIService checks the APIService of one installation. There is one object of that name, so
+// the subtests share one API server and run one after the other.
 func TestAPIService(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
 	for name, test := range map[string]func(*serving, *testing.T){
-		"published only while somebody serves":     (*serving).testPublished,
-		"the API server does not get through":      (*serving).testUnreachable,
-		"a rotation":                               (*serving).testRotation,
-		"edits and deletions are put right":        (*serving).testHealed,
-		"a quarrel has bounds":                     (*serving).testQuarrel,
-		"withdrawn after a minute":                 (*serving).testWithdrawn,
-		"a new leader goes on counting":            (*serving).testNewLeader,
-		"what is not known is not absent":          (*serving).testUnknown,
-		"our namespace goes":                       (*serving).testLeaving,
-		"somebody else's":                          (*serving).testSomebodyElses,
-		"somebody else's certificate":              (*serving).testExternal,
-		"the installation is gone, and we are not": (*serving).testNoRole,
+		"published only while a server is ready":               (*serving).testPublished,
+		"the servers are unreachable":                          (*serving).testUnreachable,
+		"a rotation":                                           (*serving).testRotation,
+		"edits and deletions are healed":                       (*serving).testHealed,
+		"writes against another writer are limited":            (*serving).testOtherWriter,
+		"withdrawn after a minute":                             (*serving).testWithdrawn,
+		"a new leader continues the countdown":                 (*serving).testNewLeader,
+		"unknown is not absent":                                (*serving).testUnknown,
+		"our namespace is being deleted":                       (*serving).testLeaving,
+		"a foreign APIService":                                 (*serving).testForeign,
+		"an external certificate":                              (*serving).testExternal,
+		"the installation was deleted under a running manager": (*serving).testNoRole,
 	} {
 		t.Run(name, func(t *testing.T) { test(newServing(t, server.Config), t) })
 	}
@@ -65,28 +67,28 @@ func (s *serving) testPublished(t *testing.T) {
 	g.Eventually(s.keeper.Bundle).ShouldNot(gomega.BeEmpty())
 	g.Eventually(s.publisher.State).Should(gomega.Equal(apiservice.State{Known: true}))
 	s.calls.Settle(t)
-	g.Expect(s.calls.Since(0, "apiservices")).To(gomega.BeEmpty(), "there is nobody to ask yet")
+	g.Expect(s.calls.Since(0, "apiservices")).To(gomega.BeEmpty(), "no server is ready yet")
 
 	s.serve(t, 2)
 	s.awaitLive(t)
-	s.hears(t, "Normal Published")
+	s.awaitEvent(t, "Normal Published")
 	var secret corev1.Secret
 	g.Expect(s.client.Get(t.Context(), client.ObjectKey{Namespace: s.in, Name: servedBy}, &secret)).To(gomega.Succeed())
 	g.Expect(string(s.keeper.Bundle())).To(gomega.Equal(string(secret.Data["ca.crt"])))
 	g.Eventually(s.publisher.State).Should(gomega.Equal(apiservice.State{Known: true, Published: true, Endpoints: 2}))
 
-	// At rest.
+	// Idle.
 	s.calls.Settle(t)
 	s.clock.Step(time.Hour)
 	s.calls.Settle(t)
-	g.Expect(s.calls.Since(0, "PATCH", "DELETE")).To(gomega.HaveLen(1), "time alone makes it write nothing")
+	g.Expect(s.calls.Since(0, "PATCH", "DELETE")).To(gomega.HaveLen(1), "time alone causes no write")
 }
 
-// testUnreachable: nobody listens where the endpoints are, and the API server finds out by itself.
+// testUnreachable has endpoints on which nothing listens. Only the API server can find that out.
 func (s *serving) testUnreachable(t *testing.T) {
 	g := gomega.NewWithT(t)
 	first := s.begin(t)
-	s.hears(t, "Normal Published")
+	s.awaitEvent(t, "Normal Published")
 	g.Eventually(func(g gomega.Gomega) {
 		live, err := s.live(t.Context())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -94,15 +96,15 @@ func (s *serving) testUnreachable(t *testing.T) {
 			gomega.HaveField("Type", apiregistrationv1.Available), gomega.HaveField("Status",
 				apiregistrationv1.ConditionFalse), gomega.HaveField("Reason", "FailedDiscoveryCheck"))))
 	}).Should(gomega.Succeed())
-	s.looks(t)
+	s.recheck(t)
 	s.calls.Settle(t)
-	g.Expect(s.told.Events).To(gomega.BeEmpty(), "it may come up yet")
+	g.Expect(s.events.Events).To(gomega.BeEmpty(), "the server may still start")
 	s.clock.Step(2 * apiservice.Patience)
-	s.hears(t, "Warning Unreachable")
-	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID), "it is not withdrawn")
+	s.awaitEvent(t, "Warning Unreachable")
+	g.Expect(s.recheck(t).UID).To(gomega.Equal(first.UID), "it is not withdrawn")
 	s.clock.Step(time.Hour)
-	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
-	g.Expect(s.told.Events).To(gomega.BeEmpty(), "it is said once")
+	g.Expect(s.recheck(t).UID).To(gomega.Equal(first.UID))
+	g.Expect(s.events.Events).To(gomega.BeEmpty(), "the event is sent once")
 	g.Expect(s.publisher.State()).To(gomega.Equal(apiservice.State{Known: true, Published: true, Endpoints: 1}))
 }
 
@@ -118,11 +120,11 @@ func (s *serving) testRotation(t *testing.T) {
 		return s.client.Update(t.Context(), &secret)
 	}).Should(gomega.Succeed())
 	g.Eventually(func() int { return len(certificatesIn(t, s.awaitLive(t).Spec.CABundle)) }).Should(gomega.Equal(2),
-		"the former stays trusted")
+		"the previous CA stays trusted")
 	after := s.awaitLive(t)
 	g.Expect(after.UID).To(gomega.Equal(before.UID))
 	g.Expect(string(after.Spec.CABundle)).To(gomega.ContainSubstring(string(before.Spec.CABundle)))
-	g.Eventually(s.keeper.Ready).Should(gomega.Succeed(), "the Keeper was told")
+	g.Eventually(s.keeper.Ready).Should(gomega.Succeed(), "the Keeper knows of the bundle")
 }
 
 func (s *serving) testHealed(t *testing.T) {
@@ -146,13 +148,13 @@ func (s *serving) testHealed(t *testing.T) {
 			g.Expect(live.Labels).To(gomega.HaveKeyWithValue(api.LabelManagedBy, api.ManagedBy))
 		}).Should(gomega.Succeed(), name)
 	}
-	g.Expect(s.awaitLive(t).Labels).To(gomega.HaveKeyWithValue("team", "a"), "what others added is theirs")
+	g.Expect(s.awaitLive(t).Labels).To(gomega.HaveKeyWithValue("team", "a"), "labels of others are kept")
 	g.Expect(s.client.Delete(t.Context(), s.empty())).To(gomega.Succeed())
 	g.Eventually(func() bool { return s.awaitLive(t).UID != first.UID }).Should(gomega.BeTrue())
 }
 
-// testQuarrel has somebody who undoes at once what is written.
-func (s *serving) testQuarrel(t *testing.T) {
+// testOtherWriter has another writer that reverts each write at once.
+func (s *serving) testOtherWriter(t *testing.T) {
 	g := gomega.NewWithT(t)
 	s.begin(t)
 	undo := func() { s.edit(t, func(a *apiregistrationv1.APIService) { a.Spec.VersionPriority = 99 }) }
@@ -160,18 +162,18 @@ func (s *serving) testQuarrel(t *testing.T) {
 		live, err := s.live(t.Context())
 		return err == nil && live != nil && live.Spec.VersionPriority == 15
 	}
-	// The first write was none of the quarrel. What else is written to it meanwhile, as its status, may make one more of a write.
+	// The first write is not part of the conflict. An update of the status meanwhile may add one more.
 	writes := func() int { return len(s.calls.Since(0, "PATCH")) }
 	for writes() < tenWrites {
 		undo()
 		g.Eventually(func() bool { return isHealed() || writes() >= tenWrites }).Should(gomega.BeTrue())
 	}
-	s.calls.Settle(t) // the last of them counts when it is sent, and must not be what undoes the next line
+	s.calls.Settle(t) // the limit counts a write when it is sent; the next line must revert no earlier one
 	undo()
 	s.calls.Settle(t)
-	g.Expect(writes()).To(gomega.Equal(tenWrites), "it goes on for ever")
+	g.Expect(writes()).To(gomega.Equal(tenWrites), "the writes are not limited")
 	g.Expect(isHealed()).To(gomega.BeFalse())
-	// More than once, for it may look at the clock only after a step.
+	// Step repeatedly: the Publisher may read the clock only after a step.
 	g.Eventually(func() bool {
 		s.clock.Step(oneWrite)
 		return isHealed()
@@ -182,27 +184,27 @@ func (s *serving) testQuarrel(t *testing.T) {
 func (s *serving) testWithdrawn(t *testing.T) {
 	g := gomega.NewWithT(t)
 	first := s.begin(t)
-	s.hears(t, "Normal Published")
+	s.awaitEvent(t, "Normal Published")
 	s.serve(t, 0)
 	s.awaitTimer(t)
 	s.clock.Step(apiservice.Patience - time.Second)
-	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
+	g.Expect(s.recheck(t).UID).To(gomega.Equal(first.UID))
 	s.awaitTimer(t)
 	s.clock.Step(time.Second)
 	s.awaitGone(t)
-	s.hears(t, "Warning Withdrawn")
+	s.awaitEvent(t, "Warning Withdrawn")
 	g.Eventually(s.publisher.State).Should(gomega.Equal(apiservice.State{Known: true}))
 
 	s.serve(t, 1)
 	second := s.awaitLive(t)
-	s.hears(t, "Normal Published")
+	s.awaitEvent(t, "Normal Published")
 	s.serve(t, 0)
 	s.awaitTimer(t)
 	s.clock.Step(apiservice.Patience - time.Second)
 	s.serve(t, 2)
-	s.looks(t)
+	s.recheck(t)
 	s.clock.Step(apiservice.Patience)
-	g.Expect(s.looks(t).UID).To(gomega.Equal(second.UID), "who came back in time is not withdrawn")
+	g.Expect(s.recheck(t).UID).To(gomega.Equal(second.UID), "a server that is ready again in time stays published")
 }
 
 func (s *serving) testNewLeader(t *testing.T) {
@@ -224,7 +226,7 @@ func (s *serving) testNewLeader(t *testing.T) {
 	s.lead(t)
 	s.awaitTimer(t)
 	s.clock.Step(apiservice.Patience - lateLeader - time.Second)
-	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
+	g.Expect(s.recheck(t).UID).To(gomega.Equal(first.UID))
 	s.awaitTimer(t)
 	s.clock.Step(time.Second)
 	s.awaitGone(t)
@@ -239,11 +241,11 @@ func (s *serving) testUnknown(t *testing.T) {
 	s.calls = &testenv.Requests{}
 	s.calls.Forbid("/endpointslices")
 	s.leadWith(t)
-	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
+	g.Expect(s.recheck(t).UID).To(gomega.Equal(first.UID))
 	g.Expect(s.publisher.State().Known).To(gomega.BeFalse())
 	s.clock.Step(time.Hour)
-	g.Expect(s.looks(t).UID).To(gomega.Equal(first.UID))
-	g.Expect(s.clock.HasWaiters()).To(gomega.BeFalse(), "nothing is counted")
+	g.Expect(s.recheck(t).UID).To(gomega.Equal(first.UID))
+	g.Expect(s.clock.HasWaiters()).To(gomega.BeFalse(), "no countdown is running")
 	s.calls.Forbid("")
 	s.awaitGone(t)
 }
@@ -256,17 +258,17 @@ func (s *serving) testLeaving(t *testing.T) {
 	s.serve(t, 0)
 	s.serve(t, 2)
 	s.calls.Settle(t)
-	g.Expect(s.live(t.Context())).To(gomega.BeNil(), "it does not come back")
+	g.Expect(s.live(t.Context())).To(gomega.BeNil(), "it is not created again")
 	g.Expect(s.clock.HasWaiters()).To(gomega.BeFalse())
 }
 
-func (s *serving) testSomebodyElses(t *testing.T) {
+func (s *serving) testForeign(t *testing.T) {
 	g := gomega.NewWithT(t)
 	theirs := apiServiceOf("other-manager")
 	g.Expect(s.client.Create(t.Context(), theirs)).To(gomega.Succeed())
 	s.lead(t)
 	s.serve(t, 1)
-	s.hears(t, "Warning Conflict")
+	s.awaitEvent(t, "Warning Conflict")
 	s.serve(t, 0)
 	s.serve(t, 2)
 	s.calls.Settle(t)
@@ -275,14 +277,15 @@ func (s *serving) testSomebodyElses(t *testing.T) {
 	g.Expect(live.UID).To(gomega.Equal(theirs.UID))
 	g.Expect(live.Spec).To(gomega.Equal(theirs.Spec))
 	g.Expect(s.calls.Since(0, "PATCH", "DELETE")).To(gomega.BeEmpty())
-	g.Expect(s.told.Events).To(gomega.BeEmpty(), "it is said once")
+	g.Expect(s.events.Events).To(gomega.BeEmpty(), "the event is sent once")
 	g.Expect(s.publisher.State()).To(gomega.Equal(apiservice.State{Known: true, Endpoints: 2}))
 
 	g.Expect(s.client.Delete(t.Context(), theirs)).To(gomega.Succeed())
 	g.Expect(s.awaitLive(t).UID).NotTo(gomega.Equal(theirs.UID))
 }
 
-// testExternal: a CA that was trusted stays so, for pods may still serve with what it signed.
+// testExternal checks that a CA stays trusted after a rotation: pods may still serve certificates
+// that it signed.
 func (s *serving) testExternal(t *testing.T) {
 	g := gomega.NewWithT(t)
 	write := func() []byte {
@@ -318,11 +321,11 @@ func (s *serving) testExternal(t *testing.T) {
 	written := len(s.calls.Since(0, "PATCH"))
 	s.clock.Step(time.Minute)
 	s.calls.Settle(t)
-	g.Expect(s.calls.Since(0, "PATCH")).To(gomega.HaveLen(written), "it is content")
+	g.Expect(s.calls.Since(0, "PATCH")).To(gomega.HaveLen(written), "no difference is left")
 	g.Expect(s.calls.Since(0, "PUT", "POST")).To(gomega.BeEmpty(), "the Secret is not ours")
 }
 
-// testNoRole: what an installation went with was deleted, and so was the APIService, by Kubernetes.
+// testNoRole deletes the ClusterRole of an installation; Kubernetes then deletes the APIService.
 func (s *serving) testNoRole(t *testing.T) {
 	g := gomega.NewWithT(t)
 	s.begin(t)
@@ -330,13 +333,14 @@ func (s *serving) testNoRole(t *testing.T) {
 	g.Expect(s.client.Delete(t.Context(), s.empty())).To(gomega.Succeed())
 	g.Eventually(s.publisher.State).Should(gomega.HaveField("Published", false))
 	s.awaitTimer(t)
-	g.Expect(s.live(t.Context())).To(gomega.BeNil(), "it is not put back")
+	g.Expect(s.live(t.Context())).To(gomega.BeNil(), "it is not created again")
 	g.Expect(s.client.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: servedRole}})).To(gomega.Succeed())
 	s.clock.Step(5 * time.Second)
 	s.awaitLive(t)
 }
 
-// TestAPIServiceOfTheManager: the flags do what they say, with webhooks or without; and one manager takes back what another told.
+// TestAPIServiceOfTheManager checks the flags, with and without webhooks, and that a manager
+// withdraws an APIService that another published.
 func TestAPIServiceOfTheManager(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -348,7 +352,7 @@ func TestAPIServiceOfTheManager(t *testing.T) {
 	var live *apiregistrationv1.APIService
 	g.Eventually(func() (err error) {
 		if live, err = s.live(t.Context()); err == nil && live == nil {
-			err = errors.New("there is none")
+			err = errors.New("there is no APIService")
 		}
 		return err
 	}).Should(gomega.Succeed())
@@ -367,7 +371,7 @@ func TestAPIServiceOfTheManager(t *testing.T) {
 	}).Should(gomega.ContainElement(gomega.And(gomega.HaveField("Reason", "Published"), gomega.HaveField("Regarding.Name", servedBy),
 		gomega.HaveField("Regarding.UID", gomega.Not(gomega.BeEmpty())))))
 	stop()
-	g.Expect(s.live(t.Context())).NotTo(gomega.BeNil(), "a manager that ends leaves it to the next")
+	g.Expect(s.live(t.Context())).NotTo(gomega.BeNil(), "a manager that ends leaves it for the next")
 
 	stop = s.manage(t, "")
 	s.awaitGone(t)
@@ -381,7 +385,8 @@ func TestAPIServiceOfTheManager(t *testing.T) {
 	g.Expect(s.live(t.Context())).To(gomega.HaveField("UID", theirs.UID))
 }
 
-// apiServiceOf is that of an installation, by the name of its role.
+// apiServiceOf returns the APIService of an installation, which is identified by the name of its
+// role.
 func apiServiceOf(role string) *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{
@@ -395,8 +400,9 @@ func apiServiceOf(role string) *apiregistrationv1.APIService {
 	}
 }
 
-// TestUninstallWithdrawsTheAPIService: right after the managers, who would put it back, and before all that it could keep
-// from being deleted; only that of the installation, unless none is named.
+// TestUninstallWithdrawsTheAPIService checks that the APIService is deleted right after the
+// managers, which would recreate it, and before all objects whose deletion it could block. Only
+// that of the given installation is deleted, or any if none is given.
 func TestUninstallWithdrawsTheAPIService(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

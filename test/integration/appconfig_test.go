@@ -26,7 +26,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// newConfig is an AppConfig for the application shop, whose ConfigMap has one message.
+// newConfig returns an AppConfig of the application shop. Its ConfigMap has one key, MESSAGE.
 func newConfig(namespace string, change ...func(*configv1.AppConfigSpec)) *configv1.AppConfig {
 	config := &configv1.AppConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
@@ -38,13 +38,14 @@ func newConfig(namespace string, change ...func(*configv1.AppConfigSpec)) *confi
 	return config
 }
 
-// says changes the message.
-func says(text string) func(*configv1.AppConfig) {
+// withMessage returns a change that sets the message.
+func withMessage(text string) func(*configv1.AppConfig) {
 	return func(config *configv1.AppConfig) { config.Spec.Config = map[string]string{"MESSAGE": text} }
 }
 
-// told is what the status of an AppConfig says: Ready with its reason, the revision, the pods, and what waits.
-func told(config *configv1.AppConfig) func(context.Context) (string, error) {
+// statusOf returns the status of an AppConfig as text: Ready with its reason, the revision, the
+// pods, and what is pending.
+func statusOf(config *configv1.AppConfig) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		var seen configv1.AppConfig
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(config), &seen); err != nil {
@@ -66,7 +67,7 @@ func told(config *configv1.AppConfig) func(context.Context) (string, error) {
 	}
 }
 
-// data is the content of a ConfigMap as key=value, with nothing if there is no such ConfigMap.
+// data returns the content of a ConfigMap, nil if it does not exist.
 func data(namespace, name string) func(context.Context) (map[string]string, error) {
 	return func(ctx context.Context) (map[string]string, error) {
 		var configMap corev1.ConfigMap
@@ -75,11 +76,12 @@ func data(namespace, name string) func(context.Context) (map[string]string, erro
 	}
 }
 
-// hello is the content with one message.
+// hello returns the content with one message.
 func hello(text string) map[string]string { return map[string]string{"MESSAGE": text} }
 
-// bringUp does what the Deployment controller would: it brings so many pods of the present template up, out of one.
-func bringUp(t *testing.T, deployment *appsv1.Deployment, available bool) {
+// reportRollout does what the Deployment controller would: it reports the only pod of the current
+// template as available, or its rollout as failed.
+func reportRollout(t *testing.T, deployment *appsv1.Deployment, available bool) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
 		if err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
@@ -100,21 +102,22 @@ func bringUp(t *testing.T, deployment *appsv1.Deployment, available bool) {
 	}).Should(gomega.Succeed())
 }
 
-// shop is an AppConfig with one Deployment that uses its ConfigMap, rolled out.
+// shop returns an AppConfig, rolled out, and the Deployment that uses its ConfigMap.
 func shop(t *testing.T, space string, change ...func(*configv1.AppConfigSpec)) (*configv1.AppConfig, *appsv1.Deployment) {
 	t.Helper()
 	g := gomega.NewWithT(t)
 	config, deployment := newConfig(space, change...), user(space, "web", "shop-config", nil)
 	create(t, config)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	create(t, deployment)
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal("first"))
-	bringUp(t, deployment, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
+	reportRollout(t, deployment, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
 	return config, deployment
 }
 
-// TestAppConfigSample: the sample is accepted by the API server, as strictly as kubectl asks, and by the manager, in each environment.
+// TestAppConfigSample checks that the API server accepts the sample under strict validation, and
+// that the manager accepts it, in each environment.
 func TestAppConfigSample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", "appconfig.yaml"))
 	if err != nil {
@@ -146,14 +149,14 @@ func TestAppConfigRolls(t *testing.T) {
 	config, deployment := shop(t, space)
 	manager.Settle(t)
 	before := manager.Requests.Count()
-	change(t, config, says("bye"))
+	change(t, config, withMessage("bye"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bye")))
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bye")))
 	g.Expect(data(space, "shop-config-1")(t.Context())).To(gomega.Equal(hello("hello")))
 	g.Expect(data(space, "shop-config-2")(t.Context())).To(gomega.Equal(hello("bye")))
-	bringUp(t, deployment, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
+	reportRollout(t, deployment, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
 	manager.Settle(t)
 	main := "PATCH /api/v1/namespaces/" + space + "/configmaps/shop-config"
 	var writes []string
@@ -162,20 +165,20 @@ func TestAppConfigRolls(t *testing.T) {
 			writes = append(writes, call)
 		}
 	}
-	// One for the content, and one that notes that all pods have run it.
+	// One for the content, and one that records that all pods have run it.
 	g.Expect(writes).To(gomega.HaveLen(2))
 	g.Expect(manager.Requests.Done(before, "PATCH /apis/apps/v1/namespaces/"+space)).To(gomega.HaveLen(1))
-	g.Expect(manager.Requests.Since(before)).NotTo(gomega.ContainElement("GET /api/v1/namespaces/"+space+"/configmaps"), "nothing is listed")
+	g.Expect(manager.Requests.Since(before)).NotTo(gomega.ContainElement("GET /api/v1/namespaces/"+space+"/configmaps"), "no list")
 
 	settled := manager.Settle(t)
 	change(t, config, func(config *configv1.AppConfig) { config.Labels = map[string]string{"touched": "yes"} })
 	manager.Settle(t)
-	g.Expect(manager.Requests.Since(settled, space)).To(gomega.BeEmpty(), "a second pass writes nothing, and asks nothing")
+	g.Expect(manager.Requests.Since(settled, space)).To(gomega.BeEmpty(), "the second pass writes and reads nothing")
 
 	var kept corev1.ConfigMap
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-config-1"}, &kept)).To(gomega.Succeed())
 	g.Expect(*kept.Immutable).To(gomega.BeTrue())
-	g.Expect(metav1.IsControlledBy(&kept, config)).To(gomega.BeTrue(), "what it owns goes with it")
+	g.Expect(metav1.IsControlledBy(&kept, config)).To(gomega.BeTrue(), "it is deleted with its owner")
 	kept.Data["MESSAGE"] = "other"
 	g.Expect(apierrors.IsInvalid(cluster.Client.Update(t.Context(), &kept))).To(gomega.BeTrue(), "a revision can't be edited")
 }
@@ -192,36 +195,36 @@ func TestAppConfigHealsHandEdits(t *testing.T) {
 		edited.BinaryData = map[string][]byte{"LOGO": {0xff}}
 	})
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 1, 1/1"))
 	var healed corev1.ConfigMap
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: "shop-config"}, &healed)).To(gomega.Succeed())
-	g.Expect(healed.Annotations).To(gomega.HaveKeyWithValue("example.com/note", "theirs"), "what others noted on it stays")
+	g.Expect(healed.Annotations).To(gomega.HaveKeyWithValue("example.com/note", "theirs"), "annotations of others are kept")
 	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space,
 		Name: "shop-config-1"}})).To(gomega.Succeed())
 	g.Eventually(data(space, "shop-config-1")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
 	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space,
 		Name: "shop-config"}})).To(gomega.Succeed())
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")))
-	g.Expect(startedFor(deployment)(t.Context())).To(gomega.Equal("first"), "nothing restarts for what is put back")
+	g.Expect(startedFor(deployment)(t.Context())).To(gomega.Equal("first"), "healing restarts nothing")
 }
 
-func TestAppConfigThatRendersNothingKeepsWhatWasThere(t *testing.T) {
+func TestAppConfigThatDoesNotRenderKeepsItsConfigMap(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startManager(t, ns)
 	space, g := ns, gomega.NewWithT(t)
 	config, _ := shop(t, space)
-	change(t, config, says("a\n{{ .Values.NO }}"))
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec, revision 1, 1/1"))
+	change(t, config, withMessage("a\n{{ .Values.NO }}"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False InvalidSpec, revision 1, 1/1"))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(gomega.Succeed())
 	g.Expect(config.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
 		"spec.config.MESSAGE: Invalid value: line 2: there is no key NO in config: it has MESSAGE")))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
-	change(t, config, says("back"))
+	change(t, config, withMessage("back"))
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("back")))
 }
 
-func TestAppConfigOfItsEnvironment(t *testing.T) {
+func TestAppConfigEnvironment(t *testing.T) {
 	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
 	startManager(t, space)
@@ -237,7 +240,7 @@ func TestAppConfigOfItsEnvironment(t *testing.T) {
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(map[string]string{"HOST": "db.prod",
 		"MESSAGE": "production db.prod"}))
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Environment = "dev" })
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.HavePrefix("False InvalidSpec"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.HavePrefix("False InvalidSpec"))
 }
 
 func TestAppConfigConflict(t *testing.T) {
@@ -249,21 +252,22 @@ func TestAppConfigConflict(t *testing.T) {
 	second.Name, second.Spec.Config = "zweite", hello("second")
 	create(t, first)
 	create(t, second)
-	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
-	g.Eventually(told(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
+	g.Eventually(statusOf(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	g.Eventually(statusOf(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
 	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
 		gomega.ContainSubstring("AppConfig shop is for application shop too"))))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 
-	// There is no garbage collector here: what it would do.
+	// Do the work of the garbage collector, which does not run here.
 	g.Expect(cluster.Client.Delete(t.Context(), first)).To(gomega.Succeed())
 	g.Expect(cluster.Client.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace(space),
 		client.MatchingLabels{configv1.LabelAppConfig: "shop"})).To(gomega.Succeed())
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("second")))
 }
 
-// TestAppConfigOfOneSecond: who has made the ConfigMap keeps it, though another of the same second comes first by name.
+// TestAppConfigOfOneSecond checks that the AppConfig that created the ConfigMap keeps it, although
+// another of the same second has the smaller name.
 func TestAppConfigOfOneSecond(t *testing.T) {
 	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
@@ -272,14 +276,14 @@ func TestAppConfigOfOneSecond(t *testing.T) {
 	first, second := newConfig(space), newConfig(space)
 	first.Name, second.Name, second.Spec.Config = "b", "a", hello("second")
 	create(t, first)
-	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	g.Eventually(statusOf(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	create(t, second)
-	g.Eventually(told(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
+	g.Eventually(statusOf(second)).WithContext(t.Context()).Should(gomega.HavePrefix("False Conflict"))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
 	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
 		gomega.HavePrefix("AppConfig b is for application shop too and takes precedence"))))
 	change(t, first, says("bye"))
-	g.Eventually(told(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 2, 0/0"))
+	g.Eventually(statusOf(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 2, 0/0"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bye")))
 }
 
@@ -289,17 +293,17 @@ func TestAppConfigPin(t *testing.T) {
 	startManager(t, space)
 
 	config, deployment := shop(t, space)
-	change(t, config, says("bye"))
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
-	bringUp(t, deployment, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
+	change(t, config, withMessage("bye"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
+	reportRollout(t, deployment, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Revision = new(int64(1)) })
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
-	bringUp(t, deployment, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True Pinned, revision 1, 1/1, pending Pinned"))
+	reportRollout(t, deployment, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True Pinned, revision 1, 1/1, pending Pinned"))
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Revision = new(int64(9)) })
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RevisionNotFound, revision 1, 1/1, pending Pinned"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RevisionNotFound, revision 1, 1/1, pending Pinned"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 }
 
@@ -309,15 +313,16 @@ func TestAppConfigManual(t *testing.T) {
 	startManager(t, space)
 
 	config, _ := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Mode = configv1.RolloutManual })
-	change(t, config, says("bye"))
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False AwaitingApproval, revision 1, 1/1, pending AwaitingApproval"))
+	change(t, config, withMessage("bye"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(
+		gomega.Equal("False AwaitingApproval, revision 1, 1/1, pending AwaitingApproval"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 	setData(t, space, "shop-config", "MESSAGE", "oops")
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("hello")),
-		"what waits does not keep the rest from being healed")
+		"a pending revision does not block healing")
 	change(t, config, func(config *configv1.AppConfig) { config.Spec.Rollout.Approved = config.Status.Pending.Hash })
 	g.Eventually(data(space, "shop-config")).WithContext(t.Context()).Should(gomega.Equal(hello("bye")))
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RollingOut, revision 2, 0/1"))
 }
 
 func TestAppConfigWindow(t *testing.T) {
@@ -326,15 +331,15 @@ func TestAppConfigWindow(t *testing.T) {
 	ns := namespace(t)
 	startManagerWith(t, ns, nil, testenv.WithClock(late))
 	space, g := ns, gomega.NewWithT(t)
-	// It opens in three hours, and closes in five.
+	// The window opens in three hours and closes in five.
 	now := time.Now().UTC()
 	window := &rolloutv1.Window{Start: now.Add(3 * time.Hour).Format("15:04"), End: now.Add(5 * time.Hour).Format("15:04")}
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) { spec.Rollout.Window = window })
 	create(t, config)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"),
-		"the first content does not wait")
-	change(t, config, says("bye"))
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False OutsideWindow, revision 1, 0/0, pending OutsideWindow"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"),
+		"the first revision does not wait")
+	change(t, config, withMessage("bye"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False OutsideWindow, revision 1, 0/0, pending OutsideWindow"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
 	late.Leap(4 * time.Hour)
 	change(t, config, func(config *configv1.AppConfig) { config.Labels = map[string]string{"touched": "yes"} })
@@ -347,39 +352,40 @@ func TestAppConfigRollsBack(t *testing.T) {
 	startManager(t, space)
 
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback })
-	change(t, config, says("bad"))
+	change(t, config, withMessage("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
-	bringUp(t, deployment, false)
+	reportRollout(t, deployment, false)
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
-	bringUp(t, deployment, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
-	change(t, config, says("good"))
+	reportRollout(t, deployment, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
+	change(t, config, withMessage("good"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "good")))
-	bringUp(t, deployment, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 3, 1/1"))
+	reportRollout(t, deployment, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 3, 1/1"))
 }
 
-// TestAppConfigPutsBackAtAnyTime: pods do not stay with a content that failed until the window opens again.
-func TestAppConfigPutsBackAtAnyTime(t *testing.T) {
+// TestAppConfigRollsBackOutsideItsWindow checks that a rollback does not wait for the window: pods
+// must not keep a failed content until it opens.
+func TestAppConfigRollsBackOutsideItsWindow(t *testing.T) {
 	t.Parallel()
 	late := testenv.NewClock()
 	ns := namespace(t)
 	startManagerWith(t, ns, nil, testenv.WithClock(late))
 	space, g := ns, gomega.NewWithT(t)
-	// It is open, and closes in an hour.
+	// The window is open and closes in an hour.
 	now := time.Now().UTC()
 	window := &rolloutv1.Window{Start: now.Add(-time.Hour).Format("15:04"), End: now.Add(time.Hour).Format("15:04")}
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) {
 		spec.Rollout.OnFailure, spec.Rollout.Window = configv1.FailureRollback, window
 	})
-	change(t, config, says("bad"))
+	change(t, config, withMessage("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
 	late.Leap(3 * time.Hour)
-	bringUp(t, deployment, false)
+	reportRollout(t, deployment, false)
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
-	bringUp(t, deployment, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
+	reportRollout(t, deployment, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
 }
 
 func TestAppConfigStopsWhereItFails(t *testing.T) {
@@ -391,13 +397,13 @@ func TestAppConfigStopsWhereItFails(t *testing.T) {
 	other := user(space, "worker", "shop-config", nil)
 	create(t, other)
 	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal("first"))
-	bringUp(t, other, true)
-	change(t, config, says("bad"))
+	reportRollout(t, other, true)
+	change(t, config, withMessage("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
-	bringUp(t, deployment, false)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolloutFailed, revision 2, 1/3"))
+	reportRollout(t, deployment, false)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RolloutFailed, revision 2, 1/3"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bad")))
-	g.Expect(startedFor(other)(t.Context())).To(gomega.Equal("first"), "no further workload begins")
+	g.Expect(startedFor(other)(t.Context())).To(gomega.Equal("first"), "no other workload starts")
 }
 
 func TestAppConfigPrunesRevisions(t *testing.T) {
@@ -408,8 +414,8 @@ func TestAppConfigPrunesRevisions(t *testing.T) {
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) { spec.RevisionHistoryLimit = new(int32(1)) })
 	create(t, config)
 	for revision := 1; revision <= 4; revision++ {
-		g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal(fmt.Sprintf("True NoUsers, revision %d, 0/0", revision)))
-		change(t, config, says(strings.Repeat("x", revision)))
+		g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal(fmt.Sprintf("True NoUsers, revision %d, 0/0", revision)))
+		change(t, config, withMessage(strings.Repeat("x", revision)))
 	}
 	g.Eventually(func(ctx context.Context) ([]string, error) {
 		var all corev1.ConfigMapList
@@ -422,7 +428,8 @@ func TestAppConfigPrunesRevisions(t *testing.T) {
 	}).WithContext(t.Context()).Should(gomega.ConsistOf("shop-config", "shop-config-4", "shop-config-5"))
 }
 
-// testAppConfig: what renders nothing in its namespace is refused, and what was there stays.
+// testAppConfig checks that content that does not render is refused, and that the earlier content
+// remains.
 func (s *governed) testAppConfig(t *testing.T) {
 	g := gomega.NewWithT(t)
 	refused := func(change func(*configv1.AppConfigSpec), why ...string) {
@@ -446,7 +453,7 @@ func (s *governed) testAppConfig(t *testing.T) {
 		spec.Environments = map[string]configv1.ConfigOverride{"prod": {}, "production": {}}
 	}, "is the same environment as prod")
 	config := newConfig("shop-prod", func(spec *configv1.AppConfigSpec) {
-		// This would be refused where it is used, and it is not used here.
+		// This would be refused in its environment, which is not the one of this namespace.
 		spec.Environments = map[string]configv1.ConfigOverride{"dev": {Config: map[string]string{"MESSAGE": "{{ .Values.NO }}"}}}
 	})
 	s.create(t, config)
@@ -455,7 +462,8 @@ func (s *governed) testAppConfig(t *testing.T) {
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.config.MESSAGE: Invalid value: line 1: there is no function env")))
 }
 
-// TestAppConfigWithASecret: a Secret that may not be read is said to be so, and does not keep the rest from being ready.
+// TestAppConfigWithASecret checks that the status reports a Secret that may not be read, and that
+// the AppConfig is ready nevertheless.
 func TestAppConfigWithASecret(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -465,7 +473,7 @@ func TestAppConfigWithASecret(t *testing.T) {
 		spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "database", Key: "password"}}
 	})
 	create(t, config)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(gomega.Succeed())
 	g.Expect(config.Status.Conditions).To(gomega.ContainElement(gomega.And(
 		gomega.HaveField("Type", configv1.ConditionSecretAccessNotGranted), gomega.HaveField("Status", metav1.ConditionTrue),
@@ -479,7 +487,8 @@ func TestAppConfigWithASecret(t *testing.T) {
 	}).WithContext(t.Context()).ShouldNot(gomega.ContainElement(gomega.HaveField("Type", configv1.ConditionSecretAccessNotGranted)))
 }
 
-// TestAppConfigInOrder: what goes first is waited for, and told.
+// TestAppConfigInOrder checks that a workload waits for those before it in the order, and that the
+// status says so.
 func TestAppConfigInOrder(t *testing.T) {
 	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
@@ -489,8 +498,8 @@ func TestAppConfigInOrder(t *testing.T) {
 	worker := user(space, "worker", "shop-config", nil)
 	create(t, worker)
 	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal("first"))
-	bringUp(t, worker, true)
-	change(t, config, says("bye"))
+	reportRollout(t, worker, true)
+	change(t, config, withMessage("bye"))
 	bye := content("shop-config", "MESSAGE", "bye")
 	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal(bye))
 	g.Eventually(func(ctx context.Context) ([]configv1.WorkloadStatus, error) {
@@ -501,13 +510,14 @@ func TestAppConfigInOrder(t *testing.T) {
 			Message: "waits for what goes before it: Deployment/worker"},
 		gomega.HaveField("State", "Rolling")))
 	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("first"))
-	bringUp(t, worker, true)
+	reportRollout(t, worker, true)
 	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(bye))
-	bringUp(t, web, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
+	reportRollout(t, web, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
 }
 
-// TestAppConfigCanary: a share of the workloads goes first. Its number may be given instead, but not as well.
+// TestAppConfigCanary checks that a percentage of the workloads goes first. A count may be given
+// instead, but not both.
 func TestAppConfigCanary(t *testing.T) {
 	space, g := namespace(t), gomega.NewWithT(t)
 	startManager(t, space)
@@ -516,33 +526,34 @@ func TestAppConfigCanary(t *testing.T) {
 	worker := user(space, "worker", "shop-config", nil)
 	create(t, worker)
 	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal("first"))
-	bringUp(t, worker, true)
-	change(t, config, says("bye"))
+	reportRollout(t, worker, true)
+	change(t, config, withMessage("bye"))
 	bye := content("shop-config", "MESSAGE", "bye")
 	g.Eventually(startedFor(web)).WithContext(t.Context()).Should(gomega.Equal(bye))
 	g.Expect(startedFor(worker)(t.Context())).To(gomega.Equal("first"))
-	bringUp(t, web, true)
+	reportRollout(t, web, true)
 	g.Eventually(startedFor(worker)).WithContext(t.Context()).Should(gomega.Equal(bye))
-	bringUp(t, worker, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
+	reportRollout(t, worker, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
 	canary.Count = 1
 	err := cluster.Client.Create(t.Context(), newConfig(namespace(t), func(spec *configv1.AppConfigSpec) { spec.Rollout.Canary = &canary }))
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("count and percent are both given: give one of them")))
 }
 
-// TestAppConfigDeletedByHand: who deletes the ConfigMap approves nothing, and has no failed content tried again.
+// TestAppConfigDeletedByHand checks that a deletion of the ConfigMap neither approves a revision
+// nor retries a failed one.
 func TestAppConfigDeletedByHand(t *testing.T) {
 	t.Parallel()
 	space, g := namespace(t), gomega.NewWithT(t)
 	startManager(t, space)
 
 	config, deployment := shop(t, space, func(spec *configv1.AppConfigSpec) { spec.Rollout.OnFailure = configv1.FailureRollback })
-	change(t, config, says("bad"))
+	change(t, config, withMessage("bad"))
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "bad")))
-	bringUp(t, deployment, false)
+	reportRollout(t, deployment, false)
 	g.Eventually(startedFor(deployment)).WithContext(t.Context()).Should(gomega.Equal(content("shop-config", "MESSAGE", "hello")))
-	bringUp(t, deployment, true)
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
+	reportRollout(t, deployment, true)
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
 	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space,
 		Name: "shop-config"}})).To(gomega.Succeed())
 	g.Eventually(func(ctx context.Context) (map[string]string, error) {
@@ -554,11 +565,12 @@ func TestAppConfigDeletedByHand(t *testing.T) {
 			"1"), gomega.HaveKeyWithValue(configv1.AnnotationFailed, "2"),
 	))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("hello")))
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("False RolledBack, revision 1, 1/1, pending RolledBack"))
 }
 
-// TestAppConfigNamesASecretThatIsNotThere: it says so until the Secret has the key.
-func TestAppConfigNamesASecretThatIsNotThere(t *testing.T) {
+// TestAppConfigMissingSecret checks that the status reports a missing Secret until it
+// has the key.
+func TestAppConfigMissingSecret(t *testing.T) {
 	g, own, space := gomega.NewWithT(t), namespace(t), namespace(t)
 	startManagerWith(t, space, nil, func(settings *setup.Settings) { settings.Namespace, settings.SecretNamespaces = own, []string{space} })
 	config := newConfig(space, func(spec *configv1.AppConfigSpec) {
@@ -574,7 +586,7 @@ func TestAppConfigNamesASecretThatIsNotThere(t *testing.T) {
 		return condition.Reason + " " + condition.Message, nil
 	}
 	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs refers to what does not exist in this namespace: Secret database."))
-	g.Eventually(told(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
+	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 1, 0/0"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "database"}, StringData: map[string]string{"user": "shop"}}
 	create(t, secret)
 	g.Eventually(degraded).WithContext(t.Context()).Should(gomega.HavePrefix("SecretMissing spec.secretRefs refers to what does not exist in this namespace: key password of Secret database."))

@@ -14,8 +14,8 @@ import (
 
 var webapps = schema.GroupVersionResource{Group: "apps.mainstay.dev", Version: "v1", Resource: "webapps"}
 
-// manifest is a WebApp as a user would write it: the name shop and an image, unless spec brings
-// its own.
+// manifest returns a WebApp as a user would write it. It has the name shop and an image, unless
+// spec sets its own.
 func manifest(t *testing.T, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	if !strings.Contains("\n"+spec, "\nimage:") {
@@ -25,17 +25,17 @@ func manifest(t *testing.T, name, spec string) *unstructured.Unstructured {
 		"\nspec:\n  " + strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  ") + "\n"
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		t.Fatalf("the case itself is no YAML: %v\n%s", err, text)
+		t.Fatalf("the case is not valid YAML: %v\n%s", err, text)
 	}
 	return object
 }
 
-// badInput is a manifest that the API server must refuse, and its neighbour that it must accept.
+// badInput is a manifest that the API server must refuse, and a similar one that it must accept.
 type badInput struct {
-	// name of the WebApp: shop where it is empty. goodName is the neighbour's.
+	// name of the WebApp; empty means shop. goodName is the name of the accepted one.
 	name, goodName string
 	bad, good      string
-	// field and message are parts of what the user is told.
+	// field and message are parts of the expected answer.
 	field, message string
 }
 
@@ -158,15 +158,15 @@ var badSpecs = map[string]badInput{
 		message: "date-time"},
 }
 
-// TestBadInputIsRefused: with an answer that names the field, before anything is made. No manager
-// runs, so all of it is the API server's own doing.
+// TestBadInputIsRefused checks that the answer names the field, and that nothing is created. No
+// manager runs: the API server does all of it.
 func TestBadInputIsRefused(t *testing.T) {
 	api, err := dynamic.NewForConfig(cluster.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := api.Resource(webapps).Namespace(namespace(t))
-	// As kubectl asks for it; a dry run creates nothing that could be in the next case's way.
+	// As kubectl does. With a dry run, no case creates an object that disturbs the next.
 	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
 	dry := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
 	check := func(t *testing.T, test badInput) {
@@ -183,12 +183,12 @@ func TestBadInputIsRefused(t *testing.T) {
 			t.Error("it was accepted")
 			_ = in.Delete(t.Context(), or(test.name), metav1.DeleteOptions{})
 		case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
-			t.Errorf("an error of another sort: %v", err)
+			t.Errorf("an error of another kind: %v", err)
 		case !strings.Contains(err.Error(), test.field) || !strings.Contains(err.Error(), test.message):
 			t.Errorf("the answer lacks %q or %q: %v", test.field, test.message, err)
 		}
 		if _, err := in.Create(t.Context(), manifest(t, or(test.goodName), test.good), dry); err != nil {
-			t.Errorf("the neighbour is refused: %v", err)
+			t.Errorf("the accepted manifest is refused: %v", err)
 		}
 	}
 	for name, test := range badNames {

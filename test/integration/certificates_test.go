@@ -30,14 +30,14 @@ import (
 const (
 	servingSecret = "mainstay-serving"
 	servingHost   = "mainstay-webhook.mainstay-system.svc"
-	// settle is short for a test. A client whose handshake takes longer is not counted.
+	// settle is shortened for tests. Slower handshakes are not counted as failures.
 	settle = 500 * time.Millisecond
-	// pace is between two handshakes of one client.
+	// pace is the interval between two handshakes of one client.
 	pace = 20 * time.Millisecond
 )
 
-// TestCertificatesAreAgreedUpon: however many replicas start at once, all serve one pair, and are
-// content with it.
+// TestCertificatesAreAgreedUpon checks that all replicas that start at once serve the same pair and
+// then write nothing more.
 func TestCertificatesAreAgreedUpon(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -56,12 +56,12 @@ func TestCertificatesAreAgreedUpon(t *testing.T) {
 	for _, keeper := range keepers {
 		g.Eventually(keeper.Ready).Should(gomega.Succeed())
 	}
-	g.Expect(readServing(t, in).ResourceVersion).To(gomega.Equal(secret.ResourceVersion), "nobody wrote it a second time")
+	g.Expect(readServing(t, in).ResourceVersion).To(gomega.Equal(secret.ResourceVersion), "it is written once")
 	g.Expect(certificatesIn(t, secret.Data["ca.crt"])).To(gomega.HaveLen(1))
 }
 
-// TestCertificatesRotateWithoutARefusedHandshake: clients that trust what the publisher wrote, and
-// nothing else, ask three replicas all the time.
+// TestCertificatesRotateWithoutARefusedHandshake has clients that trust only the published bundle
+// call three replicas all the time.
 func TestCertificatesRotateWithoutARefusedHandshake(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -80,7 +80,7 @@ func TestCertificatesRotateWithoutARefusedHandshake(t *testing.T) {
 	for _, rotation := range []struct {
 		name string
 		by   func()
-		// cas is how many the bundle has then: that of each pair before, and one more.
+		// cas is the number of CAs in the bundle afterwards: one for each earlier pair, and one more.
 		cas int
 	}{
 		{"a request", change(func(s *corev1.Secret) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, api.AnnotationRotate, "now-1") }), 2},
@@ -102,9 +102,9 @@ func TestCertificatesRotateWithoutARefusedHandshake(t *testing.T) {
 	load.end(t)
 }
 
-// TestCertificatesOfSomebodyElse: with an external Secret nothing is written, and a rotation that
-// gives no overlap refuses nobody either.
-func TestCertificatesOfSomebodyElse(t *testing.T) {
+// TestExternalCertificates checks that with an external Secret nothing is written, and that a
+// rotation without overlap fails no handshake either.
+func TestExternalCertificates(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	in := namespace(t)
@@ -151,7 +151,8 @@ func TestCertificatesOfSomebodyElse(t *testing.T) {
 	g.Expect(recorded.Since(0, "PUT ", "POST ", "PATCH ", "DELETE ")).To(gomega.BeEmpty())
 }
 
-// TestCertificatesSurviveABrokenNetwork: what is served stays so, and what was asked for is done later.
+// TestCertificatesSurviveABrokenNetwork checks that replicas go on serving, and that a requested
+// rotation happens later.
 func TestCertificatesSurviveABrokenNetwork(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -180,7 +181,7 @@ func TestCertificatesSurviveABrokenNetwork(t *testing.T) {
 	load.end(t)
 }
 
-// TestCertificatesAreRenewedInTime lets three months pass for one replica.
+// TestCertificatesAreRenewedInTime advances the clock by three months for one replica.
 func TestCertificatesAreRenewedInTime(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -190,15 +191,15 @@ func TestCertificatesAreRenewedInTime(t *testing.T) {
 	g.Eventually(func() bool { return serveStored(t, in, keepers) }).Should(gomega.BeTrue())
 	first := served(t, keepers[0])
 	pass := func(duration time.Duration) {
-		// A Keeper that is awake, or about to be, may set its timer only after the clock was moved,
-		// and then waits in vain for what was due before.
+		// A Keeper that is running or about to run may set its timer after the clock was advanced. It
+		// would then wait for a time that has passed.
 		g.Eventually(clock.HasWaiters).MustPassRepeatedly(3).Should(gomega.BeTrue())
 		clock.Step(duration)
 	}
 
 	pass(61 * 24 * time.Hour)
 	g.Eventually(func() []*x509.Certificate { return certificatesIn(t, keepers[0].Bundle()) }).Should(gomega.HaveLen(2))
-	g.Expect(served(t, keepers[0]).Equal(first)).To(gomega.BeTrue(), "nobody trusts the new one yet")
+	g.Expect(served(t, keepers[0]).Equal(first)).To(gomega.BeTrue(), "no client trusts the new one yet")
 	keepers[0].Trusted(keepers[0].Bundle())
 	pass(settle)
 	g.Expect(served(t, keepers[0]).Equal(first)).To(gomega.BeFalse())
@@ -208,7 +209,7 @@ func TestCertificatesAreRenewedInTime(t *testing.T) {
 	g.Expect(serveStored(t, in, keepers)).To(gomega.BeTrue())
 }
 
-// keeperConfig is that of a user with the rights that the chart gives, and no more.
+// keeperConfig returns the config of a user with exactly the rights that the chart grants.
 func keeperConfig(t *testing.T, in string) *rest.Config {
 	t.Helper()
 	at := metav1.ObjectMeta{Namespace: in, Name: "keeper"}
@@ -228,7 +229,8 @@ func keeperConfig(t *testing.T, in string) *rest.Config {
 	return config
 }
 
-// awaitRight waits until the API server allows what was just granted: its authorizer watches roles and bindings.
+// awaitRight waits until the API server allows a right just granted: its authorizer watches roles
+// and bindings.
 func awaitRight(t *testing.T, config *rest.Config, right authorizationv1.ResourceAttributes) {
 	t.Helper()
 	user := clientOf(t, config)
@@ -239,7 +241,8 @@ func awaitRight(t *testing.T, config *rest.Config, right authorizationv1.Resourc
 	}).Should(gomega.BeTrue())
 }
 
-// startKeepers runs replicas until the test ends. The test fails if one ends before, or with an error.
+// startKeepers runs replicas until the test ends. The test fails if one ends earlier or with an
+// error.
 func startKeepers(t *testing.T, config *rest.Config, n int, options certificates.Options) []*certificates.Keeper {
 	t.Helper()
 	options.Name, options.Names, options.Settle = servingSecret, []string{servingHost}, settle
@@ -275,7 +278,7 @@ func readServing(t *testing.T, in string) *corev1.Secret {
 	return &secret
 }
 
-// served is the certificate that a replica serves; empty if none.
+// served returns the certificate that a replica serves, nil if there is none.
 func served(t *testing.T, keeper *certificates.Keeper) *x509.Certificate {
 	t.Helper()
 	certificate, err := keeper.GetCertificate(nil)
@@ -285,7 +288,7 @@ func served(t *testing.T, keeper *certificates.Keeper) *x509.Certificate {
 	return certificate.Leaf
 }
 
-// serveStored tells whether all serve what the Secret holds.
+// serveStored reports whether all replicas serve the certificate in the Secret.
 func serveStored(t *testing.T, in string, keepers []*certificates.Keeper) bool {
 	t.Helper()
 	stored, err := cert.ParseCertsPEM(readServing(t, in).Data["tls.crt"])
@@ -306,7 +309,7 @@ func certificatesIn(t *testing.T, bundle []byte) []*x509.Certificate {
 	return found
 }
 
-// externalData is what cert-manager would write: a certificate of a CA that nobody has seen before.
+// externalData returns what cert-manager would write: a certificate of a new CA.
 func externalData(t *testing.T) map[string][]byte {
 	t.Helper()
 	return externalDataFor(t, servingHost)
@@ -326,15 +329,16 @@ func externalDataFor(t *testing.T, host string) map[string][]byte {
 	return map[string][]byte{"tls.crt": chain, "tls.key": key, "ca.crt": ca}
 }
 
-// load is clients at work.
+// load is a set of running clients.
 type load struct {
 	stop       func()
 	handshakes atomic.Int64
-	// trusted is what the publisher wrote last.
+	// trusted is the bundle published last.
 	trusted atomic.Pointer[x509.CertPool]
 }
 
-// end stops the clients, and fails if they had nothing to do. That one was refused fails the test at once.
+// end stops the clients, and fails if there was no handshake. A refused handshake fails the test at
+// once.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	l.stop()
@@ -344,7 +348,8 @@ func (l *load) end(t *testing.T) {
 	t.Logf("%d handshakes", l.handshakes.Load())
 }
 
-// startLoad publishes the bundle of the first replica, and then lets a client of each ask it again and again until end.
+// startLoad publishes the bundle of the first replica, and then starts a client for each replica
+// that calls it until end.
 func startLoad(t *testing.T, keepers []*certificates.Keeper) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -358,7 +363,7 @@ func startLoad(t *testing.T, keepers []*certificates.Keeper) *load {
 	working.Go(func() { l.publish(ctx, keepers) })
 	gomega.NewWithT(t).Eventually(l.trusted.Load).ShouldNot(gomega.BeNil())
 	for _, keeper := range keepers {
-		gomega.NewWithT(t).Eventually(keeper.Ready).Should(gomega.Succeed(), "nobody is asked before")
+		gomega.NewWithT(t).Eventually(keeper.Ready).Should(gomega.Succeed(), "no client calls a replica before it is ready")
 		address := serve(t, keeper)
 		working.Go(func() {
 			for ctx.Err() == nil {
@@ -373,7 +378,8 @@ func startLoad(t *testing.T, keepers []*certificates.Keeper) *load {
 	return l
 }
 
-// publish does what the leader will: it writes the bundle where clients find it, then tells all replicas.
+// publish does what the leader will do: it writes the bundle where clients find it, then reports it
+// to all replicas.
 func (l *load) publish(ctx context.Context, keepers []*certificates.Keeper) {
 	for ctx.Err() == nil {
 		changed := keepers[0].Changed()
@@ -392,8 +398,8 @@ func (l *load) publish(ctx context.Context, keepers []*certificates.Keeper) {
 	}
 }
 
-// ask makes one handshake. Who is slower than the time that clients are given to learn of a new bundle, for the machine is busy, may be
-// refused.
+// ask makes one handshake. On a busy machine it may take longer than clients are given to learn of
+// a new bundle; its refusal is then not counted.
 func (l *load) ask(ctx context.Context, t *testing.T, address string) {
 	begun := time.Now()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: l.trusted.Load(), ServerName: servingHost, MinVersion: tls.VersionTLS12}}
@@ -411,7 +417,7 @@ func (l *load) ask(ctx context.Context, t *testing.T, address string) {
 	}
 }
 
-// serve answers handshakes with a replica's certificate until the test ends.
+// serve accepts handshakes with a replica's certificate until the test ends.
 func serve(t *testing.T, keeper *certificates.Keeper) (address string) {
 	t.Helper()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12})
@@ -430,7 +436,7 @@ func serve(t *testing.T, keeper *certificates.Keeper) (address string) {
 				return
 			}
 			serving.Go(func() {
-				// The first read shakes hands, and ends when the client closes.
+				// The first read does the handshake, and returns when the client closes the connection.
 				_, _ = connection.Read(make([]byte, 1))
 				_ = connection.Close()
 			})

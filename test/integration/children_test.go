@@ -23,7 +23,7 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// gone fails while the object exists.
+// gone returns a check that fails while the object exists.
 func gone(app *msappsv1.WebApp, object client.Object) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), object)
@@ -158,8 +158,8 @@ func TestARemovedFeatureDeletesItsChildAndOnlyIt(t *testing.T) {
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(gomega.Succeed())
 }
 
-// foreignDeployment is one that someone made by hand, with kubectl's classic fields and a
-// container of another name.
+// foreignDeployment returns a Deployment made by hand with kubectl's classic fields and a container
+// of another name.
 func foreignDeployment(namespace string) *appsv1.Deployment {
 	labels := map[string]string{"run": "legacy"}
 	return &appsv1.Deployment{
@@ -199,7 +199,7 @@ func TestAForeignObjectIsAConflictAndStaysUntouched(t *testing.T) {
 	t.Run("deleting the WebApp's own does not touch it either", func(t *testing.T) {
 		g := gomega.NewWithT(t)
 		g.Expect(cluster.Client.Delete(t.Context(), foreign)).To(gomega.Succeed())
-		// The conflict is looked at again about every ten seconds.
+		// The conflict is checked again about every ten seconds.
 		g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	})
 }
@@ -235,19 +235,19 @@ func TestConsentAdoptsWithoutASecondRollout(t *testing.T) {
 		names = append(names, container.Name)
 	}
 	g.Expect(names).To(gomega.Equal([]string{"webapp"}), "the former container is gone in the same write")
-	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "consent is used up")
+	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "the consent is removed")
 	g.Expect(metav1.GetControllerOf(adopted).Name).To(gomega.Equal("shop"))
 	g.Expect(adopted.Generation).To(gomega.BeEquivalentTo(2), "one change of the spec, so one rollout at most")
 
 	after, err := get(app, &corev1.Service{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.UID).To(gomega.Equal(service.UID))
-	g.Expect(after.Spec.Selector).To(gomega.Equal(map[string]string{"run": "legacy"}), "old and new pods bear these labels")
+	g.Expect(after.Spec.Selector).To(gomega.Equal(map[string]string{"run": "legacy"}), "old and new pods have these labels")
 	g.Expect(after.Spec.ClusterIP).To(gomega.Equal(service.Spec.ClusterIP))
 	g.Expect(after.Spec.Type).To(gomega.Equal(corev1.ServiceTypeNodePort))
 }
 
-// replicasSeen records every number of replicas that a Deployment ever asks for.
+// replicasSeen records every number of replicas in the spec of a Deployment.
 func replicasSeen(t *testing.T, app *msappsv1.WebApp) func() []int32 {
 	t.Helper()
 	watching, err := client.NewWithWatch(cluster.Config, client.Options{Scheme: cluster.Client.Scheme()})
@@ -307,7 +307,7 @@ func TestAutoscalingOnAndOffNeverPassesThroughOneReplica(t *testing.T) {
 	}
 	g.Eventually(owners).Should(gomega.Equal("[mainstay/handover]"))
 
-	// The autoscaler scales to 5, and nobody takes it back.
+	// The autoscaler scales to 5, and nothing reverts that.
 	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5}}`))
@@ -357,7 +357,7 @@ func TestAnAppThatBeginsAutoscaledStartsAtItsMinimum(t *testing.T) {
 	g.Expect(unique(seen())).To(gomega.Equal([]int32{3}))
 }
 
-// unique is numbers without repetitions in a row.
+// unique returns the numbers without adjacent duplicates.
 func unique(numbers []int32) []int32 {
 	var all []int32
 	for _, number := range numbers {

@@ -28,7 +28,8 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// newMonitor is a ConfigMonitor that has pods with app=web restarted when the ConfigMap flags changes.
+// newMonitor returns a ConfigMonitor that restarts pods with app=web when the ConfigMap flags
+// changes.
 func newMonitor(namespace string, change ...func(*configv1.ConfigMonitorSpec)) *configv1.ConfigMonitor {
 	monitor := &configv1.ConfigMonitor{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "flags"},
@@ -57,7 +58,7 @@ func setFlag(t *testing.T, namespace, key, value string) {
 	})
 }
 
-// newDeployment is one whose pods have app=web, and use no configuration.
+// newDeployment returns a Deployment whose pods have app=web and use no configuration.
 func newDeployment(namespace, name string) *appsv1.Deployment {
 	labels := map[string]string{"app": "web", "deployment": name}
 	return &appsv1.Deployment{
@@ -73,7 +74,7 @@ func newDeployment(namespace, name string) *appsv1.Deployment {
 	}
 }
 
-// rollOut does what the Deployment controller would, once all pods of the present template run.
+// rollOut does what the Deployment controller would do once all pods of the current template run.
 func rollOut(t *testing.T, deployment *appsv1.Deployment) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
@@ -91,11 +92,11 @@ func rollOut(t *testing.T, deployment *appsv1.Deployment) {
 	}).Should(gomega.Succeed())
 }
 
-// watched are the deployments that a monitor selects.
+// watched are the Deployments that a monitor selects.
 type watched []*appsv1.Deployment
 
-// by creates a monitor, and waits until it is known what the pods of these deployments were started with. That is noted on the deployments,
-// which their controller has to take note of.
+// by creates a monitor, waits until the stamps of the Deployments are written, and updates their
+// observedGeneration as the Deployment controller would.
 func (w watched) by(t *testing.T, monitor *configv1.ConfigMonitor) {
 	t.Helper()
 	g := gomega.NewWithT(t)
@@ -110,7 +111,8 @@ func (w watched) by(t *testing.T, monitor *configv1.ConfigMonitor) {
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
 }
 
-// restartedFor is what the deployment's pods were started for; empty if Mainstay never restarted them.
+// restartedFor returns the token that a Deployment's pods were last restarted for, empty if
+// Mainstay never restarted them.
 func restartedFor(deployment *appsv1.Deployment) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		var seen appsv1.Deployment
@@ -119,7 +121,7 @@ func restartedFor(deployment *appsv1.Deployment) func(context.Context) (string, 
 	}
 }
 
-// monitored is the status of a monitor, if it describes the present spec.
+// monitored returns the status of a monitor, if it is of the current generation.
 func monitored(monitor *configv1.ConfigMonitor) func(context.Context) (configv1.ConfigMonitorStatus, error) {
 	return func(ctx context.Context) (configv1.ConfigMonitorStatus, error) {
 		var seen configv1.ConfigMonitor
@@ -131,14 +133,14 @@ func monitored(monitor *configv1.ConfigMonitor) func(context.Context) (configv1.
 	}
 }
 
-// monitorReady is status and reason of the condition Ready.
+// monitorReady returns status and reason of the condition Ready.
 func monitorReady(monitor *configv1.ConfigMonitor) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		return conditionOf(ctx, monitor, configv1.ConditionReady)
 	}
 }
 
-// conditionOf is status and reason of a condition; empty if there is none.
+// conditionOf returns status and reason of a condition, empty if there is none.
 func conditionOf(ctx context.Context, monitor *configv1.ConfigMonitor, kind string) (string, error) {
 	status, err := monitored(monitor)(ctx)
 	for _, condition := range status.Conditions {
@@ -149,7 +151,8 @@ func conditionOf(ctx context.Context, monitor *configv1.ConfigMonitor, kind stri
 	return "", err
 }
 
-// nextSecond waits until what is created from now on is younger than object: the API server notes whole seconds.
+// nextSecond waits until a new object is younger than the given one: the API server stores whole
+// seconds.
 func nextSecond(t *testing.T, object client.Object) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() bool {
@@ -157,7 +160,7 @@ func nextSecond(t *testing.T, object client.Object) {
 	}).Should(gomega.BeTrue())
 }
 
-// TestConfigMonitorRefused: by the API server itself, in words that help.
+// TestConfigMonitorRefused checks that the API server refuses invalid specs with helpful messages.
 func TestConfigMonitorRefused(t *testing.T) {
 	namespace := namespace(t)
 	for name, test := range map[string]struct{ spec, want string }{
@@ -185,7 +188,8 @@ func TestConfigMonitorRefused(t *testing.T) {
 	}
 }
 
-// TestConfigMonitorAdmission: what the schema lets pass, the webhook refuses; what is legal and unwise, it warns of.
+// TestConfigMonitorAdmission checks that the webhook refuses what the schema cannot, and warns of
+// what is valid but unwise.
 func TestConfigMonitorAdmission(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -202,8 +206,9 @@ func TestConfigMonitorAdmission(t *testing.T) {
 	g.Expect(server.warnings()).To(gomega.ConsistOf(gomega.ContainSubstring("set spec.maxParallel to limit that")))
 }
 
-// TestConfigMonitorSpecThatNobodyAsked: what got past admission is told, and nothing is done.
-func TestConfigMonitorSpecThatNobodyAsked(t *testing.T) {
+// TestConfigMonitorSpecThatBypassedAdmission checks that an invalid spec that bypassed admission is
+// reported and restarts nothing.
+func TestConfigMonitorSpecThatBypassedAdmission(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	space := namespace(t)
@@ -214,7 +219,7 @@ func TestConfigMonitorSpecThatNobodyAsked(t *testing.T) {
 	g.Expect(conditionOf(t.Context(), monitor, configv1.ConditionStalled)).To(gomega.Equal("True InvalidSpec"))
 }
 
-// TestConfigMonitorSample: it is accepted, as strictly as kubectl asks.
+// TestConfigMonitorSample checks that the sample is accepted under strict validation.
 func TestConfigMonitorSample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", "configmonitor.yaml"))
 	if err != nil {
@@ -234,8 +239,9 @@ func TestConfigMonitorSample(t *testing.T) {
 	}
 }
 
-// TestConfigMonitorFlaps: two who fight over a ConfigMap trip the breaker, which a Warning and a condition tell, with the name of
-// who wrote last: the API server notes of each field only that.
+// TestConfigMonitorFlaps checks that two writers that revert each other trip the breaker. An event
+// of type Warning and a condition name the last writer: of each field, the API server records only
+// that one.
 func TestConfigMonitorFlaps(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -263,13 +269,13 @@ func TestConfigMonitorFlaps(t *testing.T) {
 	g.Eventually(func(ctx context.Context) ([]string, error) {
 		var events eventsv1.EventList
 		err := cluster.Client.List(ctx, &events, client.InNamespace(in))
-		var told []string
+		var found []string
 		for _, event := range events.Items {
 			if event.Regarding.Name == monitor.Name && event.Type == corev1.EventTypeWarning {
-				told = append(told, event.Reason+": "+event.Note)
+				found = append(found, event.Reason+": "+event.Note)
 			}
 		}
-		return told, err
+		return found, err
 	}).WithContext(t.Context()).Should(gomega.ConsistOf(gomega.And(
 		gomega.HavePrefix("Flapping: ConfigMap/flags changes again and again"), gomega.ContainSubstring("tock"))))
 	leaping.Leap(time.Hour)
@@ -279,7 +285,8 @@ func TestConfigMonitorFlaps(t *testing.T) {
 	}).WithContext(t.Context()).Should(gomega.BeEmpty())
 }
 
-// TestConfigMonitorRestartsOnce: a change restarts what is selected, once, and nothing else; and the second pass writes nothing.
+// TestConfigMonitorRestartsOnce checks that a change restarts the selected workloads once and no
+// others, and that the second pass writes nothing.
 func TestConfigMonitorRestartsOnce(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -295,7 +302,7 @@ func TestConfigMonitorRestartsOnce(t *testing.T) {
 	}
 	monitor := newMonitor(in)
 	watched{web}.by(t, monitor)
-	g.Expect(restartedFor(web)(t.Context())).To(gomega.BeEmpty(), "the first look restarts nothing")
+	g.Expect(restartedFor(web)(t.Context())).To(gomega.BeEmpty(), "the first reconcile restarts nothing")
 
 	setFlag(t, in, "COLOUR", "blue")
 	g.Eventually(restartedFor(web)).WithContext(t.Context()).Should(gomega.HavePrefix("flags="))
@@ -320,10 +327,11 @@ func TestConfigMonitorRestartsOnce(t *testing.T) {
 	manager.Stop()
 	restarted := startManager(t, in)
 	restarted.Settle(t)
-	g.Expect(restarted.Requests.Since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
+	g.Expect(restarted.Requests.Since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restarted manager writes and reads nothing")
 }
 
-// TestConfigMonitorSources: the other spelling, keys, and what is deleted and made again.
+// TestConfigMonitorSources checks the other spelling, keys, and a source that is deleted and
+// recreated.
 func TestConfigMonitorSources(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -364,7 +372,8 @@ func TestConfigMonitorSources(t *testing.T) {
 	g.Expect(conditionOf(t.Context(), monitor, configv1.ConditionStalled)).To(gomega.Equal("True SecretAccessNotGranted"))
 }
 
-// TestConfigMonitorsTogether: two monitors for one ConfigMap, and one change, restart a workload once.
+// TestConfigMonitorsTogether checks that one change of a ConfigMap with two monitors restarts a
+// workload once.
 func TestConfigMonitorsTogether(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -392,7 +401,7 @@ func TestConfigMonitorsTogether(t *testing.T) {
 	g.Expect(templateChanges(t, web, before)).To(gomega.BeNumerically("==", 1))
 }
 
-// generationOf is how often a deployment's spec or annotations have changed.
+// generationOf returns the generation of a Deployment, which its spec and its annotations increase.
 func generationOf(t *testing.T, deployment *appsv1.Deployment) int64 {
 	t.Helper()
 	var seen appsv1.Deployment
@@ -402,20 +411,22 @@ func generationOf(t *testing.T, deployment *appsv1.Deployment) int64 {
 	return seen.Generation
 }
 
-// templateChanges is how often it was patched since: stamp and restart are one write.
+// templateChanges returns how often a Deployment was patched since a generation. Stamp and restart
+// are one write.
 func templateChanges(t *testing.T, deployment *appsv1.Deployment, since int64) int64 {
 	t.Helper()
 	return generationOf(t, deployment) - since
 }
 
-// TestConfigMonitorHeldBack: what cooldown, window and maxParallel hold back is told, with the reason.
-func TestConfigMonitorHeldBack(t *testing.T) {
+// TestConfigMonitorDelays checks that the status reports restarts that cooldown, debounce or
+// maxParallel delay, with the reason.
+func TestConfigMonitorDelays(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*configv1.ConfigMonitorSpec)
 		reason string
-		// held is how many of the two deployments are held back at the second change.
-		held int
+		// delayed is the number of Deployments, of two, whose restart is delayed at the second change.
+		delayed int
 	}{
 		"cooldown": {func(s *configv1.ConfigMonitorSpec) { s.Cooldown = &metav1.Duration{Duration: time.Hour} }, configv1.SkippedCooldown, 2},
 		"debounce": {func(s *configv1.ConfigMonitorSpec) { s.Debounce = &metav1.Duration{Duration: time.Hour} }, configv1.SkippedDebounce, 2},
@@ -447,7 +458,7 @@ func TestConfigMonitorHeldBack(t *testing.T) {
 					reasons = append(reasons, skipped.Reason)
 				}
 				return reasons, err
-			}).WithContext(t.Context()).Should(gomega.Equal(slices.Repeat([]string{test.reason}, test.held)))
+			}).WithContext(t.Context()).Should(gomega.Equal(slices.Repeat([]string{test.reason}, test.delayed)))
 
 			setFlag(t, in, "COLOUR", "blue")
 			for _, deployment := range deployments {
@@ -456,12 +467,13 @@ func TestConfigMonitorHeldBack(t *testing.T) {
 			g.Eventually(func(ctx context.Context) ([]configv1.Skipped, error) {
 				status, err := monitored(monitor)(ctx)
 				return status.Skipped, err
-			}).WithContext(t.Context()).Should(gomega.BeEmpty(), "what is taken back in time never happened")
+			}).WithContext(t.Context()).Should(gomega.BeEmpty(), "a change that is reverted in time restarts nothing")
 		})
 	}
 }
 
-// TestConfigMonitorOutsideItsWindow: nothing restarts, not even by the baseline, and the reason is told.
+// TestConfigMonitorOutsideItsWindow checks that nothing restarts, not even by the baseline, and
+// that the status reports the reason.
 func TestConfigMonitorOutsideItsWindow(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -484,7 +496,8 @@ func TestConfigMonitorOutsideItsWindow(t *testing.T) {
 	g.Expect(restartedFor(web)(t.Context())).To(gomega.BeEmpty())
 }
 
-// TestConfigMonitorBaseline: a workload that was never seen restarts if its pods were started before the source changed.
+// TestConfigMonitorBaseline checks that a workload without a stamp restarts if its pods started
+// before the source changed.
 func TestConfigMonitorBaseline(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -508,7 +521,7 @@ func TestConfigMonitorBaseline(t *testing.T) {
 	g.Expect(restartedFor(younger)(t.Context())).To(gomega.BeEmpty())
 }
 
-// replicaSetOf is what the Deployment controller would make of its template.
+// replicaSetOf returns the ReplicaSet that the Deployment controller would make.
 func replicaSetOf(deployment *appsv1.Deployment) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{

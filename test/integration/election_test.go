@@ -15,10 +15,11 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// TestALeaderThatIsStartedAnewLeadsAtOnce: a process that was killed could not give the lease back. Under its pod's
-// name it has it still; under a new one it would have to wait until the lease ends, and so would everybody's changes. The lease lasts longer than the test may wait, on
-// however slow a machine.
-func TestALeaderThatIsStartedAnewLeadsAtOnce(t *testing.T) {
+// TestARestartedLeaderLeadsAtOnce kills a leader, which then cannot release its Lease.
+// Under the same identity, its pod's name, it still holds the Lease and leads at once. A new
+// identity would have to wait until the Lease expires, and no change would be reconciled meanwhile.
+// The Lease lasts longer than the test may wait, however slow the machine.
+func TestARestartedLeaderLeadsAtOnce(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	server := ownServer(t)
@@ -40,16 +41,16 @@ func TestALeaderThatIsStartedAnewLeadsAtOnce(t *testing.T) {
 	}
 	killed := elect(t, way, "pod-a_uid-a")
 	works("first")
-	// What it sends from now on arrives nowhere: it can't give the lease back.
+	// Its requests reach the server no longer: it cannot release the Lease.
 	way.Kill()
 	killed()
 	started := time.Now()
 	elect(t, way, "pod-a_uid-a")
 	works("second")
-	t.Logf("at work %s after the start", time.Since(started).Round(time.Millisecond))
+	t.Logf("leading %s after the start", time.Since(started).Round(time.Millisecond))
 }
 
-// elect runs a manager under an identity, behind a proxy. The returned function ends it.
+// elect runs a manager under an identity, behind a proxy. The returned function stops it.
 func elect(t *testing.T, way *proxy.Proxy, identity string) func() {
 	t.Helper()
 	return testenv.RunManager(t, way.Connect(), testenv.ManagerOptions{
@@ -57,6 +58,6 @@ func elect(t *testing.T, way *proxy.Proxy, identity string) func() {
 			settings.Namespace, settings.LeaderElection, settings.LeaderElectionIdentity = system, true, identity
 			settings.LeaseDuration, settings.RenewDeadline, settings.RetryPeriod = 10*time.Minute, 5*time.Minute, time.Second
 		},
-		Ended: func(error) {}, // one that was killed ends with an error
+		Ended: func(error) {}, // a killed manager ends with an error
 	}).Stop
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// newPod is one with app=web; owner is the kind of its controller, or empty.
+// newPod returns a pod with app=web. owner is the kind of its controller, or empty.
 func newPod(namespace, name, owner string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "web"}},
@@ -29,7 +29,7 @@ func newPod(namespace, name, owner string) *corev1.Pod {
 	return pod
 }
 
-// run makes a pod and does what the kubelet would.
+// runPod creates a pod and does the work of the kubelet.
 func runPod(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	create(t, pod)
@@ -40,7 +40,7 @@ func runPod(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// podsIn are the names of the pods of a namespace.
+// podsIn returns the names of the pods in a namespace.
 func podsIn(namespace string) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		var pods corev1.PodList
@@ -55,7 +55,8 @@ func podsIn(namespace string) func(context.Context) ([]string, error) {
 
 func evicting(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }
 
-// TestConfigMonitorEvicts: one at a time, only older pods, only those that come back; and not twice, also by another manager.
+// TestConfigMonitorEvicts checks that pods are evicted one at a time, only if they are older than
+// the change and their controller recreates them, and not twice, even by another manager.
 func TestConfigMonitorEvicts(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -72,9 +73,9 @@ func TestConfigMonitorEvicts(t *testing.T) {
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("web-1"), "they are older than the change")
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("False Restarting"))
 	runPod(t, newPod(in, "web-0", "CloneSet"))
-	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("web-0"), "the next goes once the first has come back")
-	again := newPod(in, "web-1", "CloneSet")
-	runPod(t, again)
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("web-0"), "the next is evicted after the first was replaced")
+	replacement := newPod(in, "web-1", "CloneSet")
+	runPod(t, replacement)
 	g.Eventually(monitorReady(monitor)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate"))
 	status, err := monitored(monitor)(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -88,18 +89,18 @@ func TestConfigMonitorEvicts(t *testing.T) {
 	manager.Stop()
 	restarted := startManager(t, in)
 	restarted.Settle(t)
-	g.Expect(restarted.Requests.Since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restart writes, lists and evicts nothing")
+	g.Expect(restarted.Requests.Since(0, "/"+in+"/")).To(gomega.BeEmpty(), "a restarted manager writes, lists and evicts nothing")
 
-	// Away during a change: once it is back.
+	// A change while no manager runs takes effect at the next start.
 	restarted.Stop()
-	nextSecond(t, again)
+	nextSecond(t, replacement)
 	setFlag(t, in, "COLOUR", "blue")
 	startManager(t, in)
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.HaveLen(1))
 }
 
-// TestConfigMonitorEvictsNotEverything: budgets, pods without an owner and static pods.
-func TestConfigMonitorEvictsNotEverything(t *testing.T) {
+// TestConfigMonitorSparesPods checks budgets, pods without an owner, and static pods.
+func TestConfigMonitorSparesPods(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	in := namespace(t)
@@ -131,22 +132,23 @@ func TestConfigMonitorEvictsNotEverything(t *testing.T) {
 		}
 		return found, err
 	}
-	held := gomega.Equal([]string{"Pod/guarded DisruptionBudget", "Pod/job Unowned", "Pod/static StaticPod", "Pod/unowned Unowned"})
-	g.Eventually(skipped).WithContext(t.Context()).Should(held, "nobody has counted for the budget yet: the API server asks to wait")
+	skips := gomega.Equal([]string{"Pod/guarded DisruptionBudget", "Pod/job Unowned", "Pod/static StaticPod", "Pod/unowned Unowned"})
+	g.Eventually(skipped).WithContext(t.Context()).Should(skips, "the budget's status is not yet computed: the API server asks to retry")
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, ExpectedPods: 1, CurrentHealthy: 1,
 		DesiredHealthy: 1}
 	g.Expect(cluster.Client.Status().Update(t.Context(), budget)).To(gomega.Succeed())
 	g.Expect(monitorReady(monitor)(t.Context())).To(gomega.Equal("False Waiting"))
 
 	change(t, monitor, func(m *configv1.ConfigMonitor) { m.Spec.Cooldown = nil })
-	g.Eventually(skipped).WithContext(t.Context()).Should(held)
+	g.Eventually(skipped).WithContext(t.Context()).Should(skips)
 	change(t, monitor, func(m *configv1.ConfigMonitor) { m.Spec.AllowUnowned = true })
 	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("guarded", "static"))
 	g.Expect(cluster.Client.Delete(t.Context(), budget)).To(gomega.Succeed())
-	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("static"), "it is asked again")
+	g.Eventually(podsIn(in)).WithContext(t.Context()).Should(gomega.ConsistOf("static"), "the eviction is retried")
 }
 
-// TestConfigMonitorsOfASecret: where it may be read its changes count, for both strategies, and what it holds stands nowhere.
+// TestConfigMonitorsOfASecret checks that changes of a readable Secret count for both strategies,
+// and that its content appears nowhere.
 func TestConfigMonitorsOfASecret(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

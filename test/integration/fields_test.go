@@ -22,11 +22,11 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// absent is wanted where a change takes something away.
+// absent is the expected value if a change removes a field.
 const absent = "(absent)"
 
-// effect is a change of a WebApp's spec, a merge patch, and where it must arrive: a path in
-// the child of that kind (elements of lists by number) and the value there, as JSON.
+// effect is a merge patch of a WebApp's spec and where it must show: a path in the child of that
+// kind (list elements by index) and the value there, as JSON.
 type effect struct {
 	patch string
 	kind  string
@@ -40,14 +40,15 @@ const (
 )
 
 const (
-	// request is what an autoscaler needs.
+	// request is what an autoscaler requires.
 	request = "replicas: null\nresources: {requests: {cpu: 10m, memory: 10Mi}}\n"
 	routes  = "HTTPRoute"
 	scaler  = "HorizontalPodAutoscaler"
 	budget  = "PodDisruptionBudget"
-	// held and invalid are for what has an effect on no child: nothing is applied, or the spec is not accepted.
-	held    = "held"
-	invalid = "invalid"
+	// withheld and invalid are for changes without an effect on a child: nothing is applied, or the
+	// spec is refused.
+	withheld = "withheld"
+	invalid  = "invalid"
 )
 
 var specEffects = map[string]effect{
@@ -112,10 +113,11 @@ var specEffects = map[string]effect{
 	"serviceMetadata.annotations":        {"serviceMetadata: {annotations: {k: v}}", "Service", "metadata.annotations.k", `"v"`},
 	"serviceAccountMetadata.labels":      {"serviceAccountMetadata: {labels: {team: x}}", "ServiceAccount", "metadata.labels.team", `"x"`},
 	"serviceAccountMetadata.annotations": {"serviceAccountMetadata: {annotations: {k: v}}", "ServiceAccount", "metadata.annotations.k", `"v"`},
-	"paused":                             {"paused: true", held, "", "true"},
+	"paused":                             {"paused: true", withheld, "", "true"},
 }
 
-// effects has each field of the spec, by its path: what is inside of Kubernetes' own types is theirs.
+// effects returns an effect for each field of the spec, by its path. It does not descend into
+// Kubernetes' own types.
 func effects() map[string]effect {
 	all := maps.Clone(specEffects)
 	volume := func(source, inside, want string) effect {
@@ -136,7 +138,7 @@ func effects() map[string]effect {
 	return all
 }
 
-// addHelpers adds the fields of init containers and side-cars, which are alike.
+// addHelpers adds the fields of init containers and side-cars, which are the same.
 func addHelpers(all map[string]effect) {
 	for _, list := range []string{"initContainers", "sidecars"} {
 		add := func(field, given, path, want string) {
@@ -155,13 +157,14 @@ func addHelpers(all map[string]effect) {
 		add("securityContext", "securityContext: {runAsUser: 7}", "securityContext.runAsUser", "7")
 		add("startupProbe", "startupProbe: {httpGet: {path: /s, port: 80}}", "startupProbe.httpGet.path", `"/s"`)
 	}
-	// What runs to completion has no probes, in Kubernetes either: here the effect is to be told so.
+	// Containers that run to completion have no probes, in Kubernetes either. Here the effect is the
+	// refusal.
 	refused := all["initContainers[].startupProbe"]
 	refused.kind, refused.path, refused.want = invalid, "", "true"
 	all["initContainers[].startupProbe"] = refused
 }
 
-// fieldsOf are the paths of all fields of a type of ours.
+// fieldsOf returns the paths of all fields of one of our types.
 func fieldsOf(of reflect.Type, prefix string) []string {
 	var paths []string
 	for field := range of.Fields() {
@@ -199,7 +202,7 @@ func TestEveryFieldHasACase(t *testing.T) {
 	}
 }
 
-// at is the value at a path, as JSON; absent where there is none.
+// at returns the value at a path as JSON, absent if there is none.
 func at(object *unstructured.Unstructured, path string) string {
 	var value any = object.Object
 	for step := range strings.SplitSeq(path, ".") {
@@ -223,8 +226,9 @@ func at(object *unstructured.Unstructured, path string) string {
 	return string(text)
 }
 
-// TestEveryFieldHasAnEffect: the API server accepts each field, as strictly as kubectl asks, and of what it makes of it the child is made that has the
-// value; that child it accepts too. Nothing is stored.
+// TestEveryFieldHasAnEffect checks that the API server accepts each field under strict validation,
+// that the resulting child has the value, and that the API server accepts that child too. Nothing
+// is stored.
 func TestEveryFieldHasAnEffect(t *testing.T) {
 	t.Parallel()
 	space := namespace(t)
@@ -237,7 +241,7 @@ func checkEffect(t *testing.T, space string, test effect) {
 	t.Helper()
 	g := gomega.NewWithT(t)
 	before, _ := effectOn(newApp(space), test)
-	g.Expect(before).NotTo(gomega.Equal(test.want), "the value is there before the change: the case proves nothing")
+	g.Expect(before).NotTo(gomega.Equal(test.want), "the child has the value before the change: the case proves nothing")
 	patch, err := yaml.YAMLToJSON([]byte("spec:\n  " + strings.ReplaceAll(test.patch, "\n", "\n  ")))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	given, err := jsonpatch.MergePatch([]byte(testenv.JSON(t, newApp(space))), patch)
@@ -249,7 +253,7 @@ func checkEffect(t *testing.T, space string, test effect) {
 	g.Expect(cluster.Client.Create(t.Context(), accepted, strict...)).To(gomega.Succeed())
 	var app msappsv1.WebApp
 	g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(accepted.Object, &app)).To(gomega.Succeed())
-	after, child := effectOn(&app, test)
+	after, child := effectOn(&app, test) // the API server has no CRD of HTTPRoute
 	g.Expect(after).To(gomega.Equal(test.want))
 	if child != nil && test.kind != routes { // the API server has no definition of HTTPRoute
 		child.SetNamespace(space) // as package apply does
@@ -257,12 +261,13 @@ func checkEffect(t *testing.T, space string, test effect) {
 	}
 }
 
-// effectOn is the value that a field has its effect on, and the child that has it; nil if there is none.
+// effectOn returns the value at the path of an effect, and the child that has it, nil if there is
+// none.
 func effectOn(app *msappsv1.WebApp, test effect) (string, client.Object) {
 	webapp.Default(app)
 	desired := webapp.Desired(app, webapp.Observed{HasRouteAPI: true})
 	switch test.kind {
-	case held:
+	case withheld:
 		return strconv.FormatBool(desired.Withhold), nil
 	case invalid:
 		return strconv.FormatBool(len(webapp.Validate(app)) > 0), nil

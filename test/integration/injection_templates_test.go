@@ -13,8 +13,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
 )
 
-// What is injected into templates that the API server takes, it takes too; and it stores it as it is, for what it filled in would be taken for
-// somebody's change.
+// TestInjectedTemplatesAreValid checks that the API server accepts injected templates wherever it
+// accepts the owner's template, and that it stores them unchanged: a field that it defaulted would
+// look like another writer's change.
 func TestInjectedTemplatesAreValid(t *testing.T) {
 	t.Parallel()
 	const deployments = 200
@@ -34,26 +35,26 @@ func TestInjectedTemplatesAreValid(t *testing.T) {
 			Kind: "Deployment", Namespace: injectiontest.Namespace, Name: g.Name(), Annotations: injectiontest.Granted(setting),
 			Template: own.DeepCopy(),
 		}
-		for _, verdict := range setting.Compose(&w, nil) {
-			if verdict.State == injection.In {
+		for _, decision := range setting.Compose(&w, nil) {
+			if decision.State == injection.In {
 				injected++
 			}
 		}
 		is, err := stored(t, *w.Template)
 		if err != nil {
-			t.Errorf("seed %d: what is injected makes it invalid: %v", seed, err)
+			t.Errorf("seed %d: the injected template is refused: %v", seed, err)
 			continue
 		}
 		if difference := cmp.Diff(w.Template, is); difference != "" {
-			t.Errorf("seed %d: it is stored otherwise (- as injected, + as stored):\n%s", seed, difference)
+			t.Errorf("seed %d: the stored template differs (- injected, + stored):\n%s", seed, difference)
 		}
 	}
 	if injected < deployments/2 {
-		t.Errorf("%d Instrumentations were injected into %d Deployments: that tests too little", injected, deployments)
+		t.Errorf("only %d Instrumentations were injected into %d Deployments: too few for a test", injected, deployments)
 	}
 }
 
-// stored is what a Deployment's template would be stored as.
+// stored returns a Deployment's template as the API server would store it.
 func stored(t *testing.T, template corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
 	t.Helper()
 	deployment := &appsv1.Deployment{

@@ -17,7 +17,7 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// javaAgent is an Instrumentation for Deployments of these names.
+// javaAgent returns an Instrumentation for Deployments with names of this pattern.
 func javaAgent(namespace, pattern string) *instrv1.Instrumentation {
 	return &instrv1.Instrumentation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "java"},
@@ -28,7 +28,7 @@ func javaAgent(namespace, pattern string) *instrv1.Instrumentation {
 	}
 }
 
-// bareDeployment is one of a program that knows of no agents.
+// bareDeployment returns a Deployment without an agent.
 func bareDeployment(namespace, name string, env ...corev1.EnvVar) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -45,13 +45,14 @@ func bareDeployment(namespace, name string, env ...corev1.EnvVar) *appsv1.Deploy
 	}
 }
 
-// TestInstrumentation has what users see of one, from its creation to its end.
+// TestInstrumentation checks what users see of an Instrumentation from its creation to its
+// deletion.
 func TestInstrumentation(t *testing.T) {
 	t.Parallel()
 	s := newGoverned(t)
 	s.start(t)
 	for name, test := range map[string]func(*testing.T, *governed, string){
-		"life": instrumentationLives, "webapp": instrumentationOfAWebApp, "tells": instrumentationTells,
+		"life": instrumentationLives, "webapp": instrumentationOfAWebApp, "reports": instrumentationReports,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -62,7 +63,8 @@ func TestInstrumentation(t *testing.T) {
 	t.Run("follows", func(t *testing.T) { injectionFollows(t, s) })
 }
 
-// instrumentationLives: what exists is injected, what is made later is made so, what changes reaches all, and all is as it was in the end.
+// instrumentationLives checks that existing and new workloads are injected, that changes reach all
+// of them, and that the deletion restores them.
 func instrumentationLives(t *testing.T, s *governed, namespace string) {
 	t.Helper()
 	g := gomega.NewWithT(t)
@@ -87,7 +89,7 @@ func instrumentationLives(t *testing.T, s *governed, namespace string) {
 	g.Eventually(value).Should(gomega.Equal("-Xmx1g -javaagent:/mainstay/agent/agent.jar"))
 	later := bareDeployment(namespace, "web-2")
 	s.create(t, later)
-	g.Expect(later.Spec.Template.Annotations).To(gomega.HaveKey(instrv1.AnnotationInjected), "it is injected within the request")
+	g.Expect(later.Spec.Template.Annotations).To(gomega.HaveKey(instrv1.AnnotationInjected), "the webhook injects it within the request")
 	g.Expect(later.Spec.Template.Spec.Containers[1].Env).To(gomega.BeEmpty())
 
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(agent), agent)).To(gomega.Succeed())
@@ -104,7 +106,8 @@ func instrumentationLives(t *testing.T, s *governed, namespace string) {
 	g.Expect(equality.Semantic.DeepEqual(first, &last)).To(gomega.BeTrue(), "%v", last)
 }
 
-// instrumentationOfAWebApp: what Mainstay itself makes is injected as anybody's, and its own controller does not mind.
+// instrumentationOfAWebApp checks that the Deployment of a WebApp is injected as any other, and
+// that the WebApp controller does not revert that.
 func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	t.Helper()
 	g := gomega.NewWithT(t)
@@ -125,7 +128,7 @@ func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	}).Should(gomega.Succeed())
 	injected := read(g)
 
-	// A change of the WebApp is composed with what is injected, and nobody undoes the other's work.
+	// A change of the WebApp is combined with what is injected, and no controller reverts the other.
 	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"}} })).To(gomega.Succeed())
 	g.Eventually(func(g gomega.Gomega) {
 		env := read(g).Spec.Template.Spec.Containers[0].Env
@@ -142,8 +145,8 @@ func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	}).Should(gomega.Succeed())
 }
 
-// instrumentationTells: what was done to a workload, or can't be, is told where its owner looks.
-func instrumentationTells(t *testing.T, s *governed, namespace string) {
+// instrumentationReports checks that events of the workload report what was injected or why not.
+func instrumentationReports(t *testing.T, s *governed, namespace string) {
 	t.Helper()
 	g := gomega.NewWithT(t)
 	s.create(t, bareDeployment(namespace, "good"))
@@ -152,7 +155,7 @@ func instrumentationTells(t *testing.T, s *governed, namespace string) {
 	}}}
 	s.create(t, bareDeployment(namespace, "bad", optional))
 	s.create(t, javaAgent(namespace, "*"))
-	told := func(name string) func() []string {
+	reasons := func(name string) func() []string {
 		return func() (reasons []string) {
 			var all eventsv1.EventList
 			g.Expect(s.client.List(t.Context(), &all, client.InNamespace(namespace))).To(gomega.Succeed())
@@ -164,8 +167,8 @@ func instrumentationTells(t *testing.T, s *governed, namespace string) {
 			return reasons
 		}
 	}
-	g.Eventually(told("good")).Should(gomega.Equal([]string{"AgentInjected"}))
-	g.Eventually(told("bad")).Should(gomega.Equal([]string{instrv1.WorkloadVariableUnknown}))
+	g.Eventually(reasons("good")).Should(gomega.Equal([]string{"AgentInjected"}))
+	g.Eventually(reasons("bad")).Should(gomega.Equal([]string{instrv1.WorkloadVariableUnknown}))
 	s.warnings()
 	later := bareDeployment(namespace, "later", optional)
 	s.create(t, later)

@@ -12,7 +12,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
-// TestInjectionCosts: each workload that is matched is written once, nothing is read beside the caches, and at rest there is no call.
+// TestInjectionCosts checks that each matching workload is written once, that nothing is read
+// except through the caches, and that there are no calls at rest.
 func TestInjectionCosts(t *testing.T) {
 	t.Parallel()
 	const matched = 30
@@ -45,19 +46,19 @@ func TestInjectionCosts(t *testing.T) {
 		g.Eventually(injected(options)).Should(gomega.Equal(matched))
 		s.finish(t, space)
 		s.calls.Settle(t)
-		g.Eventually(s.tells(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched, matched)))
+		g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched, matched)))
 		n = checkCosts(t, s, about, n, matched, 1)
 	}
 	reach("a new Instrumentation", "agent.jar")
 	s.merge(t, agent, `{"spec":{"agent":{"options":"debug"}}}`)
-	reach("a changed one", "=debug")
+	reach("a changed agent", "=debug")
 
 	s.bare(t, space, "web-new")
 	s.merge(t, bareDeployment(space, "web-new"), `{"spec":{"replicas":0,"template":{"metadata":{"labels":{"version":"2"}}}}}`)
 	s.finish(t, space)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched+1, matched+1)))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal(fmt.Sprintf("True Injected %d/%d", matched+1, matched+1)))
 	s.calls.Settle(t)
-	n = checkCosts(t, s, "what owners write", n, 0, 0)
+	n = checkCosts(t, s, "writes of owners", n, 0, 0)
 	s.merge(t, agent, `{"spec":{"agent":{"imagePullPolicy":"IfNotPresent"}}}`)
 	s.calls.Settle(t)
 	g.Expect(s.calls.Since(n)).To(gomega.BeEmpty(), "at rest")
@@ -68,8 +69,9 @@ func TestInjectionCosts(t *testing.T) {
 	checkCosts(t, s, "a deletion", n, matched+1, 1)
 }
 
-// checkCosts expects so many patches of Deployments since n, so many at most of the Instrumentation's finalizers, and no reads but of pods that
-// are being replaced. It returns the number of calls.
+// checkCosts expects this many patches of Deployments since call n, at most this many writes of the
+// Instrumentation's finalizers, and no reads except of pods that are being replaced. It returns the
+// number of calls.
 func checkCosts(t *testing.T, s *governed, about string, n, patches, finalizers int) int {
 	t.Helper()
 	now := s.calls.Count()

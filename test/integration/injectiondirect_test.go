@@ -21,7 +21,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// optionsOf is a Deployment's JAVA_TOOL_OPTIONS.
+// optionsOf returns the JAVA_TOOL_OPTIONS of a Deployment.
 func optionsOf(t *testing.T, namespace, name string) func() (string, error) {
 	return func() (string, error) {
 		var found appsv1.Deployment
@@ -35,7 +35,8 @@ func optionsOf(t *testing.T, namespace, name string) func() (string, error) {
 	}
 }
 
-// TestInjectionWithoutWebhooks: the manager writes the templates itself, and restores them to the byte.
+// TestInjectionWithoutWebhooks checks that the manager writes the templates itself, and restores
+// them byte by byte.
 func TestInjectionWithoutWebhooks(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -87,14 +88,14 @@ func TestInjectionWithoutWebhooks(t *testing.T) {
 	}
 }
 
-// TestInjectionWithoutWebhooksLosesNoUpdate: an owner who writes between the manager's look and its write keeps what they wrote, and it is
-// tried again at once.
+// TestInjectionWithoutWebhooksLosesNoUpdate checks that a change by the owner between the manager's
+// read and its write is kept, and that the manager tries again at once.
 func TestInjectionWithoutWebhooksLosesNoUpdate(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{
 		"template": `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"app:2"}]}}}}`,
-		// What is not watched for brings nobody back either.
-		"a field that does not count": `{"metadata":{"finalizers":["example.com/theirs"]}}`,
+		// Not even a field that triggers no reconcile causes a lost update.
+		"a field that triggers no reconcile": `{"metadata":{"finalizers":["example.com/theirs"]}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gomega.NewWithT(t)

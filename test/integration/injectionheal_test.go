@@ -22,14 +22,14 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// space makes a namespace.
+// space creates a namespace.
 func (s *governed) space(t *testing.T, name string) string {
 	t.Helper()
 	s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	return name
 }
 
-// merge changes an object by a merge patch.
+// merge changes an object with a merge patch.
 func (s *governed) merge(t *testing.T, object client.Object, patch string) {
 	t.Helper()
 	if err := s.client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
@@ -37,13 +37,13 @@ func (s *governed) merge(t *testing.T, object client.Object, patch string) {
 	}
 }
 
-// annotateSpace writes an annotation, or a label, on a namespace: a merge patch of its metadata.
+// annotateSpace applies a merge patch to the metadata of a namespace.
 func (s *governed) annotateSpace(t *testing.T, name, metadata string) {
 	t.Helper()
 	s.merge(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"metadata":`+metadata+`}`)
 }
 
-// bare creates Deployments, and returns the first one as it is stored.
+// bare creates Deployments, and returns the first as stored.
 func (s *governed) bare(t *testing.T, namespace string, names ...string) *appsv1.Deployment {
 	t.Helper()
 	var first *appsv1.Deployment
@@ -57,7 +57,8 @@ func (s *governed) bare(t *testing.T, namespace string, names ...string) *appsv1
 	return first
 }
 
-// with are the Deployments of a namespace that have the agents of these Instrumentations, in one string.
+// with returns the Deployments of a namespace that have agents, each with its Instrumentations, in
+// one string.
 func (s *governed) with(t *testing.T, namespace string) func() (string, error) {
 	return func() (string, error) {
 		var list appsv1.DeploymentList
@@ -77,7 +78,7 @@ func (s *governed) with(t *testing.T, namespace string) func() (string, error) {
 	}
 }
 
-// finish says that all pods of the Deployments of a namespace have been replaced.
+// finish reports that all pods of the Deployments of a namespace have been replaced.
 func (s *governed) finish(t *testing.T, namespace string, names ...string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
@@ -104,8 +105,8 @@ func (s *governed) finish(t *testing.T, namespace string, names ...string) {
 	}).Should(gomega.Succeed())
 }
 
-// tells is the status of an Instrumentation in one string: "True Injected 2/2".
-func (s *governed) tells(t *testing.T, agent interface {
+// agentStatus returns the status of an Instrumentation in one string, such as "True Injected 2/2".
+func (s *governed) agentStatus(t *testing.T, agent interface {
 	client.Object
 	GetStatus() *instrv1.InstrumentationStatus
 },
@@ -123,14 +124,14 @@ func (s *governed) tells(t *testing.T, agent interface {
 	}
 }
 
-// agentFor is an Instrumentation of a name.
+// agentFor returns an Instrumentation with a name.
 func agentFor(namespace, name, pattern string) *instrv1.Instrumentation {
 	agent := javaAgent(namespace, pattern)
 	agent.Name = name
 	return agent
 }
 
-// clusterAgent is a ClusterInstrumentation for Deployments "web-*" of the namespaces with a label.
+// clusterAgent returns a ClusterInstrumentation for Deployments "web-*" in namespaces with a label.
 func clusterAgent(name, label string) *instrv1.ClusterInstrumentation {
 	agent := &instrv1.ClusterInstrumentation{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	agent.Spec.InstrumentationSpec = javaAgent("", "web-*").Spec
@@ -138,14 +139,15 @@ func clusterAgent(name, label string) *instrv1.ClusterInstrumentation {
 	return agent
 }
 
-// patched counts the writes to Deployments of a namespace after the first n calls.
+// patched returns the number of writes to Deployments of a namespace after the first n calls.
 func (s *governed) patched(n int, namespace string) int {
 	return len(slices.DeleteFunc(s.calls.Done(n, "/namespaces/"+namespace+"/deployments/"),
 		func(call string) bool { return strings.HasPrefix(call, "GET ") }))
 }
 
-// TestInjectionWhileTheWebhookIsAway: what happens meanwhile is mended with one write each.
-func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
+// TestInjectionWhileTheWebhookIsDown checks that changes made while the webhook does not run are
+// corrected with one write each.
+func TestInjectionWhileTheWebhookIsDown(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	s := newGoverned(t)
@@ -198,14 +200,14 @@ func TestInjectionWhileTheWebhookIsAway(t *testing.T) {
 	var found appsv1.Deployment
 	g.Expect(s.client.Get(t.Context(), client.ObjectKey{Namespace: healed, Name: "web-1"}, &found)).To(gomega.Succeed())
 	g.Expect(found.Spec.Template.Spec.Containers[0].Env).To(gomega.Equal([]corev1.EnvVar{{Name: javaOptions, Value: "-Xmx1g"}}),
-		"the record was lost, and it is restored all the same")
+		"it is restored although the record was lost")
 }
 
-// injectionFollows: what is matched, and who wants no agents, may change at any time.
+// injectionFollows checks that matchers, opt-outs and other inputs may change at any time.
 func injectionFollows(t *testing.T, s *governed) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, *governed, string){
-		"opt-out": testOptOut, "matchers": testMatchers, "kinds": testKinds, "namespaces": testNamespaces, "rivals": testRivals,
+		"opt-out": testOptOut, "matchers": testMatchers, "kinds": testKinds, "namespaces": testNamespaces, "precedence": testPrecedence,
 		"hand-edits": testHandEdits, "refused": testRefused, "undo": testUndo, "image-volumes": testImageVolume, "sources": testSources,
 		"unmade": testUnmade,
 	} {
@@ -229,7 +231,7 @@ func testOptOut(t *testing.T, s *governed, space string) {
 	s.merge(t, workload, no)
 	g.Expect(s.with(t, space)()).To(gomega.Equal("web-2: Instrumentation/java"), "in the same write")
 	g.Expect(equality.Semantic.DeepEqual(workload.Spec.Template, first.Spec.Template)).To(gomega.BeTrue(), "%v", workload.Spec.Template)
-	g.Eventually(s.tells(t, agent)).Should(gomega.HaveSuffix("/1"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.HaveSuffix("/1"))
 	s.merge(t, workload, yes)
 	g.Expect(s.with(t, space)()).To(gomega.Equal(both))
 	s.merge(t, workload, `{"spec":{"template":`+no+`}}`)
@@ -238,7 +240,7 @@ func testOptOut(t *testing.T, s *governed, space string) {
 	g.Expect(s.with(t, space)()).To(gomega.Equal(both))
 	s.annotateSpace(t, space, `{"annotations":{"`+instrv1.AnnotationInject+`":"false"}}`)
 	g.Eventually(s.with(t, space)).Should(gomega.BeEmpty())
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True NothingMatched 0/0"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True NothingMatched 0/0"))
 	s.annotateSpace(t, space, `{"annotations":{"`+instrv1.AnnotationInject+`":null}}`)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal(both))
 }
@@ -250,7 +252,7 @@ func testMatchers(t *testing.T, s *governed, space string) {
 	s.create(t, agent)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal(both))
 	s.finish(t, space)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 2/2"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True Injected 2/2"))
 	s.merge(t, agent, `{"spec":{"matchers":[{"deployment":"api"}]}}`)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("api: Instrumentation/java"))
 	s.merge(t, agent, `{"spec":{"matchers":[{"labels":{"matchLabels":{"runtime":"java"}}}]}}`)
@@ -259,7 +261,7 @@ func testMatchers(t *testing.T, s *governed, space string) {
 	g.Expect(s.with(t, space)()).To(gomega.Equal("web-2: Instrumentation/java"))
 	s.merge(t, bareDeployment(space, "web-2"), `{"metadata":{"labels":null}}`)
 	g.Expect(s.with(t, space)()).To(gomega.BeEmpty())
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True NothingMatched 0/0"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True NothingMatched 0/0"))
 }
 
 func testKinds(t *testing.T, s *governed, space string) {
@@ -303,11 +305,11 @@ func testNamespaces(t *testing.T, s *governed, space string) {
 	s.bare(t, space, "web-1")
 	agent := clusterAgent("everywhere", "traced")
 	s.create(t, agent)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True NothingMatched 0/0"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True NothingMatched 0/0"))
 	s.annotateSpace(t, space, `{"labels":{"traced":"yes"}}`)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: ClusterInstrumentation/everywhere"))
 	g.Eventually(func() ([]instrv1.WorkloadStatus, error) {
-		_, err := s.tells(t, agent)()
+		_, err := s.agentStatus(t, agent)()
 		return agent.Status.Workloads, err
 	}).Should(gomega.ConsistOf(gomega.HaveField("Namespace", space)))
 	s.annotateSpace(t, space, `{"labels":{"traced":null}}`)
@@ -318,17 +320,17 @@ func testNamespaces(t *testing.T, s *governed, space string) {
 	g.Expect(s.with(t, space)()).To(gomega.BeEmpty())
 }
 
-func testRivals(t *testing.T, s *governed, space string) {
+func testPrecedence(t *testing.T, s *governed, space string) {
 	g := gomega.NewWithT(t)
 	s.bare(t, space, "web-1")
-	s.annotateSpace(t, space, `{"labels":{"rivals":"yes"}}`)
-	cluster := clusterAgent("rival", "rivals")
+	s.annotateSpace(t, space, `{"labels":{"precedence":"yes"}}`)
+	cluster := clusterAgent("precedence", "precedence")
 	s.create(t, cluster)
-	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: ClusterInstrumentation/rival"))
+	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: ClusterInstrumentation/precedence"))
 	first := agentFor(space, "zz-first", "web-*")
 	s.create(t, first)
-	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/zz-first"), "that of the namespace comes first")
-	g.Eventually(s.tells(t, cluster)).Should(gomega.Equal("False Overruled 0/1"))
+	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/zz-first"), "it takes precedence in its namespace")
+	g.Eventually(s.agentStatus(t, cluster)).Should(gomega.Equal("False Overruled 0/1"))
 	overruled := meta.FindStatusCondition(cluster.Status.Conditions, instrv1.ConditionOverruled)
 	g.Expect(overruled).NotTo(gomega.BeNil())
 	g.Expect(overruled.Message).To(gomega.And(gomega.ContainSubstring("Deployment/web-1"),
@@ -336,19 +338,19 @@ func testRivals(t *testing.T, s *governed, space string) {
 	second := agentFor(space, "aa-second", "web-*")
 	nextSecond(t, first)
 	s.create(t, second)
-	g.Eventually(s.tells(t, second)).Should(gomega.Equal("False Overruled 0/1"), "the older one comes first")
+	g.Eventually(s.agentStatus(t, second)).Should(gomega.Equal("False Overruled 0/1"), "the older one takes precedence")
 	g.Expect(s.with(t, space)()).To(gomega.Equal("web-1: Instrumentation/zz-first"))
 	s.removed(t, first)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/aa-second"), "the next one takes over")
 	s.removed(t, second)
-	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: ClusterInstrumentation/rival"))
+	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: ClusterInstrumentation/precedence"))
 	s.finish(t, space)
-	g.Eventually(s.tells(t, cluster)).Should(gomega.Equal("True Injected 1/1"))
+	g.Eventually(s.agentStatus(t, cluster)).Should(gomega.Equal("True Injected 1/1"))
 	g.Expect(meta.FindStatusCondition(cluster.Status.Conditions, instrv1.ConditionOverruled)).To(gomega.BeNil())
 	s.removed(t, cluster)
 }
 
-// testHandEdits: with the webhook there, what somebody breaks is whole again in the same write.
+// testHandEdits checks that the webhook repairs a hand edit within the same write.
 func testHandEdits(t *testing.T, s *governed, space string) {
 	g := gomega.NewWithT(t)
 	s.create(t, javaAgent(space, "web-*"))
@@ -379,7 +381,7 @@ func testHandEdits(t *testing.T, s *governed, space string) {
 	}
 }
 
-// testRefused: what the API server does not let be written is said, and all else goes on.
+// testRefused checks that a refused write is reported, and that all other workloads are injected.
 func testRefused(t *testing.T, s *governed, space string) {
 	g := gomega.NewWithT(t)
 	s.bare(t, space, "web-1", "web-2")
@@ -393,7 +395,7 @@ func testRefused(t *testing.T, s *governed, space string) {
 				}}},
 			},
 			Validations: []admissionregistrationv1.Validation{{Expression: "object.metadata.namespace != '" + space +
-				"' || object.metadata.name != 'web-1'", Message: "nobody touches web-1"}},
+				"' || object.metadata.name != 'web-1'", Message: "web-1 may not be changed"}},
 		},
 	}
 	s.create(t, policy)
@@ -405,19 +407,20 @@ func testRefused(t *testing.T, s *governed, space string) {
 	})
 	g.Eventually(func() error {
 		return s.client.Patch(t.Context(), bareDeployment(space, "web-1"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
-	}).Should(gomega.MatchError(gomega.ContainSubstring("nobody touches")))
+	}).Should(gomega.MatchError(gomega.ContainSubstring("may not be changed")))
 	agent := javaAgent(space, "web-*")
 	s.create(t, agent)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-2: Instrumentation/java"))
 	s.finish(t, space, "web-2")
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False NotInjected 1/2"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False NotInjected 1/2"))
 	g.Expect(agent.Status.Workloads).To(gomega.HaveLen(1))
 	g.Expect(agent.Status.Workloads[0]).To(gomega.And(gomega.HaveField("Name", "Deployment/web-1"),
 		gomega.HaveField("Reason", instrv1.WorkloadRefused),
-		gomega.HaveField("State", instrv1.StateFailed), gomega.HaveField("Message", gomega.ContainSubstring("nobody touches web-1"))))
+		gomega.HaveField("State", instrv1.StateFailed), gomega.HaveField("Message", gomega.ContainSubstring("web-1 may not be changed"))))
 }
 
-// testUndo: kubectl rollout undo brings back the template of before, and annotations of the Deployment too.
+// testUndo checks kubectl rollout undo, which brings back the earlier template and also annotations
+// of the Deployment.
 func testUndo(t *testing.T, s *governed, space string) {
 	g := gomega.NewWithT(t)
 	made := s.bare(t, space, "web-1")
@@ -450,7 +453,7 @@ func testUndo(t *testing.T, s *governed, space string) {
 	g.Eventually(s.with(t, space)).Should(gomega.BeEmpty())
 	g.Expect(s.client.Get(t.Context(), client.ObjectKeyFromObject(made), made)).To(gomega.Succeed())
 	g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, bare.Spec.Template)),
-		"what came back of an Instrumentation that is no more is taken out")
+		"a restored agent of a deleted Instrumentation is removed")
 }
 
 func testImageVolume(t *testing.T, s *governed, space string) {
@@ -466,7 +469,7 @@ func testImageVolume(t *testing.T, s *governed, space string) {
 	g.Expect(made.Spec.Template.Spec.Volumes[0].Image).To(gomega.HaveField("Reference", "registry.example/agent:1"))
 	g.Expect(made.Spec.Template.Spec.Containers[0].VolumeMounts[0]).To(gomega.HaveField("SubPath", "agent"))
 	s.merge(t, made, `{"metadata":{"annotations":{"a":"b"}}}`)
-	g.Expect(made.Generation).To(gomega.BeEquivalentTo(3), "the annotation alone is new")
+	g.Expect(made.Generation).To(gomega.BeEquivalentTo(3), "only the annotation has changed")
 	s.merge(t, agent, `{"spec":{"agent":{"volumeMode":"InitContainer"}}}`)
 	g.Eventually(func() (int, error) {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(made), made)
@@ -477,7 +480,7 @@ func testImageVolume(t *testing.T, s *governed, space string) {
 	g.Expect(testenv.JSON(t, made.Spec.Template)).To(gomega.Equal(testenv.JSON(t, first.Spec.Template)))
 }
 
-// testSources: what is taken whole from a ConfigMap may get, or lose, the variable.
+// testSources checks that a ConfigMap used with envFrom may gain or lose the variable.
 func testSources(t *testing.T, s *governed, space string) {
 	g := gomega.NewWithT(t)
 	made := bareDeployment(space, "web-1")
@@ -485,7 +488,7 @@ func testSources(t *testing.T, s *governed, space string) {
 	s.create(t, made)
 	agent := javaAgent(space, "web-*")
 	s.create(t, agent)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False NotInjected 0/1"), "nobody knows what it has")
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False NotInjected 0/1"), "the content of the ConfigMap is unknown")
 	value := func() (string, error) {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(made), made)
 		for _, variable := range made.Spec.Template.Spec.Containers[0].Env {
@@ -504,5 +507,5 @@ func testSources(t *testing.T, s *governed, space string) {
 	g.Eventually(value).Should(gomega.Equal(javaSuffix), "the kubelet makes no variables of binary data")
 	g.Expect(s.client.Delete(t.Context(), options)).To(gomega.Succeed())
 	g.Eventually(value).Should(gomega.BeEmpty())
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False NotInjected 0/1"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False NotInjected 0/1"))
 }

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// badAgents are specs that must be refused, and their neighbours that must be accepted: the whole spec but for the image and the language, which are
-// given unless a case has its own.
+// badAgents are specs that must be refused, and similar ones that must be accepted. A case has the
+// whole spec except for image and language, which have defaults.
 var badAgents = map[string]badInput{
 	"no matcher": {bad: "matchers: []", good: "matchers: [{}]", field: "spec.matchers", message: "at least 1 items"},
 	"an unknown field": {bad: "matchers: [{deploy: web}]", good: "matchers: [{deployment: web}]", field: "spec.matchers[0].deploy",
@@ -72,7 +72,7 @@ var badAgents = map[string]badInput{
 	"dotnet by itself": {bad: "agent: {image: a, language: dotnet}",
 		good: "agent: {image: a, language: dotnet, path: a.so, profiler: '{918728DD-259F-4A6A-AC2B-B85E1B658318}'}", field: "spec.agent",
 		message: "dotnet needs spec.agent.profiler"},
-	"a command that nobody runs": {bad: "agent: {image: a, language: java, volumeMode: ImageVolume, command: [cp]}",
+	"a command that is never run": {bad: "agent: {image: a, language: java, volumeMode: ImageVolume, command: [cp]}",
 		good: "agent: {image: a, language: java, volumeMode: InitContainer, command: [cp]}", field: "spec.agent",
 		message: "which ImageVolume does without"},
 
@@ -87,7 +87,7 @@ var badAgents = map[string]badInput{
 		message: "IANA time zone database"},
 }
 
-// badClusterAgents are those that only a ClusterInstrumentation can have.
+// badClusterAgents are cases that only a ClusterInstrumentation can have.
 var badClusterAgents = map[string]badInput{
 	"all of the cluster": {bad: "matchers: [{}]", good: "matchers: [{}]\nallowAll: true", field: "spec.matchers[0]",
 		message: "set spec.allowAll: true"},
@@ -99,7 +99,7 @@ var badClusterAgents = map[string]badInput{
 		field: "spec.namespaceSelector.matchLabels", message: "label"},
 }
 
-// agentManifest is an Instrumentation as a user would write it.
+// agentManifest returns an Instrumentation as a user would write it.
 func agentManifest(t *testing.T, kind, spec string) *unstructured.Unstructured {
 	t.Helper()
 	for field, given := range map[string]string{"matchers:": "matchers: [{deployment: web}]",
@@ -112,12 +112,13 @@ func agentManifest(t *testing.T, kind, spec string) *unstructured.Unstructured {
 		"\nmetadata:\n  name: bad\nspec:\n  " + strings.ReplaceAll(spec, "\n", "\n  ") + "\n"
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		t.Fatalf("the case itself is no YAML: %v\n%s", err, text)
+		t.Fatalf("the case is not valid YAML: %v\n%s", err, text)
 	}
 	return object
 }
 
-// badInstrumentations: what is wrong is refused by schema or webhook, with the field and what is accepted.
+// badInstrumentations checks that schema or webhook refuse invalid specs, and name the field and
+// the accepted values.
 func badInstrumentations(t *testing.T, s *governed) {
 	t.Helper()
 	made, err := dynamic.NewForConfig(s.config)
@@ -137,10 +138,10 @@ func badInstrumentations(t *testing.T, s *governed) {
 			case !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err):
 				t.Errorf("got %v", err)
 			case !strings.Contains(err.Error(), test.field) || !strings.Contains(err.Error(), test.message):
-				t.Errorf("%q and %q are not both in: %v", test.field, test.message, err)
+				t.Errorf("the error lacks %q or %q: %v", test.field, test.message, err)
 			}
 			if _, err := client.Create(t.Context(), agentManifest(t, kind, test.good), options); err != nil {
-				t.Errorf("its neighbour is refused: %v\n%s", err, test.good)
+				t.Errorf("the accepted manifest is refused: %v\n%s", err, test.good)
 			}
 		})
 	}

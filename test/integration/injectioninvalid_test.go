@@ -13,8 +13,9 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
 )
 
-// TestInjectionOfWhatIsInvalid: what no webhook was asked about injects nothing, and is in nobody's way; what has become invalid leaves in what it has
-// injected until it is deleted.
+// TestInjectionOfWhatIsInvalid checks that an invalid Instrumentation that bypassed admission
+// injects nothing and overrules no other. One that becomes invalid keeps what it has injected until
+// it is deleted.
 func TestInjectionOfWhatIsInvalid(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -30,26 +31,26 @@ func TestInjectionOfWhatIsInvalid(t *testing.T) {
 	s.bare(t, space, "web-1")
 	s.start(t)
 	s.bare(t, space, "web-2")
-	g.Eventually(s.tells(t, unasked)).Should(gomega.Equal("False InvalidSpec 0/0"))
-	g.Eventually(s.tells(t, everywhere)).Should(gomega.Equal("False InvalidSpec 0/0"))
+	g.Eventually(s.agentStatus(t, unasked)).Should(gomega.Equal("False InvalidSpec 0/0"))
+	g.Eventually(s.agentStatus(t, everywhere)).Should(gomega.Equal("False InvalidSpec 0/0"))
 	s.calls.Settle(t)
 	g.Expect(s.with(t, space)()).To(gomega.BeEmpty())
 	agent := javaAgent(space, "web-*")
 	s.create(t, agent)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal(both))
 	s.finish(t, space)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 2/2"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True Injected 2/2"))
 	s.calls.Settle(t)
 
 	s.stop()
 	s.unasked(t)
 	s.merge(t, agent, `{"spec":{"agent":{"env":[{"name":"a=b","value":"c"}]}}}`)
 	s.start(t)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False InvalidSpec 0/0"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False InvalidSpec 0/0"))
 	s.merge(t, bareDeployment(space, "web-1"), `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`)
 	younger := agentFor(space, "younger", "web-*")
 	s.create(t, younger)
-	g.Eventually(s.tells(t, younger)).Should(gomega.Equal("False Overruled 0/2"))
+	g.Eventually(s.agentStatus(t, younger)).Should(gomega.Equal("False Overruled 0/2"))
 	s.calls.Settle(t)
 	g.Expect(s.with(t, space)()).To(gomega.Equal(both))
 	g.Expect(s.patched(0, space)).To(gomega.BeZero())
@@ -57,7 +58,7 @@ func TestInjectionOfWhatIsInvalid(t *testing.T) {
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/younger, web-2: Instrumentation/younger"))
 }
 
-// unasked takes our webhooks off, so that anything is stored. They come back with the manager.
+// unasked removes our webhooks, so that anything can be stored. The manager recreates them.
 func (s *governed) unasked(t *testing.T) {
 	t.Helper()
 	named := metav1.ObjectMeta{Name: webhooks.Name}
@@ -71,8 +72,9 @@ func (s *governed) unasked(t *testing.T) {
 	}
 }
 
-// TestInjectionOnceAnInvalidOneIsMended: who could not come first because of what an invalid ClusterInstrumentation has injected does once that is mended.
-func TestInjectionOnceAnInvalidOneIsMended(t *testing.T) {
+// TestInjectionOnceAnInvalidOneIsCorrected checks that an Instrumentation that an invalid
+// ClusterInstrumentation had kept from taking precedence does so once that is corrected.
+func TestInjectionOnceAnInvalidOneIsCorrected(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	s := newGoverned(t)
@@ -84,21 +86,21 @@ func TestInjectionOnceAnInvalidOneIsMended(t *testing.T) {
 	s.create(t, everywhere)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: ClusterInstrumentation/everywhere"))
 	s.finish(t, space)
-	g.Eventually(s.tells(t, everywhere)).Should(gomega.Equal("True Injected 1/1"))
+	g.Eventually(s.agentStatus(t, everywhere)).Should(gomega.Equal("True Injected 1/1"))
 
 	s.stop()
 	s.unasked(t)
 	s.merge(t, everywhere, `{"spec":{"agent":{"env":[{"name":"a=b","value":"c"}]}}}`)
 	s.start(t)
-	g.Eventually(s.tells(t, everywhere)).Should(gomega.Equal("False InvalidSpec 0/0"))
+	g.Eventually(s.agentStatus(t, everywhere)).Should(gomega.Equal("False InvalidSpec 0/0"))
 	agent := javaAgent(space, "web-*")
 	agent.Spec.Rollout.MaxParallel = new(int32(1))
 	s.create(t, agent)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False Overruled 0/1"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False Overruled 0/1"))
 	s.calls.Settle(t)
 	s.merge(t, everywhere, `{"spec":{"agent":{"env":null}}}`)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-1: Instrumentation/java"))
 	s.finish(t, space)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 1/1"))
-	g.Eventually(s.tells(t, everywhere)).Should(gomega.Equal("False Overruled 0/1"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True Injected 1/1"))
+	g.Eventually(s.agentStatus(t, everywhere)).Should(gomega.Equal("False Overruled 0/1"))
 }

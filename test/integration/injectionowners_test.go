@@ -21,21 +21,21 @@ import (
 )
 
 const (
-	// javaOptions is the variable that an agent for Java extends.
+	// javaOptions is the variable that a Java agent extends.
 	javaOptions = "JAVA_TOOL_OPTIONS"
 	javaSuffix  = "-javaagent:/mainstay/agent/agent.jar"
 )
 
-// form is a way in which an owner may give a container its JAVA_TOOL_OPTIONS.
+// form is a way in which an owner may set JAVA_TOOL_OPTIONS of a container.
 type form struct {
 	name string
 	env  []corev1.EnvVar
 	from []corev1.EnvFromSource
-	// wanted is the value with the agent; empty where nothing is injected.
+	// wanted is the value with the agent, empty if nothing is injected.
 	wanted string
 }
 
-// forms are all of them. Of the ConfigMaps and Secrets see sources.
+// forms returns all forms. Function sources creates their ConfigMaps and Secrets.
 func forms() []form {
 	value := func(text string) []corev1.EnvVar { return []corev1.EnvVar{{Name: javaOptions, Value: text}} }
 	source := func(from *corev1.EnvVarSource) []corev1.EnvVar {
@@ -63,7 +63,7 @@ func forms() []form {
 	}
 }
 
-// sources makes what the forms refer to.
+// sources creates the ConfigMaps and Secrets that the forms refer to.
 func (s *governed) sources(t *testing.T, namespace string) {
 	t.Helper()
 	s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
@@ -75,7 +75,8 @@ func (s *governed) sources(t *testing.T, namespace string) {
 		StringData: map[string]string{"java": "-Xmx4g"}})
 }
 
-// owned is what an owner keeps in a repository: a program with all that injection has to leave in its place.
+// owned returns a manifest as an owner keeps it in a repository, with everything that injection
+// must leave in place.
 func owned(namespace, name string, has form) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
 	env := slices.Concat([]corev1.EnvVar{{Name: "FIRST", Value: "1"}}, has.env, []corev1.EnvVar{{Name: "LAST", Value: "$(FIRST)"}})
@@ -101,7 +102,8 @@ func owned(namespace, name string, has form) *appsv1.Deployment {
 	}
 }
 
-// pairs are Deployments, one for each change from one form to another, and beside each a twin that nothing is injected into.
+// pairs are Deployments, one for each change from one form to another. Each has a twin without an
+// agent.
 type pairs struct {
 	*governed
 	namespace string
@@ -121,7 +123,7 @@ func (p *pairs) each(do func(web, bare string, from, to form)) {
 	}
 }
 
-// apply has the owner write all of them: as they are first, or as they become.
+// apply writes all Deployments as their owner, before or after the change.
 func (p *pairs) apply(t *testing.T, isChanged bool) {
 	t.Helper()
 	var manifests []*appsv1.Deployment
@@ -134,7 +136,7 @@ func (p *pairs) apply(t *testing.T, isChanged bool) {
 	p.write(t, p.governed, manifests)
 }
 
-// all are the Deployments as they are stored, by name.
+// all returns the stored Deployments by name.
 func (p *pairs) all(t *testing.T) map[string]*appsv1.Deployment {
 	t.Helper()
 	var list appsv1.DeploymentList
@@ -148,13 +150,14 @@ func (p *pairs) all(t *testing.T) map[string]*appsv1.Deployment {
 	return found
 }
 
-// unchanged expects that the owner's writing the same again changes nothing.
+// unchanged checks that applying the same manifests again changes nothing.
 func (p *pairs) unchanged(t *testing.T, isChanged bool) {
 	t.Helper()
 	before := p.all(t)
 	p.apply(t, isChanged)
 	for name, after := range p.all(t) {
-		// Kubernetes counts a change of a Deployment's annotations too, and who drops ours changes those.
+		// A change of a Deployment's annotations counts as a new generation too. An owner that drops our
+		// annotations causes one.
 		isSame := testenv.JSON(t, after.Annotations) == testenv.JSON(t, before[name].Annotations)
 		if isSame && after.Generation != before[name].Generation {
 			t.Errorf("%s: the same manifest made generation %d of %d", name, after.Generation, before[name].Generation)
@@ -165,7 +168,7 @@ func (p *pairs) unchanged(t *testing.T, isChanged bool) {
 	}
 }
 
-// reached waits until the agent is wherever it can be.
+// reached waits until the agent is in all Deployments that can have it.
 func (p *pairs) reached(t *testing.T) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() []string {
@@ -180,7 +183,7 @@ func (p *pairs) reached(t *testing.T) {
 	}).Should(gomega.BeEmpty())
 }
 
-// injected expects that the agent is in all, and that nothing else is new.
+// injected checks that all Deployments have the agent, and no other difference.
 func (p *pairs) injected(t *testing.T, isChanged bool) {
 	t.Helper()
 	found := p.all(t)
@@ -199,7 +202,7 @@ func (p *pairs) injected(t *testing.T, isChanged bool) {
 	})
 }
 
-// checkInjected compares a Deployment with the agent with its twin without.
+// checkInjected compares a Deployment that has the agent with its twin.
 func checkInjected(t *testing.T, about string, mine, twin *appsv1.Deployment, has form) {
 	t.Helper()
 	spec, bare := mine.Spec.Template.Spec.DeepCopy(), &twin.Spec.Template.Spec
@@ -230,7 +233,7 @@ func checkInjected(t *testing.T, about string, mine, twin *appsv1.Deployment, ha
 	}
 }
 
-// restored expects that all are as if there had never been an agent.
+// restored checks that all Deployments are as if there had never been an agent.
 func (p *pairs) restored(t *testing.T) {
 	t.Helper()
 	found := p.all(t)
@@ -253,8 +256,9 @@ func equalTemplates(t *testing.T, about string, mine, twin *appsv1.Deployment) {
 	}
 }
 
-// equalOwners expects that who applies owns what they would without us, and that we own our annotation alone. Of writes other than
-// server-side apply Kubernetes notes only what differs from what is stored: nothing comes of that, and it is not compared.
+// equalOwners checks that the owner that uses server-side apply owns the same fields as without us,
+// and that we own only our annotation. For other writes Kubernetes records only what differs from
+// the stored object. That has no effect and is not compared.
 func equalOwners(t *testing.T, about string, mine, twin *appsv1.Deployment) {
 	t.Helper()
 	if got, want := testenv.JSON(t, owners(t, about, mine)), testenv.JSON(t, owners(t, about, twin)); got != want {
@@ -262,7 +266,7 @@ func equalOwners(t *testing.T, about string, mine, twin *appsv1.Deployment) {
 	}
 }
 
-// owners are the managed fields of server-side apply, without times and ours.
+// owners returns the managed fields of server-side apply, without times and without ours.
 func owners(t *testing.T, about string, object client.Object) []metav1.ManagedFieldsEntry {
 	t.Helper()
 	var entries []metav1.ManagedFieldsEntry
@@ -291,7 +295,7 @@ func owners(t *testing.T, about string, object client.Object) []metav1.ManagedFi
 	return entries
 }
 
-// removed deletes an Instrumentation, and waits until all is restored.
+// removed deletes an Instrumentation and waits until all is restored.
 func (s *governed) removed(t *testing.T, agent client.Object) {
 	t.Helper()
 	if err := s.client.Delete(t.Context(), agent); err != nil {
@@ -302,7 +306,8 @@ func (s *governed) removed(t *testing.T, agent client.Object) {
 	}).Should(gomega.BeTrue(), "it goes")
 }
 
-// TestOwnersOfWorkloads: whoever owns a workload, and however, can write it again and again, with the agent in it and without.
+// TestOwnersOfWorkloads checks that every kind of owner can write its workloads repeatedly, with
+// and without the agent.
 func TestOwnersOfWorkloads(t *testing.T) {
 	t.Parallel()
 	s := newGoverned(t)

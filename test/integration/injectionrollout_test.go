@@ -19,20 +19,20 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// gated is an operator with a clock that can be moved.
+// gated is an operator with a clock that tests can move.
 type gated struct {
 	*governed
 	clock *testenv.Clock
 }
 
-// leap moves the clock, and has an Instrumentation looked at.
+// leap moves the clock, and triggers a reconcile of an Instrumentation.
 func (s *gated) leap(t *testing.T, agent client.Object, by time.Duration) {
 	t.Helper()
 	s.clock.Leap(by)
 	s.merge(t, agent, `{"metadata":{"annotations":{"looked-at":"`+s.clock.Now().Format(time.RFC3339Nano)+`"}}}`)
 }
 
-// names are the Deployments of a namespace whose agent has these options, in one string.
+// names returns the Deployments of a namespace whose agent has these options, in one string.
 func (s *gated) names(t *testing.T, space, options string) func() (string, error) {
 	return func() (string, error) {
 		var list appsv1.DeploymentList
@@ -50,7 +50,7 @@ func (s *gated) names(t *testing.T, space, options string) func() (string, error
 	}
 }
 
-// crash makes a pod of a Deployment that does not come up.
+// crash creates a pod of a Deployment that does not start.
 func (s *gated) crash(t *testing.T, space, name string) *corev1.Pod {
 	t.Helper()
 	var of appsv1.Deployment
@@ -75,7 +75,7 @@ func (s *gated) crash(t *testing.T, space, name string) *corev1.Pod {
 	return pod
 }
 
-// TestInjectionInTurn: workloads get an agent when the rollout's policy says so.
+// TestInjectionInTurn checks that workloads get an agent when the rollout policy allows it.
 func TestInjectionInTurn(t *testing.T) {
 	t.Parallel()
 	s := &gated{newGoverned(t), testenv.NewClock()}
@@ -96,24 +96,24 @@ func testCanary(t *testing.T, s *gated, space string) {
 	s.create(t, agent)
 	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1"))
 	s.finish(t, space)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False Waiting 1/3"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False Waiting 1/3"))
 	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1"))
 	s.leap(t, agent, time.Hour+time.Minute)
 	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2 web-3"))
 	s.finish(t, space)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 3/3"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True Injected 3/3"))
 
 	s.bare(t, space, "web-4")
-	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2 web-3 web-4"), "a new one needs no canary: the others have tried it")
+	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2 web-3 web-4"), "a new one needs no canary: others have the revision")
 	s.finish(t, space)
 	s.calls.Settle(t)
 	n := s.calls.Count()
 	s.merge(t, agent, `{"spec":{"agent":{"options":"broken"}}}`)
 	g.Eventually(s.names(t, space, "=broken")).Should(gomega.Equal("web-1"))
 	pod := s.crash(t, space, "web-1")
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False CanaryFailed 0/4"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False CanaryFailed 0/4"))
 	g.Eventually(s.names(t, space, "=broken")).Should(gomega.BeEmpty())
-	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1 web-2 web-3 web-4"), "all have what there was before")
+	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1 web-2 web-3 web-4"), "all have the earlier revision")
 	g.Expect(agent.Annotations[instrv1.AnnotationFailed]).To(gomega.ContainSubstring("Deployment/web-1: CrashLoop"))
 	g.Expect(meta.IsStatusConditionTrue(agent.Status.Conditions, instrv1.ConditionStalled)).To(gomega.BeTrue())
 	checkOrder(t, s.calls.Done(n, "PATCH "), agent.Name, "workload note workload")
@@ -122,16 +122,17 @@ func testCanary(t *testing.T, s *gated, space string) {
 	g.Expect(s.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(gomega.Succeed())
 	s.finish(t, space)
 	s.calls.Settle(t)
-	g.Expect(s.names(t, space, "=broken")()).To(gomega.BeEmpty(), "it stays so")
+	g.Expect(s.names(t, space, "=broken")()).To(gomega.BeEmpty(), "it is not tried again")
 	s.merge(t, agent, `{"metadata":{"annotations":{"`+instrv1.AnnotationFailed+`":null}}}`)
 	g.Eventually(s.names(t, space, "=broken")).Should(gomega.Equal("web-1"), "it is tried again")
 	s.finish(t, space)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False Waiting 1/4"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False Waiting 1/4"))
 	s.leap(t, agent, time.Hour+time.Minute)
 	g.Eventually(s.names(t, space, "=broken")).Should(gomega.Equal("web-1 web-2 web-3 web-4"))
 }
 
-// testForgiven: who does without canaries gets everywhere what has failed, and it stays when there are canaries again.
+// testForgiven checks that without canaries a failed revision is injected everywhere, and that it
+// remains when canaries are configured again.
 func testForgiven(t *testing.T, s *gated, space string) {
 	g := gomega.NewWithT(t)
 	s.bare(t, space, "web-1", "web-2")
@@ -142,7 +143,7 @@ func testForgiven(t *testing.T, s *gated, space string) {
 	s.create(t, agent)
 	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1"))
 	pod := s.crash(t, space, "web-1")
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False CanaryFailed 0/2"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False CanaryFailed 0/2"))
 	g.Eventually(s.names(t, space, "")).Should(gomega.BeEmpty())
 	g.Expect(s.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(gomega.Succeed())
 	s.finish(t, space)
@@ -151,21 +152,22 @@ func testForgiven(t *testing.T, s *gated, space string) {
 	s.merge(t, agent, `{"spec":{"rollout":{"strategy":"Automatic","canary":null}}}`)
 	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1 web-2"))
 	s.finish(t, space)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 2/2"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True Injected 2/2"))
 	g.Expect(agent.Annotations).NotTo(gomega.HaveKey(instrv1.AnnotationFailed))
 	s.calls.Settle(t)
 	checkOrder(t, s.calls.Done(n, "/namespaces/"+space+"/"), agent.Name, "note workload workload")
 	s.merge(t, agent, `{"spec":{"rollout":{"strategy":"Canary","canary":{"count":1}}}}`)
 	s.leap(t, agent, time.Hour)
 	s.calls.Settle(t)
-	g.Expect(s.tells(t, agent)()).To(gomega.Equal("True Injected 2/2"))
+	g.Expect(s.agentStatus(t, agent)()).To(gomega.Equal("True Injected 2/2"))
 	g.Expect(s.names(t, space, "")()).To(gomega.Equal("web-1 web-2"))
 	checkOrder(t, s.calls.Done(n, "/namespaces/"+space+"/"), agent.Name, "note workload workload")
 	s.removed(t, agent)
 }
 
-// checkOrder expects writes of an Instrumentation ("note") and of workloads in some order, and no other: what has failed is noted between the write that
-// brought the revision and the one that takes it out, and the note taken off before the revision is brought again.
+// checkOrder expects exactly these writes of an Instrumentation ("note") and of workloads. A
+// failure is recorded between the write that injects the revision and the write that removes it.
+// The record is removed before the revision is injected again.
 func checkOrder(t *testing.T, calls []string, name, want string) {
 	t.Helper()
 	var order []string
@@ -192,10 +194,10 @@ func testParallel(t *testing.T, s *gated, space string) {
 	for _, has := range []string{"web-3", "web-2 web-3", "web-1 web-2 web-3"} {
 		g.Eventually(s.names(t, space, "")).Should(gomega.Equal(has))
 		s.calls.Settle(t)
-		g.Expect(s.names(t, space, "")()).To(gomega.Equal(has), "the next one waits until this one is done")
+		g.Expect(s.names(t, space, "")()).To(gomega.Equal(has), "the next one waits until the first is done")
 		s.finish(t, space)
 	}
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("True Injected 3/3"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("True Injected 3/3"))
 	s.removed(t, agent)
 	g.Expect(s.with(t, space)()).To(gomega.BeEmpty(), "all at once")
 }
@@ -207,16 +209,16 @@ func testWindow(t *testing.T, s *gated, space string) {
 	opens := s.clock.Now().UTC().Add(2 * time.Hour)
 	agent.Spec.Rollout.Window = &rolloutv1.Window{Start: opens.Format("15:04"), End: opens.Add(time.Hour).Format("15:04")}
 	s.create(t, agent)
-	g.Eventually(s.tells(t, agent)).Should(gomega.Equal("False Waiting 0/1"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.Equal("False Waiting 0/1"))
 	g.Expect(agent.Status.Workloads).To(gomega.ConsistOf(gomega.HaveField("Reason", "OutsideWindow")))
 	s.merge(t, made, `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`)
-	g.Expect(injection.Injected(made.Spec.Template.Annotations)).To(gomega.BeEmpty(), "nor is it injected with a write of its owner")
+	g.Expect(injection.Injected(made.Spec.Template.Annotations)).To(gomega.BeEmpty(), "a write of its owner does not inject it either")
 	s.leap(t, agent, 2*time.Hour+time.Minute)
 	g.Eventually(s.names(t, space, "")).Should(gomega.Equal("web-1"))
 	s.leap(t, agent, 4*time.Hour)
 	s.finish(t, space)
 	s.merge(t, made, `{"spec":{"template":{"metadata":{"labels":{"version":"3"}}}}}`)
-	g.Expect(injection.Injected(made.Spec.Template.Annotations)).To(gomega.HaveLen(1), "what it has it keeps")
+	g.Expect(injection.Injected(made.Spec.Template.Annotations)).To(gomega.HaveLen(1), "it keeps the agent")
 	s.removed(t, agent)
-	g.Expect(s.with(t, space)()).To(gomega.BeEmpty(), "it is taken out at any time")
+	g.Expect(s.with(t, space)()).To(gomega.BeEmpty(), "it may be removed at any time")
 }

@@ -13,8 +13,8 @@ import (
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
-// testUnmade: where the webhook of somebody else that must answer does not, for one workload, that one waits and says so. The others are injected,
-// and told as they are.
+// testUnmade checks a workload that another's mandatory webhook does not let us write. It waits and
+// reports that. All others are injected and reported as such.
 func testUnmade(t *testing.T, s *governed, space string) {
 	g := gomega.NewWithT(t)
 	s.bare(t, space, "web-1", "web-2")
@@ -39,7 +39,7 @@ func testUnmade(t *testing.T, s *governed, space string) {
 	s.create(t, agent)
 	g.Eventually(s.with(t, space)).Should(gomega.Equal("web-2: Instrumentation/java"))
 	s.finish(t, space, "web-2")
-	g.Eventually(s.tells(t, agent)).Should(gomega.HaveSuffix("1/2"))
+	g.Eventually(s.agentStatus(t, agent)).Should(gomega.HaveSuffix("1/2"))
 	g.Expect(agent.Status.Workloads).To(gomega.ConsistOf(gomega.And(gomega.HaveField("Name", "Deployment/web-1"),
 		gomega.HaveField("State", instrv1.StatePending),
 		gomega.HaveField("Reason", instrv1.WorkloadAsked))))

@@ -22,18 +22,18 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// writer brings Deployments to what their manifests say, as one kind of owner does.
+// writer writes Deployments as one kind of owner does.
 type writer func(t *testing.T, s *governed, manifests []*appsv1.Deployment)
 
-// namedWriter is one of the owners.
+// namedWriter is one kind of owner.
 type namedWriter struct {
 	name  string
 	write writer
-	// isSlow has a third of the changes made only.
+	// isSlow limits the test to a third of the changes.
 	isSlow bool
 }
 
-// writers are the kinds of owners. Argo CD and Flux write as kubectl does.
+// writers returns the kinds of owners. Argo CD and Flux write as kubectl does.
 func writers(t *testing.T, s *governed) []namedWriter {
 	t.Helper()
 	run := kubectl(t, s.config)
@@ -61,7 +61,7 @@ func writers(t *testing.T, s *governed) []namedWriter {
 	}
 }
 
-// kubectl runs the program that belongs to the API server. It fails the test where kubectl fails.
+// kubectl runs the kubectl that belongs to the API server. The test fails if kubectl fails.
 func kubectl(t *testing.T, config *rest.Config) func(t *testing.T, input []byte, arguments ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -87,7 +87,7 @@ func kubectl(t *testing.T, config *rest.Config) func(t *testing.T, input []byte,
 	}
 }
 
-// listOf is a file of manifests.
+// listOf returns a file with the manifests.
 func listOf(t *testing.T, manifests []*appsv1.Deployment) []byte {
 	t.Helper()
 	items := make([]json.RawMessage, len(manifests))
@@ -97,14 +97,16 @@ func listOf(t *testing.T, manifests []*appsv1.Deployment) []byte {
 	return []byte(testenv.JSON(t, map[string]any{"apiVersion": "v1", "kind": "List", "items": items}))
 }
 
-// fileOf is a manifest as somebody writes it: with the value of a variable that is empty, which Go leaves out.
+// fileOf returns a manifest as a user writes it: with the empty value of a variable, which Go
+// leaves out.
 func fileOf(t *testing.T, manifest *appsv1.Deployment) []byte {
 	t.Helper()
 	name := testenv.JSON(t, map[string]any{"name": javaOptions})
 	return []byte(strings.ReplaceAll(testenv.JSON(t, manifest), name, strings.TrimSuffix(name, "}")+`,"value":""}`))
 }
 
-// helm writes as Helm does: it changes what differs between the last manifest, this one and what is stored.
+// helm writes as Helm does: with a three-way merge of the last manifest, this one, and the stored
+// object.
 func helm() writer {
 	var last sync.Map
 	return func(t *testing.T, s *governed, manifests []*appsv1.Deployment) {
@@ -138,7 +140,7 @@ func helm() writer {
 	}
 }
 
-// update writes as many controllers do: all that there is, the annotations too.
+// update writes as many controllers do: the whole object, including the annotations.
 func update(t *testing.T, s *governed, manifests []*appsv1.Deployment) {
 	t.Helper()
 	for _, manifest := range manifests {

@@ -1,9 +1,9 @@
 // Package integration tests the controllers against a real etcd and kube-apiserver. There is no
-// kubelet and no controller-manager: what those would do, the tests do.
+// kubelet and no controller-manager: the tests do their work.
 //
-// Most tests share one API server and run in parallel: each has a namespace of its own, and its manager sees
-// that namespace only. What concerns the whole cluster either runs alone, which is what a test without t.Parallel does, or has
-// an API server of its own.
+// Most tests share one API server and run in parallel. Each has its own namespace, and its manager
+// reads only that one. A test that affects the whole cluster either runs alone, without t.Parallel,
+// or has its own API server.
 package integration
 
 import (
@@ -26,7 +26,7 @@ import (
 const (
 	within = testenv.Within
 	poll   = testenv.Poll
-	// parallel is how many tests run at once where -parallel does not say: they wait for the API server most of the time.
+	// parallel is the default of -parallel. Most of the time, tests wait for the API server.
 	parallel = "12"
 )
 
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	testlog.Set()
 	if flag.Lookup("test.list").Value.String() != "" {
-		os.Exit(m.Run()) // which takes no API server
+		os.Exit(m.Run()) // no API server is needed
 	}
 	isSet := false
 	flag.Visit(func(given *flag.Flag) { isSet = isSet || given.Name == "test.parallel" })
@@ -68,14 +68,14 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// ownServer is an API server for one test alone, without definitions: for what concerns the whole
-// cluster, as webhooks and definitions do.
+// ownServer returns an API server for one test, without CRDs. Tests that change webhook
+// configurations or CRDs need it, because those affect the whole cluster.
 func ownServer(t *testing.T) *testenv.Server {
 	t.Helper()
 	return testenv.New(t, testenv.Options{})
 }
 
-// clientOf knows all our kinds.
+// clientOf returns a client that knows all our kinds.
 func clientOf(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	made, err := testenv.NewClient(config)
@@ -85,7 +85,7 @@ func clientOf(t *testing.T, config *rest.Config) client.Client {
 	return made
 }
 
-// definitionsOf is a client for definitions.
+// definitionsOf returns a client for CRDs.
 func definitionsOf(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	made, err := crds.NewClient(config)
@@ -95,24 +95,25 @@ func definitionsOf(t *testing.T, config *rest.Config) client.Client {
 	return made
 }
 
-// everywhere starts a manager that sees all namespaces. Its test runs alone.
+// everywhere makes startManager start a manager that reads all namespaces. Its test must run alone.
 const everywhere = ""
 
-// startManager runs the whole manager, as in production but for leader election, until
-// the test ends or Stop is called. It sees one namespace, or everywhere.
+// startManager runs the complete manager as in production, but without leader election, until the
+// test ends or Stop is called. It reads one namespace, or everywhere.
 func startManager(t *testing.T, namespace string) *testenv.Manager {
 	t.Helper()
 	return startManagerWith(t, namespace, nil, nil)
 }
 
-// startManagerWith is startManager with a recorder and other settings; nil for the usual ones.
+// startManagerWith is like startManager, with a recorder and a change of the settings. Both may be
+// nil.
 func startManagerWith(t *testing.T, namespace string, recorded *testenv.Requests, change func(*setup.Settings)) *testenv.Manager {
 	t.Helper()
 	return testenv.StartManager(t, cluster.Config, testenv.ManagerOptions{Namespace: namespace, Requests: recorded, Settings: change})
 }
 
-// namespace makes a namespace for one test. There is no garbage collector, so what is in it
-// stays: names never collide.
+// namespace creates a namespace for one test. There is no garbage collector, so its objects remain;
+// names are unique.
 func namespace(t *testing.T) string {
 	t.Helper()
 	return cluster.Namespace(t)

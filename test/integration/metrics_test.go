@@ -32,14 +32,14 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// scraper asks a manager for its metrics.
+// scraper reads a manager's metrics.
 type scraper struct {
 	url, token string
 	client     *http.Client
 }
 
-// startScraped starts a manager that serves metrics, and a scraper that may read them. It watches the given namespaces;
-// none means all.
+// startScraped starts a manager that serves metrics, and a scraper that may read them. The manager
+// watches the given namespaces, or all if there are none.
 func startScraped(t *testing.T, watched ...string) (*testenv.Manager, *scraper) {
 	t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", testenv.Port(t))
@@ -52,18 +52,18 @@ func startScraped(t *testing.T, watched ...string) (*testenv.Manager, *scraper) 
 	create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name, Name: "reader"}}})
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // without webhooks there is nothing to verify it by
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // without webhooks there is no CA
 	t.Cleanup(transport.CloseIdleConnections)
 	scraper := &scraper{url: "https://" + address, token: tokenOf(t, name, "reader"),
 		client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
 	gomega.NewWithT(t).Eventually(func(ctx context.Context) (int, error) {
 		status, _, err := scraper.get(ctx, "/metrics", scraper.token)
 		return status, err
-	}).WithContext(t.Context()).Should(gomega.Equal(http.StatusOK), "the manager's caches are filled before it listens for this")
+	}).WithContext(t.Context()).Should(gomega.Equal(http.StatusOK), "the manager fills its caches before it serves metrics")
 	return manager, scraper
 }
 
-// tokenOf makes a ServiceAccount and a token of it.
+// tokenOf creates a ServiceAccount and returns a token of it.
 func tokenOf(t *testing.T, namespace, name string) string {
 	t.Helper()
 	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
@@ -79,7 +79,7 @@ func tokenOf(t *testing.T, namespace, name string) string {
 	return request.Status.Token
 }
 
-// get asks for a path.
+// get requests a path.
 func (s *scraper) get(ctx context.Context, path, token string) (int, string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *scraper) get(ctx context.Context, path, token string) (int, string, err
 	return response.StatusCode, string(body), err
 }
 
-// values are all series whose line has each of the words, with their values.
+// values returns the values of all series whose line contains each of the words.
 func (s *scraper) values(ctx context.Context, words ...string) (map[string]float64, error) {
 	status, body, err := s.get(ctx, "/metrics", s.token)
 	if err != nil || status != http.StatusOK {
@@ -126,7 +126,8 @@ func containsAll(line string, words []string) bool {
 	return true
 }
 
-// sum is a function for Eventually: the sum of all series whose line has each of the words.
+// sum returns a function for Eventually: the sum of all series whose line contains each of the
+// words.
 func (s *scraper) sum(words ...string) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		found, err := s.values(ctx, words...)
@@ -138,8 +139,9 @@ func (s *scraper) sum(words ...string) func(context.Context) (float64, error) {
 	}
 }
 
-// TestMetricsAreForThoseWhoMay: not for who has no token, or no right.
-func TestMetricsAreForThoseWhoMay(t *testing.T) {
+// TestMetricsRequireTheRight checks that a request without a token or without the right is
+// refused.
+func TestMetricsRequireTheRight(t *testing.T) {
 	_, scraper := startScraped(t)
 	g := gomega.NewWithT(t)
 	get := func(path, token string) func(context.Context) (string, error) {
@@ -151,7 +153,8 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 			return fmt.Sprintf("%d %s", status, strings.TrimSpace(body)), err
 		}
 	}
-	// The role is known to the authorizer some milliseconds after it was made, and a refusal counts for ten seconds.
+	// The authorizer learns of the role some milliseconds after its creation, and a refusal is cached
+	// for ten seconds.
 	g.Eventually(get("/metrics", scraper.token)).WithContext(t.Context()).Should(gomega.Equal("200 "))
 	stranger := tokenOf(t, namespace(t), "stranger")
 	for _, test := range []struct{ path, token, want string }{
@@ -167,9 +170,10 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 	}
 }
 
-// TestMetricsTellOfALife of a WebApp, from its creation to the end of its namespace.
-func TestMetricsTellOfALife(t *testing.T) {
-	// What other tests left behind is none of its business.
+// TestMetricsOfAWebApp checks the metrics of a WebApp from its creation to the deletion of its
+// namespace.
+func TestMetricsOfAWebApp(t *testing.T) {
+	// Objects of other tests must not be counted.
 	app := newApp(staging(t))
 	manager, scraper := startScraped(t, app.Namespace)
 	g := gomega.NewWithT(t)
@@ -197,7 +201,8 @@ func TestMetricsTellOfALife(t *testing.T) {
 	} {
 		g.Eventually(scraper.sum(strings.Fields(what)...)).WithContext(t.Context()).Should(gomega.BeNumerically(">=", atLeast), what)
 	}
-	// Not ready for a while, and ready again, also after a restart: it does not count anew.
+	// Not ready for a while and ready again, also after a restart of the manager, must not count
+	// twice.
 	testNotReadyAgain(t, app)
 	manager.Stop()
 	_, scraper = startScraped(t, app.Namespace)
@@ -207,7 +212,7 @@ func TestMetricsTellOfALife(t *testing.T) {
 	}
 }
 
-// testNotReadyAgain lets an app be not ready for a while.
+// testNotReadyAgain makes an app not ready for a while.
 func testNotReadyAgain(t *testing.T, app *msappsv1.WebApp) {
 	g := gomega.NewWithT(t)
 	var stored msappsv1.WebApp
@@ -225,8 +230,8 @@ func testNotReadyAgain(t *testing.T, app *msappsv1.WebApp) {
 	}
 }
 
-// TestMetricsTellOfErrors: what is refused, and by policy.
-func TestMetricsTellOfErrors(t *testing.T) {
+// TestMetricsOfErrors checks the counts of errors and of denials by policy.
+func TestMetricsOfErrors(t *testing.T) {
 	stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: new(int32(1))})
 	_, scraper := startScraped(t)
 	g := gomega.NewWithT(t)
@@ -243,7 +248,7 @@ func TestMetricsTellOfErrors(t *testing.T) {
 	if after, err := errors(t.Context()); err != nil || after <= before {
 		t.Errorf("%v errors, before %v (%v)", after, before, err)
 	}
-	// Another version of it is another denial, and one that is allowed is none.
+	// A change that is denied counts as another denial. A change that is allowed does not.
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Replicas = new(int32(3)) })
 	g.Eventually(denied).WithContext(t.Context()).Should(gomega.Equal(2.0))
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Replicas = new(int32(1)) })
@@ -253,8 +258,9 @@ func TestMetricsTellOfErrors(t *testing.T) {
 	}
 }
 
-// TestMetricsTellOfRestartsThatFail: also while another workload of the namespace waits for its time, so that all is looked at again anyway.
-func TestMetricsTellOfRestartsThatFail(t *testing.T) {
+// TestMetricsOfFailedRestarts checks that a failed restart is counted, even while another
+// workload waits and causes a requeue anyway.
+func TestMetricsOfFailedRestarts(t *testing.T) {
 	ns := namespace(t)
 	manager, scraper := startScraped(t, ns)
 	g := gomega.NewWithT(t)
@@ -279,8 +285,9 @@ func TestMetricsTellOfRestartsThatFail(t *testing.T) {
 	g.Expect(startedFor(waiting)(t.Context())).To(gomega.Equal(content("flags", "a", "2")), "it did not wait")
 }
 
-// TestMetricsHaveEachDeclared: what is documented is there, with its labels, and nothing else is called ours. What is counted when something happens is counted
-// by the test, through package metrics as the controllers do it; that they do it is for the tests above.
+// TestMetricsHaveEachDeclared checks that exactly the documented metrics exist, with their labels.
+// For metrics of events that do not occur here, the test calls package metrics itself, as the
+// controllers do. The tests above check that the controllers do.
 func TestMetricsHaveEachDeclared(t *testing.T) {
 	_, scraper := startScraped(t)
 	g := gomega.NewWithT(t)
@@ -298,7 +305,7 @@ func TestMetricsHaveEachDeclared(t *testing.T) {
 		return body, err
 	}).Should(gomega.ContainSubstring("controller_runtime_active_workers"), "the controllers have started")
 	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others()) {
-		// Webhooks, and our API server, are looked at end to end.
+		// End-to-end tests check the metrics of webhooks and of our API server.
 		if strings.Contains(metric.Name, "certificate") || strings.Contains(metric.Name, "webhook") ||
 			strings.Contains(metric.Name, "apiservice") {
 			continue
@@ -314,12 +321,13 @@ func TestMetricsHaveEachDeclared(t *testing.T) {
 		name, ours := strings.CutPrefix(line, "# TYPE mainstay_")
 		isDeclared := func(metric metrics.Metric) bool { return metric.Name == "mainstay_"+strings.Fields(name)[0] }
 		if ours && !slices.ContainsFunc(metrics.Declared(), isDeclared) {
-			t.Errorf("mainstay_%s is not declared", name)
+			t.Errorf("mainstay_%s is not documented", name)
 		}
 	}
 }
 
-// TestMetricsOfRestarts: a change of configuration is counted once, and measured until the last pod runs it.
+// TestMetricsOfRestarts checks that a change of configuration is counted once, and measured until
+// the last pod runs with it.
 func TestMetricsOfRestarts(t *testing.T) {
 	_, scraper := startScraped(t)
 	g := gomega.NewWithT(t)
@@ -339,7 +347,7 @@ func TestMetricsOfRestarts(t *testing.T) {
 	g.Eventually(scraper.sum("mainstay_config_rollout_duration_seconds_count", of)).WithContext(t.Context()).Should(gomega.Equal(1.0))
 }
 
-// documented are the labels of a metric, sorted.
+// documented returns the labels of a metric, sorted.
 func documented(metric metrics.Metric) []string {
 	var names []string
 	for _, label := range metric.Labels {
@@ -349,7 +357,8 @@ func documented(metric metrics.Metric) []string {
 	return names
 }
 
-// labelsOf are the labels that series of a metric have in a scrape, sorted; le is that of every histogram.
+// labelsOf returns the labels of a metric's series in a scrape, sorted, without le, the label of
+// every histogram.
 func labelsOf(body, metric string) []string {
 	seen := map[string]bool{}
 	series := regexp.MustCompile(`(?m)^` + metric + `(?:_bucket|_count|_sum)?\{(.*)\} `)
@@ -362,7 +371,8 @@ func labelsOf(body, metric string) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// TestMetricsForgetNamespaces that are gone: nobody deletes any here, so it is one that never was.
+// TestMetricsForgetNamespaces checks that series of deleted namespaces are removed. No namespace
+// can be deleted here, so it uses one that never existed.
 func TestMetricsForgetNamespaces(t *testing.T) {
 	_, scraper := startScraped(t)
 	g := gomega.NewWithT(t)
@@ -375,13 +385,14 @@ func TestMetricsForgetNamespaces(t *testing.T) {
 	}
 }
 
-// TestMetricsOfWatchedNamespaces: objects are counted over all of them, and nothing else is.
+// TestMetricsOfWatchedNamespaces checks that objects are counted over all watched namespaces, and
+// only those.
 func TestMetricsOfWatchedNamespaces(t *testing.T) {
 	first, second, other := namespace(t), namespace(t), namespace(t)
 	_, scraper := startScraped(t, first, second)
 	g := gomega.NewWithT(t)
 	count := scraper.sum("mainstay_objects", `kind="WebApp"`)
-	// None are told until all have been seen.
+	// The metric appears only when all namespaces have been read.
 	g.Eventually(scraper.values).WithContext(t.Context()).WithArguments("mainstay_objects").ShouldNot(gomega.BeEmpty())
 	for _, name := range []string{first, second, other} {
 		create(t, newApp(name))
@@ -392,7 +403,7 @@ func TestMetricsOfWatchedNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Eventually(count).WithContext(t.Context()).Should(gomega.Equal(1.0))
-	// No scrape forgets a namespace that is there.
+	// No scrape removes the series of an existing namespace.
 	reconciled := scraper.sum("mainstay_reconcile_total", `namespace="`+first+`"`)
 	g.Eventually(reconciled).WithContext(t.Context()).Should(gomega.BeNumerically(">", 0))
 	for range 3 {

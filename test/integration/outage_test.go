@@ -24,16 +24,17 @@ import (
 )
 
 const (
-	// outage is long enough for client-go's reflectors to come to pauses of 0.8 s, 1.6 s, 3.2 s and 6.4 s, each up to doubled. That ours pause for two
-	// seconds at most is tested in internal/kit/transport/retrytransport.
+	// outage is long enough for client-go's reflectors to reach backoffs of 0.8 s, 1.6 s, 3.2 s and
+	// 6.4 s, each up to doubled. internal/kit/transport/retrytransport tests that ours wait at most
+	// two seconds.
 	outage = 15 * time.Second
-	// bystanders are WebApps that nothing happens to.
+	// bystanders is the number of WebApps that do not change.
 	bystanders = 30
 )
 
-// TestAnAPIServerThatWasAway: what was changed meanwhile is followed after its return, and nothing
-// is written, nor read one by one, for what was not.
-func TestAnAPIServerThatWasAway(t *testing.T) {
+// TestAnAPIServerOutage checks that changes made during an outage of the API server are
+// reconciled after it, and that nothing is written or read individually for unchanged objects.
+func TestAnAPIServerOutage(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	server := ownServer(t)
@@ -71,7 +72,7 @@ func TestAnAPIServerThatWasAway(t *testing.T) {
 	g.Eventually(quiet(way)).Should(gomega.BeTrue())
 
 	away.Store(true)
-	way.Pause() // cuts what is open
+	way.Pause() // closes open connections
 	ends := time.After(outage)
 	g.Expect(direct.Patch(t.Context(), app, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"image":"mainstay/demo-web:2.0"}}`)))).To(gomega.Succeed())
 	g.Expect(direct.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shops", Name: "shop"}})).To(gomega.Succeed())
@@ -86,13 +87,14 @@ func TestAnAPIServerThatWasAway(t *testing.T) {
 		return deployment.Spec.Template.Spec.Containers[0].Image, err
 	}).Should(gomega.Equal("mainstay/demo-web:2.0"))
 	g.Eventually(func() error { return direct.Get(t.Context(), client.ObjectKeyFromObject(app), &corev1.Service{}) }).Should(gomega.Succeed())
-	t.Logf("all is right %s after the API server's return", time.Since(returned).Round(time.Millisecond))
+	t.Logf("all changes are reconciled %s after the end of the outage", time.Since(returned).Round(time.Millisecond))
 	g.Eventually(observed).WithContext(t.Context()).Should(gomega.Equal(bystanders + 1))
 	g.Eventually(quiet(way)).Should(gomega.BeTrue())
 	expectOnlyOne(g, way.Exchanges()[asked:])
 }
 
-// quiet tells when nothing has been asked for two seconds: nothing is underway then that an outage could delay.
+// quiet returns a function that reports whether there was no request for two seconds. Then no
+// request is under way that an outage could delay.
 func quiet(way *proxy.Proxy) func() bool {
 	asked, since := 0, time.Now()
 	return func() bool {
@@ -103,7 +105,7 @@ func quiet(way *proxy.Proxy) func() bool {
 	}
 }
 
-// expectOnlyOne fails if anything was asked about one of the bystanders.
+// expectOnlyOne fails if there was a request about one of the bystanders.
 func expectOnlyOne(g *gomega.WithT, exchanges []proxy.Exchange) {
 	for _, exchange := range exchanges {
 		if exchange.Namespace == "shops" && exchange.Resource != "events" {
@@ -112,13 +114,13 @@ func expectOnlyOne(g *gomega.WithT, exchanges []proxy.Exchange) {
 	}
 }
 
-// away tells whether nobody listens at the API server's address.
+// away reports whether connections to the API server are refused.
 type away struct{ atomic.Bool }
 
 func (a *away) wrap(next http.RoundTripper) http.RoundTripper {
 	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		if a.Load() {
-			// Unlike a connection that is closed, this is not repeated by client-go's own client.
+			// Unlike a closed connection, client-go's client does not retry this.
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 		}
 		return next.RoundTrip(request)

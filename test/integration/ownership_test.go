@@ -10,8 +10,9 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// testOwnership: as admission brings the record of v1beta1 to v1 in the same write, server-side apply through both
-// versions adds, drops and refuses as through one.
+// testOwnership checks that server-side apply through both versions adds, removes and refuses
+// fields as through one version. For that, admission converts the managed fields of v1beta1 to v1
+// in the same write.
 func (s *governed) testOwnership(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
 	apply := func(manager, version, spec string) error { return applyAs(t, s.client, manager, version, spec) }
@@ -26,7 +27,7 @@ func (s *governed) testOwnership(t *testing.T) {
 	g.Expect(seen(ctx)).To(gomega.And(gomega.HaveField("Spec.Env", gomega.ConsistOf(gomega.HaveField("Name", "B"))),
 		gomega.HaveField("Spec.Paused", false), gomega.HaveField("Spec.Replicas", gomega.HaveValue(gomega.Equal(int32(3))))))
 
-	// What ops drops is dropped, but for what team applies as well.
+	// A field that ops no longer applies is removed, unless team applies it too.
 	g.Expect(apply("ops", "v1beta1", "{image: shop:1}")).To(gomega.Succeed())
 	g.Expect(seen(ctx)).To(gomega.And(gomega.HaveField("Spec.Replicas", gomega.BeNil()), gomega.HaveField("Spec.Ingress.Path", "/x")))
 	g.Expect(apply("ops", "v1beta1", "{image: shop:2}")).To(gomega.MatchError(gomega.ContainSubstring(`conflict with "team"`)))

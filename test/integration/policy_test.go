@@ -18,9 +18,10 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// These tests have no webhooks: everything gets past admission.
+// These tests have no webhooks: everything bypasses admission.
 
-// stagingPolicy governs only namespaces of staging, so that other tests are left alone.
+// stagingPolicy creates a policy for namespaces of staging only, so that it does not affect other
+// tests.
 func stagingPolicy(t *testing.T, rule mspolicyv1.Rule) *mspolicyv1.PlatformPolicy {
 	t.Helper()
 	rule.Environment = "staging"
@@ -37,7 +38,7 @@ func stagingPolicy(t *testing.T, rule mspolicyv1.Rule) *mspolicyv1.PlatformPolic
 	return policy
 }
 
-// staging makes a namespace of that environment.
+// staging creates a namespace of that environment.
 func staging(t *testing.T) string {
 	t.Helper()
 	name := namespace(t)
@@ -52,7 +53,7 @@ func label(t *testing.T, namespace, environment string) {
 	})
 }
 
-// violation is the reason and message of the app's condition PolicyViolation; empty without one.
+// violation returns reason and message of the app's condition PolicyViolation, empty without one.
 func violation(app *msappsv1.WebApp) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		var seen msappsv1.WebApp
@@ -71,7 +72,7 @@ func violation(app *msappsv1.WebApp) func(context.Context) (string, error) {
 	}
 }
 
-// deployed is the number of replicas and the image of the app's Deployment.
+// deployed returns the number of replicas and the image of the app's Deployment.
 func deployed(t *testing.T, app *msappsv1.WebApp) (int32, string) {
 	t.Helper()
 	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
@@ -92,20 +93,20 @@ func TestPolicyStopsACreation(t *testing.T) {
 		`PolicyViolation: spec.replicas: Invalid value: 5: must be at most 3 (policy "` + policy.Name + `", rule "staging.maxReplicas")`))
 	for _, object := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}} {
 		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), object)
-		g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "nothing is half made: %T", object)
+		g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "no child is created: %T", object)
 	}
 
 	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](3) })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	g.Expect(violation(app)(t.Context())).To(gomega.BeEmpty())
 
-	// Another namespace, the same policy: not governed.
+	// The policy does not govern another namespace.
 	other := newApp(namespace(t), func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
 	create(t, other)
 	g.Eventually(ready(other)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	label(t, other.Namespace, "staging")
 	g.Eventually(violation(other)).WithContext(t.Context()).Should(gomega.HavePrefix("Tolerated"),
-		"what runs when the namespace's environment changes goes on")
+		"a running app continues when the environment of its namespace changes")
 }
 
 func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
@@ -131,10 +132,10 @@ func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 		gomega.ContainSubstring("enforced.securityProfile"),
 		gomega.ContainSubstring(`spec.securityContext.runAsUser: Invalid value: "the image's user": must be 1000`),
 	))
-	g.Expect(ready(app)(t.Context())).To(gomega.Equal("True Available"), "what runs goes on running")
+	g.Expect(ready(app)(t.Context())).To(gomega.Equal("True Available"), "a running app continues")
 	g.Expect(manager.Requests.Since(before, "PATCH /apis/apps/v1/namespaces/"+app.Namespace+"/deployments")).To(gomega.BeEmpty())
 
-	// Worse in one respect: nothing of it is carried out.
+	// A change that is worse in one respect is not applied at all.
 	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Replicas, a.Spec.Port = ptr.To[int32](6), 9090 })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False PolicyViolation"))
 	count, _ := deployed(t, app)
@@ -144,7 +145,7 @@ func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 	_, image := deployed(t, app)
 	g.Expect(image).To(gomega.Equal("mainstay/demo-web:1.0"), "another image of the same refused registry is a new violation")
 
-	// Better, though not good: carried out.
+	// A change that is better but still violates the policy is applied.
 	change(t, app, func(a *msappsv1.WebApp) { a.Spec.Replicas, a.Spec.Image = ptr.To[int32](4), "mainstay/demo-web:1.0" })
 	g.Eventually(func() int32 { count, _ := deployed(t, app); return count }).Should(gomega.BeNumerically("==", 4))
 	makeAvailable(t, app)
@@ -169,7 +170,7 @@ func TestPolicyWithAnAutoscaler(t *testing.T) {
 	g.Eventually(violation(app)).WithContext(t.Context()).Should(gomega.BeEmpty())
 }
 
-func TestPolicyTellsWhatItGoverns(t *testing.T) {
+func TestPolicyStatus(t *testing.T) {
 	g := gomega.NewWithT(t)
 	startManager(t, everywhere)
 	good, bad := newApp(staging(t)), newApp(staging(t), func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
@@ -185,7 +186,7 @@ func TestPolicyTellsWhatItGoverns(t *testing.T) {
 		status, err := seen(ctx)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(status.Environments).To(gomega.Equal("staging"))
-		// Namespaces of other tests stay, for there is no garbage collector.
+		// Namespaces of other tests remain, because there is no garbage collector.
 		g.Expect(status.Violating).To(gomega.ContainElement(mspolicyv1.Violator{
 			Kind: "WebApp", Namespace: bad.Namespace, Name: "shop",
 			Message: `spec.replicas: Invalid value: 5: must be at most 3 (policy "` + policy.Name + `", rule "staging.maxReplicas")`,

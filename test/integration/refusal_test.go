@@ -18,8 +18,8 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// denyDeployments lets a policy refuse, from now on, every Deployment of a namespace that runs
-// an image with the tag "denied".
+// denyDeployments creates a policy that denies every Deployment of a namespace whose image has the
+// tag "denied".
 func denyDeployments(t *testing.T, namespace string) {
 	t.Helper()
 	name := namespace + ".example.com"
@@ -51,7 +51,7 @@ func denyDeployments(t *testing.T, namespace string) {
 	}).Should(gomega.MatchError(gomega.ContainSubstring("the tag denied is denied")))
 }
 
-func TestAPolicyThatRefusesIsNoFaultOfTheSpec(t *testing.T) {
+func TestADenialByAPolicyDoesNotStall(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	space := namespace(t)
@@ -66,11 +66,11 @@ func TestAPolicyThatRefusesIsNoFaultOfTheSpec(t *testing.T) {
 	var seen msappsv1.WebApp
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(app), &seen)).To(gomega.Succeed())
 	for _, condition := range seen.Status.Conditions {
-		g.Expect(condition.Type).NotTo(gomega.Equal("Stalled"), "the policy may be lifted")
+		g.Expect(condition.Type).NotTo(gomega.Equal("Stalled"), "the policy may be removed")
 	}
 	g.Expect(seen.Status.Conditions[0].Message).To(gomega.ContainSubstring("the tag denied is denied"))
 
-	t.Run("and keeps nothing else from being healed", func(t *testing.T) {
+	t.Run("other children are healed", func(t *testing.T) {
 		g := gomega.NewWithT(t)
 		service, err := get(app, &corev1.Service{})(t.Context())
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -79,7 +79,7 @@ func TestAPolicyThatRefusesIsNoFaultOfTheSpec(t *testing.T) {
 	})
 }
 
-func TestARefusedDeploymentLeavesNothingHalfMade(t *testing.T) {
+func TestARefusedDeploymentCreatesNoOtherChild(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	space := namespace(t)
@@ -93,7 +93,7 @@ func TestARefusedDeploymentLeavesNothingHalfMade(t *testing.T) {
 	}
 }
 
-func TestASpecThatTheAPIRefusesTakesNothingFromOthers(t *testing.T) {
+func TestASpecThatTheAPIRefusesDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	space := namespace(t)
@@ -164,6 +164,6 @@ func TestAServiceAccountIsAdoptedByConsent(t *testing.T) {
 	adopted, err := get(app, &corev1.ServiceAccount{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(adopted.UID).To(gomega.Equal(account.UID))
-	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "consent is used up")
-	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("example.com/note"), "what it had is taken over, and not wanted")
+	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("mainstay.dev/adopt"), "the consent is removed")
+	g.Expect(adopted.Annotations).NotTo(gomega.HaveKey("example.com/note"), "annotations that are not desired are removed at adoption")
 }

@@ -24,19 +24,20 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// kindsOnly leaves these on.
+// kindsOnly enables only these kinds.
 func kindsOnly(names ...string) func(*setup.Settings) {
 	return func(settings *setup.Settings) { settings.Kinds = names }
 }
 
-// asked tells whether a manager has read, watched or written anything of a resource, whatever the namespace.
+// asked reports whether a manager has read, watched or written a resource in any namespace.
 func asked(manager *testenv.Manager, resource string) bool {
 	return slices.ContainsFunc(slices.Concat(manager.Requests.Since(0), manager.Requests.Watched()), func(call string) bool {
 		return strings.HasSuffix(call, "/"+resource) || strings.Contains(call, "/"+resource+"/") && resource != "namespaces"
 	})
 }
 
-// TestKindsOff: what is off is not even read; and what is on does not miss it.
+// TestKindsOff checks that a disabled kind is not even read, and that the enabled kinds work
+// without it.
 func TestKindsOff(t *testing.T) {
 	g := gomega.NewWithT(t)
 	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](1)})
@@ -48,7 +49,7 @@ func TestKindsOff(t *testing.T) {
 		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(gomega.Succeed())
 		g.Expect(policy.Status.ObservedGeneration).To(gomega.Equal(policy.Generation))
 	}).Should(gomega.Succeed())
-	g.Expect(policy.Status.Violations).To(gomega.BeZero(), "it knows of no WebApps")
+	g.Expect(policy.Status.Violations).To(gomega.BeZero(), "it counts no WebApps")
 	manager.Stop()
 	for resource, wanted := range map[string]bool{"platformpolicies": true, "namespaces": true, "webapps": false, "deployments": false,
 		"pods": false} {
@@ -56,7 +57,7 @@ func TestKindsOff(t *testing.T) {
 	}
 	seen, err := get(app, &msappsv1.WebApp{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(seen.ResourceVersion).To(gomega.Equal(app.ResourceVersion), "its object stays as it was")
+	g.Expect(seen.ResourceVersion).To(gomega.Equal(app.ResourceVersion), "its object is unchanged")
 	_, err = get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
 
@@ -73,7 +74,8 @@ func TestKindsOff(t *testing.T) {
 	g.Expect(policy.ResourceVersion).To(gomega.Equal(version))
 }
 
-// TestWatchNamespaces: what is in other namespaces is neither read nor changed, nor counted by policies.
+// TestWatchNamespaces checks that objects in other namespaces are neither read nor changed nor
+// counted by policies.
 func TestWatchNamespaces(t *testing.T) {
 	g := gomega.NewWithT(t)
 	policy := stagingPolicy(t, mspolicyv1.Rule{MaxReplicas: ptr.To[int32](1)})
@@ -96,7 +98,7 @@ func TestWatchNamespaces(t *testing.T) {
 	create(t, late)
 	app := newApp(late.Name, two)
 	create(t, app)
-	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "a namespace may come later")
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"), "a namespace may be created later")
 	manager.Stop()
 	seen, err := get(outside, &msappsv1.WebApp{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -107,12 +109,13 @@ func TestWatchNamespaces(t *testing.T) {
 			"/apis/instrumentation.mainstay.dev/v1alpha1/clusterinstrumentations",
 		}
 		if !slices.Contains(everywhere, path) && !strings.Contains(path, "/namespaces/") {
-			t.Errorf("all of %s is watched", path)
+			t.Errorf("%s is watched in all namespaces", path)
 		}
 	}
 }
 
-// TestGrantedWhereItCounts: what the chart grants in namespaces is in namespaces, and the rest is not.
+// TestGrantedWhereItCounts checks that the chart grants rights on namespaced resources in Roles,
+// and all others in ClusterRoles.
 func TestGrantedWhereItCounts(t *testing.T) {
 	files, err := filepath.Glob("../../charts/mainstay/files/rbac/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -147,19 +150,19 @@ func TestGrantedWhereItCounts(t *testing.T) {
 				for _, resource := range rule.Resources {
 					is, known := namespaced[rule.APIGroups[0]+"/"+resource]
 					if !known {
-						// No API of that name here, or a subresource that is nothing but a right.
-						t.Logf("%s: nobody knows %s of %q", file, resource, rule.APIGroups[0])
+						// The API server lacks this API, or it is a subresource that only exists as a right.
+						t.Logf("%s: unknown resource %s of %q", file, resource, rule.APIGroups[0])
 						continue
 					}
 					checked++
 					if is != (scope != "cluster") {
-						t.Errorf("%s: %s of %q stands under %s", file, resource, rule.APIGroups[0], scope)
+						t.Errorf("%s: %s of %q is under %s", file, resource, rule.APIGroups[0], scope)
 					}
 				}
 			}
 		}
 	}
 	if checked < 20 {
-		t.Errorf("%d resources were looked at", checked)
+		t.Errorf("only %d resources were checked", checked)
 	}
 }

@@ -24,11 +24,11 @@ import (
 type sampled struct {
 	resource  schema.GroupVersionResource
 	isCluster bool
-	// problems are those that the manager finds.
+	// problems returns the errors of the manager's validation.
 	problems func(accepted map[string]any) (field.ErrorList, error)
 }
 
-// problemsOf reads a sample, and checks it.
+// problemsOf returns a function that reads a sample and validates it.
 func problemsOf[T any](fill func(*T), validate func(*T) field.ErrorList) func(accepted map[string]any) (field.ErrorList, error) {
 	return func(accepted map[string]any) (field.ErrorList, error) {
 		var object T
@@ -50,7 +50,8 @@ func allSampled() map[string]sampled {
 	}
 }
 
-// TestSamplesAreAccepted: by the API server, as strictly as kubectl asks, and by the manager.
+// TestSamplesAreAccepted checks that the API server, under strict validation, and the manager
+// accept all samples.
 func TestSamplesAreAccepted(t *testing.T) {
 	api, err := dynamic.NewForConfig(cluster.Config)
 	if err != nil {
@@ -86,7 +87,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 		t.Errorf("only these samples were found: %v", tried)
 	}
 	if _, err := api.Resource(webapps).Namespace(space).Create(t.Context(), manifest(t, "shop", "port: 0"), dry); !apierrors.IsInvalid(err) {
-		t.Errorf("what is no sample is accepted: %v", err)
+		t.Errorf("an invalid sample is accepted: %v", err)
 	}
 }
 

@@ -18,13 +18,13 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// database is a Secret.
+// database returns a Secret.
 func database(namespace, password string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "database"},
 		StringData: map[string]string{"password": password}}
 }
 
-// reloading is a Deployment that asks to be restarted when a source changes.
+// reloading returns a Deployment that asks for a restart when a source changes.
 func reloading(namespace, sources string) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
 	return &appsv1.Deployment{
@@ -38,12 +38,12 @@ func reloading(namespace, sources string) *appsv1.Deployment {
 	}
 }
 
-// seenOf is what a Deployment's pods were started with, of one source.
+// seenOf returns what the stamp of a Deployment says about one source.
 func seenOf(deployment *appsv1.Deployment, source string) workload.SeenSource {
 	return workload.ParseStamp(deployment.Annotations[configv1.AnnotationObserved]).Sources[source]
 }
 
-// now is a Deployment as it is.
+// now returns the current Deployment.
 func now(t *testing.T, deployment *appsv1.Deployment) *appsv1.Deployment {
 	t.Helper()
 	seen := &appsv1.Deployment{}
@@ -53,8 +53,9 @@ func now(t *testing.T, deployment *appsv1.Deployment) *appsv1.Deployment {
 	return seen
 }
 
-// TestSecretNamespaces: Secrets are read in the namespaces that are opted in, and in no other; what they hold stands nowhere; a manager that comes
-// back changes nothing, and one that has lost its key restarts nothing.
+// TestSecretNamespaces checks that Secrets are read only in the enabled namespaces, and that their
+// content appears nowhere. A manager that restarts changes nothing; one that has lost its key
+// restarts no workload.
 func TestSecretNamespaces(t *testing.T) {
 	g := gomega.NewWithT(t)
 	own, opted, other := namespace(t), namespace(t), namespace(t)
@@ -77,13 +78,13 @@ func TestSecretNamespaces(t *testing.T) {
 		seen := now(t, unserved)
 		g.Expect(seenOf(seen, "Secret/database")).To(gomega.BeZero())
 		return seenOf(seen, "ConfigMap/flags").All
-	}).ShouldNot(gomega.BeEmpty(), "it is looked at, but for Secrets")
+	}).ShouldNot(gomega.BeEmpty(), "it is reconciled, except for Secrets")
 	manager.Settle(t)
 	manager.Stop()
 	for _, call := range append(manager.Requests.Since(0, "/secrets"), manager.Requests.Watched()...) {
 		if strings.Contains(call, "/secrets") && !strings.Contains(call, "/namespaces/"+opted+"/secrets") &&
 			!strings.Contains(call, "/namespaces/"+own+"/secrets") {
-			t.Errorf("it asked for %s", call)
+			t.Errorf("the manager called %s", call)
 		}
 	}
 	after := now(t, served)
@@ -97,19 +98,20 @@ func TestSecretNamespaces(t *testing.T) {
 	manager = startManagerWith(t, everywhere, nil, within)
 	manager.Settle(t)
 	manager.Stop()
-	again := now(t, served)
-	g.Expect(again.ResourceVersion).To(gomega.Equal(after.ResourceVersion), "it came back with the same key")
+	restarted := now(t, served)
+	g.Expect(restarted.ResourceVersion).To(gomega.Equal(after.ResourceVersion), "the restarted manager has the same key")
 
 	g.Expect(cluster.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own,
 		Name: hashkey.Name}})).To(gomega.Succeed())
 	startManagerWith(t, everywhere, nil, within)
-	g.Eventually(func() string { return first().All }).ShouldNot(gomega.Equal(seenOf(again, "Secret/database").All))
+	g.Eventually(func() string { return first().All }).ShouldNot(gomega.Equal(seenOf(restarted, "Secret/database").All))
 	lost := now(t, served)
-	g.Expect(lost.Spec.Template.Annotations).To(gomega.Equal(again.Spec.Template.Annotations), "what can't be compared restarts nothing")
+	g.Expect(lost.Spec.Template.Annotations).To(gomega.Equal(restarted.Spec.Template.Annotations), "no restart without a comparison")
 }
 
-// TestASecretRoleIsMissing: the Secrets of that namespace are not read, what depends on them says so, and all else goes on; a Role that has come
-// is noticed at the next start.
+// TestASecretRoleIsMissing checks that without its Role the Secrets of a namespace are not read,
+// that dependent objects report that, and that all else works. The manager notices a new Role at
+// its next start.
 func TestASecretRoleIsMissing(t *testing.T) {
 	g := gomega.NewWithT(t)
 	own, opted, denied := namespace(t), namespace(t), namespace(t)

@@ -29,7 +29,8 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// serving is an API server, a namespace in it with the Service of those who serve, and who keeps its APIService.
+// serving is an API server, a namespace in it with the Service of our served resources, and the
+// leader that maintains their APIService.
 type serving struct {
 	config *rest.Config
 	client client.Client
@@ -39,11 +40,11 @@ type serving struct {
 	calls     *testenv.Requests
 	keeper    *certificates.Keeper
 	publisher *apiservice.Publisher
-	told      *events.FakeRecorder
+	events    *events.FakeRecorder
 	stop      func()
 }
 
-// newServing has nobody who serves, and no APIService.
+// newServing returns a serving without ready servers and without an APIService.
 func newServing(t *testing.T, config *rest.Config) *serving {
 	t.Helper()
 	s := &serving{config: config, client: clientOf(t, config), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))}
@@ -72,7 +73,7 @@ func (s *serving) empty() *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: farmGroup}}
 }
 
-// live is the APIService as it is now; nil if there is none.
+// live returns the current APIService, nil if there is none.
 func (s *serving) live(ctx context.Context) (*apiregistrationv1.APIService, error) {
 	found := s.empty()
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(found), found)
@@ -82,7 +83,8 @@ func (s *serving) live(ctx context.Context) (*apiregistrationv1.APIService, erro
 	return found, err
 }
 
-// granted are the rights that the chart gives the leader for this, and no more.
+// granted returns a config with exactly the rights that the chart grants the leader for the
+// APIService.
 func (s *serving) granted(t *testing.T) *rest.Config {
 	t.Helper()
 	content, err := os.ReadFile("../../charts/mainstay/files/rbac/apiservice.yaml")
@@ -93,7 +95,8 @@ func (s *serving) granted(t *testing.T) *rest.Config {
 	if err := yaml.UnmarshalStrict(content, &rules); err != nil {
 		t.Fatal(err)
 	}
-	// Those that go by name, as in the chart's templates/rbac.yaml, and that of the part certificates.
+	// The rights that depend on names, as in the chart's templates/rbac.yaml, and the right of the
+	// part certificates.
 	rules["cluster"] = append(rules["cluster"],
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{servedRole},
 			Verbs: []string{"get"}},
@@ -123,14 +126,14 @@ func (s *serving) granted(t *testing.T) *rest.Config {
 	return config
 }
 
-// lead is a leader that comes, until stop or the end of the test.
+// lead runs a leader until stop or the end of the test.
 func (s *serving) lead(t *testing.T, change ...func(*apiservice.Options, *certificates.Options)) {
 	t.Helper()
 	s.calls = &testenv.Requests{}
 	s.leadWith(t, change...)
 }
 
-// leadWith is lead with calls that are recorded, or broken, already.
+// leadWith is like lead, with the existing recorder of calls.
 func (s *serving) leadWith(t *testing.T, change ...func(*apiservice.Options, *certificates.Options)) {
 	t.Helper()
 	config := s.granted(t)
@@ -149,9 +152,9 @@ func (s *serving) leadWith(t *testing.T, change ...func(*apiservice.Options, *ce
 		t.Fatal(err)
 	}
 	certificate := certificates.Options{Namespace: s.in, Name: servedBy, Names: []string{servedBy + "." + s.in + ".svc"}}
-	s.told = events.NewFakeRecorder(100)
+	s.events = events.NewFakeRecorder(100)
 	options := apiservice.Options{
-		Client: live, Cache: watched, Namespace: s.in, Service: servedBy, Whose: apiservice.Of(servedRole), Recorder: s.told, Clock: s.clock,
+		Client: live, Cache: watched, Namespace: s.in, Service: servedBy, Whose: apiservice.Of(servedRole), Recorder: s.events, Clock: s.clock,
 		Owner: func(ctx context.Context) (*metav1.OwnerReference, error) {
 			role := &rbacv1.ClusterRole{}
 			if err := live.Get(ctx, client.ObjectKey{Name: servedRole}, role); err != nil {
@@ -184,7 +187,7 @@ func (s *serving) leadWith(t *testing.T, change ...func(*apiservice.Options, *ce
 	t.Cleanup(s.stop)
 }
 
-// serve has so many endpoints ready, of two.
+// serve makes this many of two endpoints ready.
 func (s *serving) serve(t *testing.T, ready int) {
 	t.Helper()
 	slice := &discoveryv1.EndpointSlice{
@@ -209,7 +212,7 @@ func (s *serving) serve(t *testing.T, ready int) {
 	}
 }
 
-// begin has one who serves, a leader, and what it published.
+// begin makes one server ready and starts a leader. It returns the published APIService.
 func (s *serving) begin(t *testing.T) *apiregistrationv1.APIService {
 	t.Helper()
 	s.lead(t)
@@ -217,7 +220,7 @@ func (s *serving) begin(t *testing.T) *apiregistrationv1.APIService {
 	return s.awaitLive(t)
 }
 
-// awaitLive waits until the APIService is as it should be.
+// awaitLive waits until the APIService is as desired.
 func (s *serving) awaitLive(t *testing.T) *apiregistrationv1.APIService {
 	t.Helper()
 	var live *apiregistrationv1.APIService
@@ -243,15 +246,15 @@ func (s *serving) awaitGone(t *testing.T) {
 	gomega.NewWithT(t).Eventually(s.live).WithContext(t.Context()).Should(gomega.BeNil())
 }
 
-// awaitTimer waits until the Publisher waits for nothing but a change and time.
+// awaitTimer waits until the Publisher waits only for a change or for its timer.
 func (s *serving) awaitTimer(t *testing.T) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(s.clock.HasWaiters).MustPassRepeatedly(3).Should(gomega.BeTrue())
 }
 
-// looks makes the Publisher look at the APIService, and waits until it has: what is edited it puts right, if it does
-// not withdraw the whole.
-func (s *serving) looks(t *testing.T) *apiregistrationv1.APIService {
+// recheck makes the Publisher reconcile the APIService, by an edit, and waits until the edit is
+// reverted. It must not be used where the APIService would be withdrawn.
+func (s *serving) recheck(t *testing.T) *apiregistrationv1.APIService {
 	t.Helper()
 	s.edit(t, func(a *apiregistrationv1.APIService) { a.Spec.VersionPriority = 99 })
 	return s.awaitLive(t)
@@ -262,20 +265,21 @@ func (s *serving) edit(t *testing.T, change func(*apiregistrationv1.APIService))
 	gomega.NewWithT(t).Eventually(func() error {
 		live, err := s.live(t.Context())
 		if err != nil || live == nil {
-			return fmt.Errorf("there is none, %w", err)
+			return fmt.Errorf("there is no APIService, %w", err)
 		}
 		change(live)
 		return s.client.Update(t.Context(), live)
 	}).Should(gomega.Succeed())
 }
 
-// hears waits until the Service is told.
-func (s *serving) hears(t *testing.T, want string) {
+// awaitEvent waits for an event on the Service.
+func (s *serving) awaitEvent(t *testing.T, want string) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(s.told.Events).Should(gomega.Receive(gomega.HavePrefix(want)))
+	gomega.NewWithT(t).Eventually(s.events.Events).Should(gomega.Receive(gomega.HavePrefix(want)))
 }
 
-// manage runs a whole manager that is told of a Service, or of none, until stop or the end of the test.
+// manage runs a complete manager with the name of a Service, or with none, until stop or the end of
+// the test.
 func (s *serving) manage(t *testing.T, service string) (stop func()) {
 	t.Helper()
 	manager := testenv.RunManager(t, s.config, testenv.ManagerOptions{Settings: func(settings *setup.Settings) {

@@ -30,7 +30,7 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// kstatus is what Helm, Flux and Argo CD would conclude from the app.
+// kstatus returns the status that Helm, Flux and Argo CD would compute for the app.
 func kstatus(app *msappsv1.WebApp) func(context.Context) (status.Status, error) {
 	return func(ctx context.Context) (status.Status, error) {
 		var seen msappsv1.WebApp
@@ -80,7 +80,7 @@ func TestStatusFollowsTheRollout(t *testing.T) {
 	g.Expect(seen.Status.URL).To(gomega.Equal("http://shop." + app.Namespace + ".svc:8080"))
 	g.Expect(seen.Status.Selector).To(gomega.Equal("app=shop,app.kubernetes.io/component=webapp"))
 
-	// From the moment of the change on, Ready=True may not be told for the new generation.
+	// From the change on, Ready=True must not be reported for the new generation.
 	change(t, app, func(app *msappsv1.WebApp) { app.Spec.Image = "mainstay/demo-web:2.0" })
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 
@@ -96,15 +96,15 @@ func TestStatusFollowsTheRollout(t *testing.T) {
 	g.Eventually(func() ([]string, error) {
 		var events eventsv1.EventList
 		err := cluster.Client.List(t.Context(), &events, client.InNamespace(app.Namespace))
-		var told []string
+		var found []string
 		for _, event := range events.Items {
-			told = append(told, event.Type+" "+event.Reason)
+			found = append(found, event.Type+" "+event.Reason)
 		}
-		return told, err
+		return found, err
 	}).Should(gomega.ContainElements("Normal Deploying", "Normal Available", "Warning RolloutFailed"))
 }
 
-func TestPodTroubleReachesStatus(t *testing.T) {
+func TestPodProblemReachesStatus(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	space := namespace(t)
@@ -133,7 +133,7 @@ func TestPodTroubleReachesStatus(t *testing.T) {
 	g.Expect(seen.Status.Phase).To(gomega.Equal(msappsv1.PhaseFailed))
 }
 
-func TestAMissingServiceAccountIsWaitedFor(t *testing.T) {
+func TestAMissingServiceAccountIsRetried(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	space := namespace(t)
@@ -146,7 +146,7 @@ func TestAMissingServiceAccountIsWaitedFor(t *testing.T) {
 	g.Eventually(get(app, &appsv1.Deployment{})).WithContext(t.Context()).Should(gomega.Not(gomega.BeNil()))
 }
 
-func TestQuotaRefusalIsToldInTheAPIsWords(t *testing.T) {
+func TestQuotaRefusalIsReportedInTheAPIsWords(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	space := namespace(t)
@@ -231,7 +231,7 @@ func TestScaleSubresourceAndFieldSelector(t *testing.T) {
 	g.Expect(apps.Items).To(gomega.BeEmpty())
 }
 
-// gatewayCRD is the definition of HTTPRoute out of the Gateway API's own module.
+// gatewayCRD returns the CRD of HTTPRoute from the module of the Gateway API.
 func gatewayCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	directory, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
@@ -321,13 +321,13 @@ func TestReadinessIsUnknownWhileAWriteFails(t *testing.T) {
 	g.Eventually(func() ([]string, error) {
 		var events eventsv1.EventList
 		err := cluster.Client.List(t.Context(), &events, client.InNamespace(app.Namespace))
-		var told []string
+		var found []string
 		for _, event := range events.Items {
 			if event.Type == corev1.EventTypeWarning {
-				told = append(told, event.Reason+": "+event.Note)
+				found = append(found, event.Reason+": "+event.Note)
 			}
 		}
-		return told, err
+		return found, err
 	}).Should(gomega.ContainElement(gomega.And(
 		gomega.HavePrefix("ReconcileFailed: applying Service "+app.Namespace+"/shop:"), gomega.ContainSubstring("the network is broken"))))
 	manager.Requests.Break("")

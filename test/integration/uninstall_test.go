@@ -26,8 +26,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
-// TestUninstall: what only an installation could take back is taken back, twice without a word, and what is another's
-// or a user's stays.
+// TestUninstall checks that all objects that the installation made outside of Helm are removed,
+// that a second run succeeds too, and that objects of other installations and of users remain.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -45,8 +45,8 @@ func TestUninstall(t *testing.T) {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhooks.Name,
 		OwnerReferences: []metav1.OwnerReference{owner}}}
 	g.Expect(live.Create(t.Context(), configuration)).To(gomega.Succeed())
-	held := []*msappsv1.WebApp{newApp("shop"), newApp("other")}
-	for _, app := range held {
+	blocked := []*msappsv1.WebApp{newApp("shop"), newApp("other")}
+	for _, app := range blocked {
 		app.Finalizers = []string{"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}
 		g.Expect(live.Create(t.Context(), app)).To(gomega.Succeed())
 	}
@@ -57,7 +57,7 @@ func TestUninstall(t *testing.T) {
 		WatchNamespaces: []string{"shop"}, Patience: time.Minute,
 	}
 
-	// Another's.
+	// The configuration of another installation.
 	other := options
 	other.Owner = "second-manager"
 	g.Expect(uninstall.Run(t.Context(), other)).To(gomega.MatchError(webhooks.AnotherError{ClusterRole: "mainstay-manager"}))
@@ -75,31 +75,31 @@ func TestUninstall(t *testing.T) {
 		g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
 		for at, left := range [][]string{{"example.com/notmainstay.dev", "example.com/keep"},
 			{"mainstay.dev/test", "apps.mainstay.dev/test", "example.com/notmainstay.dev", "example.com/keep"}} {
-			g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(held[at]), held[at])).To(gomega.Succeed())
-			g.Expect(held[at].Finalizers).To(gomega.Equal(left), held[at].Namespace)
+			g.Expect(live.Get(t.Context(), client.ObjectKeyFromObject(blocked[at]), blocked[at])).To(gomega.Succeed())
+			g.Expect(blocked[at].Finalizers).To(gomega.Equal(left), blocked[at].Namespace)
 		}
 	}
 
-	// Definitions that are held by a finalizer of ours: it is taken off, and they go.
-	for _, app := range held {
+	// The CRDs are blocked by a finalizer of ours. It is removed, and they are deleted.
+	for _, app := range blocked {
 		before := app.DeepCopy()
 		app.Finalizers = []string{"mainstay.dev/test"}
 		g.Expect(live.Patch(t.Context(), app, client.MergeFrom(before))).To(gomega.Succeed())
 	}
 	collectGarbage(t, live)
-	// Two steps take all of it, as no manager takes the finalizer off.
+	// Two steps use up all of the patience, because no manager removes the finalizer.
 	options.WatchNamespaces, options.DeleteDefinitions, options.Patience = nil, true, 10*time.Second
 	g.Expect(uninstall.Run(t.Context(), options)).To(gomega.Succeed())
 	g.Expect(crds.Kinds(t.Context(), definitions)).To(gomega.BeEmpty())
 }
 
-// firstFails lets the first call of each method to each address fail.
+// firstFails makes the first call of each method to each address fail.
 func firstFails(config *rest.Config) *rest.Config {
 	flaky := rest.CopyConfig(config)
 	var failed sync.Map
 	flaky.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport.Func(func(request *http.Request) (*http.Response, error) {
-			if _, again := failed.LoadOrStore(request.Method+" "+request.URL.Path, true); !again {
+			if _, isRepeated := failed.LoadOrStore(request.Method+" "+request.URL.Path, true); !isRepeated {
 				return nil, errors.New("no answer")
 			}
 			return next.RoundTrip(request)
@@ -108,7 +108,8 @@ func firstFails(config *rest.Config) *rest.Config {
 	return flaky
 }
 
-// collectGarbage plays the garbage collector, for WebApps without children, until the test ends.
+// collectGarbage does the work of the garbage collector, for WebApps without children, until the
+// test ends.
 func collectGarbage(t *testing.T, live client.Client) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -134,8 +135,8 @@ func collectGarbage(t *testing.T, live client.Client) {
 	t.Cleanup(func() { stop(); working.Wait() })
 }
 
-// TestUninstallIsBounded: managers that don't end, and objects that nobody migrates, do not keep the rest from being
-// done; and what is left can be deleted.
+// TestUninstallIsBounded checks that managers that do not end and objects that are not migrated do
+// not block the other steps, and that the rest can be deleted.
 func TestUninstallIsBounded(t *testing.T) {
 	w := newWorld(t)
 	g := gomega.NewWithT(t)
@@ -155,7 +156,8 @@ func TestUninstallIsBounded(t *testing.T) {
 		Name: "default"}})).To(gomega.Succeed())
 	g.Expect(w.apps.Create(t.Context(), pod)).To(gomega.Succeed())
 
-	// Two of the steps will take all of it. It has to be enough for each of the others on a machine that has much to do.
+	// Two of the steps use all of the patience. For each of the others it must suffice even on a busy
+	// machine.
 	const patience = 5 * time.Second
 	err := uninstall.Run(t.Context(), uninstall.Options{Client: w.apps, Definitions: w.crds, Namespace: "default", Deployment: managers.Name,
 		Patience: patience})
@@ -164,13 +166,13 @@ func TestUninstallIsBounded(t *testing.T) {
 	var definition apiextensionsv1.CustomResourceDefinition
 	g.Expect(w.crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
 	g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))
-	g.Expect(definition.Status.StoredVersions).To(gomega.ContainElement("v1beta1"), "the next installation knows that it has to migrate")
+	g.Expect(definition.Status.StoredVersions).To(gomega.ContainElement("v1beta1"), "the next installation finds that it has to migrate")
 	g.Eventually(func() error {
 		return w.apps.Delete(t.Context(), &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}})
 	}).Should(gomega.Succeed())
 }
 
-// managersOf is the Deployment of an installation.
+// managersOf returns the Deployment of an installation.
 func managersOf(namespace string) *appsv1.Deployment {
 	labels := map[string]string{"app": "manager"}
 	return &appsv1.Deployment{

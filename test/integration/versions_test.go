@@ -38,17 +38,17 @@ import (
 
 const webappsCRD = "webapps.apps.mainstay.dev"
 
-// world is an API server of its own, for what is done to definitions would disturb other tests,
-// and a webhook that it can reach.
+// world is an API server of its own, because changes of CRDs would disturb other tests, with a
+// webhook that it can reach.
 type world struct {
 	config *rest.Config
-	// apps reads and writes both versions of WebApp, crds definitions; writes are the calls of crds
-	// that change something.
+	// apps reads and writes both versions of WebApp, crds reads and writes CRDs. writes is the number
+	// of write calls of crds.
 	apps, crds client.Client
 	writes     *atomic.Int32
 	etcd       string
 	webhook    apiextensionsv1.WebhookClientConfig
-	// converted counts the reviews that the webhook answered.
+	// converted is the number of reviews that the webhook answered.
 	converted *atomic.Int32
 }
 
@@ -73,7 +73,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// startWebhook serves the conversion as the manager does, over HTTPS.
+// startWebhook serves the conversion over HTTPS as the manager does.
 func (w *world) startWebhook(t *testing.T) {
 	t.Helper()
 	registry := conversion.NewRegistry()
@@ -97,8 +97,8 @@ func (w *world) startWebhook(t *testing.T) {
 	}
 }
 
-// stored is a WebApp of the namespace default as it stands in etcd, asked through etcd's JSON
-// gateway: the API server would convert it.
+// stored returns a WebApp of the namespace default as stored in etcd. It reads through etcd's JSON
+// gateway, because the API server would convert the object.
 func (w *world) stored(t *testing.T, name string) map[string]any {
 	t.Helper()
 	key := base64.StdEncoding.EncodeToString([]byte("/registry/apps.mainstay.dev/webapps/default/" + name))
@@ -128,7 +128,7 @@ func (w *world) stored(t *testing.T, name string) map[string]any {
 	return object
 }
 
-// definition is the live one.
+// definition returns the current CRD.
 func (w *world) definition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	var live apiextensionsv1.CustomResourceDefinition
@@ -138,7 +138,7 @@ func (w *world) definition(t *testing.T) *apiextensionsv1.CustomResourceDefiniti
 	return &live
 }
 
-// installOld makes the definition that knew v1beta1 only.
+// installOld installs the CRD that had only v1beta1.
 func (w *world) installOld(t *testing.T) {
 	t.Helper()
 	if _, err := envtest.InstallCRDs(w.config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("testdata",
@@ -147,7 +147,7 @@ func (w *world) installOld(t *testing.T) {
 	}
 }
 
-// small is a v1beta1 app of the namespace default.
+// small returns a v1beta1 WebApp in the namespace default.
 func small(name, host string) *msappsv1beta1.WebApp {
 	return &msappsv1beta1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -155,7 +155,7 @@ func small(name, host string) *msappsv1beta1.WebApp {
 	}
 }
 
-// full is the v1 form of an app, once the API server follows the definition.
+// full returns an app as v1, once the API server serves that version.
 func (w *world) full(name string) func(context.Context) (*msappsv1.WebApp, error) {
 	return func(ctx context.Context) (*msappsv1.WebApp, error) {
 		app := &msappsv1.WebApp{}
@@ -163,7 +163,7 @@ func (w *world) full(name string) func(context.Context) (*msappsv1.WebApp, error
 	}
 }
 
-// served tells in which versions apps can be listed.
+// served returns the versions in which apps can be listed.
 func (w *world) served(ctx context.Context) []string {
 	var served []string
 	for version, list := range map[string]client.ObjectList{"v1": &msappsv1.WebAppList{}, "v1beta1": &msappsv1beta1.WebAppList{}} {
@@ -175,7 +175,7 @@ func (w *world) served(ctx context.Context) []string {
 	return served
 }
 
-// TestVersionsUpgrade follows objects that were stored as v1beta1 until nothing of it is left.
+// TestVersionsUpgrade follows objects stored as v1beta1 through the complete upgrade.
 func TestVersionsUpgrade(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
 	w.installOld(t)
@@ -186,7 +186,7 @@ func TestVersionsUpgrade(t *testing.T) {
 	for _, app := range []*msappsv1beta1.WebApp{small("shop", "shop.example.com"), small("plain", ""), invalid, poison} {
 		g.Eventually(func() error { return w.apps.Create(ctx, app.DeepCopy()) }).Should(gomega.Succeed())
 	}
-	// More than a page of the migration.
+	// More than one page of the migration.
 	for i := range 500 {
 		g.Expect(w.apps.Create(ctx, small(fmt.Sprintf("x-%d", i), ""))).To(gomega.Succeed())
 	}
@@ -196,7 +196,7 @@ func TestVersionsUpgrade(t *testing.T) {
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1"}), "only v1 is served without the webhook")
 	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
 	err := crds.Withdraw(ctx, w.crds)
-	g.Expect(err).To(gomega.Succeed(), "there is nothing to withdraw yet")
+	g.Expect(err).To(gomega.Succeed(), "there is no version to withdraw yet")
 
 	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	g.Eventually(w.served).WithContext(ctx).Should(gomega.Equal([]string{"v1", "v1beta1"}))
@@ -205,7 +205,7 @@ func TestVersionsUpgrade(t *testing.T) {
 	err = crds.Withdraw(ctx, w.crds)
 	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring(webappsCRD), gomega.ContainSubstring("stored in v1beta1"))))
 
-	g.Expect(w.stored(t, "shop")).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1beta1"), "reading alone stores nothing")
+	g.Expect(w.stored(t, "shop")).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1beta1"), "reading does not migrate")
 	g.Expect(crds.Migrate(ctx, w.crds, []string{webappsCRD})).To(gomega.Succeed())
 	for _, name := range []string{"invalid", "plain", "shop", "x-0", "x-99", "x-499"} {
 		g.Expect(w.stored(t, name)).To(gomega.HaveKeyWithValue("apiVersion", "apps.mainstay.dev/v1"))
@@ -213,7 +213,7 @@ func TestVersionsUpgrade(t *testing.T) {
 	g.Expect(w.stored(t, "shop")["spec"]).To(gomega.HaveKeyWithValue("ingress", gomega.HaveKeyWithValue("host", "shop.example.com")))
 	g.Expect(w.full("shop")(ctx)).To(gomega.And(gomega.HaveField("Generation", int64(1)),
 		gomega.HaveField("ManagedFields", gomega.HaveLen(1))),
-		"the migration changed more than the form")
+		"the migration changed more than the version")
 	g.Expect(w.definition(t).Status.StoredVersions).To(gomega.Equal([]string{"v1"}))
 	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.BeEmpty())
 
@@ -231,13 +231,14 @@ func TestVersionsUpgrade(t *testing.T) {
 	g.Expect(w.full("shop")(ctx)).To(gomega.HaveField("Spec.Ingress.Host", "shop.example.com"))
 }
 
-// TestVersionsInstallKeepsTheConversion: an upgrade does not take away what a former release serves.
+// TestVersionsInstallKeepsTheConversion checks that an upgrade keeps serving the versions that an
+// earlier release serves.
 func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
 	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.MatchError(gomega.ContainSubstring("is not installed")))
 	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
-	// As if an earlier release had written it.
+	// mark makes the CRD look as if another release had written it.
 	mark := func(release string) {
 		t.Helper()
 		live := w.definition(t)
@@ -252,7 +253,8 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	for _, version := range live.Spec.Versions {
 		g.Expect(version.Served).To(gomega.BeTrue(), version.Name)
 	}
-	// That of a later release is left alone by all of them, but for who converts: it is us who answer.
+	// The CRD of a later release is left alone, except for the address of the conversion webhook,
+	// which this release serves.
 	mark("999.0.0")
 	before := w.writes.Load()
 	other := apiextensionsv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/convert"), CABundle: w.webhook.CABundle}
@@ -268,8 +270,8 @@ func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	g.Expect(w.writes.Load()).To(gomega.Equal(before+1), "the second pass writes nothing")
 }
 
-// TestVersionsReleaseAfterARollback: nobody converts any more, so only the storage version of the later definition is
-// served; its text and marks stay.
+// TestVersionsReleaseAfterARollback checks that without a conversion webhook only the storage
+// version of the later CRD is served. Its other content and its annotations remain.
 func TestVersionsReleaseAfterARollback(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
 	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
@@ -293,7 +295,8 @@ func TestVersionsReleaseAfterARollback(t *testing.T) {
 	g.Expect(w.writes.Load()).To(gomega.Equal(before), "the second pass writes nothing")
 }
 
-// TestVersionsMigrateTrimsNothingOnAnError: an object that can't be rewritten is not forgotten.
+// TestVersionsMigrateTrimsNothingOnAnError checks that storedVersions stays unchanged if an object
+// cannot be rewritten.
 func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
 	w.installOld(t)
@@ -331,7 +334,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 	})).To(gomega.MatchError(gomega.ContainSubstring("rewriting default/b")))
 	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
 
-	// Somebody changes the definition in the middle.
+	// The CRD changes during the migration.
 	g.Expect(migrate(func(request *http.Request) error {
 		if !isRewrite(request, "c") {
 			return nil
@@ -342,7 +345,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 	})).To(gomega.MatchError(gomega.ContainSubstring("was changed in the meantime")))
 	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
 
-	// An object that goes in the middle is no error.
+	// An object that is deleted during the migration is no error.
 	g.Expect(migrate(func(request *http.Request) error {
 		if !isRewrite(request, "c") {
 			return nil
@@ -365,7 +368,8 @@ func TestVersionsSideBySide(t *testing.T) {
 	t.Run("deprecated", w.testDeprecated)
 }
 
-// testUpdate: a v1beta1 client that reads, changes and writes loses nothing that it does not know.
+// testUpdate checks that a v1beta1 client that reads, changes and writes loses no field that it
+// does not know.
 func (w *world) testUpdate(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
 	app := newApp("default", func(s *msappsv1.WebAppSpec) {
@@ -392,7 +396,7 @@ func (w *world) testUpdate(t *testing.T) {
 	g.Expect(w.full("update")(ctx)).To(gomega.HaveField("Spec.Ingress", gomega.BeNil()))
 }
 
-// applyAs has a manager apply the spec of the WebApp apply, of the namespace default, in a version, without force.
+// applyAs applies the spec of WebApp default/apply as a field manager, in a version, without force.
 func applyAs(t *testing.T, c client.Client, manager, version, spec string) error {
 	t.Helper()
 	object := &unstructured.Unstructured{}
@@ -403,7 +407,7 @@ func applyAs(t *testing.T, c client.Client, manager, version, spec string) error
 	return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager))
 }
 
-// testApply: two managers apply through different versions, and each keeps to its own fields.
+// testApply has two managers apply through different versions. Each keeps its own fields.
 func (w *world) testApply(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
 	apply := func(manager, version, spec string) error { return applyAs(t, w.apps, manager, version, spec) }
@@ -418,7 +422,7 @@ func (w *world) testApply(t *testing.T) {
 	g.Expect(spec()).To(gomega.And(gomega.HaveField("Replicas", gomega.HaveValue(gomega.Equal(int32(3)))),
 		gomega.HaveField("Env", gomega.HaveLen(1)), gomega.HaveField("Ingress.Path", "/x")))
 
-	// Each goes on, and what the one owns stays when the other leaves out what is his.
+	// Each manager continues to apply. Fields of one remain when the other removes its own.
 	g.Expect(apply("ops", "v1beta1", "{image: shop:1}")).To(gomega.Succeed())
 	g.Expect(spec()).To(gomega.And(gomega.HaveField("Replicas", gomega.BeNil()),
 		gomega.HaveField("Env", gomega.HaveLen(1)), gomega.HaveField("Ingress.Path", "/x")))
@@ -426,8 +430,9 @@ func (w *world) testApply(t *testing.T) {
 	g.Expect(spec()).To(gomega.And(gomega.HaveField("Paused", true), gomega.HaveField("Ingress.Path", "/y"),
 		gomega.HaveField("Env", gomega.ConsistOf(gomega.HaveField("Value", "b")))))
 
-	// While a manager of v1beta1 is on record, what a v1 manager leaves out of the stash comes back; once
-	// its entry is one of v1, as the webhook leaves it, it goes. See webapp.OwnAsV1.
+	// While the managed fields have an entry of v1beta1, fields that a v1 manager removes come back
+	// from the stash. Once the webhook has converted the entry to v1, they are removed. See
+	// webapp.OwnAsV1.
 	without := "{image: shop:1, ingress: {host: a.b, path: /y}}"
 	g.Expect(apply("team", "v1", without)).To(gomega.Succeed())
 	g.Expect(spec()).To(gomega.And(gomega.HaveField("Paused", true), gomega.HaveField("Env", gomega.HaveLen(1))))
@@ -439,7 +444,7 @@ func (w *world) testApply(t *testing.T) {
 	g.Expect(apply("team", "v1", without)).To(gomega.Succeed())
 	g.Expect(spec()).To(gomega.And(gomega.HaveField("Paused", false), gomega.HaveField("Env", gomega.BeEmpty())))
 
-	// And a conflict is seen across versions.
+	// A conflict is detected across versions.
 	err = apply("ops", "v1beta1", "{image: shop:2}")
 	g.Expect(apierrors.IsConflict(err)).To(gomega.BeTrue(), "%v", err)
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("team")))
@@ -447,7 +452,8 @@ func (w *world) testApply(t *testing.T) {
 	g.Expect(apierrors.IsConflict(err)).To(gomega.BeTrue(), "%v", err)
 }
 
-// testBadStash: it gives nothing, keeps nobody from reading, and Validate refuses it.
+// testBadStash checks that an invalid stash adds nothing, does not block reads, and is refused by
+// Validate.
 func (w *world) testBadStash(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
 	app := small("bad-stash", "")
@@ -460,7 +466,7 @@ func (w *world) testBadStash(t *testing.T) {
 		gomega.ContainSubstring("metadata.annotations[mainstay.dev/v1-spec]"), gomega.ContainSubstring("hostNetwork"))))
 	g.Expect(w.apps.Delete(ctx, app)).To(gomega.Succeed())
 
-	// A forged one that v1's schema would refuse is judged by Validate, not by the API server.
+	// A forged stash that v1's schema would refuse is checked by Validate, not by the API server.
 	app = small("bad-stash", "")
 	app.Annotations = map[string]string{"mainstay.dev/v1-spec": `{"autoscaling":{"max":3},"resources":{"requests":{"cpu":"1"}}}`}
 	g.Expect(w.apps.Create(ctx, app)).To(gomega.Succeed())
@@ -470,7 +476,7 @@ func (w *world) testBadStash(t *testing.T) {
 	g.Expect(webapp.Validate(forged).ToAggregate()).To(gomega.MatchError(gomega.ContainSubstring("may not be set together with autoscaling")))
 }
 
-// testSubresources: scale and status work through v1beta1.
+// testSubresources checks that scale and status work through v1beta1.
 func (w *world) testSubresources(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
 	app := newApp("default", func(s *msappsv1.WebAppSpec) { s.Paused = true })
@@ -482,16 +488,16 @@ func (w *world) testSubresources(t *testing.T) {
 		gomega.HaveField("Spec.Paused", true), gomega.HaveField("Status.Phase", msappsv1.PhaseRunning)))
 }
 
-// testDeprecated: a client of v1beta1 is warned, one of v1 is not.
+// testDeprecated checks that a client of v1beta1 gets a warning, and a client of v1 does not.
 func (w *world) testDeprecated(t *testing.T) {
 	g, ctx := gomega.NewWithT(t), t.Context()
-	var told bytes.Buffer
+	var warned bytes.Buffer
 	config := rest.CopyConfig(w.config)
-	config.WarningHandler = rest.NewWarningWriter(&told, rest.WarningWriterOptions{})
+	config.WarningHandler = rest.NewWarningWriter(&warned, rest.WarningWriterOptions{})
 	c, err := client.New(config, client.Options{Scheme: w.apps.Scheme()})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(c.List(ctx, &msappsv1.WebAppList{})).To(gomega.Succeed())
-	g.Expect(told.String()).To(gomega.BeEmpty())
+	g.Expect(warned.String()).To(gomega.BeEmpty())
 	g.Expect(c.List(ctx, &msappsv1beta1.WebAppList{})).To(gomega.Succeed())
-	g.Expect(told.String()).To(gomega.ContainSubstring("use apps.mainstay.dev/v1"))
+	g.Expect(warned.String()).To(gomega.ContainSubstring("use apps.mainstay.dev/v1"))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// newApp is a WebApp of the least spec, named shop.
+// newApp returns a WebApp named shop with a minimal spec.
 func newApp(namespace string, change ...func(*msappsv1.WebAppSpec)) *msappsv1.WebApp {
 	app := &msappsv1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
@@ -33,7 +33,7 @@ func create(t *testing.T, object client.Object) {
 	}
 }
 
-// change updates an object until no one else interferes.
+// change updates an object, and retries on conflicts.
 func change[T client.Object](t *testing.T, object T, edit func(T)) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
@@ -45,7 +45,7 @@ func change[T client.Object](t *testing.T, object T, edit func(T)) {
 	}).Should(gomega.Succeed())
 }
 
-// get is an object of app's name and kind of into; a function for Eventually.
+// get returns a function for Eventually that reads the object of into's kind with the app's name.
 func get[T client.Object](app *msappsv1.WebApp, into T) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(app), into)
@@ -53,7 +53,7 @@ func get[T client.Object](app *msappsv1.WebApp, into T) func(context.Context) (T
 	}
 }
 
-// makeAvailable does what the Deployment controller would, once all pods run.
+// makeAvailable does what the Deployment controller would do once all pods run.
 func makeAvailable(t *testing.T, app *msappsv1.WebApp) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() error {
@@ -61,7 +61,7 @@ func makeAvailable(t *testing.T, app *msappsv1.WebApp) {
 	}).Should(gomega.Succeed())
 }
 
-// ready is status and reason of the app's condition Ready, with what generation it describes.
+// ready returns status and reason of the app's condition Ready, if it is of the current generation.
 func ready(app *msappsv1.WebApp) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		var seen msappsv1.WebApp
@@ -80,7 +80,7 @@ func ready(app *msappsv1.WebApp) func(context.Context) (string, error) {
 	}
 }
 
-func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
+func TestAnUnchangedWebAppCausesNoCall(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	space := namespace(t)
@@ -92,12 +92,12 @@ func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))
 
 	before := manager.Settle(t)
-	// A foreign label on a child wakes the reconciler, and changes nothing that is ours. (An
-	// annotation would do more: the API server counts it as a new generation of a Deployment.)
+	// A foreign label on a child triggers a reconcile and changes nothing of ours. (An annotation
+	// would do more: the API server increases the generation of a Deployment for it.)
 	deployment, err := get(app, &appsv1.Deployment{})(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	change(t, deployment, func(d *appsv1.Deployment) { d.Labels["example.com/note"] = "1" })
-	// A second app goes through the same queue after it: when it is done, so is the first.
+	// A second app goes through the same queue after it. When the second is done, so is the first.
 	other := newApp(app.Namespace)
 	other.Name = "other"
 	create(t, other)
@@ -113,5 +113,5 @@ func TestAnUnchangedWebAppCostsNoCall(t *testing.T) {
 	create(t, third)
 	g.Eventually(ready(third)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
 	g.Expect(restarted.Requests.Since(0, app.Namespace+"/deployments/shop", app.Namespace+"/services/shop", app.Namespace+"/webapps/shop",
-		"/other")).To(gomega.BeEmpty(), "a restart writes and asks nothing")
+		"/other")).To(gomega.BeEmpty(), "a restarted manager writes and reads nothing")
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// setData makes a ConfigMap hold these pairs, and makes it if there is none.
+// setData sets the data of a ConfigMap, and creates it if necessary.
 func setData(t *testing.T, namespace, name string, pairs ...string) *corev1.ConfigMap {
 	t.Helper()
 	data := map[string]string{}
@@ -42,7 +42,7 @@ func setData(t *testing.T, namespace, name string, pairs ...string) *corev1.Conf
 	return configMap
 }
 
-// user is a Deployment whose pods take all keys of a ConfigMap as variables.
+// user returns a Deployment whose pods take all keys of a ConfigMap as variables.
 func user(namespace, name, configMap string, annotations map[string]string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -60,10 +60,11 @@ func podUsing(configMap string) corev1.PodSpec {
 	}}}}
 }
 
-// auto asks for a restart whenever what the pods use changes.
+// auto returns the annotation that requests a restart whenever a source of the pods changes.
 func auto() map[string]string { return map[string]string{configv1.AnnotationReload: "auto"} }
 
-// startedFor is what the pods of a workload are started for, and whether it was looked at: "not seen", "first", or the token.
+// startedFor returns what the pods of a workload were started for: "not seen" before the first
+// reconcile, "first", or the token.
 func startedFor(object client.Object) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
@@ -90,7 +91,7 @@ func startedFor(object client.Object) func(context.Context) (string, error) {
 	}
 }
 
-// content is the token of pods that were started for a ConfigMap with these pairs.
+// content returns the token of pods that were started for a ConfigMap with these pairs.
 func content(name string, pairs ...string) string {
 	keys := map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -99,7 +100,7 @@ func content(name string, pairs ...string) string {
 	return name + "=" + workload.HashAll(keys)
 }
 
-// patchesOf are the writes to workloads of a namespace since n.
+// patchesOf returns the writes to workloads of a namespace since call n.
 func patchesOf(manager *testenv.Manager, n int, namespace string) []string {
 	var made []string
 	for _, call := range manager.Requests.Done(n, "/namespaces/"+namespace+"/") {
@@ -141,10 +142,10 @@ func TestReload(t *testing.T) {
 	g.Expect(patchesOf(manager, before, ns)).To(gomega.HaveLen(3), "one patch each")
 	g.Expect(startedFor(bystander)(t.Context())).To(gomega.Equal("not seen"))
 	for _, call := range manager.Requests.Since(before, "/namespaces/"+ns+"/") {
-		g.Expect(call).NotTo(gomega.HavePrefix("GET"), "nothing is listed or read")
+		g.Expect(call).NotTo(gomega.HavePrefix("GET"), "there is no list or read")
 	}
 
-	// Deleted, and made again with the same data: nothing.
+	// A source that is deleted and recreated with the same data restarts nothing.
 	leaping.Leap(time.Hour)
 	before = manager.Settle(t)
 	g.Expect(cluster.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
@@ -153,7 +154,7 @@ func TestReload(t *testing.T) {
 	manager.Settle(t)
 	g.Expect(patchesOf(manager, before, ns)).To(gomega.BeEmpty())
 
-	// A new manager with nothing changed writes nothing; one after a change restarts each once.
+	// A new manager writes nothing without a change, and restarts each workload once after a change.
 	manager.Stop()
 	manager = startManagerWith(t, ns, nil, testenv.WithClock(leaping))
 	manager.Settle(t)
@@ -169,7 +170,7 @@ func TestReload(t *testing.T) {
 	manager.Settle(t)
 	g.Expect(patchesOf(manager, 0, ns)).To(gomega.HaveLen(3))
 
-	// Who asks no more leaves no trace but the pods that run.
+	// A workload that no longer asks keeps no trace of us, except in running pods.
 	change(t, web, func(d *appsv1.Deployment) { delete(d.Annotations, configv1.AnnotationReload) })
 	g.Eventually(func() (string, error) {
 		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(web), web)
@@ -178,7 +179,8 @@ func TestReload(t *testing.T) {
 	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal(content("flags", "a", "4")), "and that restarts nothing")
 }
 
-// TestCooldown: at most one restart in each, and what changed last arrives.
+// TestCooldown checks that there is at most one restart per cooldown, and that the last change
+// arrives.
 func TestCooldown(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -205,11 +207,12 @@ func TestCooldown(t *testing.T) {
 	g.Expect(patchesOf(manager, 0, ns)).To(gomega.HaveLen(1))
 }
 
-// TestBaseline: a workload that nobody has looked at is restarted if its pods' template is older than what changed, and only then.
+// TestBaseline checks that a workload without a stamp is restarted only if its pod template is
+// older than the source's last change.
 func TestBaseline(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		// changed is whether the ConfigMap is edited after the ReplicaSet was made.
+		// changed means that the ConfigMap is edited after the ReplicaSet was made.
 		changed, hasPods bool
 		want             string
 	}{
@@ -237,7 +240,8 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// TestPodSelectorAnnotation: a ConfigMap restarts those whom its own annotation selects, whether or not they use it.
+// TestPodSelectorAnnotation checks that a ConfigMap restarts the workloads that its own annotation
+// selects, whether or not they use it.
 func TestPodSelectorAnnotation(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -259,7 +263,7 @@ func TestPodSelectorAnnotation(t *testing.T) {
 	g.Eventually(notesOn(annotated)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(`Invalid value: "app=("`)))
 }
 
-// notesOn are the notes of the events about an object.
+// notesOn returns the notes of the events about an object.
 func notesOn(object client.Object) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		var all eventsv1.EventList
@@ -274,7 +278,7 @@ func notesOn(object client.Object) func(context.Context) ([]string, error) {
 	}
 }
 
-// TestStakaterAnnotations count where that is asked for, and nowhere else.
+// TestStakaterAnnotations checks that these annotations count only if that is enabled.
 func TestStakaterAnnotations(t *testing.T) {
 	t.Parallel()
 	for name, isOn := range map[string]bool{"off": false, "on": true} {
@@ -298,7 +302,8 @@ func TestStakaterAnnotations(t *testing.T) {
 	}
 }
 
-// TestRestartRefused: what the API server refuses is told on the workload, and keeps no other from being restarted.
+// TestRestartRefused checks that a refused restart is reported on the workload, and does not block
+// the restarts of others.
 func TestRestartRefused(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -317,7 +322,7 @@ func TestRestartRefused(t *testing.T) {
 	g.Eventually(startedFor(other)).WithContext(t.Context()).Should(gomega.Equal(content("flags", "a", "2")))
 }
 
-// TestRestartThatFails: what finds no answer is tried again.
+// TestRestartThatFails checks that a restart without an answer is retried.
 func TestRestartThatFails(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

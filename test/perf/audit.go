@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// call is one request as the API server's audit log tells it.
+// call is one request in the API server's audit log.
 //
 // Source: https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1/
 type call struct {
@@ -27,7 +27,7 @@ type call struct {
 	Done     time.Time `json:"stageTimestamp"`
 }
 
-// kind is the call in short: "patch webapps/status", "patch deployments (dry run)".
+// kind returns a short form of the call: "patch webapps/status", "patch deployments (dry run)".
 func (c call) kind() string {
 	text := c.Verb + " " + c.ObjectRef.Resource
 	if c.ObjectRef.Resource == "" {
@@ -44,21 +44,21 @@ func (c call) kind() string {
 
 func (c call) isDryRun() bool { return strings.Contains(c.RequestURI, "dryRun=") }
 
-// isRead tells calls that change nothing.
+// isRead reports whether the call changes nothing.
 func (c call) isRead() bool {
 	return c.isDryRun() || slices.Contains([]string{"get", "list", "watch"}, c.Verb)
 }
 
-// isLease tells the calls of leader election.
+// isLease reports whether the call is one of leader election.
 func (c call) isLease() bool { return c.ObjectRef.Resource == "leases" }
 
-// isReview tells questions whether somebody may do something.
+// isReview reports whether the call is an authorization query.
 func (c call) isReview() bool { return c.ObjectRef.Resource == "subjectaccessreviews" }
 
-// isEvent tells the writing of events.
+// isEvent reports whether the call writes an event.
 func (c call) isEvent() bool { return c.ObjectRef.Resource == "events" }
 
-// position is the end of the audit log now: what comes after it is counted.
+// position returns the current end of the audit log. Calls after it are counted.
 func (p *plane) position() (int64, error) {
 	info, err := os.Stat(p.auditLog())
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *plane) position() (int64, error) {
 	return info.Size(), nil
 }
 
-// calls are those of a user since a position. A watch counts when it begins.
+// calls returns the calls of a user since a position. A watch counts when it begins.
 func (p *plane) calls(user string, since int64) (calls, error) {
 	file, err := os.Open(p.auditLog())
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *plane) calls(user string, since int64) (calls, error) {
 	}
 	defer file.Close()
 	if end, err := p.position(); err != nil || end < since {
-		return nil, errors.Join(err, fmt.Errorf("the audit log has %d bytes and had %d: what was put aside is not counted", end, since))
+		return nil, errors.Join(err, fmt.Errorf("the audit log has %d bytes and had %d: rotated logs are not counted", end, since))
 	}
 	if _, err := file.Seek(since, io.SeekStart); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (p *plane) calls(user string, since int64) (calls, error) {
 
 type calls []call
 
-// that are those for which all of the conditions hold.
+// that returns the calls that meet all of the conditions.
 func (c calls) that(conditions ...func(call) bool) calls {
 	return slices.DeleteFunc(slices.Clone(c), func(made call) bool {
 		return slices.ContainsFunc(conditions, func(holds func(call) bool) bool { return !holds(made) })
@@ -116,7 +116,7 @@ func not(condition func(call) bool) func(call) bool {
 	return func(made call) bool { return !condition(made) }
 }
 
-// took is the time from the first call's arrival to the last one's answer.
+// took returns the time from the arrival of the first call to the answer of the last.
 func (c calls) took() time.Duration {
 	if len(c) == 0 {
 		return 0
@@ -126,7 +126,7 @@ func (c calls) took() time.Duration {
 	return last.Done.Sub(first.Received)
 }
 
-// String counts them by kind: "1000 create webapps, 2 get leases".
+// String returns the number of calls by kind: "1000 create webapps, 2 get leases".
 func (c calls) String() string {
 	count := map[string]int{}
 	for _, made := range c {

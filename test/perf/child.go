@@ -15,37 +15,38 @@ import (
 	"time"
 )
 
-// childOptions are how a manager is started.
+// childOptions configure a manager.
 type childOptions struct {
-	// Kubeconfig is the path of the manager's.
+	// Kubeconfig is the path of the manager's kubeconfig.
 	Kubeconfig string
-	// Elect turns leader election on.
+	// Elect enables leader election.
 	Elect bool
-	// WebhookPort is where webhooks are served; 0 means none.
+	// WebhookPort is the port of the webhooks. Zero means none.
 	WebhookPort int
-	// SecretNamespaces are those whose Secrets it may read.
+	// SecretNamespaces are the namespaces whose Secrets it may read.
 	SecretNamespaces []string
-	// Record is a file to which each write is added before it is sent; empty records none.
+	// Record is a file to which each write is appended before it is sent. Empty means none.
 	Record string
-	// Poison makes each call panic whose path ends with it; empty none.
+	// Poison makes each call panic whose path ends with it. Empty means none.
 	Poison string
-	// Started is when the process was asked for.
+	// Started is when the parent asked for the process.
 	Started time.Time
 }
 
-// state is what a manager says of itself.
+// state is what a manager reports about itself.
 type state struct {
-	// FirstReconcile is from the process's start to the end of the first reconcile; 0 means not yet.
+	// FirstReconcile is the time from the start of the process to the end of the first reconcile, 0
+	// before that.
 	FirstReconcile time.Duration
-	// Reconciled counts reconciles, Panics those that panicked.
+	// Reconciled is the number of reconciles, Panics the number of those that panicked.
 	Reconciled, Panics int
-	// Waiting are queued objects, Working those that are being reconciled.
+	// Waiting is the number of queued objects, Working the number of objects being reconciled.
 	Waiting, Working int
-	// Heap is what is in use after a collection, in bytes. It is 0 unless asked for.
+	// Heap is the number of bytes in use after a collection, 0 unless requested.
 	Heap uint64
 }
 
-// child is a manager, or something else that is measured, in a process of its own: this very program, started anew.
+// child is a manager, or another process to measure: this same program, started again.
 type child struct {
 	process *exec.Cmd
 	asks    io.WriteCloser
@@ -58,7 +59,8 @@ func startChild(directory string, options childOptions) (*child, error) {
 	return startProcess(directory, childCommand, options)
 }
 
-// startProcess starts this program with the command that makes it something else. Its log goes to directory.
+// startProcess starts this program with a command that selects what it is. Its log goes to
+// directory.
 func startProcess(directory, command string, options any) (*child, error) {
 	log, err := os.OpenFile(filepath.Join(directory, command+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -85,28 +87,29 @@ func startProcess(directory, command string, options any) (*child, error) {
 	return &child{process: process, asks: asks, answers: bufio.NewScanner(answers)}, nil
 }
 
-// state asks how it goes; measureHeap has it collect garbage first.
+// state requests the state. measureHeap makes the process collect garbage first.
 func (c *child) state(measureHeap bool) (state, error) {
-	var told state
+	var found state
 	if _, err := fmt.Fprintln(c.asks, strconv.FormatBool(measureHeap)); err != nil {
-		return told, fmt.Errorf("asking the process: %w", err)
+		return found, fmt.Errorf("asking the process: %w", err)
 	}
-	return told, c.read(&told)
+	return found, c.read(&found)
 }
 
-// read reads what the process says next.
-func (c *child) read(told any) error {
+// read reads the next answer of the process.
+func (c *child) read(found any) error {
 	if !c.answers.Scan() {
 		return errors.Join(errors.New("the process has ended: see its log"), c.answers.Err())
 	}
-	return json.Unmarshal(c.answers.Bytes(), told)
+	return json.Unmarshal(c.answers.Bytes(), found)
 }
 
-// quiet is how long a manager has to be idle to count as settled: longer than it waits for its own writes
-// to come back.
+// quiet is how long a manager must be idle to count as settled. It is longer than its own writes
+// take to arrive by its watches.
 const quiet = time.Second
 
-// settle waits until it has made at least so many reconciles and has had nothing to do for a while.
+// settle waits until the manager has made at least this many reconciles and has been idle for a
+// while.
 func (c *child) settle(ctx context.Context, reconciles int) (state, error) {
 	var last state
 	var since time.Time
@@ -123,14 +126,14 @@ func (c *child) settle(ctx context.Context, reconciles int) (state, error) {
 			return now, nil
 		}
 		last = now
-		// Rarely: to look costs the manager some milliseconds.
+		// Not often: a query costs the manager some milliseconds.
 		if err := pause(ctx, 250*time.Millisecond); err != nil {
 			return now, fmt.Errorf("waiting for the manager (%d of %d reconciles, %d queued): %w", now.Reconciled, reconciles, now.Waiting, err)
 		}
 	}
 }
 
-// stop ends it as a kubelet does.
+// stop ends the process as a kubelet does.
 func (c *child) stop() error {
 	if err := c.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -140,7 +143,7 @@ func (c *child) stop() error {
 	return c.process.Wait()
 }
 
-// pause waits between two looks.
+// pause waits between two polls.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

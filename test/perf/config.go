@@ -18,22 +18,24 @@ import (
 )
 
 const (
-	// singles are Deployments with a ConfigMap each, which are edited one after the other.
+	// singles is the number of Deployments with a ConfigMap each, which are edited one after the
+	// other.
 	singles = 300
-	// barely is the value of the annotation that the bare program patches for.
+	// barely is the value of the annotation for the Deployments that the bare program patches.
 	barely = "bare"
-	// settings is a ConfigMap's name.
+	// settings is the name of a ConfigMap.
 	settings = "settings"
 )
 
-// fanOuts are how many Deployments use one ConfigMap, and in how many seconds all must have been patched.
+// fanOuts are numbers of Deployments that use one ConfigMap, and the seconds within which all must
+// be patched.
 var fanOuts = []struct {
 	deployments int
 	limit       float64
 }{{200, 1}, {500, 3}}
 
-// configuration measures how fast a changed ConfigMap reaches what uses it. The Deployments are scaled to 0: what their
-// pods take is not ours.
+// configuration measures how fast a changed ConfigMap reaches the workloads that use it. The
+// Deployments are scaled to 0: the time of their pods is not ours.
 func (b *bench) configuration(ctx context.Context) error {
 	p, err := b.plane(ctx, "config")
 	if err != nil {
@@ -60,7 +62,7 @@ func (b *bench) configuration(ctx context.Context) error {
 	return b.oneByOne(ctx, p)
 }
 
-// fanOut edits a ConfigMap that so many Deployments use, a few times, and counts what the manager does.
+// fanOut edits a ConfigMap that n Deployments use, a few times, and counts what the manager does.
 func (b *bench) fanOut(ctx context.Context, p *plane, n int, limit float64) error {
 	namespace := fmt.Sprintf("fan-out-%d", n)
 	if err := makeNamespace(ctx, p.client, namespace); err != nil {
@@ -78,7 +80,7 @@ func (b *bench) fanOut(ctx context.Context, p *plane, n int, limit float64) erro
 	}
 	var took []time.Duration
 	var made calls
-	// More often would be flapping, and be held back.
+	// More frequent edits would be flapping, and restarts would be delayed.
 	for round := range runs {
 		if err := pause(ctx, cooldown); err != nil {
 			return err
@@ -116,10 +118,11 @@ func (b *bench) fanOut(ctx context.Context, p *plane, n int, limit float64) erro
 	return nil
 }
 
-// cooldown is longer than two restarts of a workload must be apart.
+// cooldown is longer than the minimum interval between two restarts of a workload.
 const cooldown = 31 * time.Second
 
-// oneByOne edits ConfigMaps of one Deployment each, for the manager, and as many for a bare program that watches and patches.
+// oneByOne edits ConfigMaps of one Deployment each, for the manager, and as many for a bare program
+// that watches and patches.
 func (b *bench) oneByOne(ctx context.Context, p *plane) error {
 	own, err := b.timeSingles(ctx, p, "single", "auto")
 	if err != nil {
@@ -143,7 +146,8 @@ func (b *bench) oneByOne(ctx context.Context, p *plane) error {
 	return nil
 }
 
-// timeSingles edits so many ConfigMaps, one after the other, and takes the time until the Deployment of each is patched.
+// timeSingles edits the ConfigMaps one after the other, and measures the time until the Deployment
+// of each is patched.
 func (b *bench) timeSingles(ctx context.Context, p *plane, namespace, reload string) ([]time.Duration, error) {
 	if err := makeNamespace(ctx, p.client, namespace); err != nil {
 		return nil, err
@@ -188,7 +192,8 @@ func (b *bench) timeSingles(ctx context.Context, p *plane, namespace, reload str
 	return took, nil
 }
 
-// patchBarely watches the ConfigMaps of a namespace, and patches the Deployment of the same name when one changes: no less can be done.
+// patchBarely watches the ConfigMaps of a namespace, and patches the Deployment of the same name
+// when one changes. No program can do less.
 func patchBarely(ctx context.Context, p *plane, namespace string) error {
 	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
 	if err != nil {
@@ -207,7 +212,7 @@ func patchBarely(ctx context.Context, p *plane, namespace string) error {
 			}
 			body := fmt.Sprintf(`{"metadata":{"annotations":{%q:"x"}},"spec":{"template":{"metadata":{"annotations":{%q:"%s"}}}}}`,
 				configv1.AnnotationObserved, configv1.AnnotationRestartedFor, changed.Data["value"])
-			// One that fails is missed by who waits for it.
+			// The caller's wait for the patch finds a failure.
 			_ = watching.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: changed.Name}},
 				client.RawPatch(types.MergePatchType, []byte(body)))
 		}
@@ -219,7 +224,7 @@ func settingsOf(namespace, name, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"value": value}}
 }
 
-// scaledToZero is a Deployment whose pods would use a ConfigMap.
+// scaledToZero returns a Deployment whose pods would use a ConfigMap.
 func scaledToZero(namespace, name, configMap, reload string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -238,14 +243,14 @@ func scaledToZero(namespace, name, configMap, reload string) *appsv1.Deployment 
 	}
 }
 
-// stampedIn finds Deployments of a namespace that have been looked at.
+// stampedIn returns a condition for Deployments of a namespace that have a stamp.
 func stampedIn(namespace string) func(client.Object) bool {
 	return func(object client.Object) bool {
 		return object.GetNamespace() == namespace && object.GetAnnotations()[configv1.AnnotationObserved] != ""
 	}
 }
 
-// restartedIn finds Deployments of a namespace that were restarted for a content.
+// restartedIn returns a condition for Deployments of a namespace that were restarted for a content.
 func restartedIn(namespace, token string) func(client.Object) bool {
 	return func(object client.Object) bool {
 		deployment, ok := object.(*appsv1.Deployment)
@@ -257,7 +262,7 @@ func restartedIn(namespace, token string) func(client.Object) bool {
 	}
 }
 
-// tokenOf is what the pods of a Deployment are started for that uses all of such a ConfigMap.
+// tokenOf returns the token of a Deployment that uses all keys of such a ConfigMap.
 func tokenOf(name, value string) string {
 	return name + "=" + workload.HashAll(map[string]string{"value": workload.HashKey([]byte(value))})
 }

@@ -17,13 +17,15 @@ import (
 
 const appNamespace = "shop"
 
-// minimum is how many writes a creation takes: Deployment, Service, ServiceAccount, and one status.
+// minimum is the number of writes for a creation: Deployment, Service, ServiceAccount, and one
+// status.
 const minimum = 4
 
-// clients is how many users create WebApps at once: as many as a manager has workers.
+// clients is the number of users who create WebApps at once: as many as a manager has workers.
 var clients = setup.DefaultSettings().Concurrency
 
-// creation compares how fast a manager makes what WebApps ask for with a bare client that makes the same writes.
+// creation compares how fast a manager creates the children of WebApps with a bare client that
+// makes the same writes.
 func (b *bench) creation(ctx context.Context) error {
 	floor, err := b.bareCreation(ctx, "creation-floor", b.writeFloor)
 	if err != nil {
@@ -62,7 +64,7 @@ func (b *bench) creation(ctx context.Context) error {
 	return nil
 }
 
-// simulated is creation with pods that get ready on simulated nodes.
+// simulated is creation with pods that become ready on simulated nodes.
 func (b *bench) simulated(ctx context.Context) error {
 	floor, err := b.bareCreation(ctx, "simulated-floor", func(ctx context.Context, p *plane, copies *replay) (time.Duration, error) {
 		if err := p.simulate(ctx, b.simulator, b.nodes()); err != nil {
@@ -114,10 +116,12 @@ func (b *bench) simulated(ctx context.Context) error {
 	return nil
 }
 
-// nodes is how many simulated ones the WebApps need: some hundred pods on each.
+// nodes returns the number of simulated nodes that the WebApps need, with some hundred pods on
+// each.
 func (b *bench) nodes() int { return b.apps/100 + 1 }
 
-// managedCreation starts a manager, creates WebApps, and returns the calls of the manager until done returns.
+// managedCreation starts a manager, creates WebApps, and returns the calls of the manager until
+// done returns.
 func (b *bench) managedCreation(ctx context.Context, p *plane, done func(context.Context, *child) error) (calls, error) {
 	if err := makeNamespace(ctx, p.client, appNamespace); err != nil {
 		return nil, err
@@ -146,7 +150,7 @@ func (b *bench) managedCreation(ctx context.Context, p *plane, done func(context
 	return p.calls(managerUser, since)
 }
 
-// awaitManager waits until a manager works: it has made what a first WebApp asks for.
+// awaitManager waits until a manager works: it has created the children of a first WebApp.
 func (b *bench) awaitManager(ctx context.Context, p *plane, running *child) error {
 	if err := makeNamespace(ctx, p.client, "first"); err != nil {
 		return err
@@ -158,8 +162,8 @@ func (b *bench) awaitManager(ctx context.Context, p *plane, running *child) erro
 	return err
 }
 
-// bareCreation records what a manager writes for one WebApp, and has measure make the same for many. It returns
-// the time.
+// bareCreation records the writes of a manager for one WebApp, and has measure repeat them for
+// many. It returns the time.
 func (b *bench) bareCreation(ctx context.Context, name string, measure func(context.Context, *plane, *replay) (time.Duration,
 	error)) (time.Duration, error) {
 	p, err := b.plane(ctx, name)
@@ -174,7 +178,7 @@ func (b *bench) bareCreation(ctx context.Context, name string, measure func(cont
 	return measure(ctx, p, copies)
 }
 
-// record has a manager make what one WebApp asks for, and ends it.
+// record records the writes of a manager for one WebApp, and stops the manager.
 func (b *bench) record(ctx context.Context, p *plane) (*replay, error) {
 	if err := makeNamespace(ctx, p.client, appNamespace); err != nil {
 		return nil, err
@@ -202,13 +206,13 @@ func (b *bench) record(ctx context.Context, p *plane) (*replay, error) {
 	}
 	copies, err := newReplay(config, recorded, sample)
 	if err == nil && len(copies.first) != minimum {
-		err = fmt.Errorf("the manager made %d writes for a WebApp, and the floor is made of %d: see %s", len(copies.first), minimum, recorded)
+		err = fmt.Errorf("the manager made %d writes for a WebApp, but the floor needs %d: see %s", len(copies.first), minimum, recorded)
 	}
 	return copies, err
 }
 
-// writeFloor creates WebApps with as many clients as there are, while as many others make what the manager would.
-// It returns the time from the first of these writes to the last.
+// writeFloor creates WebApps with as many clients as there are, while as many others make the
+// manager's writes. It returns the time from the first of these writes to the last.
 func (b *bench) writeFloor(ctx context.Context, p *plane, copies *replay) (time.Duration, error) {
 	since, err := p.position()
 	if err != nil {

@@ -14,17 +14,17 @@ import (
 type Kind string
 
 const (
-	// Count must be the same: it does not depend on the machine.
+	// Count must be equal: it does not depend on the machine.
 	Count Kind = "count"
-	// Ratio is over a floor that was measured in the same run, so that the machine's speed cancels out. It
-	// may be worse than the baseline by ratioMargin.
+	// Ratio is relative to a floor measured in the same run, so that the machine's speed cancels out.
+	// It may be worse than the baseline by ratioMargin.
 	Ratio Kind = "ratio"
-	// Info is for readers: times and sizes of this machine.
+	// Info is for readers: times and sizes on this machine.
 	Info Kind = "info"
 )
 
-// ratioMargin is how much worse than the baseline a ratio may be. That of a creation's rate, which varies most, was found between
-// 0.57 and 0.73 on an idle machine of two processors.
+// ratioMargin is how much worse than the baseline a ratio may be. The rate of creations varies
+// most: from 0.57 to 0.73 on an idle machine with two processors.
 const ratioMargin = 0.25
 
 // Figure is one result.
@@ -33,18 +33,19 @@ type Figure struct {
 	Kind  Kind    `json:"kind"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit,omitempty"`
-	// Limit is the worst that we promise; nil promises nothing.
+	// Limit is the worst value that we promise. Nil means no promise.
 	Limit *float64 `json:"limit,omitempty"`
-	// AtLeast turns "at most Limit" round: more is better.
+	// AtLeast makes Limit a minimum: more is better.
 	AtLeast bool `json:"atLeast,omitempty"`
 	// Note has the details: counts by kind, times of both sides.
 	Note string `json:"note,omitempty"`
 }
 
-// isMissed tells whether the promise is broken.
+// isMissed reports whether the promise is broken.
 func (f Figure) isMissed() bool { return f.Limit != nil && f.isWorse(*f.Limit, 0) }
 
-// isWorse compares with another value, from which a share may be missing.
+// isWorse reports whether the figure is worse than a value by more than a margin, which is a share
+// of the value.
 func (f Figure) isWorse(than, margin float64) bool {
 	if f.AtLeast {
 		return f.Value < than*(1-margin)
@@ -52,7 +53,7 @@ func (f Figure) isWorse(than, margin float64) bool {
 	return f.Value > than*(1+margin)
 }
 
-// promise is the limit in words.
+// promise returns the limit in words.
 func (f Figure) promise() string {
 	switch {
 	case f.Limit == nil:
@@ -64,7 +65,7 @@ func (f Figure) promise() string {
 	}
 }
 
-// Report is what a run found.
+// Report is the result of a run.
 type Report struct {
 	Date    string   `json:"date"`
 	Machine string   `json:"machine"`
@@ -78,7 +79,7 @@ func newReport() *Report {
 	}
 }
 
-// processor is its name as Linux has it.
+// processor returns the name of the processor as in Linux.
 func processor() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -92,7 +93,7 @@ func processor() string {
 	return "unknown"
 }
 
-// table is the report for people, in Markdown.
+// table returns the report as a Markdown table.
 func (r *Report) table() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Measured on %s: %s.\n\n", r.Date, r.Machine)
@@ -109,13 +110,13 @@ func (r *Report) table() string {
 	return text.String()
 }
 
-// Where the table stands in the page.
+// The lines around the table in the page.
 const (
 	tableBegins = "<!-- make bench-baseline writes from here -->\n"
 	tableEnds   = "<!-- to here -->\n"
 )
 
-// writePage puts the table into the page.
+// writePage writes the table into the page.
 func (r *Report) writePage(path string) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -150,8 +151,9 @@ func loadReport(path string) (*Report, error) {
 	return &r, nil
 }
 
-// compare says what is worse than in the baseline, and which promises are broken that it kept. That a figure of the baseline is missing is
-// told if the run is complete.
+// compare returns the figures that are worse than in the baseline, and the promises that are broken
+// but were kept in the baseline. If the run is complete, it also returns figures of the baseline
+// that are missing.
 func (r *Report) compare(baseline *Report, complete bool) []string {
 	var worse []string
 	now, missed := map[string]Figure{}, map[string]bool{}
@@ -169,7 +171,7 @@ func (r *Report) compare(baseline *Report, complete bool) []string {
 		figure, found := now[before.Name]
 		switch {
 		case !found && complete:
-			worse = append(worse, before.Name+": not measured any more")
+			worse = append(worse, before.Name+": no longer measured")
 		case !found:
 		case figure.Kind == Count && figure.Value != before.Value:
 			worse = append(worse, fmt.Sprintf("%s: %.4g, was %.4g (%s)", figure.Name, figure.Value, before.Value, figure.Note))

@@ -43,7 +43,7 @@ func TestCompare(t *testing.T) {
 		"a part leaves out what it may": {now: baseline.Figures[:1]},
 		"a whole run leaves out nothing": {
 			now: baseline.Figures[1:], complete: true,
-			worse: []string{"writes: not measured any more"},
+			worse: []string{"writes: no longer measured"},
 		},
 		"a promise that the baseline misses too": {now: []Figure{{Name: "slow", Kind: Ratio, Value: 2.4, Limit: new(1.3)}}},
 		"the same, and worse by more than the margin": {
@@ -69,8 +69,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestTheBaselineKeepsItsPromises: what is committed was measured whole, and breaks no promise but those that docs/performance.md
-// owns up to.
+// TestTheBaselineKeepsItsPromises checks that the committed baseline is of a complete run, and
+// breaks no promise except those that docs/performance.md admits.
 func TestTheBaselineKeepsItsPromises(t *testing.T) {
 	g := gomega.NewWithT(t)
 	baseline, err := loadReport("baseline.json")
@@ -82,7 +82,7 @@ func TestTheBaselineKeepsItsPromises(t *testing.T) {
 	g.Expect(len(baseline.Figures)).To(gomega.BeNumerically(">=", len(parts)))
 }
 
-// TestThePageHasTheBaseline: what people read is what runs are compared with.
+// TestThePageHasTheBaseline checks that the page has the figures of the baseline.
 func TestThePageHasTheBaseline(t *testing.T) {
 	g := gomega.NewWithT(t)
 	baseline, err := loadReport("baseline.json")

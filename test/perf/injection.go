@@ -21,15 +21,16 @@ import (
 
 const (
 	injectedNamespace = "injected"
-	// instrumentable Deployments are there, half of which are matched.
+	// instrumentable is the number of Deployments, half of which match.
 	instrumentable = 1000
 	matched        = instrumentable / 2
-	// injectionQuiet is for how long a manager that has injected must ask nothing.
+	// injectionQuiet is how long a manager must make no call after an injection.
 	injectionQuiet = 30 * time.Second
 )
 
-// injection measures how fast an agent reaches Deployments that exist, how fast a changed one does, and what their owners wait for. The Deployments
-// are scaled to 0, and nobody reconciles them: what their pods take is not ours.
+// injection measures how fast an agent and a change of it reach existing Deployments, and how long
+// their owners wait. The Deployments are scaled to 0, and no controller reconciles them: the time
+// of their pods is not ours.
 func (b *bench) injection(ctx context.Context) error {
 	p, err := b.plane(ctx, "injection")
 	if err != nil {
@@ -87,15 +88,15 @@ func (b *bench) injection(ctx context.Context) error {
 	return nil
 }
 
-// generatedTemplates are checked; the tests check a hundredth.
+// generatedTemplates is the number of templates checked. The tests check a hundredth of them.
 const generatedTemplates = 100_000
 
-// promises checks what Compose promises on generated pod templates.
+// promises checks what Compose promises with generated pod templates.
 func (b *bench) promises(ctx context.Context) error {
 	start := time.Now()
 	var injected atomic.Int64
 	err := each(ctx, generatedTemplates, runtime.NumCPU(), func(_ context.Context, i int) error {
-		count, err := injectiontest.Check(uint64(i)) //nolint:gosec // it is no negative number
+		count, err := injectiontest.Check(uint64(i)) //nolint:gosec // never negative
 		injected.Add(int64(count))
 		return err
 	})
@@ -117,7 +118,7 @@ func fillInjectable(ctx context.Context, p *plane) error {
 	})
 }
 
-// injectable is one of the Deployments; every second one is matched.
+// injectable returns one of the Deployments. Every second one matches.
 func injectable(i int) *appsv1.Deployment {
 	name := fmt.Sprintf("other-%d", i)
 	if i%2 == 0 {
@@ -135,8 +136,9 @@ func patchOptions(ctx context.Context, to client.Client, agent *instrv1.Instrume
 	return to.Patch(ctx, agent, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"agent":{"options":"debug"}}}`)))
 }
 
-// inject does something that changes all that are matched, and measures how long that takes, over as many patches by a bare client, and how many
-// writes the manager makes. In the end it says what the controller of Deployments would: that the pods are there.
+// inject makes a change that affects all matching Deployments. It measures the time, relative to as
+// many patches by a bare client, and counts the manager's writes. At the end it reports, as the
+// Deployment controller would, that the pods exist.
 func (b *bench) inject(ctx context.Context, p *plane, name, has string, do func() error) error {
 	position, err := p.position()
 	if err != nil {
@@ -173,7 +175,8 @@ func (b *bench) inject(ctx context.Context, p *plane, name, has string, do func(
 	return settleDeployments(ctx, p)
 }
 
-// hasAgent finds matched Deployments by what their variable ends with; nothing: by what their owner wrote.
+// hasAgent returns a condition for matching Deployments whose variable ends with the suffix. An
+// empty suffix means the owner's value.
 func hasAgent(suffix string) func(client.Object) bool {
 	return func(object client.Object) bool {
 		deployment, ok := object.(*appsv1.Deployment)
@@ -188,10 +191,10 @@ func hasAgent(suffix string) func(client.Object) bool {
 	}
 }
 
-// patchesAtOnce is how many the manager makes at once.
+// patchesAtOnce is the number of parallel patches of the manager.
 const patchesAtOnce = 16
 
-// patchAsMany patches as many Deployments that nobody matches.
+// patchAsMany patches as many Deployments that do not match.
 func patchAsMany(ctx context.Context, p *plane) (time.Duration, error) {
 	start := time.Now()
 	err := each(ctx, matched, patchesAtOnce, func(ctx context.Context, i int) error {
@@ -201,7 +204,7 @@ func patchAsMany(ctx context.Context, p *plane) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// settleDeployments writes into each Deployment's status what their controller would.
+// settleDeployments writes the status of each Deployment as its controller would.
 func settleDeployments(ctx context.Context, p *plane) error {
 	var all appsv1.DeploymentList
 	if err := p.client.List(ctx, &all, client.InNamespace(injectedNamespace)); err != nil {
@@ -217,7 +220,7 @@ func settleDeployments(ctx context.Context, p *plane) error {
 	})
 }
 
-// injectionAtRest counts what a manager asks while all is as it should be.
+// injectionAtRest counts the manager's calls while nothing changes.
 func (b *bench) injectionAtRest(ctx context.Context, p *plane) error {
 	if err := pause(ctx, gathering); err != nil {
 		return err
@@ -239,12 +242,13 @@ func (b *bench) injectionAtRest(ctx context.Context, p *plane) error {
 	return nil
 }
 
-// composing compares what an owner waits for when a Deployment is composed with what owners of a namespace wait for about which nobody is asked.
+// composing compares how long an owner waits for a Deployment that the webhook handles with the
+// wait in a namespace without webhooks.
 func (b *bench) composing(ctx context.Context, p *plane) error {
-	const unasked = metav1.NamespaceSystem
+	const unwatched = metav1.NamespaceSystem
 	var took [2][]time.Duration
 	for i := range warmUp + reviews {
-		for side, namespace := range []string{injectedNamespace, unasked} {
+		for side, namespace := range []string{injectedNamespace, unwatched} {
 			one := injectable(2 * instrumentable)
 			one.Namespace = namespace
 			start := time.Now()
@@ -256,7 +260,7 @@ func (b *bench) composing(ctx context.Context, p *plane) error {
 			}
 		}
 	}
-	// The 99th of a hundred is, of both sides, what the two processors do beside.
+	// The 99th percentile depends, on both sides, on other work of the two processors.
 	for _, one := range []struct {
 		share float64
 		limit *float64

@@ -27,10 +27,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
-// listCommand is the argument that makes this program one that lists what a manager must read, and no more.
+// listCommand is the argument that makes this program list what a manager must read, and nothing
+// else.
 const listCommand = "list"
 
-// listed is what a manager's cache is filled with, by resource.
+// listed are the resources in a manager's cache.
 var listed = map[string]struct {
 	list     client.ObjectList
 	selector string
@@ -55,7 +56,7 @@ var listed = map[string]struct {
 	"namespaces":               {namespaceMetadata(), ""},
 }
 
-// ours selects what Mainstay made.
+// ours selects the objects that Mainstay creates.
 const ours = api.LabelManagedBy + "=" + api.ManagedBy
 
 func namespaceMetadata() client.ObjectList {
@@ -64,11 +65,12 @@ func namespaceMetadata() client.ObjectList {
 	return list
 }
 
-// single is what a manager watches by name, one object each, and the floor does not list.
+// single are the resources of which a manager watches one object each by name, and which the floor
+// does not list.
 var single = []string{"customresourcedefinitions", "secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
 	"endpointslices"}
 
-// checkListed makes sure that the floor is as high as it claims: it lists all that the manager watches.
+// checkListed checks that the floor lists all resources that the manager watches.
 func checkListed(made calls) error {
 	for _, watched := range made.that(func(c call) bool { return c.Verb == "watch" || c.Verb == "list" }) {
 		resource := watched.ObjectRef.Resource
@@ -79,7 +81,7 @@ func checkListed(made calls) error {
 	return nil
 }
 
-// runList lists everything at once and prints how long after its start that was done.
+// runList lists everything in parallel, and prints the time since its start.
 func runList(encoded string) error {
 	var options childOptions
 	if err := json.Unmarshal([]byte(encoded), &options); err != nil {

@@ -21,10 +21,10 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// sampleName is the WebApp whose writes are recorded. It is found again in nothing but its own name.
+// sampleName is the WebApp whose writes are recorded. The text occurs in nothing but its name.
 const sampleName = "recorded-sample"
 
-// newWebApp is a small one: what most users would write.
+// newWebApp returns a small WebApp: what most users would write.
 func newWebApp(namespace, name string) *msappsv1.WebApp {
 	return &msappsv1.WebApp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -34,7 +34,7 @@ func newWebApp(namespace, name string) *msappsv1.WebApp {
 
 func appName(i int) string { return fmt.Sprintf("app-%05d", i) }
 
-// each calls do for 0 to n-1, so many at once, until one fails.
+// each calls do for 0 to n-1, atOnce in parallel, until one call fails.
 func each(ctx context.Context, n, atOnce int, do func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -47,30 +47,30 @@ func each(ctx context.Context, n, atOnce int, do func(context.Context, int) erro
 	return group.Wait()
 }
 
-// makeNamespace makes one.
+// makeNamespace creates a namespace.
 func makeNamespace(ctx context.Context, to client.Client, name string) error {
 	return to.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// createWebApps makes so many, as users do, as fast as so many clients can.
+// createWebApps creates n WebApps as users do, as fast as the clients can.
 func createWebApps(ctx context.Context, to client.Client, namespace string, n, clients int) error {
 	return each(ctx, n, clients, func(ctx context.Context, i int) error { return to.Create(ctx, newWebApp(namespace, appName(i))) })
 }
 
-// replay makes the same writes as a manager did for the sample, for WebApps of other names.
+// replay repeats a manager's writes for the sample, for WebApps of other names.
 type replay struct {
 	client *http.Client
 	host   string
-	// first are the writes of a creation, but events: one for each child, and one of the status.
+	// first are the writes of a creation except events: one for each child, and one of the status.
 	first []write
 	// from is the sample.
 	from *msappsv1.WebApp
 }
 
-// resourceVersion is the precondition of a status patch: it can't be the same for another object.
+// resourceVersion is the precondition of a status patch. It cannot be the same for another object.
 var resourceVersion = regexp.MustCompile(`"resourceVersion":"[0-9]+",?`)
 
-// newReplay reads what was recorded.
+// newReplay reads the recorded writes.
 func newReplay(config *rest.Config, recorded string, from *msappsv1.WebApp) (*replay, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Command perf measures Mainstay on a real API server, and compares with the committed baseline. See docs/performance.md.
+// Command perf measures Mainstay on a real API server, and compares the figures with the committed
+// baseline. See docs/performance.md.
 //
 //	perf                    everything
 //	perf creation webhook   the named parts
@@ -27,19 +28,19 @@ type bench struct {
 	out    io.Writer
 	start  time.Time
 	report *Report
-	// directory is for logs, one folder for each part.
+	// directory has the logs, one folder for each part.
 	directory string
 	simulator
-	// apps is how many WebApps most parts have; many is for the restart with many.
+	// apps is the number of WebApps of most parts. many is that of the part many.
 	apps, many int
 }
 
-// say writes a line of progress.
+// say prints a line of progress.
 func (b *bench) say(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(b.out, "[%6s] %s\n", time.Since(b.start).Round(time.Second), fmt.Sprintf(format, arguments...))
 }
 
-// add notes a figure.
+// add adds figures to the report.
 func (b *bench) add(figures ...Figure) {
 	for _, figure := range figures {
 		b.say("%s: %.4g %s", figure.Name, figure.Value, figure.Unit)
@@ -47,7 +48,7 @@ func (b *bench) add(figures ...Figure) {
 	b.report.Figures = append(b.report.Figures, figures...)
 }
 
-// parts in the order in which they run. Each has API servers of its own.
+// parts are the parts in the order in which they run. Each has its own API servers.
 var parts = []struct {
 	name string
 	run  func(*bench, context.Context) error
@@ -75,7 +76,7 @@ func main() {
 		}
 		return
 	}
-	// Nothing here logs by itself: what the libraries say is of no use to who reads figures.
+	// The libraries' logs are of no use to readers of figures.
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -90,7 +91,7 @@ func main() {
 func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags := flag.NewFlagSet("perf", flag.ContinueOnError)
 	b := &bench{out: out, start: time.Now(), report: newReport()}
-	flags.StringVar(&b.assets, "assets", "", "folder of etcd, kube-apiserver and the rest")
+	flags.StringVar(&b.assets, "assets", "", "folder of etcd, kube-apiserver and the other programs")
 	flags.StringVar(&b.kwok, "kwok", "bin/kwok", "path of kwok")
 	flags.StringVar(&b.stages, "stages", "", "folder of the stages that come with kwok")
 	flags.IntVar(&b.apps, "apps", 1000, "WebApps of most parts")
@@ -130,7 +131,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	return os.RemoveAll(b.directory)
 }
 
-// runParts runs the named ones; it says whether that was all.
+// runParts runs the named parts, and reports whether these are all.
 func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
 	known := make([]string, 0, len(parts))
 	for _, part := range parts {
@@ -138,7 +139,7 @@ func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return false, fmt.Errorf("there is no part %q: there are %s", name, strings.Join(known, ", "))
+			return false, fmt.Errorf("unknown part %q: must be one of %s", name, strings.Join(known, ", "))
 		}
 	}
 	for _, part := range parts {
@@ -153,7 +154,7 @@ func (b *bench) runParts(ctx context.Context, names []string) (bool, error) {
 	return len(names) == 0, nil
 }
 
-// check fails if something is worse than in the baseline, or than promised.
+// check fails if a figure is worse than in the baseline, or worse than promised.
 func (b *bench) check(path string, complete bool) error {
 	baseline := &Report{}
 	if path != "" {
@@ -168,7 +169,7 @@ func (b *bench) check(path string, complete bool) error {
 	return nil
 }
 
-// plane starts an API server for one part, which may prepare it.
+// plane starts an API server for one part, after its preparations.
 func (b *bench) plane(ctx context.Context, name string, prepare ...preparation) (*plane, error) {
 	return newPlane(ctx, filepath.Join(b.directory, name), prepare...)
 }

@@ -33,11 +33,11 @@ import (
 // childCommand is the argument that makes this program a manager.
 const childCommand = "manager"
 
-// systemNamespace is the manager's own.
+// systemNamespace is the manager's own namespace.
 const systemNamespace = "mainstay-system"
 
-// runManager is the whole manager, as setup makes it. It answers on standard output what is asked on
-// standard input.
+// runManager runs the complete manager, as setup makes it. It answers queries from standard input
+// on standard output.
 func runManager(encoded string) error {
 	var options childOptions
 	if err := json.Unmarshal([]byte(encoded), &options); err != nil {
@@ -72,7 +72,7 @@ func runManager(encoded string) error {
 	return nil
 }
 
-// settings are those of production, but for what a process outside a cluster needs.
+// settings returns the settings of production, except for what a process outside a cluster needs.
 func (o childOptions) settings() setup.Settings {
 	settings := setup.DefaultSettings()
 	settings.Namespace = systemNamespace
@@ -90,13 +90,13 @@ func (o childOptions) settings() setup.Settings {
 	return settings
 }
 
-// watched looks at the manager from inside its process, by controller-runtime's own metrics.
+// watched observes the manager from inside its process, by controller-runtime's own metrics.
 type watched struct {
 	started time.Time
 	first   atomic.Int64
 }
 
-// awaitFirst notes when the first reconcile has ended.
+// awaitFirst records when the first reconcile has ended.
 func (w *watched) awaitFirst(ctx context.Context) {
 	for w.read().Reconciled == 0 {
 		if pause(ctx, 5*time.Millisecond) != nil {
@@ -106,27 +106,27 @@ func (w *watched) awaitFirst(ctx context.Context) {
 	w.first.Store(int64(time.Since(w.started)))
 }
 
-// answer tells the state for each line that comes.
+// answer writes the state for each line read.
 func answer(questions io.Reader, answers io.Writer, read func() state) error {
 	encoder := json.NewEncoder(answers)
 	for lines := bufio.NewScanner(questions); lines.Scan(); {
-		told := read()
+		found := read()
 		if lines.Text() == "true" {
-			// Twice: what has a finalizer goes with the second one.
+			// Twice: objects with a Go finalizer are freed by the second collection.
 			runtime.GC()
 			runtime.GC()
 			var memory runtime.MemStats
 			runtime.ReadMemStats(&memory)
-			told.Heap = memory.HeapAlloc
+			found.Heap = memory.HeapAlloc
 		}
-		if err := encoder.Encode(told); err != nil {
+		if err := encoder.Encode(found); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// read takes the metrics of the WebApps' controller.
+// read reads the metrics of the WebApp controller.
 func (w *watched) read() state {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -159,7 +159,7 @@ func isWebApp(metric *dto.Metric) bool {
 	return false
 }
 
-// recorder notes writes, so that somebody else can make the same, and lets calls panic.
+// recorder records writes, so that another program can repeat them, and makes calls panic.
 type recorder struct {
 	path, poison string
 	mutex        sync.Mutex

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// poisoned is the WebApp whose reconcile panics, and healthy one that is changed as often.
+	// poisoned is the WebApp whose reconcile panics, healthy one that changes as often.
 	poisoned, healthy = "poisoned", "healthy"
-	// rounds of edits are timed with the one and with the other changing all the time.
+	// rounds is how often edits are timed, with the one and with the other WebApp changing all the
+	// time.
 	rounds, edits = 6, 250
-	// disturbance is how often that one is changed.
+	// disturbance is the interval between these changes.
 	disturbance = 100 * time.Millisecond
 )
 
-// panicking measures what one WebApp whose reconcile panics means to the others.
+// panicking measures how one WebApp whose reconcile panics affects the others.
 func (b *bench) panicking(ctx context.Context) error {
 	p, err := b.plane(ctx, "panic")
 	if err != nil {
@@ -67,7 +68,7 @@ func (b *bench) panicking(ctx context.Context) error {
 			return err
 		}
 		if panics := after.Panics - before.Panics; (disturber == poisoned) != (panics > 5) {
-			return fmt.Errorf("%d reconciles panicked while %s was edited: nothing was measured", panics, disturber)
+			return fmt.Errorf("%d reconciles panicked while %s was edited: there is nothing to measure", panics, disturber)
 		}
 		took[disturber] = append(took[disturber], each...)
 	}
@@ -83,8 +84,8 @@ func (b *bench) panicking(ctx context.Context) error {
 	return nil
 }
 
-// timeEdits edits WebApps one after the other and times how long their Deployments take to follow, while the
-// disturber is edited all the time.
+// timeEdits edits WebApps one after the other, and measures how long their Deployments take to
+// follow, while the disturber is edited all the time.
 func (b *bench) timeEdits(ctx context.Context, p *plane, disturber string, round int) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	disturbing := make(chan error, 1)

@@ -21,13 +21,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
-// Users whose calls the API server counts: the manager's, and those of what it is compared with.
+// Users whose calls are counted: the manager, and the programs that it is compared with.
 const (
 	managerUser = "mainstay"
 	floorUser   = "floor"
 )
 
-// auditPolicy writes a line for each call of the users that are measured, and none for ours.
+// auditPolicy logs each call of the measured users, and none of ours.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -37,22 +37,22 @@ rules:
 - level: None
 `
 
-// plane is an API server with an etcd of its own. It counts by its audit log, so that what it counts does not
-// depend on the code that is measured.
+// plane is an API server with its own etcd. Calls are counted from its audit log, independently of
+// the measured code.
 type plane struct {
 	environment *envtest.Environment
 	directory   string
-	// client is the administrator's, whose calls are not counted.
+	// client is the administrator's client. Its calls are not counted.
 	client client.Client
 	config *rest.Config
-	// processes end before the API server does.
+	// processes are stopped before the API server.
 	processes []*exec.Cmd
 }
 
-// preparation changes an API server before it is started. Files go to directory.
+// preparation changes an API server before its start. Its files go to directory.
 type preparation func(environment *envtest.Environment, directory string) error
 
-// newPlane starts one with our definitions, in a folder of its own below directory.
+// newPlane starts an API server with our CRDs, in its own folder below directory.
 func newPlane(ctx context.Context, directory string, prepare ...preparation) (*plane, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, err
@@ -63,13 +63,13 @@ func newPlane(ctx context.Context, directory string, prepare ...preparation) (*p
 	}
 	p := &plane{environment: &envtest.Environment{}, directory: directory}
 	p.environment.ControlPlane.GetAPIServer().Configure().
-		// Room for a Service of each WebApp.
+		// Enough addresses for a Service of each WebApp.
 		Set("service-cluster-ip-range", "10.0.0.0/16").
 		Append("audit-policy-file", policy).
 		Append("audit-log-path", p.auditLog()).
-		// One file: what was put aside would not be counted.
+		// One file: a rotated one would not be counted.
 		Append("audit-log-maxsize", "0").
-		// Each line is written before the call is answered: none is missing when we look.
+		// Each line is written before the call is answered, so that none is missing later.
 		Append("audit-log-mode", "blocking")
 	for _, change := range prepare {
 		if err := change(p.environment, directory); err != nil {
@@ -108,7 +108,7 @@ func (p *plane) prepare(ctx context.Context) error {
 
 func (p *plane) auditLog() string { return filepath.Join(p.directory, "audit.log") }
 
-// user writes a kubeconfig for one, and returns its path and what it says.
+// user creates a user, and returns the path of its kubeconfig and the configuration.
 func (p *plane) user(name string) (string, *rest.Config, error) {
 	added, err := p.environment.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *plane) user(name string) (string, *rest.Config, error) {
 	return path, config, os.WriteFile(path, text, 0o600)
 }
 
-// run starts a program that lives as long as the API server. Its output goes to a file of its name.
+// run starts a program that ends with the API server. Its output goes to a file of its name.
 func (p *plane) run(program, name string, arguments ...string) error {
 	output, err := os.Create(filepath.Join(p.directory, name+".log"))
 	if err != nil {
@@ -140,15 +140,15 @@ func (p *plane) run(program, name string, arguments ...string) error {
 	return nil
 }
 
-// simulator is what plays the nodes.
+// simulator has the programs that simulate nodes.
 type simulator struct {
 	// assets is the folder of Kubernetes' programs.
 	assets string
-	// kwok is the path of that program, stages the folder of the life cycles that come with it.
+	// kwok is the path of kwok, stages the folder of the life cycles that come with it.
 	kwok, stages string
 }
 
-// configs are the arguments that name the stages: a node is ready at once, and so are the pods on it.
+// configs returns the arguments that name the stages: nodes and pods are ready at once.
 func (s simulator) configs() []string {
 	var arguments []string
 	for _, stage := range []string{"node/fast/node-initialize.yaml", "pod/fast/pod-ready.yaml", "pod/fast/pod-delete.yaml"} {
@@ -157,8 +157,8 @@ func (s simulator) configs() []string {
 	return arguments
 }
 
-// simulate adds what makes pods of Deployments and lets them be ready: Kubernetes' own controllers and
-// scheduler, and nodes that kwok makes believe.
+// simulate starts what creates pods of Deployments and makes them ready: Kubernetes' own
+// controllers and scheduler, and nodes that kwok simulates.
 func (p *plane) simulate(ctx context.Context, with simulator, nodes int) error {
 	path, _, err := p.user("simulation")
 	if err != nil {
@@ -169,7 +169,7 @@ func (p *plane) simulate(ctx context.Context, with simulator, nodes int) error {
 			return err
 		}
 	}
-	// Their own limits would be what is measured.
+	// Their own rate limits would limit the measurement.
 	fast := []string{"--kubeconfig=" + path, "--kube-api-qps=2000", "--kube-api-burst=4000", "--leader-elect=false", "--secure-port=0"}
 	return errors.Join(
 		p.run(filepath.Join(with.assets, "kube-controller-manager"), "controllers", append(fast,
@@ -192,7 +192,7 @@ func simulatedNode(i int) *corev1.Node {
 	}
 }
 
-// stop ends all of it.
+// stop stops everything.
 func (p *plane) stop() error {
 	for _, process := range p.processes {
 		_ = process.Process.Signal(syscall.SIGTERM)

@@ -19,15 +19,17 @@ import (
 
 const (
 	silence = time.Minute
-	// strangers of strangerSize bytes are none of ours: so many Secrets, and as many ConfigMaps.
+	// strangers is the number of Secrets, and of ConfigMaps, that are not ours, each of strangerSize
+	// bytes.
 	strangers    = 300
 	strangerSize = 1_000_000
 	megabyte     = 1e6
-	// gathering is longer than changes are gathered before a PlatformPolicy's status is computed anew.
+	// gathering is longer than the time for which changes are collected before the status of a
+	// PlatformPolicy is computed.
 	gathering = 5 * time.Second
 )
 
-// rest measures a manager that has nothing to do: what it asks, what it holds, and what a new one does.
+// rest measures an idle manager: its calls, its memory, and the start of a new one.
 func (b *bench) rest(ctx context.Context) error {
 	p, err := b.plane(ctx, "rest")
 	if err != nil {
@@ -56,7 +58,7 @@ func (b *bench) rest(ctx context.Context) error {
 	return b.restart(ctx, p, childOptions{Kubeconfig: kubeconfig, WebhookPort: port}, b.apps)
 }
 
-// manyObjects is restart with many more WebApps.
+// manyObjects measures a restart with many more WebApps.
 func (b *bench) manyObjects(ctx context.Context) error {
 	p, err := b.plane(ctx, "many")
 	if err != nil {
@@ -77,7 +79,7 @@ func (b *bench) manyObjects(ctx context.Context) error {
 	return b.restart(ctx, p, childOptions{Kubeconfig: kubeconfig}, b.many)
 }
 
-// fill has a manager make what so many WebApps ask for, and measures what it holds of them.
+// fill has a manager create the children of n WebApps, and measures its memory for them.
 func (b *bench) fill(ctx context.Context, p *plane, running *child, n int) error {
 	if err := b.awaitManager(ctx, p, running); err != nil {
 		return err
@@ -111,7 +113,7 @@ func (b *bench) fill(ctx context.Context, p *plane, running *child, n int) error
 	return nil
 }
 
-// sizeOf is how many bytes of JSON the WebApps of a namespace and their children are.
+// sizeOf returns the bytes of JSON of the WebApps of a namespace and their children.
 func sizeOf(ctx context.Context, reader client.Reader, namespace string) (int, error) {
 	total := 0
 	for _, each := range listed {
@@ -131,7 +133,7 @@ func sizeOf(ctx context.Context, reader client.Reader, namespace string) (int, e
 	return total, nil
 }
 
-// silence counts what a leader with nothing to do asks.
+// silence counts the calls of an idle leader.
 func (b *bench) silence(ctx context.Context, p *plane, running *child) error {
 	if _, err := running.settle(ctx, b.apps); err != nil {
 		return err
@@ -157,7 +159,7 @@ func (b *bench) silence(ctx context.Context, p *plane, running *child) error {
 	return nil
 }
 
-// strangers measures what objects that are none of ours cost.
+// strangers measures the cost of objects that are not ours.
 func (b *bench) strangers(ctx context.Context, p *plane, running *child) error {
 	before, err := running.state(true)
 	if err != nil {
@@ -177,14 +179,14 @@ func (b *bench) strangers(ctx context.Context, p *plane, running *child) error {
 	if err != nil {
 		return err
 	}
-	// Whoever watched them would have got them before this.
+	// A watch would have delivered them before this WebApp.
 	if err := p.client.Create(ctx, newWebApp(appNamespace, "last")); err != nil {
 		return err
 	}
 	if _, err := running.settle(ctx, b.apps+1); err != nil {
 		return err
 	}
-	// A policy's status is written some seconds after what it counts.
+	// The status of a policy is written some seconds after the objects that it counts.
 	if err := pause(ctx, gathering); err != nil {
 		return err
 	}
@@ -197,10 +199,10 @@ func (b *bench) strangers(ctx context.Context, p *plane, running *child) error {
 	return nil
 }
 
-// runs is how often a start is measured: the median counts.
+// runs is how often a start is measured. The median counts.
 const runs = 3
 
-// restart measures a manager that starts where all is done.
+// restart measures the start of a manager in a cluster where nothing is to be done.
 func (b *bench) restart(ctx context.Context, p *plane, options childOptions, n int) error {
 	var ours, bare []time.Duration
 	writes := 0
@@ -256,7 +258,7 @@ func bareList(ctx context.Context, options childOptions) (time.Duration, error) 
 	if err != nil {
 		return 0, fmt.Errorf("listing: %w", err)
 	}
-	var told state
-	err = json.Unmarshal(answer, &told)
-	return told.FirstReconcile, err
+	var found state
+	err = json.Unmarshal(answer, &found)
+	return found.FirstReconcile, err
 }

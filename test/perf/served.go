@@ -19,19 +19,21 @@ import (
 )
 
 const (
-	// readerUser is who lists and watches: nobody who may do everything, for about him our server would ask nobody.
+	// readerUser is the user that lists and watches. It does not have all rights: for such a user our
+	// server would not query its rights.
 	readerUser = "reader"
-	// servedQuiet is for how long our server must ask nothing while nobody asks it.
+	// servedQuiet is how long our server must make no call while it gets no requests.
 	servedQuiet = 30 * time.Second
 )
 
-// The paths of what is compared.
+// The paths that are compared.
 const (
 	podsPath     = "/api/v1/pods"
 	farmPodsPath = "/apis/farm.mainstay.dev/v1alpha1/farmpods"
 )
 
-// served measures FarmPods as they come through the API server, against the Pods that they are made of: lists, watches, and what our server holds and asks.
+// served compares FarmPods, read through the API server, with the Pods from which they are
+// computed: lists, watches, and the memory and calls of our server.
 func (b *bench) served(ctx context.Context) error {
 	front := func(environment *envtest.Environment, directory string) error {
 		_, _, err := aggregatedtest.Front(environment, directory)
@@ -63,14 +65,14 @@ func (b *bench) served(ctx context.Context) error {
 	return errors.Join(b.servedHeap(f, running, ours, plain), b.servedRequests(ctx, f, running))
 }
 
-// farm is the plane with what reads from it.
+// farm is the plane, with its clients.
 type farm struct {
 	*plane
-	// kubeconfig is that of our server, and of the informer it is compared with.
+	// kubeconfig is that of our server, and of the informer with which it is compared.
 	kubeconfig string
-	// reader is the configuration of who lists and watches.
+	// reader is the configuration of the user that lists and watches.
 	reader *rest.Config
-	// started counts our servers.
+	// started is the number of our servers started.
 	started int
 }
 
@@ -99,7 +101,7 @@ func newFarm(ctx context.Context, p *plane) (*farm, error) {
 	return f, errors.Join(f.client.Create(ctx, role), f.client.Create(ctx, binding))
 }
 
-// start starts our server, and waits until the API server has found it and all Pods are there.
+// start starts our server, and waits until the API server reaches it and it has read all Pods.
 func (f *farm) start(ctx context.Context) (*child, error) {
 	f.started++
 	running, err := startProcess(f.directory, servedCommand, servedOptions{
@@ -119,7 +121,7 @@ func (f *farm) register(ctx context.Context, running *child) error {
 	if err := running.read(&at); err != nil {
 		return err
 	}
-	// That of an earlier one names another port.
+	// The APIService of an earlier server has another port.
 	before := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: farmv1alpha1.GroupVersion.Version +
 		"." + farmv1alpha1.GroupVersion.Group}}
 	if err := client.IgnoreNotFound(f.client.Delete(ctx, before)); err != nil {
@@ -134,7 +136,7 @@ func (f *farm) register(ctx context.Context, running *child) error {
 		return err
 	}
 	for {
-		// Not before it has read all Pods does it list them.
+		// It answers lists only after it has read all Pods.
 		if _, err = from.list(ctx, farmPodsPath+"?limit=1"); err == nil {
 			return nil
 		}
@@ -144,33 +146,33 @@ func (f *farm) register(ctx context.Context, running *child) error {
 	}
 }
 
-// inform starts the informer, and waits until it has so many Pods.
+// inform starts the informer, and waits until it has all Pods.
 func (f *farm) inform(pods int) (*child, error) {
 	running, err := startProcess(f.directory, informerCommand, servedOptions{Kubeconfig: f.kubeconfig})
 	if err != nil {
 		return nil, err
 	}
-	var held int
-	if err := running.read(&held); err != nil {
+	var found int
+	if err := running.read(&found); err != nil {
 		return nil, errors.Join(err, running.stop())
 	}
-	if held != pods {
-		return nil, errors.Join(fmt.Errorf("the informer has %d Pods, and there are %d", held, pods), running.stop())
+	if found != pods {
+		return nil, errors.Join(fmt.Errorf("the informer has %d of %d Pods", found, pods), running.stop())
 	}
 	return running, nil
 }
 
-// informed is what the informer holds with so many Pods.
+// informed returns the state of the informer with all Pods.
 func (f *farm) informed(pods int) (state, error) {
 	running, err := f.inform(pods)
 	if err != nil {
 		return state{}, err
 	}
-	held, err := running.state(true)
-	return held, errors.Join(err, running.stop())
+	found, err := running.state(true)
+	return found, errors.Join(err, running.stop())
 }
 
-// empty is what our server and the informer hold without any Pods.
+// empty returns the states of our server and of the informer without any Pods.
 func (f *farm) empty(ctx context.Context) (ours, plain state, err error) {
 	running, err := f.start(ctx)
 	if err != nil {
@@ -184,7 +186,7 @@ func (f *farm) empty(ctx context.Context) (ours, plain state, err error) {
 	return ours, plain, err
 }
 
-// servedHeap compares what our server holds for the Pods with what an informer does.
+// servedHeap compares the heap of our server for the Pods with that of an informer.
 func (b *bench) servedHeap(f *farm, running *child, ours, plain state) error {
 	full, err := running.state(true)
 	if err != nil {
@@ -194,21 +196,22 @@ func (b *bench) servedHeap(f *farm, running *child, ours, plain state) error {
 	if err != nil {
 		return err
 	}
-	held, floor := float64(full.Heap)-float64(ours.Heap), float64(informed.Heap)-float64(plain.Heap)
+	grown, floor := float64(full.Heap)-float64(ours.Heap), float64(informed.Heap)-float64(plain.Heap)
 	b.add(
 		Figure{Name: fmt.Sprintf("served: heap for %d FarmPods over that of a plain informer of their Pods", servedPods), Kind: Ratio,
-			Limit: new(0.4), Value: held / floor,
+			Limit: new(0.4), Value: grown / floor,
 			Note: fmt.Sprintf("%.1f MB and %.1f MB without any; %.1f MB and %.1f MB with them", float64(ours.Heap)/megabyte,
 				float64(plain.Heap)/megabyte,
 				float64(full.Heap)/megabyte, float64(informed.Heap)/megabyte)},
-		Figure{Name: "served: heap of one FarmPod", Kind: Info, Unit: "bytes", Value: held / servedPods,
+		Figure{Name: "served: heap of one FarmPod", Kind: Info, Unit: "bytes", Value: grown / servedPods,
 			Note: fmt.Sprintf("%.0f of a Pod in the informer; who owns whom is counted: %d ReplicaSets and as many Deployments", floor/servedPods,
 				servedSets)},
 	)
 	return nil
 }
 
-// servedRequests measures lists and watches, and counts what our server asks for them, and afterwards.
+// servedRequests measures lists and watches, and counts the calls of our server for them and
+// afterwards.
 func (b *bench) servedRequests(ctx context.Context, f *farm, running *child) error {
 	since, err := f.position()
 	if err != nil {
@@ -239,8 +242,8 @@ func (b *bench) servedRequests(ctx context.Context, f *farm, running *child) err
 	return b.servedAtRest(ctx, f)
 }
 
-// servedAtRest counts what our server asks while nobody asks it but the API server: that fetches its OpenAPI once a minute, as a user about whom there is a
-// question each time.
+// servedAtRest counts the calls of our server while only the API server calls it: that fetches the
+// OpenAPI once a minute, as a user whose rights are queried each time.
 func (b *bench) servedAtRest(ctx context.Context, f *farm) error {
 	since, err := f.position()
 	if err != nil {

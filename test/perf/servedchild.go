@@ -23,25 +23,26 @@ import (
 const (
 	// servedCommand is the argument that makes this program our API server.
 	servedCommand = "served"
-	// informerCommand is the argument that makes this program one that holds all Pods in an informer, as they are.
+	// informerCommand is the argument that makes this program an informer of all Pods, unchanged.
 	informerCommand = "informer"
 )
 
-// servedOptions are how either of them is started.
+// servedOptions configure either of them.
 type servedOptions struct {
-	// Kubeconfig is the path of its own.
+	// Kubeconfig is the path of its kubeconfig.
 	Kubeconfig string
 	// Directory is for the files of the API server.
 	Directory string
 }
 
-// place is where an API server listens, and what its certificate is trusted by: it says so when it listens.
+// place is the port of an API server and the CA of its certificate, reported when it listens.
 type place struct {
 	Port   int
 	Bundle []byte
 }
 
-// runServed is our API server as in a cluster, but for its certificate. It answers on standard output what is asked on standard input.
+// runServed runs our API server as in a cluster, but with another certificate. It answers queries
+// from standard input on standard output.
 func runServed(encoded string) error {
 	var options servedOptions
 	if err := json.Unmarshal([]byte(encoded), &options); err != nil {
@@ -73,7 +74,8 @@ func runServed(encoded string) error {
 	return nil
 }
 
-// runInformer says how many Pods it holds once it has all of them, and then answers as runServed does.
+// runInformer prints the number of its Pods once it has all of them, and then answers as runServed
+// does.
 func runInformer(encoded string) error {
 	var options servedOptions
 	if err := json.Unmarshal([]byte(encoded), &options); err != nil {
@@ -84,7 +86,7 @@ func runInformer(encoded string) error {
 	if err != nil {
 		return err
 	}
-	// Read as our server does.
+	// With the encoding that our server uses.
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -97,7 +99,7 @@ func runInformer(encoded string) error {
 	factory.Start(ctx.Done())
 	for resource, isFilled := range factory.WaitForCacheSync(ctx.Done()) {
 		if !isFilled {
-			return fmt.Errorf("the informer of %s was not filled", resource)
+			return fmt.Errorf("the informer of %s did not sync", resource)
 		}
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(len(pods.GetStore().ListKeys())); err != nil {

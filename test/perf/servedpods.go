@@ -15,24 +15,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The Pods that are served: each Deployment has one ReplicaSet, which has replicas Pods.
+// The Pods that are served: each Deployment has one ReplicaSet with replicas Pods.
 const (
 	servedNamespaces = 20
 	servedSets       = 1000
 	servedReplicas   = 10
 	servedPods       = servedSets * servedReplicas
 	servedNodes      = 100
-	// teams is how many there are: each has a tenth of the Pods.
+	// teams is the number of teams. Each has a tenth of the Pods.
 	teams = 10
 )
 
-// Field managers, as those of a cluster.
+// Field managers, as in a real cluster.
 const (
 	controllerManager = "kube-controller-manager"
 	kubelet           = "kubelet"
 )
 
-// fillServed makes namespaces, Deployments, their ReplicaSets, and their Pods as the controllers' and a kubelet's writes leave them.
+// fillServed creates namespaces, Deployments, their ReplicaSets and their Pods, as the controllers
+// and a kubelet would leave them.
 func fillServed(ctx context.Context, to client.Client) error {
 	for i := range servedNamespaces {
 		if err := makeNamespace(ctx, to, servedNamespace(i)); err != nil {
@@ -59,13 +60,13 @@ func servedSet(set int) string {
 	return fmt.Sprintf("checkout-%03d-%010x", set, 0x6bf5d0c7a*(set+1)&0xffffffffff)
 }
 
-// servedPod is the name of the Pod of a number, in the namespace of its ReplicaSet.
+// servedPod returns the name of the i-th Pod, in the namespace of its ReplicaSet.
 func servedPod(i int) types.NamespacedName {
 	set := i / servedReplicas
 	return types.NamespacedName{Namespace: servedNamespace(set), Name: fmt.Sprintf("%s-%05x", servedSet(set), i*7919&0xfffff)}
 }
 
-// makeSet makes a Deployment and what its controller would.
+// makeSet creates a Deployment, and what its controller would create.
 func makeSet(ctx context.Context, to client.Client, i int) (*appsv1.ReplicaSet, error) {
 	labels := servedLabels(i)
 	deployment := &appsv1.Deployment{
@@ -99,14 +100,14 @@ func servedLabels(set int) map[string]string {
 	}
 }
 
-// hashed are the labels of what a Deployment's controller makes.
+// hashed returns the labels of the objects that a Deployment's controller creates.
 func hashed(set int, labels map[string]string) map[string]string {
 	all := maps.Clone(labels)
 	all[appsv1.DefaultDeploymentUniqueLabelKey] = fmt.Sprintf("%010x", 0x6bf5d0c7a*(set+1)&0xffffffffff)
 	return all
 }
 
-// makePod makes the Pod of a number, and says what its kubelet would.
+// makePod creates the i-th Pod, and writes the status that its kubelet would.
 func makePod(ctx context.Context, to client.Client, set *appsv1.ReplicaSet, i int) error {
 	name := servedPod(i)
 	pod := &corev1.Pod{
@@ -117,7 +118,7 @@ func makePod(ctx context.Context, to client.Client, set *appsv1.ReplicaSet, i in
 		},
 		Spec: servedSpec(i/servedReplicas, servedNode(i)),
 	}
-	// What the admission of ServiceAccounts would add, which this API server has not.
+	// The admission plugin of ServiceAccounts, which this API server lacks, would add these.
 	pod.Spec.Volumes = append(pod.Spec.Volumes, tokenVolume())
 	container := &pod.Spec.Containers[0]
 	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
@@ -153,7 +154,7 @@ func tokenVolume() corev1.Volume {
 	}}}
 }
 
-// servedSpec is what most Deployments of a shop would have.
+// servedSpec returns what most Deployments of a shop would have.
 func servedSpec(set int, node string) corev1.PodSpec {
 	probe := func(path string) *corev1.Probe {
 		return &corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 2, ProbeHandler: corev1.ProbeHandler{
@@ -196,7 +197,7 @@ func servedSpec(set int, node string) corev1.PodSpec {
 	}
 }
 
-// servedStatus is that of a Pod that runs. One of each ReplicaSet has been restarted.
+// servedStatus returns the status of a running Pod. One Pod of each ReplicaSet has been restarted.
 func servedStatus(i int, pod *corev1.Pod) corev1.PodStatus {
 	started := metav1.NewTime(pod.CreationTimestamp.Add(3 * time.Second))
 	var conditions []corev1.PodCondition

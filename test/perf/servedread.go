@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reader reads JSON as it comes, over a connection of its own. It decodes nothing: that would be most of what is measured.
+// reader reads JSON over its own connection. It does not decode: that would be most of the time
+// measured.
 type reader struct {
 	client *http.Client
 	host   string
@@ -35,7 +36,7 @@ func newReader(config *rest.Config) (*reader, error) {
 	return &reader{client: &http.Client{Transport: transport}, host: strings.TrimSuffix(config.Host, "/")}, nil
 }
 
-// get asks; the answer's body is the caller's.
+// get sends a request. The caller must close the body.
 func (r *reader) get(ctx context.Context, path string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.host+path, nil)
 	if err != nil {
@@ -54,7 +55,7 @@ func (r *reader) get(ctx context.Context, path string) (io.ReadCloser, error) {
 	return nil, errors.Join(fmt.Errorf("GET %s: %s: %.300s", path, response.Status, answer), err)
 }
 
-// list reads a list to its end, and returns how many bytes that were.
+// list reads a list to its end, and returns its bytes.
 func (r *reader) list(ctx context.Context, path string) (int64, error) {
 	body, err := r.get(ctx, path)
 	if err != nil {
@@ -64,7 +65,7 @@ func (r *reader) list(ctx context.Context, path string) (int64, error) {
 	return io.Copy(io.Discard, body)
 }
 
-// version is the resourceVersion of a list, and how many objects are in it.
+// version returns the resourceVersion of a list, and the number of its objects.
 func (r *reader) version(ctx context.Context, path string) (string, int, error) {
 	body, err := r.get(ctx, path)
 	if err != nil {
@@ -76,11 +77,11 @@ func (r *reader) version(ctx context.Context, path string) (string, int, error) 
 	return found.ResourceVersion, len(found.Items), err
 }
 
-// listsWarmUp are made before those that are timed.
+// listsWarmUp is the number of lists before those that are timed.
 const listsWarmUp = 5
 
-// selection is what lists of either side select, and how often each is timed: so often that one of a hundred is not a single one where that takes no
-// minutes.
+// selection is what lists of both sides select, and how often each is timed: often enough that the
+// 99th percentile is more than a single list, where that does not take minutes.
 type selection struct {
 	what, parameter, value string
 	times                  int
@@ -151,14 +152,14 @@ func (b *bench) servedList(ctx context.Context, from *reader, selected selection
 }
 
 const (
-	// watchers watch at once, each over a connection of its own.
+	// watchers is the number of parallel watches, each over its own connection.
 	watchers = 300
-	// fanOutChanges are made in each of so many rounds of either side.
+	// fanOutChanges is the number of changes in each of fanOutRounds rounds of either side.
 	fanOutChanges = 1000
 	fanOutRounds  = 3
 )
 
-// servedWatches compares how many events a second come to watchers of FarmPods and of Pods.
+// servedWatches compares the events per second of watches of FarmPods and of Pods.
 func (b *bench) servedWatches(ctx context.Context, f *farm) error {
 	paths := [2]string{farmPodsPath, podsPath}
 	var took [2][]time.Duration
@@ -188,8 +189,8 @@ func (b *bench) servedWatches(ctx context.Context, f *farm) error {
 	return nil
 }
 
-// fanOut makes the changes, and returns how long it took from the first one until every one of so many watchers had all of them, and how many watches
-// were ended on the way, and went on where they were.
+// fanOut makes the changes. It returns the time from the first change until every watcher had all
+// of them, and how many watches were ended meanwhile and resumed.
 func (f *farm) fanOut(ctx context.Context, path string, watchers int) (time.Duration, int, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -237,11 +238,11 @@ func (f *farm) change(ctx context.Context, i int, round time.Time) error {
 	return f.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, body), client.FieldOwner(kubelet))
 }
 
-// watcher watches as an informer does, but that it decodes nothing.
+// watcher watches as an informer does, but does not decode.
 type watcher struct {
 	*reader
 	path, version string
-	// resumed counts how often the watch was ended, as an API server does with who is slow.
+	// resumed is how often the API server ended the watch, as it does with slow clients.
 	resumed int
 }
 
@@ -249,7 +250,7 @@ func (w *watcher) watch(ctx context.Context) (io.ReadCloser, error) {
 	return w.get(ctx, w.path+"?watch=true&resourceVersion="+w.version)
 }
 
-// await reads until so many events have come.
+// await reads n events.
 func (w *watcher) await(ctx context.Context, stream io.ReadCloser, n int) error {
 	for seen := 0; ; w.resumed++ {
 		read, last, err := readEvents(stream, n-seen)
@@ -270,10 +271,11 @@ func (w *watcher) await(ctx context.Context, stream io.ReadCloser, n int) error 
 	}
 }
 
-// longestEvent is longer than any that is read.
+// longestEvent is more than the length of any event.
 const longestEvent = 64 << 10
 
-// readEvents reads so many events, each of which is a line, or fewer if the stream ends. It returns the last one as well.
+// readEvents reads n events of one line each, or fewer if the stream ends. It also returns the last
+// event.
 func readEvents(stream io.Reader, n int) (int, []byte, error) {
 	lines := bufio.NewReaderSize(stream, longestEvent)
 	var last []byte
@@ -286,7 +288,7 @@ func readEvents(stream io.Reader, n int) (int, []byte, error) {
 			return seen, last, err
 		}
 		if bytes.HasPrefix(line, []byte(`{"type":"ERROR"`)) {
-			return seen, last, fmt.Errorf("the watch tells of an error: %s", line)
+			return seen, last, fmt.Errorf("the watch returned an error: %s", line)
 		}
 		last = append(last[:0], line...)
 	}

@@ -20,22 +20,24 @@ import (
 )
 
 const (
-	// manySecrets and manyConfigMaps are those of a large cluster, together sourceBytes. All of the Secrets may be read.
+	// manySecrets and manyConfigMaps are numbers of a large cluster, together sourceBytes. The manager
+	// may read all of the Secrets.
 	manySecrets    = 20_000
 	manyConfigMaps = 15_000
 	sourceBytes    = 800_000_000
 	sourceSize     = sourceBytes / (manySecrets + manyConfigMaps)
-	// users use a Secret and a ConfigMap each.
+	// users is the number of Deployments, which use a Secret and a ConfigMap each.
 	users = 50
 	// sourceLimit is in MiB.
 	sourceLimit = 80.0
 	mebibyte    = 1 << 20
 )
 
-// sourceNamespaces are where they are.
+// sourceNamespaces are the namespaces of the sources.
 var sourceNamespaces = []string{"sources-0", "sources-1", "sources-2", "sources-3"}
 
-// sources measures what a manager holds of the ConfigMaps and Secrets of a large cluster, while they are made and when it starts with them.
+// sources measures the manager's memory for the ConfigMaps and Secrets of a large cluster, while
+// they are created and when it starts with them.
 func (b *bench) sources(ctx context.Context) error {
 	p, err := b.plane(ctx, "sources")
 	if err != nil {
@@ -75,7 +77,7 @@ func (b *bench) sources(ctx context.Context) error {
 	return nil
 }
 
-// fillSources makes them all, and asks how much the manager holds before and after.
+// fillSources creates all of them, and returns the manager's state before and after.
 func (b *bench) fillSources(ctx context.Context, p *plane, running *child) (empty, full state, err error) {
 	if err := b.awaitManager(ctx, p, running); err != nil {
 		return empty, full, err
@@ -100,8 +102,8 @@ func (b *bench) fillSources(ctx context.Context, p *plane, running *child) (empt
 	if err != nil {
 		return empty, full, err
 	}
-	b.say("made them in %s", time.Since(start).Round(time.Second))
-	// Those that are used come last: who has seen them has seen all.
+	b.say("created them in %s", time.Since(start).Round(time.Second))
+	// The used ones come last: a manager that has seen them has seen all.
 	seen := p.until(ctx, &appsv1.DeploymentList{}, users, func(object client.Object) bool {
 		return len(workload.ParseStamp(object.GetAnnotations()[configv1.AnnotationObserved]).Sources) == 2
 	})
@@ -120,14 +122,15 @@ func (b *bench) fillSources(ctx context.Context, p *plane, running *child) (empt
 	return empty, full, err
 }
 
-// startWithSources starts a manager where all of them are, and asks what it holds, and held at its most.
+// startWithSources starts a manager with all sources, and returns its state and its peak memory.
 func (b *bench) startWithSources(ctx context.Context, p *plane, options childOptions) (state, uint64, error) {
 	running, err := startChild(p.directory, options)
 	if err != nil {
 		return state{}, 0, err
 	}
 	defer b.endChild(running)
-	// What has been restarted for a change was compared with all of the namespace's Secrets and ConfigMaps known.
+	// A restart for a change shows that the manager has read all Secrets and ConfigMaps of the
+	// namespace.
 	restarted := p.until(ctx, &appsv1.DeploymentList{}, users, func(object client.Object) bool {
 		deployment, ok := object.(*appsv1.Deployment)
 		return ok && deployment.Spec.Template.Annotations[configv1.AnnotationRestartedFor] != ""
@@ -143,11 +146,11 @@ func (b *bench) startWithSources(ctx context.Context, p *plane, options childOpt
 	if err != nil {
 		return state{}, 0, err
 	}
-	held, err := running.state(true)
-	return held, peak, err
+	found, err := running.state(true)
+	return found, peak, err
 }
 
-// peak is the most memory that the process has ever had, in bytes.
+// peak returns the highest memory use of the process so far, in bytes.
 //
 // Source: proc_pid_status(5), VmHWM.
 func (c *child) peak() (uint64, error) {
@@ -161,7 +164,7 @@ func (c *child) peak() (uint64, error) {
 			return kilobytes << 10, nil
 		}
 	}
-	return 0, errors.New("/proc does not tell how much memory the process has had")
+	return 0, errors.New("/proc has no VmHWM of the process")
 }
 
 func sourceMeta(i int) metav1.ObjectMeta {
@@ -171,14 +174,14 @@ func sourceMeta(i int) metav1.ObjectMeta {
 	}
 }
 
-// randomBytes can't be compressed, and are the same in each run.
+// randomBytes returns bytes that cannot be compressed and are the same in each run.
 func randomBytes(seed int) []byte {
 	content := make([]byte, sourceSize)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(content) // it never fails
 	return content
 }
 
-// userOf is a Deployment that uses the Secret and the ConfigMap of its name.
+// userOf returns a Deployment that uses the Secret and the ConfigMap of its name.
 func userOf(name metav1.ObjectMeta) *appsv1.Deployment {
 	deployment := scaledToZero(name.Namespace, name.Name, name.Name, "auto")
 	pod := &deployment.Spec.Template.Spec

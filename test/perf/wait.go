@@ -10,10 +10,12 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// platformPolicies is a list of them: beside Kubernetes' own group of that name one file can't name ours.
+// platformPolicies returns a list of PlatformPolicies. A file that imports Kubernetes' group of
+// that name cannot import ours.
 func platformPolicies() client.ObjectList { return &mspolicyv1.PlatformPolicyList{} }
 
-// until watches objects of a kind and answers when so many of them have been found good. It begins at once.
+// until watches objects of a kind, and sends when n of them meet the condition. The watch begins at
+// once.
 func (p *plane) until(ctx context.Context, list client.ObjectList, n int, good func(client.Object) bool) <-chan error {
 	answer := make(chan error, 1)
 	watching, err := client.NewWithWatch(p.config, client.Options{Scheme: p.client.Scheme()})
@@ -39,19 +41,19 @@ func (p *plane) until(ctx context.Context, list client.ObjectList, n int, good f
 				return
 			}
 		}
-		answer <- fmt.Errorf("watching %T: it ended after %d of %d", list, len(found), n)
+		answer <- fmt.Errorf("watching %T: the watch ended after %d of %d objects", list, len(found), n)
 	}()
 	return answer
 }
 
-// end ends an API server. What goes wrong then changes no figure.
+// end stops an API server. An error then affects no figure.
 func (b *bench) end(p *plane) {
 	if err := p.stop(); err != nil {
 		b.say("ending the API server: %v", err)
 	}
 }
 
-// endChild ends a manager.
+// endChild stops a manager.
 func (b *bench) endChild(running *child) {
 	if err := running.stop(); err != nil {
 		b.say("ending the manager: %v", err)

@@ -21,13 +21,14 @@ import (
 )
 
 const (
-	// reviews are timed on each of two API servers in turn, after warmUp of them.
+	// reviews is the number of creations timed on each of two API servers in turn, after warmUp
+	// others.
 	reviews = 2000
 	warmUp  = 200
 )
 
-// webhook compares what users wait for when our webhooks are asked with what they wait for when the API server
-// asks webhooks of the same rules that do nothing.
+// webhook compares how long users wait with our webhooks, and with no-op webhooks of the same
+// rules.
 func (b *bench) webhook(ctx context.Context) error {
 	ours, err := b.plane(ctx, "webhook")
 	if err != nil {
@@ -95,7 +96,7 @@ func freePort(ctx context.Context) (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
-// awaitWebhooks waits until ours are asked: the answer then has what a policy fills in.
+// awaitWebhooks waits until our webhooks are called: the answer then has the defaults of a policy.
 func awaitWebhooks(ctx context.Context, to client.Client) error {
 	for {
 		app := newWebApp("default", "awaited")
@@ -111,7 +112,7 @@ func awaitWebhooks(ctx context.Context, to client.Client) error {
 // noopCommand is the argument that makes this program a webhook that allows everything.
 const noopCommand = "noop"
 
-// noopAnswer says where it serves.
+// noopAnswer has the URL of the webhook.
 type noopAnswer struct {
 	URL string
 	CA  []byte
@@ -128,7 +129,7 @@ func runNoop(string) error {
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 		review.Request = nil
 		out.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(out).Encode(review) // the API server tells
+		_ = json.NewEncoder(out).Encode(review) // the API server would report an error
 	}))
 	defer server.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -139,7 +140,8 @@ func runNoop(string) error {
 	return err
 }
 
-// serveNoop starts such a webhook and has one API server ask it wherever the other one asks ours.
+// serveNoop starts such a webhook, and configures one API server to call it wherever the other
+// calls ours.
 func serveNoop(ctx context.Context, from, to client.Client) (func(), error) {
 	process := exec.CommandContext(ctx, "/proc/self/exe", noopCommand, "")
 	input, err := process.StdinPipe()

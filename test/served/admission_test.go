@@ -19,12 +19,12 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
-// only selects one namespace.
+// only returns a selector of one namespace.
 func only(namespace string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 }
 
-// writtenLlamas are those that are created or changed.
+// writtenLlamas returns the rule for Llamas that are created or updated.
 func writtenLlamas() admissionregistrationv1.RuleWithOperations {
 	return admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
@@ -33,13 +33,13 @@ func writtenLlamas() admissionregistrationv1.RuleWithOperations {
 	}
 }
 
-// parameters are what a policy refers to; the zero value is nothing.
+// parameters are the parameters of a policy. The zero value means none.
 type parameters struct {
 	kind *admissionregistrationv1.ParamKind
 	ref  *admissionregistrationv1.ParamRef
 }
 
-// policy denies the llamas of a namespace that do not pass the validation.
+// policy creates a policy that denies the Llamas of a namespace that fail the validation.
 func policy(t *testing.T, namespace string, validation admissionregistrationv1.Validation, parameters parameters) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: namespace}
@@ -64,12 +64,12 @@ func policy(t *testing.T, namespace string, validation admissionregistrationv1.V
 	}
 }
 
-// TestClusterPolicy: the cluster's policies hold for what we serve.
+// TestClusterPolicy checks that the cluster's admission policies apply to our served resources.
 func TestClusterPolicy(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	namespace := newNamespace(t)
-	const says = "no llama is as heavy as that"
+	const says = "no llama may be that heavy"
 	policy(t, namespace, admissionregistrationv1.Validation{Expression: "object.spec.weight < 200.0", Message: says}, parameters{})
 	heavy := newLlama(namespace, "heavy")
 	heavy.Spec.Weight = 250
@@ -80,10 +80,11 @@ func TestClusterPolicy(t *testing.T) {
 	g.Expect(cluster.client.Create(t.Context(), llama)).To(gomega.Succeed())
 	llama.Spec.Weight = 200
 	g.Expect(cluster.client.Update(t.Context(), llama)).NotTo(gomega.Succeed())
-	g.Expect(writes(t, namespace)).To(gomega.Equal(1), "nothing refused is written")
+	g.Expect(writes(t, namespace)).To(gomega.Equal(1), "refused writes store nothing")
 }
 
-// TestPolicyWithParameters: a policy whose parameters we may not read fails, as its failurePolicy says, and nothing else does.
+// TestPolicyWithParameters checks that a policy whose parameters we may not read fails by its
+// failurePolicy, and that nothing else fails.
 func TestPolicyWithParameters(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -101,7 +102,8 @@ func TestPolicyWithParameters(t *testing.T) {
 	g.Expect(cluster.client.Create(t.Context(), newLlama(elsewhere, "perla"))).To(gomega.Succeed())
 }
 
-// herder is somebody's admission webhook: it refuses llamas that are too heavy, and notes on each who wrote it.
+// herder is another's admission webhook. It denies Llamas that are too heavy, and annotates each
+// with the user who wrote it.
 func herder(_ context.Context, request admission.Request) admission.Response {
 	var llama farmv1alpha1.Llama
 	if err := json.Unmarshal(request.Object.Raw, &llama); err != nil {
@@ -118,8 +120,9 @@ func herder(_ context.Context, request admission.Request) admission.Response {
 	return admission.PatchResponseFromRaw(request.Object.Raw, noted)
 }
 
-// TestClusterWebhook: the cluster's webhooks are asked for what we serve, with its user, and what they change is kept; one that does not answer is as
-// its failurePolicy says.
+// TestClusterWebhook checks that the cluster's webhooks are called for our served resources, with
+// the user, that their mutations are stored, and that one without an answer is treated by its
+// failurePolicy.
 func TestClusterWebhook(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -156,5 +159,5 @@ func TestClusterWebhook(t *testing.T) {
 	err := cluster.client.Create(t.Context(), newLlama(namespace, "other"))
 	g.Expect(apierrors.IsInternalError(err)).To(gomega.BeTrue(), "%v", err)
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("herder.example.com")))
-	g.Expect(writes(t, namespace)).To(gomega.Equal(1), "nothing refused is written")
+	g.Expect(writes(t, namespace)).To(gomega.Equal(1), "refused writes store nothing")
 }

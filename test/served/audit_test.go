@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 
-// auditedAs is the policy that the chart makes of apiserver.audit.rules=[{level: Metadata}].
+// auditedAs is the policy that the chart renders for apiserver.audit.rules=[{level: Metadata}].
 const auditedAs = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -22,13 +22,14 @@ rules:
   - level: Metadata
 `
 
-// audited is what a line tells of a request.
+// audited has the fields of a request from a line of the log.
 type audited struct {
 	User, Verb, Resource, Namespace, Name string
 	Code                                  int32
 }
 
-// TestAudit: with a policy the server writes down who has done what, and of what was sent nothing.
+// TestAudit checks that with a policy the server logs each request and its user, but nothing of the
+// request's body.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -63,7 +64,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s %s: answered %d, expected %d: %s", one.method, one.path, got.Status, one.status, got.Body)
 		}
 	}
-	g.Eventually(func() ([]audited, error) { return tellsOf(log, namespace) }).Should(gomega.ConsistOf(
+	g.Eventually(func() ([]audited, error) { return requestsOf(log, namespace) }).Should(gomega.ConsistOf(
 		audited{herder, "create", "llamas", namespace, "perla", http.StatusCreated},
 		audited{herder, "list", "farmpods", namespace, "", http.StatusOK},
 		audited{herder, "get", "llamas", namespace, "perla", http.StatusOK},
@@ -73,14 +74,14 @@ func TestAudit(t *testing.T) {
 	written, err := os.ReadFile(log)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	if strings.Contains(string(written), hidden) {
-		t.Errorf("what was sent is in the log: %s", written)
+		t.Errorf("the log has the body of a request: %s", written)
 	}
 }
 
-// tellsOf is what a log has of the requests to a namespace.
-func tellsOf(log, namespace string) ([]audited, error) {
+// requestsOf returns the requests to a namespace in a log.
+func requestsOf(log, namespace string) ([]audited, error) {
 	events, err := testenv.NewAuditLog(log).Events(`"namespace":"` + namespace + `"`)
-	var told []audited
+	var found []audited
 	for _, event := range events {
 		one := audited{User: event.User.Username, Verb: event.Verb}
 		if target := event.ObjectRef; target != nil {
@@ -89,7 +90,7 @@ func tellsOf(log, namespace string) ([]audited, error) {
 		if event.ResponseStatus != nil {
 			one.Code = event.ResponseStatus.Code
 		}
-		told = append(told, one)
+		found = append(found, one)
 	}
-	return told, err
+	return found, err
 }

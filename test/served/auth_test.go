@@ -35,7 +35,7 @@ var (
 	listPods = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}
 )
 
-// TestFarmPodsNeedPods: a rule on farmpods shows nobody what a rule on Pods would not.
+// TestFarmPodsNeedPods checks that a rule on farmpods shows no user what a rule on Pods would not.
 func TestFarmPodsNeedPods(t *testing.T) {
 	t.Parallel()
 	namespace, other := newNamespace(t), newNamespace(t)
@@ -94,7 +94,7 @@ func TestFarmPodsNeedPods(t *testing.T) {
 	})
 }
 
-// TestLlamasNeedNoPods: what is true of farmpods is true of them alone.
+// TestLlamasNeedNoPods checks that only farmpods require the right to list Pods.
 func TestLlamasNeedNoPods(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -115,7 +115,7 @@ func TestLlamasNeedNoPods(t *testing.T) {
 	expectRefused(t, "list elsewhere", asUser.List(t.Context(), &farmv1alpha1.LlamaList{}), `cannot list resource "llamas"`)
 }
 
-// TestForged: the server believes nobody but the API server when it says in whose name it asks.
+// TestForged checks that the server accepts a user name only from the API server.
 func TestForged(t *testing.T) {
 	t.Parallel()
 	path := "/apis/farm.mainstay.dev/v1alpha1/farmpods"
@@ -153,7 +153,7 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestWithoutCredentials: only probes are answered.
+// TestWithoutCredentials checks that requests without credentials are refused, except for probes.
 func TestWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	farm := "/apis/farm.mainstay.dev/v1alpha1"
@@ -172,7 +172,8 @@ func TestWithoutCredentials(t *testing.T) {
 	}
 }
 
-// TestNoProfiles: nobody may look into the server or change how it works, not even who may do anything.
+// TestNoProfiles checks that no user, not even with all rights, may profile the server or change
+// its log level.
 func TestNoProfiles(t *testing.T) {
 	t.Parallel()
 	asked := func(method, path string) answer {
@@ -189,13 +190,14 @@ func TestNoProfiles(t *testing.T) {
 	if got := asked(http.MethodPut, "/debug/flags/v"); got.Status != http.StatusNotFound {
 		t.Errorf("the level of the log: answered %d, expected 404: %s", got.Status, got.Body)
 	}
-	// The library answers each method alike on this path.
+	// On this path the library treats all methods alike.
 	if got := asked(http.MethodDelete, "/metrics"); !strings.Contains(got.Body, "# TYPE apiserver_request_total counter") {
 		t.Errorf("metrics were deleted: answered %d: %s", got.Status, got.Body)
 	}
 }
 
-// TestBearerToken: who asks the server itself, with a token of the cluster, is known and may what he may.
+// TestBearerToken checks that the server accepts a token of the cluster, with the rights of its
+// user.
 func TestBearerToken(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -219,10 +221,11 @@ func TestBearerToken(t *testing.T) {
 	}
 }
 
-// remembered is how long our server relies on what it was told of somebody's rights.
+// remembered is how long our server caches an answer about a user's rights.
 const remembered = 10 * time.Second
 
-// TestReviewsAreCached: the API server is asked once for each of the two rights that a request takes, not again for every request.
+// TestReviewsAreCached checks that the API server is asked once for each of the two rights that a
+// request requires, and not again for every request.
 func TestReviewsAreCached(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, grantAll, func(options *aggregated.Options) { options.Resources = []string{"farmpods"} })
@@ -242,14 +245,15 @@ func TestReviewsAreCached(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	// On a machine so slow that the requests take longer than answers are remembered, each is asked for again in each such time.
+	// On a machine so slow that the requests take longer than answers are cached, each right is asked
+	// for once per cache period.
 	want := 2 * (1 + int(time.Since(begun)/remembered))
 	if got := reviews() - before; got < 2 || got > want || want >= asked {
 		t.Errorf("%d reviews for %d equal requests, expected 2 to %d", got, asked, want)
 	}
 }
 
-// TestNotReady: who asks whether the server is ready is told what it waits for, as long as it may not read that.
+// TestNotReady checks that the readiness probe names the resources that the server may not read.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, grantNothing, func(options *aggregated.Options) { options.Resources = []string{"farmpods"} })
@@ -262,17 +266,17 @@ func TestNotReady(t *testing.T) {
 	g.Expect(ask(t, server.Server, question{path: "/readyz"})).To(gomega.And(
 		gomega.HaveField("Status", http.StatusInternalServerError), gomega.HaveField("Body", gomega.ContainSubstring("[-]farmpods failed")),
 	))
-	g.Expect(ask(t, server.Server, question{path: "/livez"})).To(gomega.HaveField("Status", http.StatusOK), "it is no reason to start it anew")
+	g.Expect(ask(t, server.Server, question{path: "/livez"})).To(gomega.HaveField("Status", http.StatusOK), "that is no reason for a restart")
 	refused := ask(t, server.Server, asProxied("/apis/farm.mainstay.dev/v1alpha1/farmpods", "admin", "system:masters"))
-	g.Expect(refused).To(gomega.HaveField("Status", http.StatusTooManyRequests), "a client asks again, or another replica")
+	g.Expect(refused).To(gomega.HaveField("Status", http.StatusTooManyRequests), "the client retries, here or at another replica")
 	rights, err := serverRights()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	grantUser(t, server.user, "", rights...)
 	server.awaitReady(t)
 }
 
-// TestReadyToWrite: what is written passes the cluster's admission, so that who serves it is not ready before it knows that. Who serves nothing of the
-// kind asks for none.
+// TestReadyToWrite checks that a server that stores objects is not ready before it has read the
+// cluster's admission webhooks and policies, and that a server that stores none does not read them.
 func TestReadyToWrite(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -297,7 +301,7 @@ func TestReadyToWrite(t *testing.T) {
 	g.Expect(admission(reader)).To(gomega.HaveField("Status", http.StatusNotFound))
 }
 
-// readAll tries all that can be done with FarmPods, and has the error of each verb.
+// readAll calls all verbs of FarmPods, and returns the error of each.
 func readAll(t *testing.T, reader client.WithWatch, namespace string) map[string]error {
 	t.Helper()
 	errs := map[string]error{"list": reader.List(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace))}
@@ -321,14 +325,14 @@ func expectRefused(t *testing.T, what string, err error, says string) {
 	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring(says)), what)
 }
 
-// as is how somebody asks through the API server.
+// as returns the configuration of a user's requests through the API server.
 func as(user string) *rest.Config {
 	config := rest.CopyConfig(cluster.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	return config
 }
 
-// grantUser gives somebody rights in a namespace, or everywhere, and waits until they are known.
+// grantUser grants a user rights in a namespace, or everywhere, and waits until they are effective.
 func grantUser(t *testing.T, user, namespace string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	name := metav1.ObjectMeta{Namespace: namespace, Name: unique("rights")}
@@ -356,7 +360,7 @@ func grantUser(t *testing.T, user, namespace string, rules ...rbacv1.PolicyRule)
 	}
 }
 
-// selfSigned is the certificate of somebody whom no CA knows.
+// selfSigned returns a certificate that no known CA has signed.
 func selfSigned(t *testing.T) (certFile, keyFile string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -374,13 +378,13 @@ func selfSigned(t *testing.T) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// newLlama is one that is accepted.
+// newLlama returns a valid Llama.
 func newLlama(namespace, name string) *farmv1alpha1.Llama {
 	return &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: farmv1alpha1.LlamaSpec{Weight: 120, Height: 1.7}}
 }
 
-// createPod makes one, and waits until its FarmPod is served.
+// createPod creates a Pod, and waits until its FarmPod is served.
 func createPod(t *testing.T, namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

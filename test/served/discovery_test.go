@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// resourceOf is what discovery tells of a resource, however it is asked.
+// resourceOf is what discovery says about a resource, in either of its forms.
 type resourceOf struct {
 	Kind, Singular                string
 	Namespaced                    bool
 	Verbs, ShortNames, Categories []string
 }
 
-// served is what we serve.
+// served are our served resources.
 var served = map[string]resourceOf{
 	"farmpods": {"FarmPod", "farmpod", true, []string{"get", "list", "watch"}, []string{"fp"}, []string{"mainstay"}},
 	"llamas": {
@@ -30,7 +30,8 @@ var served = map[string]resourceOf{
 	"llamas/status": {"Llama", "", true, []string{"get", "patch", "update"}, nil, nil},
 }
 
-// TestDiscovery: as clients of before 1.26 ask, and as those since.
+// TestDiscovery checks both forms of discovery: that of clients before Kubernetes 1.26, and
+// aggregated discovery.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	var legacy metav1.APIResourceList
@@ -79,7 +80,7 @@ func decode(t *testing.T, text string, into any) {
 	}
 }
 
-// schema is as much of one as the tests look at.
+// schema is the part of an OpenAPI schema that the tests read.
 type schema struct {
 	Description string
 	Type        string
@@ -93,7 +94,8 @@ type schema struct {
 	MapKeys     []string                  `json:"x-kubernetes-list-map-keys"`
 }
 
-// TestExplained: kubectl explain has words for every field, in both versions of OpenAPI.
+// TestExplained checks that kubectl explain has a description of every field, in both versions of
+// OpenAPI.
 func TestExplained(t *testing.T) {
 	t.Parallel()
 	openAPI(t)
@@ -113,7 +115,8 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// openAPI is what the API server has of ours, which it reads in its own time.
+// openAPI returns the part of our API in the API server's OpenAPI, which the API server fetches
+// from time to time.
 func openAPI(t *testing.T) string {
 	t.Helper()
 	g := gomega.NewWithT(t)
@@ -140,13 +143,13 @@ func explained(t *testing.T, schemas map[string]schema) {
 		}
 		explain(t, schemas, kind, *found, &fields)
 	}
-	// Those of the types as they are: that the walk goes all the way down.
+	// The number of fields of the types. It shows that the walk reaches the innermost.
 	if want := 2*2 + 20; fields < want {
 		t.Errorf("%d fields were found, expected more than %d", fields, want)
 	}
 }
 
-// explain walks down all fields.
+// explain walks all fields recursively.
 func explain(t *testing.T, schemas map[string]schema, path string, at schema, fields *int) {
 	for at.Ref != "" || len(at.AllOf) == 1 {
 		ref := at.Ref
@@ -175,7 +178,8 @@ func explain(t *testing.T, schemas map[string]schema, path string, at schema, fi
 	}
 }
 
-// TestMergedByType: conditions are a map by their type, so that two who apply do not write over each other's.
+// TestMergedByType checks that conditions are a map by type, so that two appliers do not overwrite
+// each other's.
 func TestMergedByType(t *testing.T) {
 	t.Parallel()
 	var v3 struct {

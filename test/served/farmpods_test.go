@@ -30,7 +30,7 @@ import (
 
 const farmPodsPath = "/apis/farm.mainstay.dev/v1alpha1/namespaces/%s/farmpods"
 
-// TestReadOnly: there is nothing to write on what is computed.
+// TestReadOnly checks that computed resources have no verbs that write.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -48,7 +48,7 @@ func TestReadOnly(t *testing.T) {
 		"deletecollection": cluster.client.DeleteAllOf(t.Context(), &farmv1alpha1.FarmPod{}, client.InNamespace(namespace)),
 	} {
 		if !apierrors.IsMethodNotSupported(err) {
-			t.Errorf("%s: %v, expected that there is no such method", verb, err)
+			t.Errorf("%s: %v, expected MethodNotAllowed", verb, err)
 		}
 	}
 	for name, says := range map[string]string{
@@ -60,7 +60,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// createPods makes some that differ in all that selectors may name.
+// createPods creates Pods that differ in everything that selectors can select.
 func createPods(t *testing.T) string {
 	t.Helper()
 	namespace := newNamespace(t)
@@ -84,7 +84,7 @@ func createPods(t *testing.T) string {
 	return namespace
 }
 
-// awaitFarmPod waits until a Pod is served as new as it is.
+// awaitFarmPod waits until the current version of a Pod is served.
 func awaitFarmPod(t *testing.T, pod *corev1.Pod) *farmv1alpha1.FarmPod {
 	t.Helper()
 	served := &farmv1alpha1.FarmPod{}
@@ -95,7 +95,7 @@ func awaitFarmPod(t *testing.T, pod *corev1.Pod) *farmv1alpha1.FarmPod {
 	return served
 }
 
-// TestSelectors: those of labels, and of each field that may be named.
+// TestSelectors checks selectors of labels and of each selectable field.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	namespace := createPods(t)
@@ -129,15 +129,16 @@ func TestSelectors(t *testing.T) {
 	}
 	_, err := list(metav1.ListOptions{FieldSelector: "spec.color=red"})
 	if !apierrors.IsBadRequest(err) {
-		t.Errorf("a field that is none: %v", err)
+		t.Errorf("an unknown field: %v", err)
 	}
-	expectSays(t, "a field that is none", err, "spec.color", "metadata.name, metadata.namespace, spec.nodeName, spec.owner, status.phase")
+	expectSays(t, "an unknown field", err, "spec.color", "metadata.name, metadata.namespace, spec.nodeName, spec.owner, status.phase")
 	if _, err := list(metav1.ListOptions{LabelSelector: "a b"}); !apierrors.IsBadRequest(err) {
-		t.Errorf("a selector that is none: %v", err)
+		t.Errorf("an invalid selector: %v", err)
 	}
 }
 
-// TestPages: pages are of the version that the first is of, whatever changes meanwhile.
+// TestPages checks that all pages of a list are of the version of the first, whatever changes
+// meanwhile.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -169,15 +170,16 @@ func TestPages(t *testing.T) {
 		client.MatchingFields{"status.phase": "Running"})).To(gomega.Succeed())
 	g.Expect(selected.Items).To(gomega.HaveLen(1))
 	g.Expect(selected.Continue).NotTo(gomega.BeEmpty())
-	// A token of a version that was before anything here.
+	// A token of a version older than everything here.
 	err := cluster.client.List(t.Context(), page, client.InNamespace(namespace), client.Limit(2),
 		client.Continue(continueAt(t, namespace, "farm-p1", 2)))
-	g.Expect(apierrors.IsResourceExpired(err)).To(gomega.BeTrue(), "a list begun long ago: %v", err)
+	g.Expect(apierrors.IsResourceExpired(err)).To(gomega.BeTrue(), "a list of a version that has expired: %v", err)
 	err = cluster.client.List(t.Context(), page, client.InNamespace(namespace), client.Limit(2), client.Continue("nonsense"))
 	g.Expect(apierrors.IsBadRequest(err)).To(gomega.BeTrue(), "%v", err)
 }
 
-// continueAt is a token as the library writes it, for the rest of a list of a version after some name.
+// continueAt returns a continue token as the library writes it, for the rest of a list of a version
+// after a name.
 func continueAt(t *testing.T, namespace, name string, version int64) string {
 	t.Helper()
 	token, err := storage.EncodeContinue("/farm.mainstay.dev/farmpods/"+namespace+"/"+name+"\x00",
@@ -188,7 +190,7 @@ func continueAt(t *testing.T, namespace, name string, version int64) string {
 	return token
 }
 
-// TestVersions: what a list of some resourceVersion says, as Kubernetes promises it.
+// TestVersions checks the meanings of resourceVersion in lists that Kubernetes promises.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -212,30 +214,30 @@ func TestVersions(t *testing.T) {
 	past, err := list(before.ResourceVersion, metav1.ResourceVersionMatchExact)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(past.ResourceVersion).To(gomega.Equal(before.ResourceVersion))
-	g.Expect(cmp.Diff(before.Items, past.Items)).To(gomega.BeEmpty(), "the past is as it was")
+	g.Expect(cmp.Diff(before.Items, past.Items)).To(gomega.BeEmpty(), "an earlier version is unchanged")
 	any0, err := list("0", "")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(any0.Items).To(gomega.HaveLen(7))
 	_, err = list("2", metav1.ResourceVersionMatchExact)
-	g.Expect(apierrors.IsResourceExpired(err)).To(gomega.BeTrue(), "a past that is forgotten: %v", err)
+	g.Expect(apierrors.IsResourceExpired(err)).To(gomega.BeTrue(), "a version that has expired: %v", err)
 	_, err = list("0", metav1.ResourceVersionMatchExact)
 	g.Expect(apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)).To(gomega.BeTrue(), "%v", err)
 	_, err = list("soon", "")
 	g.Expect(err).To(gomega.HaveOccurred())
 
-	// Clients ask again by themselves: this one does not.
+	// Clients of client-go retry; this one does not.
 	for _, path := range []string{"", "/farm-p9"} {
 		got := get(t, fmt.Sprintf(farmPodsPath, namespace)+path+"?resourceVersion="+created.ResourceVersion+"000", "application/json")
 		var said metav1.Status
 		g.Expect(json.Unmarshal([]byte(got.Body), &said)).To(gomega.Succeed())
 		err := error(&apierrors.StatusError{ErrStatus: said})
-		g.Expect(got.Status).To(gomega.Equal(http.StatusGatewayTimeout), "a version that is not yet: %s", got.Body)
+		g.Expect(got.Status).To(gomega.Equal(http.StatusGatewayTimeout), "a future version: %s", got.Body)
 		g.Expect(apierrors.IsTimeout(err)).To(gomega.BeTrue(), "%v", err)
-		g.Expect(apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)).To(gomega.BeTrue(), "which informers know of")
+		g.Expect(apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)).To(gomega.BeTrue(), "informers understand this cause")
 	}
 }
 
-// TestWatch: selectors that an object leaves, and versions that are forgotten.
+// TestWatch checks objects that leave a selector, and versions that have expired.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -261,9 +263,9 @@ func TestWatch(t *testing.T) {
 	slices.Sort(begin)
 	g.Expect(begin).To(gomega.Equal([]string{"ADDED farm-p0", "ADDED farm-p1", "ADDED farm-p2"}))
 	patchPhase(t, namespace, "p0", "Failed")
-	g.Expect(next()).To(gomega.Equal("DELETED farm-p0"), "it left what is watched")
+	g.Expect(next()).To(gomega.Equal("DELETED farm-p0"), "it left the selector")
 	patchPhase(t, namespace, "p5", "Running")
-	g.Expect(next()).To(gomega.Equal("ADDED farm-p5"), "it came into it")
+	g.Expect(next()).To(gomega.Equal("ADDED farm-p5"), "it entered the selector")
 
 	old, err := watching.Watch(t.Context(), &farmv1alpha1.FarmPodList{}, client.InNamespace(namespace),
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "2"}})
@@ -271,11 +273,12 @@ func TestWatch(t *testing.T) {
 		defer old.Stop()
 		err = apierrors.FromObject((<-old.ResultChan()).Object)
 	}
-	g.Expect(apierrors.IsResourceExpired(err) || apierrors.IsGone(err)).To(gomega.BeTrue(), "from a version that is forgotten: %v", err)
+	g.Expect(apierrors.IsResourceExpired(err) || apierrors.IsGone(err)).To(gomega.BeTrue(), "from a version that has expired: %v", err)
 }
 
-// TestBookmarks: who wants them is told how far a watch is. The library tells it, once it has seen any event, shortly before the time of a watch is up: where
-// that was too late, the next watch is told.
+// TestBookmarks checks that clients that ask for bookmarks get them. The library sends one shortly
+// before the time of a watch is up, if the watch has seen any event. If that was too late, the next
+// watch gets one.
 func TestBookmarks(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -307,7 +310,7 @@ func patchPhase(t *testing.T, namespace, name, phase string) {
 	}
 }
 
-// TestOwner: a Pod belongs to what stands above all, here a WebApp.
+// TestOwner checks that the owner of a Pod is the topmost one, here a WebApp.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -344,7 +347,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestNothingSecret: what may hide secrets is in no form of a FarmPod.
+// TestNothingSecret checks that no form of a FarmPod contains fields that may have secrets.
 func TestNothingSecret(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -374,7 +377,7 @@ func TestNothingSecret(t *testing.T) {
 
 const tableOf = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
-// TestTable: what kubectl shows, narrow and wide, and as it changes.
+// TestTable checks the columns of kubectl get, with and without -o wide, and of a watch.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -413,13 +416,13 @@ func TestTable(t *testing.T) {
 		g.Expect(events.Decode(&event)).To(gomega.Succeed())
 		g.Expect(event.Type).To(gomega.Equal("MODIFIED"))
 		g.Expect(event.Object.Kind).To(gomega.Equal("Table"))
-		g.Expect(len(event.Object.ColumnDefinitions) > 0).To(gomega.Equal(i == 0), "the head stands once")
+		g.Expect(len(event.Object.ColumnDefinitions) > 0).To(gomega.Equal(i == 0), "only the first event has the columns")
 		g.Expect(event.Object.Rows).To(gomega.HaveLen(1))
 		g.Expect(event.Object.Rows[0].Cells[0]).To(gomega.Equal("farm-p0"))
 	}
 }
 
-// TestContentTypes: what clients may ask for.
+// TestContentTypes checks the encodings that clients may ask for.
 func TestContentTypes(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -433,7 +436,7 @@ func TestContentTypes(t *testing.T) {
 		"application/vnd.kubernetes.protobuf":                  {http.StatusNotAcceptable, "application/"},
 		"application/vnd.kubernetes.protobuf,application/json": {http.StatusOK, "application/json"},
 		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": {
-			http.StatusOK, "application/vnd.kubernetes.protobuf", // the metadata alone can be written in it
+			http.StatusOK, "application/vnd.kubernetes.protobuf", // only the metadata can be encoded in it
 		},
 		"text/html": {http.StatusNotAcceptable, "application/json"},
 		"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io": {http.StatusOK, "application/json"},
@@ -444,7 +447,7 @@ func TestContentTypes(t *testing.T) {
 	}
 }
 
-// TestGzip: what is large is sent smaller.
+// TestGzip checks that large answers are compressed.
 func TestGzip(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -475,8 +478,8 @@ func TestGzip(t *testing.T) {
 	g.Expect(cmp.Diff(a.Items, b.Items)).To(gomega.BeEmpty())
 }
 
-// TestReadsAskForNothing: however many ask, our server asks for nothing of what FarmPods are made of: it has listed that, and watches. Nothing else runs
-// meanwhile.
+// TestReadsAskForNothing checks that reads of FarmPods cause no requests by our server: it has
+// listed and watches all resources that FarmPods are computed of. It must run alone.
 func TestReadsAskForNothing(t *testing.T) {
 	g := gomega.NewWithT(t)
 	namespace := createPods(t)
@@ -489,18 +492,18 @@ func TestReadsAskForNothing(t *testing.T) {
 				(call.ObjectRef.Namespace == "" || call.ObjectRef.Namespace == namespace)
 		})
 	}
-	g.Expect(asks("list")).To(gomega.BeNumerically(">", 0), "that the count knows of what was listed at first")
-	g.Expect(asks("watch")).To(gomega.BeNumerically(">", 0), "and of what is watched")
+	g.Expect(asks("list")).To(gomega.BeNumerically(">", 0), "the initial lists are counted")
+	g.Expect(asks("watch")).To(gomega.BeNumerically(">", 0), "the watches are counted")
 	before := asks("get", "list")
-	// A watch whose time is up is begun anew, every some minutes, and that may happen now: of each of the seven resources once at most. Reads would begin
-	// one each time.
+	// A watch is renewed every few minutes, which may happen now, at most once for each of the seven
+	// resources. Reads that were not cached would begin a watch each.
 	watches := asks("watch")
 	read(t, watching, namespace)
 	g.Expect(asks("watch")-watches).To(gomega.BeNumerically("<=", 7), "watches for 250 reads")
 	g.Expect(asks("get", "list")-before).To(gomega.BeZero(), "gets and lists for 250 reads")
 }
 
-// read reads FarmPods in all ways, 250 times.
+// read reads FarmPods in all ways, 250 times in total.
 func read(t *testing.T, watching client.WithWatch, namespace string) {
 	t.Helper()
 	g := gomega.NewWithT(t)
@@ -520,7 +523,7 @@ func read(t *testing.T, watching client.WithWatch, namespace string) {
 	}
 }
 
-// open asks the API server for something in some form, as somebody who may do anything.
+// open requests a path from the API server in an encoding, with all rights.
 func open(t *testing.T, path, accept string) io.ReadCloser {
 	t.Helper()
 	response := request(t, path, accept)

@@ -23,7 +23,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
 )
 
-// ledger is what handlers of an informer are told: it complains of what is told twice, or never was.
+// ledger checks the events that handlers of an informer receive: no object may be added twice, and
+// none may change or be deleted without having been added.
 type ledger struct {
 	mutex    sync.Mutex
 	versions map[string]string
@@ -55,7 +56,7 @@ func (l *ledger) take(event string, object any) {
 	if known != (event != "added") {
 		l.problems = append(l.problems, fmt.Sprintf("%s %s, which was known: %t", event, about.GetName(), known))
 	}
-	// A new list tells of what is as it was.
+	// A relist reports unchanged objects too.
 	if event == "updated" && was != about.GetResourceVersion() && !isNewer(about.GetResourceVersion(), was) {
 		l.problems = append(l.problems, fmt.Sprintf("%s at %s, after %s", about.GetName(), about.GetResourceVersion(), was))
 	}
@@ -66,17 +67,17 @@ func (l *ledger) take(event string, object any) {
 	}
 }
 
-// differs tells what it knows that is not so, and of problems.
+// differs returns the differences between the known objects and want, and the problems so far.
 func (l *ledger) differs(want map[string]string) string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return fmt.Sprint(cmp.Diff(want, l.versions)) + fmt.Sprint(cmp.Diff([]string(nil), l.problems))
 }
 
-// informed are the resources, as informers know them.
+// informed are the resources that the informers follow.
 var informed = map[string]struct {
 	object client.Object
-	// truth is asked of the API server itself; prefix stands before its names in ours.
+	// truth is listed from the API server itself. prefix precedes its names in ours.
 	truth  client.ObjectList
 	prefix string
 }{
@@ -84,7 +85,8 @@ var informed = map[string]struct {
 	"llamas":   {&farmv1alpha1.Llama{}, &farmv1alpha1.LlamaList{}, ""},
 }
 
-// TestInformers: those of client-go and of controller-runtime see all there is and what becomes of it, across a restart of the server.
+// TestInformers checks that informers of client-go and of controller-runtime see all objects and
+// their changes, across a restart of the server.
 func TestInformers(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, grantAll, func(*aggregated.Options) {})
@@ -99,15 +101,15 @@ func TestInformers(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeAll(t, namespace, 2)
-	// Meanwhile the port may be another's, of a connection that was made just then.
+	// Meanwhile an outgoing connection may have taken the port.
 	gomega.NewWithT(t).Eventually(func() error { return server.Listen(server.Port) }).Should(gomega.Succeed())
 	server.start()
 	expectInformed(t, ledgers, namespace, "after a restart, with changes meanwhile")
 	writeAll(t, namespace, 3)
-	expectInformed(t, ledgers, namespace, "after changes behind the restart")
+	expectInformed(t, ledgers, namespace, "with changes after the restart")
 }
 
-// inform has an informer of each kind run for as long as the test does, and returns what they are told.
+// inform runs an informer of each kind until the test ends, and returns their ledgers.
 func inform(t *testing.T, server *ownServer, namespace string) map[string]*ledger {
 	t.Helper()
 	g := gomega.NewWithT(t)
@@ -136,7 +138,7 @@ func inform(t *testing.T, server *ownServer, namespace string) map[string]*ledge
 	return ledgers
 }
 
-// expectInformed waits until all know what there is.
+// expectInformed waits until all informers know all objects.
 func expectInformed(t *testing.T, ledgers map[string]*ledger, namespace, when string) {
 	t.Helper()
 	for name, one := range informed {
@@ -151,7 +153,7 @@ func expectInformed(t *testing.T, ledgers map[string]*ledger, namespace, when st
 	}
 }
 
-// writeAll makes, changes and deletes some Pods and Llamas; another round, other ones.
+// writeAll creates, changes and deletes some Pods and Llamas. Each round has other ones.
 func writeAll(t *testing.T, namespace string, round int) {
 	t.Helper()
 	g := gomega.NewWithT(t)

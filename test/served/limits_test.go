@@ -14,10 +14,10 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
-// largest is how many bytes a body may have.
+// largest is the largest size of a body in bytes.
 const largest = 3 * 1024 * 1024
 
-// TestLargeBodies: what is larger than we say is refused, whatever was to be done, and nothing of it is done.
+// TestLargeBodies checks that larger bodies are refused for every verb, without an effect.
 func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -58,7 +58,7 @@ func TestLargeBodies(t *testing.T) {
 	still := &farmv1alpha1.Llama{}
 	g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(kept), still)).To(gomega.Succeed())
 	g.Expect(still.ResourceVersion).To(gomega.Equal(kept.ResourceVersion))
-	g.Expect(writes(t, namespace)).To(gomega.Equal(1), "nothing refused is written")
+	g.Expect(writes(t, namespace)).To(gomega.Equal(1), "refused writes store nothing")
 	g.Expect(sent(http.MethodPost, all, "application/json", named("dolly"), largest)).To(gomega.HaveField("Status", http.StatusCreated),
 		"one byte less")
 	g.Expect(cluster.client.Delete(t.Context(), &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,

@@ -23,24 +23,25 @@ import (
 	"github.com/mainstay-platform/mainstay/test/testlog"
 )
 
-// Waits of the tests. Little here takes longer than some tenths of a second when it works; what the library tries again after a failure, it tries after
-// up to 30 seconds.
+// Limits of waits. Successes take at most some tenths of a second. After a failure, the library
+// retries after up to 30 seconds.
 const (
 	within = testenv.Within
 	poll   = testenv.Poll
 )
 
-// cluster is the API server that all tests share, with ours behind it; each test has a namespace of its own.
+// cluster is the shared API server with ours behind it. Each test has its own namespace.
 var cluster struct {
 	*testenv.Server
 	config *rest.Config
 	client client.Client
 	server *aggregatedtest.Server
-	// audited has what our servers ask of the API server.
+	// audited has the requests of our servers to the API server.
 	audited *testenv.AuditLog
-	// folder has files for as long as the tests run, those of the front proxy's CA among them.
+	// folder has files for the duration of the tests, including those of the front proxy's CA.
 	folder string
-	// frontCert and frontKey are the files of the certificate by which it asks ours.
+	// frontCert and frontKey are the files of the certificate with which the API server connects to
+	// ours.
 	frontCert, frontKey string
 }
 
@@ -84,7 +85,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// start has both servers run. What it returns tells how ours ended; nil if it was not started.
+// start starts both servers. The returned channel receives how ours ended; it is nil if ours was
+// not started.
 func start(ctx context.Context, folder string) (<-chan error, error) {
 	cluster.folder = folder
 	var err error
@@ -113,13 +115,13 @@ func start(ctx context.Context, folder string) (<-chan error, error) {
 	return ended, cluster.server.Register(ctx, cluster.client)
 }
 
-// scheme knows what Kubernetes has, what we serve, and where that is kept.
+// scheme returns a scheme of Kubernetes' types, our served resources, and their backing.
 func scheme() *runtime.Scheme {
 	made := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiregistrationv1.AddToScheme, farmv1alpha1.AddToScheme,
 		recordsv1alpha1.AddToScheme} {
 		if err := add(made); err != nil {
-			panic(err) // two types of one name, which no run would get past
+			panic(err) // two types of the same name, which fails every run
 		}
 	}
 	return made

@@ -11,8 +11,9 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
-// TestMetadataClient does as the namespace controller does, who would keep every namespace otherwise: with a client that would rather have protobuf, which we
-// don't write, it deletes all there is and lists what is left.
+// TestMetadataClient acts as the namespace controller, which would otherwise never finish a
+// namespace: with a client that prefers protobuf, which we do not write, it deletes all objects and
+// lists the rest.
 func TestMetadataClient(t *testing.T) {
 	g := gomega.NewWithT(t)
 	namespace := newNamespace(t)

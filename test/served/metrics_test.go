@@ -17,7 +17,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
 
-// TestMetrics: who may get /metrics and nothing else is told all that is documented, with these labels; who may not is told nothing.
+// TestMetrics checks that a user with only the right to get /metrics gets all documented metrics
+// with their labels, and that others get none.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -35,7 +36,7 @@ func TestMetrics(t *testing.T) {
 	scraper := unique("scraper")
 	read := func(user string) answer { return ask(t, cluster.server, asProxied("/metrics", user)) }
 	if got := read(unique("nobody")); got.Status != http.StatusForbidden || strings.Contains(got.Body, "apiserver_request_total") {
-		t.Errorf("who may not read them is answered %d: %s", got.Status, got.Body)
+		t.Errorf("without the right the answer is %d: %s", got.Status, got.Body)
 	}
 	grantMetrics(t, scraper)
 	g := gomega.NewWithT(t)
@@ -43,7 +44,7 @@ func TestMetrics(t *testing.T) {
 	body := read(scraper).Body
 	for _, metric := range metrics.Served() {
 		if !strings.Contains(body, "# TYPE "+metric.Name+" "+metric.Type+"\n") {
-			t.Errorf("there is no %s %s", metric.Type, metric.Name)
+			t.Errorf("%s %s is missing", metric.Type, metric.Name)
 		}
 		series := regexp.MustCompile(`(?m)^`+metric.Name+`(?:_bucket)?\{.*group="farm\.mainstay\.dev".*resource="farmpods".*\}`).FindAllString(body, -1)
 		for _, label := range metric.Labels {
@@ -58,12 +59,13 @@ func TestMetrics(t *testing.T) {
 		`process_resident_memory_bytes `, `go_goroutines `,
 	} {
 		if !regexp.MustCompile(`(?m)^` + one).MatchString(body) {
-			t.Errorf("there is no %s", one)
+			t.Errorf("%s is missing", one)
 		}
 	}
 }
 
-// grantMetrics gives somebody the right to get /metrics, as the chart's ClusterRole does, and waits until that is known: a refusal is remembered.
+// grantMetrics grants a user the right to get /metrics, as the chart's ClusterRole does, and waits
+// until that is effective, because refusals are cached.
 func grantMetrics(t *testing.T, user string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: unique("rights")}

@@ -25,20 +25,22 @@ import (
 )
 
 const (
-	// operations are made of each resource by default, on so many names; watchers begin all along.
+	// operations is the number of operations on each resource by default, names the number of objects.
+	// Watches begin all the time.
 	operations = 1500
 	names      = 30
 	watchers   = 8
 )
 
-// more multiplies the operations, and seed is what they are chosen by, for long runs.
+// more multiplies the operations for long runs, and seed chooses them.
 var (
-	more = flag.Int("more", 1, "how many times the usual number of operations are made")
-	seed = flag.Uint64("seed", 20261122, "what the operations are chosen by")
+	more = flag.Int("more", 1, "factor of the number of operations")
+	seed = flag.Uint64("seed", 20261122, "seed that chooses the operations")
 )
 
-// TestListThenWatch: whoever lists at any time, and watches from there, knows in the end what a list then says, and is told of each object's
-// versions in their order. Of Llamas, which our server keeps, and of FarmPods, which it computes.
+// TestListThenWatch checks that a client that lists at any time, and watches from there, receives
+// each object's versions in order and ends with the same state as a list. It does so for Llamas,
+// which our server stores, and for FarmPods, which it computes.
 func TestListThenWatch(t *testing.T) {
 	t.Run("llamas", func(t *testing.T) {
 		t.Parallel()
@@ -81,13 +83,14 @@ func listThenWatch(
 	g.Eventually(func() (string, error) {
 		listed, err := listVersions(t.Context(), watching, list, namespace, "")
 		return cmp.Diff(want, listed), err
-	}).Should(gomega.BeEmpty(), "what a list says")
+	}).Should(gomega.BeEmpty(), "differences from a list")
 	for i, one := range followers {
 		g.Eventually(func() (string, error) { return cmp.Diff(want, one.copy()), one.problem() }).Should(gomega.BeEmpty(), "watcher %d", i)
 	}
 }
 
-// writeLlama creates, changes or deletes one, sometimes with a finalizer, sometimes from an old version, as it may be.
+// writeLlama creates, updates or deletes a Llama, sometimes with a finalizer, sometimes from an old
+// version.
 func writeLlama(ctx context.Context, random *rand.Rand, key client.ObjectKey) error {
 	llama := &farmv1alpha1.Llama{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 		Spec: farmv1alpha1.LlamaSpec{Weight: 1 + random.Float64(), Height: 1}}
@@ -129,7 +132,7 @@ func writePod(ctx context.Context, random *rand.Rand, key client.ObjectKey) erro
 	}
 }
 
-// expected passes over what may happen.
+// expected returns nil for errors that may happen.
 func expected(err error, may func(error) bool) error {
 	if err != nil && may(err) {
 		return nil
@@ -140,19 +143,19 @@ func expected(err error, may func(error) bool) error {
 // follower is a client that has listed once and watches since.
 type follower struct {
 	mutex sync.Mutex
-	// known is the version of each by name.
+	// known has the version of each object by name.
 	known map[string]string
-	// last is the version of the last event, by which to go on.
+	// last is the version of the last event, from which a new watch continues.
 	last string
 	err  error
 }
 
-// follow lists, and watches from there, for as long as the test runs.
+// follow lists and watches from there until the test ends.
 func follow(t *testing.T, watching client.WithWatch, namespace string, list client.ObjectList) *follower {
 	t.Helper()
 	from, isList := list.DeepCopyObject().(client.ObjectList)
 	if !isList {
-		t.Fatalf("%T is no list", list)
+		t.Fatalf("%T is not a list", list)
 	}
 	if err := watching.List(t.Context(), from, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
@@ -172,7 +175,7 @@ func follow(t *testing.T, watching client.WithWatch, namespace string, list clie
 	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		// A server may end a watch, of who is too slow: a client goes on where it was.
+		// A server may end the watch of a slow client. The client then continues from its last version.
 		for err == nil {
 			for event := range events.ResultChan() {
 				f.take(event)
@@ -184,7 +187,7 @@ func follow(t *testing.T, watching client.WithWatch, namespace string, list clie
 	return f
 }
 
-// take learns of one event, and complains of one that can't be.
+// take records an event, and an error if it is inconsistent.
 func (f *follower) take(event watch.Event) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -226,11 +229,11 @@ func (f *follower) problem() error {
 	return f.err
 }
 
-// listVersions are those of all in a namespace, by name.
+// listVersions returns the versions of all objects in a namespace, by name.
 func listVersions(ctx context.Context, reader client.Reader, list client.ObjectList, namespace, prefix string) (map[string]string, error) {
 	fresh, isList := list.DeepCopyObject().(client.ObjectList)
 	if !isList {
-		return nil, fmt.Errorf("%T is no list", list)
+		return nil, fmt.Errorf("%T is not a list", list)
 	}
 	if err := reader.List(ctx, fresh, client.InNamespace(namespace)); err != nil {
 		return nil, err
@@ -250,7 +253,7 @@ func versionsOf(list client.ObjectList, prefix string) (map[string]string, error
 	return versions, err
 }
 
-// newNamespace is one for this test alone. Nobody empties it: the API server goes with the tests.
+// newNamespace creates a namespace for one test. Its objects remain until the API server ends.
 func newNamespace(t *testing.T) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "served-"}}

@@ -24,7 +24,8 @@ import (
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 )
 
-// TestWritesOnce: each change of a Llama is one write of its record, and what changes nothing is none.
+// TestWritesOnce checks that each change of a Llama is one write of its record, and that a request
+// without a change is none.
 func TestWritesOnce(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -59,11 +60,12 @@ func TestWritesOnce(t *testing.T) {
 	expectWrites("a deletion as a dry-run", 0, func() error { return cluster.client.Delete(t.Context(), llama, client.DryRunAll) })
 	expectWrites("a deletion of what has finalizers", 1, func() error { return cluster.client.Delete(t.Context(), llama) })
 	expectWrites("once more", 0, func() error { return cluster.client.Delete(t.Context(), llama) })
-	expectWrites("its last finalizer: the record's, and the record", 2, merge(`{"metadata":{"finalizers":null}}`))
+	expectWrites("its last finalizer: one for the record's finalizer, one for the record", 2, merge(`{"metadata":{"finalizers":null}}`))
 	g.Expect(apierrors.IsNotFound(cluster.client.Get(t.Context(), key, &recordsv1alpha1.LlamaRecord{}))).To(gomega.BeTrue())
 }
 
-// TestRecordIsNoLlama: what the garbage collector does with objects, it does with the Llama alone.
+// TestRecordIsNoLlama checks that the garbage collector's actions on a Llama do not affect its
+// record.
 func TestRecordIsNoLlama(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -83,11 +85,12 @@ func TestRecordIsNoLlama(t *testing.T) {
 		g.Expect(cluster.client.Delete(t.Context(), llama, client.PropagationPolicy(policy))).To(gomega.Succeed())
 		g.Expect(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(llama), record)).To(gomega.Succeed())
 		g.Expect(record.Finalizers).To(gomega.Equal([]string{recordsv1alpha1.Finalizer}), "after a deletion with %s", policy)
-		g.Expect(record.DeletionTimestamp).To(gomega.BeNil(), "it is the Llama that is being deleted")
+		g.Expect(record.DeletionTimestamp).To(gomega.BeNil(), "only the Llama is being deleted")
 	}
 }
 
-// TestRecordDeleted: who deletes a record, as the end of its namespace does, deletes the Llama; one with finalizers waits for them.
+// TestRecordDeleted checks that the deletion of a record, as with its namespace, deletes the Llama,
+// which waits for its finalizers.
 func TestRecordDeleted(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -110,7 +113,8 @@ func TestRecordDeleted(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecord: a record with nonsense in it is in nobody's way, says what it is, and can be put right or deleted.
+// TestUnreadableRecord checks that an invalid record does not affect others, is reported as what it
+// is, and can be repaired or deleted.
 func TestUnreadableRecord(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -123,7 +127,7 @@ func TestUnreadableRecord(t *testing.T) {
 		record.Kept = runtime.RawExtension{Raw: []byte(`{"spec":{"weight":"heavy"}}`)}
 		g.Expect(cluster.client.Create(t.Context(), record)).To(gomega.Succeed())
 	}
-	g.Eventually(followed.copy).Should(gomega.HaveLen(3), "a watch goes on")
+	g.Eventually(followed.copy).Should(gomega.HaveLen(3), "the watch continues")
 	g.Expect(followed.problem()).NotTo(gomega.HaveOccurred())
 	list := &farmv1alpha1.LlamaList{}
 	g.Expect(cluster.client.List(t.Context(), list, client.InNamespace(namespace))).To(gomega.Succeed())
@@ -136,7 +140,7 @@ func TestUnreadableRecord(t *testing.T) {
 		gomega.HaveField("Message", gomega.ContainSubstring("spec.weight")),
 	))
 	err := cluster.client.Patch(t.Context(), mended.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)))
-	g.Expect(apierrors.IsInvalid(err)).To(gomega.BeTrue(), "what is not known is not overwritten in passing: %v", err)
+	g.Expect(apierrors.IsInvalid(err)).To(gomega.BeTrue(), "an unreadable record is not overwritten: %v", err)
 	mended.Spec, mended.Finalizers = farmv1alpha1.LlamaSpec{Weight: 1, Height: 1}, nil
 	g.Expect(cluster.client.Update(t.Context(), mended)).To(gomega.Succeed())
 	expectReady(t, mended, mended.Generation)
@@ -150,7 +154,7 @@ func TestUnreadableRecord(t *testing.T) {
 	g.Expect(followed.problem()).NotTo(gomega.HaveOccurred())
 }
 
-// TestTerminatingNamespace: nothing new is kept in a namespace that is going.
+// TestTerminatingNamespace checks that no object can be created in a terminating namespace.
 func TestTerminatingNamespace(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -162,11 +166,11 @@ func TestTerminatingNamespace(t *testing.T) {
 	g.Expect(apierrors.IsForbidden(err)).To(gomega.BeTrue(), "%v", err)
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("being terminated")))
 	llama.Spec.Weight = 121
-	g.Expect(cluster.client.Update(t.Context(), llama)).To(gomega.Succeed(), "what is there can be changed")
+	g.Expect(cluster.client.Update(t.Context(), llama)).To(gomega.Succeed(), "existing objects can be changed")
 	g.Expect(cluster.client.Delete(t.Context(), llama)).To(gomega.Succeed())
 }
 
-// TestSamples: what the pages show is accepted as it stands, with nothing in it that is no field.
+// TestSamples checks that the documented manifests are accepted under strict validation.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -184,7 +188,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestKeptWhole: a Llama is what was written, and nothing of it is lost on the way through its record.
+// TestKeptWhole checks that a Llama survives its conversion to a record and back without loss.
 func TestKeptWhole(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -205,7 +209,8 @@ func TestKeptWhole(t *testing.T) {
 	g.Expect(cmp.Diff(got, kept)).To(gomega.BeEmpty())
 }
 
-// TestConcurrentWrites: who writes without a version is never refused for others that do, and none of their changes is lost.
+// TestConcurrentWrites checks that writes without a version never conflict with other such writes,
+// and that no change is lost.
 func TestConcurrentWrites(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

@@ -33,13 +33,13 @@ import (
 )
 
 const (
-	// sharedServer is the user as whom the server that all tests share asks the API server.
+	// sharedServer is the user of the shared server.
 	sharedServer = "mainstay-apiserver"
-	// servers is the group of all such users, and of nobody else: their calls are audited.
+	// servers is the group of the users of our servers. Their requests are audited.
 	servers = "served-test:servers"
 )
 
-// auditPolicy writes each call of our servers down before it is answered.
+// auditPolicy logs each request of our servers before it is answered.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted, ResponseComplete, Panic]
@@ -49,7 +49,7 @@ rules:
   - level: None
 `
 
-// auditServers has the API server, before it is started, write down what our servers ask of it.
+// auditServers configures the API server to log the requests of our servers.
 func auditServers(environment *envtest.Environment) error {
 	policy := filepath.Join(cluster.folder, "audit.yaml")
 	cluster.audited = testenv.NewAuditLog(auditLog())
@@ -63,12 +63,12 @@ func auditServers(environment *envtest.Environment) error {
 
 func auditLog() string { return filepath.Join(cluster.folder, "audit.log") }
 
-// calls are those that a user has made so far, oldest first, in which a text stands.
+// calls returns a user's calls so far, oldest first, whose log line contains a text.
 func calls(user, text string) ([]auditv1.Event, error) {
 	return cluster.audited.Events(`"username":"`+user+`"`, text)
 }
 
-// countCalls counts those of a user that are wanted, in all of which a text stands.
+// countCalls counts a user's calls that are wanted and whose log line contains a text.
 func countCalls(t *testing.T, user, text string, wanted func(auditv1.Event) bool) int {
 	t.Helper()
 	made, err := calls(user, text)
@@ -84,7 +84,8 @@ func countCalls(t *testing.T, user, text string, wanted func(auditv1.Event) bool
 	return count
 }
 
-// serverRights are those that the chart gives the server, so that every test here tells that they are enough.
+// serverRights returns the rights that the chart grants the server. So every test here shows that
+// they suffice.
 func serverRights() ([]rbacv1.PolicyRule, error) {
 	var rules []rbacv1.PolicyRule
 	for _, part := range []string{"farmpods", "llamas", "admission"} {
@@ -103,14 +104,15 @@ func serverRights() ([]rbacv1.PolicyRule, error) {
 	return rules, nil
 }
 
-// grant is what a server may read and write besides who asks it.
+// grant returns the rights of a server, besides those to authenticate and authorize its clients.
 type grant func() ([]rbacv1.PolicyRule, error)
 
-// grantAll is what the chart gives it, grantNothing that an administrator has forgotten it.
+// grantAll returns what the chart grants. grantNothing returns nothing, as if an administrator had
+// forgotten it.
 func grantAll() ([]rbacv1.PolicyRule, error)     { return serverRights() }
 func grantNothing() ([]rbacv1.PolicyRule, error) { return nil, nil }
 
-// serverUser makes a user for one of our servers, with the rights that the chart gives it, and returns a kubeconfig of it.
+// serverUser creates a user for one of our servers, with rights, and returns its kubeconfig.
 func serverUser(ctx context.Context, name string, granted grant) ([]byte, error) {
 	user, err := cluster.Environment.AddUser(envtest.User{Name: name, Groups: []string{servers}}, cluster.config)
 	if err != nil {
@@ -150,8 +152,8 @@ func serverUser(ctx context.Context, name string, granted grant) ([]byte, error)
 	return user.KubeConfig()
 }
 
-// awaitAllowed waits until the API server knows of a right: it learns of roles by watching them. Who asked ours before would be refused, and that be
-// remembered.
+// awaitAllowed waits until the API server has learned of a right, from its watches of roles. A
+// request to our server before that would be refused, and the refusal cached.
 func awaitAllowed(ctx context.Context, user string, right authorizationv1.ResourceAttributes) error {
 	return wait.PollUntilContextTimeout(ctx, poll, within, true, func(ctx context.Context) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right}}
@@ -162,19 +164,19 @@ func awaitAllowed(ctx context.Context, user string, right authorizationv1.Resour
 
 var counted atomic.Int64
 
-// unique is a name that nothing else has here.
+// unique returns a name that nothing else has.
 func unique(kind string) string { return kind + "-" + strconv.FormatInt(counted.Add(1), 10) }
 
-// ownServer is a server of one test alone, which is asked at its port.
+// ownServer is a server of one test, which is called at its port.
 type ownServer struct {
 	*aggregatedtest.Server
-	// user is as whom it asks the API server.
+	// user is its user in the API server.
 	user  string
 	stop  context.CancelFunc
 	ended chan error
 }
 
-// newServer starts one; it ends with the test.
+// newServer starts a server that ends with the test.
 func newServer(t *testing.T, granted grant, change func(*aggregated.Options)) *ownServer {
 	t.Helper()
 	user := unique("server")
@@ -204,7 +206,7 @@ func (s *ownServer) start() {
 	go func() { ended <- s.Run(ctx) }()
 }
 
-// end stops it, and waits until it has.
+// end stops the server, and waits until it has ended.
 func (s *ownServer) end() error {
 	s.stop()
 	err := <-s.ended
@@ -212,23 +214,23 @@ func (s *ownServer) end() error {
 	return err
 }
 
-// awaitReady waits until it is.
+// awaitReady waits until the server is ready.
 func (s *ownServer) awaitReady(t *testing.T) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() answer { return ask(t, s.Server, question{path: "/readyz?verbose"}) }).
 		Should(gomega.HaveField("Status", http.StatusOK))
 }
 
-// question is a request to the port of a server of ours.
+// question is a request to the port of one of our servers.
 type question struct {
 	method, path string
-	// certFile and keyFile are of the client's certificate, if it shows one.
+	// certFile and keyFile are the client's certificate, empty for none.
 	certFile, keyFile string
 	header            map[string]string
 	body              string
 }
 
-// asProxied is as the API server asks in the name of somebody.
+// asProxied returns a request as the API server sends it for a user.
 func asProxied(path, user string, groups ...string) question {
 	asked := question{path: path, certFile: cluster.frontCert, keyFile: cluster.frontKey, header: map[string]string{"X-Remote-User": user}}
 	for _, group := range groups {
@@ -243,7 +245,8 @@ type answer struct {
 	Body   string
 }
 
-// ask asks a server of ours without the API server between. An answer of status 0 is none: its Body has the error.
+// ask sends a request to one of our servers, without the API server in between. A failed request
+// has status 0 and its error as the Body.
 func ask(t *testing.T, server *aggregatedtest.Server, asked question) answer {
 	t.Helper()
 	trusted := x509.NewCertPool()
@@ -277,7 +280,8 @@ func ask(t *testing.T, server *aggregatedtest.Server, asked question) answer {
 	return answer{response.StatusCode, response.Header, string(body)}
 }
 
-// directly is how a client asks a server of ours without the API server between, as somebody who may do anything.
+// directly returns the configuration of a client that calls our server without the API server in
+// between, with all rights.
 func (s *ownServer) directly() *rest.Config {
 	config := &rest.Config{
 		Host: fmt.Sprintf("https://127.0.0.1:%d", s.Port), QPS: -1,
@@ -294,7 +298,7 @@ func (s *ownServer) directly() *rest.Config {
 	return config
 }
 
-// newClient is one that asks in a way.
+// newClient returns a client with a configuration.
 func newClient(t *testing.T, config *rest.Config) client.WithWatch {
 	t.Helper()
 	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})

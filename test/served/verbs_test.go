@@ -20,7 +20,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
 )
 
-// TestVerbs: what can be done with a Llama, with those in the cluster and with those in memory.
+// TestVerbs checks all verbs of Llamas, stored in the cluster and in memory.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	t.Run("records", func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestVerbs(t *testing.T) {
 		})
 		server.awaitReady(t)
 		asked := newClient(t, server.directly())
-		// A test in itself, which ends when those in it have.
+		// This subtest ends when its parallel subtests have ended.
 		t.Run("verbs", func(t *testing.T) { verbs(t, asked) })
 		records := &recordsv1alpha1.LlamaRecordList{}
 		if err := cluster.client.List(t.Context(), records, client.MatchingLabels{"made-by": "create"}); err != nil {
@@ -50,7 +50,7 @@ func TestVerbs(t *testing.T) {
 		for _, llama := range llamas.Items {
 			for _, record := range records.Items {
 				if record.Namespace == llama.Namespace {
-					t.Errorf("what is in memory is in the record %s/%s too", record.Namespace, record.Name)
+					t.Errorf("a Llama in memory has a record %s/%s", record.Namespace, record.Name)
 				}
 			}
 		}
@@ -84,16 +84,16 @@ func create(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(llama.CreationTimestamp.IsZero()).To(gomega.BeFalse())
 	g.Expect(llama.Generation).To(gomega.Equal(int64(1)))
 	expectReady(t, llama, 1)
-	g.Expect(llama.Status.Conditions).To(gomega.HaveLen(1), "the status is not for who creates")
+	g.Expect(llama.Status.Conditions).To(gomega.HaveLen(1), "a create does not set the status")
 	g.Expect(apierrors.IsAlreadyExists(asked.Create(t.Context(), newLlama(namespace, "perla")))).To(gomega.BeTrue())
 
 	got := &farmv1alpha1.Llama{}
 	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), got)).To(gomega.Succeed())
-	g.Expect(cmp.Diff(llama, got)).To(gomega.BeEmpty(), "what was created and what is read")
+	g.Expect(cmp.Diff(llama, got)).To(gomega.BeEmpty(), "created and read")
 	list := &farmv1alpha1.LlamaList{}
 	g.Expect(asked.List(t.Context(), list, client.InNamespace(namespace),
 		client.MatchingFields{"metadata.name": "perla"})).To(gomega.Succeed())
-	g.Expect(cmp.Diff([]farmv1alpha1.Llama{*llama}, list.Items)).To(gomega.BeEmpty(), "what was created and what is listed")
+	g.Expect(cmp.Diff([]farmv1alpha1.Llama{*llama}, list.Items)).To(gomega.BeEmpty(), "created and listed")
 
 	err := asked.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "none"}, got)
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue())
@@ -130,19 +130,19 @@ func update(t *testing.T, asked client.WithWatch, namespace string) {
 	expectReady(t, llama, 2)
 	llama.Annotations = map[string]string{"a": "b"}
 	g.Expect(asked.Update(t.Context(), llama)).To(gomega.Succeed())
-	g.Expect(llama.Generation).To(gomega.Equal(int64(2)), "only the spec has generations")
+	g.Expect(llama.Generation).To(gomega.Equal(int64(2)), "only changes of the spec increase the generation")
 	g.Expect(llama.UID).To(gomega.Equal(old.UID))
 
 	err := asked.Update(t.Context(), old)
 	g.Expect(apierrors.IsConflict(err)).To(gomega.BeTrue(), "an old version: %v", err)
 	err = asked.Update(t.Context(), newLlama(namespace, "none"))
-	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "an update makes none: %v", err)
+	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "an update creates none: %v", err)
 
 	same := llama.DeepCopy()
 	g.Expect(asked.Update(t.Context(), same)).To(gomega.Succeed())
-	g.Expect(same.ResourceVersion).To(gomega.Equal(llama.ResourceVersion), "nothing was changed, and nothing is written")
+	g.Expect(same.ResourceVersion).To(gomega.Equal(llama.ResourceVersion), "an update without a change writes nothing")
 	anew := newLlama(namespace, "perla")
-	g.Expect(asked.Update(t.Context(), anew)).To(gomega.Succeed(), "without a version the last one wins")
+	g.Expect(asked.Update(t.Context(), anew)).To(gomega.Succeed(), "without a version the last write wins")
 	g.Expect(anew.Spec.Weight).To(gomega.Equal(120.0))
 	g.Expect(anew.Annotations).To(gomega.BeEmpty())
 }
@@ -162,7 +162,7 @@ func patch(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(patched.Spec).To(gomega.Equal(farmv1alpha1.LlamaSpec{Weight: 99, Height: 2}))
 	version := patched.ResourceVersion
 	g.Expect(asked.Patch(t.Context(), patched, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"height":2}}`)))).To(gomega.Succeed())
-	g.Expect(patched.ResourceVersion).To(gomega.Equal(version), "nothing was changed, and nothing is written")
+	g.Expect(patched.ResourceVersion).To(gomega.Equal(version), "a patch without a change writes nothing")
 
 	err := asked.Patch(t.Context(), patched, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"spec":{"height":3}}`, llama.ResourceVersion)))
 	g.Expect(apierrors.IsConflict(err)).To(gomega.BeTrue(), "of an old version: %v", err)
@@ -170,7 +170,7 @@ func patch(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "%v", err)
 }
 
-// applied has a field manager apply the text of a Llama: its spec, and what its metadata have besides the name.
+// applied applies a Llama as a field manager. labels has the metadata besides the name.
 func applied(t *testing.T, asked client.WithWatch, key client.ObjectKey, manager, labels, spec string,
 	options ...client.PatchOption) (*farmv1alpha1.Llama, error) {
 	t.Helper()
@@ -189,11 +189,11 @@ func apply(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(first.ManagedFields).To(gomega.HaveLen(1))
 	g.Expect(first.ManagedFields[0].Manager).To(gomega.Equal("vet"))
 	g.Expect(first.ManagedFields[0].FieldsV1.GetRawString()).NotTo(gomega.ContainSubstring("status"),
-		"who applies a Llama does not own its status")
+		"an apply does not own the status")
 
 	again, err := applied(t, asked, key, "vet", `,"labels":{"herd":"north"}`, `{"weight":120,"height":1.7}`)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(again.ResourceVersion).To(gomega.Equal(first.ResourceVersion), "nothing was changed, and nothing is written")
+	g.Expect(again.ResourceVersion).To(gomega.Equal(first.ResourceVersion), "an apply without a change writes nothing")
 
 	_, err = applied(t, asked, key, "owner", "", `{"weight":125}`)
 	g.Expect(apierrors.IsConflict(err)).To(gomega.BeTrue(), "another manager's field: %v", err)
@@ -205,8 +205,8 @@ func apply(t *testing.T, asked client.WithWatch, namespace string) {
 
 	unset, err := applied(t, asked, key, "vet", "", `{"height":1.7}`)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(unset.Labels).To(gomega.BeEmpty(), "what one does not apply any more is gone")
-	g.Expect(unset.Spec.Weight).To(gomega.Equal(125.0), "unless somebody else does")
+	g.Expect(unset.Labels).To(gomega.BeEmpty(), "a field that its manager no longer applies is removed")
+	g.Expect(unset.Spec.Weight).To(gomega.Equal(125.0), "unless another manager applies it")
 	_, err = applied(t, asked, key, "vet", "", `{}`)
 	g.Expect(apierrors.IsInvalid(err)).To(gomega.BeTrue(), "a Llama needs a height: %v", err)
 	_, err = applied(t, asked, key, "vet", "", `{"height":1.7,"humps":2}`)
@@ -225,7 +225,7 @@ func status(t *testing.T, asked client.WithWatch, namespace string) {
 	changed.Status.Conditions = []metav1.Condition{shorn, {Type: "Ready", Status: metav1.ConditionFalse, Reason: "Mine",
 		LastTransitionTime: metav1.Now()}}
 	g.Expect(asked.Status().Update(t.Context(), changed)).To(gomega.Succeed())
-	g.Expect(changed.Spec).To(gomega.Equal(llama.Spec), "the status subresource keeps the spec")
+	g.Expect(changed.Spec).To(gomega.Equal(llama.Spec), "a status update keeps the spec")
 	g.Expect(changed.Labels).To(gomega.Equal(llama.Labels))
 	g.Expect(changed.Generation).To(gomega.Equal(int64(1)))
 	expectReady(t, changed, 1)
@@ -273,23 +273,23 @@ func finalizers(t *testing.T, asked client.WithWatch, namespace string) {
 	llama.Finalizers = []string{"example.com/one", "example.com/two"}
 	g.Expect(asked.Create(t.Context(), llama)).To(gomega.Succeed())
 	g.Expect(asked.Delete(t.Context(), llama)).To(gomega.Succeed())
-	held := &farmv1alpha1.Llama{}
-	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), held)).To(gomega.Succeed())
-	g.Expect(held.DeletionTimestamp).NotTo(gomega.BeNil())
-	version := held.ResourceVersion
-	g.Expect(asked.Delete(t.Context(), held)).To(gomega.Succeed(), "once more")
-	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), held)).To(gomega.Succeed())
-	g.Expect(held.ResourceVersion).To(gomega.Equal(version), "which changes nothing")
+	deleted := &farmv1alpha1.Llama{}
+	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), deleted)).To(gomega.Succeed())
+	g.Expect(deleted.DeletionTimestamp).NotTo(gomega.BeNil())
+	version := deleted.ResourceVersion
+	g.Expect(asked.Delete(t.Context(), deleted)).To(gomega.Succeed(), "once more")
+	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), deleted)).To(gomega.Succeed())
+	g.Expect(deleted.ResourceVersion).To(gomega.Equal(version), "a second deletion changes nothing")
 
-	held.Finalizers = []string{"example.com/three", "example.com/one"}
-	err := asked.Update(t.Context(), held)
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("metadata.finalizers")), "none may be added any more")
-	held.Finalizers = []string{"example.com/two"}
-	g.Expect(asked.Update(t.Context(), held)).To(gomega.Succeed())
-	held.Finalizers = nil
-	g.Expect(asked.Update(t.Context(), held)).To(gomega.Succeed())
-	g.Expect(apierrors.IsNotFound(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), held))).To(gomega.BeTrue(),
-		"gone with its last finalizer")
+	deleted.Finalizers = []string{"example.com/three", "example.com/one"}
+	err := asked.Update(t.Context(), deleted)
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("metadata.finalizers")), "no finalizer may be added during deletion")
+	deleted.Finalizers = []string{"example.com/two"}
+	g.Expect(asked.Update(t.Context(), deleted)).To(gomega.Succeed())
+	deleted.Finalizers = nil
+	g.Expect(asked.Update(t.Context(), deleted)).To(gomega.Succeed())
+	g.Expect(apierrors.IsNotFound(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), deleted))).To(gomega.BeTrue(),
+		"deleted with its last finalizer")
 	g.Expect(asked.Create(t.Context(), newLlama(namespace, "perla"))).To(gomega.Succeed(), "and its name is free")
 }
 
@@ -301,7 +301,7 @@ func propagation(t *testing.T, asked client.WithWatch, namespace string) {
 		llama := newLlama(namespace, "llama-"+strings.ToLower(string(policy)))
 		g.Expect(asked.Create(t.Context(), llama)).To(gomega.Succeed())
 		g.Expect(asked.Delete(t.Context(), llama, client.PropagationPolicy(policy))).To(gomega.Succeed())
-		g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), llama)).To(gomega.Succeed(), "the garbage collector has to see it")
+		g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), llama)).To(gomega.Succeed(), "the garbage collector must find it")
 		g.Expect(llama.Finalizers).To(gomega.Equal([]string{finalizer}))
 		g.Expect(llama.DeletionTimestamp).NotTo(gomega.BeNil())
 		llama.Finalizers = nil
@@ -351,7 +351,7 @@ func dryRun(t *testing.T, asked client.WithWatch, namespace string) {
 	changed := llama.DeepCopy()
 	changed.Spec.Weight = 130
 	g.Expect(asked.Update(t.Context(), changed, client.DryRunAll)).To(gomega.Succeed())
-	g.Expect(changed.Generation).To(gomega.Equal(int64(2)), "it answers as if it were done")
+	g.Expect(changed.Generation).To(gomega.Equal(int64(2)), "the answer is that of a real update")
 	g.Expect(asked.Patch(t.Context(), llama.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"height":3}}`)), client.DryRunAll)).To(gomega.Succeed())
 	changed = llama.DeepCopy()
 	changed.Status.Conditions = append(changed.Status.Conditions, metav1.Condition{
@@ -366,13 +366,13 @@ func dryRun(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	got := &farmv1alpha1.Llama{}
 	g.Expect(asked.Get(t.Context(), client.ObjectKeyFromObject(llama), got)).To(gomega.Succeed())
-	g.Expect(cmp.Diff(llama, got)).To(gomega.BeEmpty(), "as if nothing had been asked for")
+	g.Expect(cmp.Diff(llama, got)).To(gomega.BeEmpty(), "the dry runs changed nothing")
 	invalid := newLlama(namespace, "heavy")
 	invalid.Spec.Weight = -1
 	g.Expect(apierrors.IsInvalid(asked.Create(t.Context(), invalid, client.DryRunAll))).To(gomega.BeTrue())
 }
 
-// invalid: what is refused is named, with what was given and what is accepted.
+// invalid checks that errors name the field, the given value and the accepted values.
 func invalid(t *testing.T, asked client.WithWatch, namespace string) {
 	g := gomega.NewWithT(t)
 	g.Expect(asked.Create(t.Context(), newLlama(namespace, "perla"))).To(gomega.Succeed())
@@ -397,7 +397,7 @@ func invalid(t *testing.T, asked client.WithWatch, namespace string) {
 	}
 }
 
-// strict: a field that is none is refused, if who writes wants that, as kubectl does.
+// strict checks that an unknown field is refused under strict validation, as with kubectl.
 func strict(t *testing.T, asked client.WithWatch, namespace string) {
 	g := gomega.NewWithT(t)
 	patched := func(validation string) error {
@@ -429,7 +429,8 @@ func namespaces(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("no-such-namespace")))
 }
 
-// pages: whoever reads page by page sees each once, in the order of the keys, in one namespace and in all, with labels and without.
+// pages checks that a list in pages has each object once, in order of the keys, in one namespace
+// and in all, with and without labels.
 func pages(t *testing.T, asked client.WithWatch, namespace string) {
 	g := gomega.NewWithT(t)
 	spaces := []string{namespace, newNamespace(t)}
@@ -455,12 +456,12 @@ func pages(t *testing.T, asked client.WithWatch, namespace string) {
 		g.Expect(paged(t, asked, client.InNamespace(in), labels)).To(gomega.Equal(ofOne(north, in)), "of one namespace, with labels")
 	}
 	g.Expect(paged(t, asked, labels)).To(gomega.Equal(north), "of all namespaces, with labels")
-	// Other tests have theirs among them.
+	// The list has objects of other tests too.
 	ours := slices.DeleteFunc(paged(t, asked), func(key string) bool { return !slices.Contains(spaces, strings.Split(key, "/")[0]) })
 	g.Expect(ours).To(gomega.Equal(all), "of all namespaces")
 }
 
-// paged are the namespaces and names of Llamas, read two at a time.
+// paged returns the namespaces and names of Llamas, read in pages of two.
 func paged(t *testing.T, asked client.Reader, options ...client.ListOption) []string {
 	t.Helper()
 	g := gomega.NewWithT(t)
@@ -478,7 +479,7 @@ func paged(t *testing.T, asked client.Reader, options ...client.ListOption) []st
 	}
 }
 
-// expectReady checks what the server says of a Llama itself.
+// expectReady checks the condition Ready, which the server computes.
 func expectReady(t *testing.T, llama *farmv1alpha1.Llama, generation int64) {
 	t.Helper()
 	ready := meta.FindStatusCondition(llama.Status.Conditions, farmv1alpha1.ConditionReady)
@@ -501,7 +502,7 @@ func expectSays(t *testing.T, what string, err error, says ...string) {
 	}
 }
 
-// writes is how often the shared server has written something of a namespace.
+// writes returns how often the shared server has written in a namespace.
 func writes(t *testing.T, namespace string) int {
 	t.Helper()
 	return countCalls(t, sharedServer, namespace, func(call auditv1.Event) bool {

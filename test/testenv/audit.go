@@ -14,22 +14,23 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// AuditLog reads a log that an API server writes. Each line is read and decoded once, however often it is asked about. It is safe for use
-// by many goroutines.
+// AuditLog reads a log that an API server writes. It reads and decodes each line once, however
+// often Events is called. It is safe for use by multiple goroutines.
 type AuditLog struct {
 	path string
 
 	mutex sync.Mutex
-	// read is how many bytes of whole lines were read.
+	// read is the number of bytes of complete lines read so far.
 	read   int64
 	lines  [][]byte
 	events []auditv1.Event
 }
 
-// NewAuditLog reads a file, which need not be there yet.
+// NewAuditLog returns the log in a file. The file need not exist yet.
 func NewAuditLog(path string) *AuditLog { return &AuditLog{path: path} }
 
-// Events are those so far, in the order of the log, whose lines contain all texts. They must not be changed.
+// Events returns the events so far, in the order of the log, whose lines contain all texts. Callers
+// must not change them.
 func (l *AuditLog) Events(texts ...string) ([]auditv1.Event, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -45,7 +46,7 @@ func (l *AuditLog) Events(texts ...string) ([]auditv1.Event, error) {
 	return found, nil
 }
 
-// advance reads what was written since.
+// advance reads the lines written since the last call.
 func (l *AuditLog) advance() error {
 	file, err := os.Open(l.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -62,7 +63,7 @@ func (l *AuditLog) advance() error {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return nil // the rest is a line that is being written
+			return nil // the rest is an incomplete line
 		}
 		if err != nil {
 			return err

@@ -12,14 +12,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
-// Namespaced are the resources that live in namespaces, as "group/resource"; the core group is empty.
+// Namespaced is the set of namespaced resources, as "group/resource". The core group is empty.
 type Namespaced map[string]bool
 
-// known has the answers of FindNamespaced by host.
+// known caches the results of FindNamespaced by host.
 var known sync.Map
 
-// FindNamespaced asks an API server for its namespaced resources, those of CustomResourceDefinitions too. It asks once: definitions are
-// installed before the first manager starts.
+// FindNamespaced returns the namespaced resources of an API server, including custom resources. It
+// asks each server once: CRDs are installed before the first manager starts.
 func FindNamespaced(config *rest.Config) (Namespaced, error) {
 	if found, ok := known.Load(config.Host); ok {
 		return found.(Namespaced), nil
@@ -46,8 +46,8 @@ func FindNamespaced(config *rest.Config) (Namespaced, error) {
 	return found, nil
 }
 
-// Confine is a transport wrapper that turns reads of all namespaces into reads of one, so that managers of
-// several tests do not do each other's work.
+// Confine returns a transport wrapper that turns reads of all namespaces into reads of one. It
+// keeps the managers of parallel tests from reconciling each other's objects.
 func (n Namespaced) Confine(namespace string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return transport.Func(func(request *http.Request) (*http.Response, error) {
@@ -60,7 +60,7 @@ func (n Namespaced) Confine(namespace string) func(http.RoundTripper) http.Round
 	}
 }
 
-// Within is the path of the same resource in a namespace, and whether that differs.
+// Within returns the path of the same resource in a namespace, and whether that differs from path.
 func (n Namespaced) Within(path, namespace string) (string, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {

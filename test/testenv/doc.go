@@ -1,4 +1,4 @@
-// Package testenv starts API servers and managers for tests, and has what such tests share.
+// Package testenv starts API servers and managers for tests, and has helpers for them.
 //
 //	server := testenv.New(t, testenv.Options{Definitions: true})
 //	namespace := server.Namespace(t)
@@ -6,7 +6,8 @@
 //	...
 //	manager.Settle(t)
 //
-// A manager with a Namespace sees that namespace and nothing else, so that tests run in parallel on one API server.
+// A manager with a Namespace reads only that namespace, so tests can run in parallel on one API
+// server.
 //
-// The programs come from the folder that the environment variable KUBEBUILDER_ASSETS names.
+// The binaries come from the folder in the environment variable KUBEBUILDER_ASSETS.
 package testenv

@@ -14,23 +14,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Followed checks what an informer, or a watch, tells of one resource in one namespace: each object is added once, gets newer with each update,
-// and is deleted once. It is safe for use by many goroutines.
+// Followed checks the events of an informer or a watch on one resource in one namespace. It expects
+// each object to be added once, to get newer with each update, and to be deleted once. It is safe
+// for use by multiple goroutines.
 type Followed struct {
 	mutex    sync.Mutex
 	versions map[string]uint64
 	problems []string
 }
 
-// NewFollowed knows of no object yet.
+// NewFollowed returns a Followed that knows no objects yet.
 func NewFollowed() *Followed { return &Followed{versions: map[string]uint64{}} }
 
-// Handler is to be added to an informer.
+// Handler returns the event handler to add to an informer.
 func (f *Followed) Handler() cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: f.Added,
 		UpdateFunc: func(before, object any) {
-			// After a new list it may be another object of the same name: an informer does not tell then that the first has gone.
+			// After a relist it may be another object of the same name. The informer then reports no
+			// deletion of the first.
 			old, isOld := before.(metav1.Object)
 			current, isCurrent := object.(metav1.Object)
 			if isOld && isCurrent && old.GetUID() != current.GetUID() {
@@ -49,13 +51,14 @@ func (f *Followed) Handler() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// Added takes a new object.
+// Added records a new object.
 func (f *Followed) Added(object any) { f.take("added", object) }
 
-// Updated takes an object that has changed. One as it was is no problem: an informer that lists anew tells of each object.
+// Updated records a changed object. An unchanged object is no problem: an informer that relists
+// reports every object.
 func (f *Followed) Updated(object any) { f.take("updated", object) }
 
-// Deleted takes an object that has gone.
+// Deleted records the deletion of an object.
 func (f *Followed) Deleted(object any) { f.take("deleted", object) }
 
 func (f *Followed) take(event string, object any) {
@@ -79,10 +82,11 @@ func (f *Followed) take(event string, object any) {
 	}
 }
 
-// key tells apart objects that have had the same name.
+// key returns a key that distinguishes objects of the same name.
 func key(object metav1.Object) string { return object.GetName() + " " + string(object.GetUID()) }
 
-// Differs tells where what was followed is not as a list of the same resource says, or has been wrong before; empty if nowhere.
+// Differs returns the problems so far, and the differences between the recorded objects and a list
+// of the same resource. It returns an empty string if there are none.
 func (f *Followed) Differs(list runtime.Object) string {
 	want := map[string]uint64{}
 	err := meta.EachListItem(list, func(item runtime.Object) error {

@@ -10,7 +10,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/setup"
 )
 
-// Settings are those of production, without a leader election and without ports: many managers run in one process.
+// Settings returns the settings of production, but without leader election and ports, because many
+// managers run in one process.
 func Settings() setup.Settings {
 	settings := setup.DefaultSettings()
 	settings.LeaderElection = false
@@ -19,28 +20,30 @@ func Settings() setup.Settings {
 	return settings
 }
 
-// ManagerOptions are what a manager is started with.
+// ManagerOptions configure StartManager.
 type ManagerOptions struct {
-	// Namespace is the only one that the manager sees, though it asks for all; empty shows it all of them.
+	// Namespace is the only namespace that the manager reads, although it asks for all. Empty means
+	// all of them.
 	Namespace string
-	// Settings changes what Settings returns; nil for nothing.
+	// Settings changes the result of Settings. May be nil.
 	Settings func(*setup.Settings)
-	// Requests records the manager's requests; nil makes a new recorder.
+	// Requests records the manager's requests. Nil means a new recorder.
 	Requests *Requests
-	// Ended takes the error with which the manager ended, nil too. Without Ended, an error fails the test.
+	// Ended is called with the error, or nil, that Start of the manager returns. Without Ended, an
+	// error fails the test.
 	Ended func(error)
 }
 
-// Manager is a whole manager that runs in the test's process.
+// Manager is a complete manager that runs in the process of the test.
 type Manager struct {
 	*setup.Operator
-	// Requests are those that it has made.
+	// Requests are the requests of the manager.
 	Requests *Requests
-	// Stop ends it, and returns when it has ended. The end of the test calls it too.
+	// Stop stops the manager and waits until it has ended. It is also called at the end of the test.
 	Stop func()
 }
 
-// StartManager starts a manager as it runs in production, and returns when its caches are filled.
+// StartManager starts a manager as in production, and returns when its caches are filled.
 func StartManager(t testing.TB, config *rest.Config, options ManagerOptions) *Manager {
 	t.Helper()
 	m := RunManager(t, config, options)
@@ -50,7 +53,7 @@ func StartManager(t testing.TB, config *rest.Config, options ManagerOptions) *Ma
 	return m
 }
 
-// RunManager is StartManager, but does not wait for the caches.
+// RunManager is like StartManager, but does not wait for the caches.
 func RunManager(t testing.TB, config *rest.Config, options ManagerOptions) *Manager {
 	t.Helper()
 	m := &Manager{Requests: options.Requests}
@@ -71,7 +74,7 @@ func RunManager(t testing.TB, config *rest.Config, options ManagerOptions) *Mana
 	if options.Settings != nil {
 		options.Settings(&settings)
 	}
-	// Not the test's context: that ends before Cleanup does, and Stop is to end the manager in both cases.
+	// Not the test's context: that ends before Cleanup, and only Stop may end the manager.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	operator, err := setup.New(ctx, config, settings)
 	if err != nil {
@@ -95,8 +98,8 @@ func RunManager(t testing.TB, config *rest.Config, options ManagerOptions) *Mana
 	return m
 }
 
-// Settle waits until the manager has seen all that was written and has nothing left to do, and returns how many requests it had made by
-// then. See Requests.Settle.
+// Settle waits until the manager has received all that was written and has nothing left to do. It
+// returns the number of requests so far. See Requests.Settle.
 func (m *Manager) Settle(t testing.TB) int {
 	t.Helper()
 	return m.Requests.Settle(t)

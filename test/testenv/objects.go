@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Deployment has one replica, whose pod has the label app with the Deployment's name, and uses no configuration.
+// Deployment returns a Deployment with one replica that uses no configuration. The label app of its
+// pod is the Deployment's name.
 func Deployment(namespace, name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -28,7 +29,8 @@ func Deployment(namespace, name string) *appsv1.Deployment {
 	}
 }
 
-// MakeAvailable does what the Deployment controller does once all pods of the present template are available.
+// MakeAvailable does what the Deployment controller does once all pods of the current template are
+// available.
 func MakeAvailable(ctx context.Context, c client.Client, key client.ObjectKey) error {
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, key, &deployment); err != nil {
@@ -46,7 +48,7 @@ func MakeAvailable(ctx context.Context, c client.Client, key client.ObjectKey) e
 	return c.Status().Update(ctx, &deployment)
 }
 
-// JSON is a value as one line of JSON.
+// JSON returns the value as one line of JSON.
 func JSON(t testing.TB, value any) string {
 	t.Helper()
 	content, err := json.Marshal(value)

@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// Ports are chosen below those that the kernel gives to connections and to listeners on port 0 (from 32768 on, by
-// net.ipv4.ip_local_port_range), so that only another test can want the same.
+// Ports are below the range from which the kernel chooses for connections and for listeners on port
+// 0 (from 32768 on, net.ipv4.ip_local_port_range). So only another test can choose the same port.
 const firstPort, lastPort = 20000, 32000
 
-// reserved is a port that no other test takes, in this process or another.
+// reserved is a port that no other test uses, in this process or another.
 type reserved struct {
 	port int
-	// mark is a socket in the abstract namespace of Linux, under a name that has the port. The kernel takes it away with the process.
+	// mark is a socket in the abstract namespace of Linux whose name contains the port. The kernel
+	// removes it with the process.
 	mark net.Listener
 }
 
@@ -26,12 +27,12 @@ func reserve() (*reserved, error) {
 		port := firstPort + rand.IntN(lastPort-firstPort) //nolint:gosec // any number
 		mark, err := net.Listen("unix", fmt.Sprintf("@mainstay-test-port-%d", port))
 		if err != nil {
-			continue // another test has it
+			continue // another test uses it
 		}
 		probe, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			_ = mark.Close()
-			continue // a program that is not a test has it
+			continue // a program that is not a test uses it
 		}
 		_ = probe.Close()
 		return &reserved{port, mark}, nil
@@ -39,8 +40,9 @@ func reserve() (*reserved, error) {
 	return nil, errors.New("no port is free")
 }
 
-// Port is a port of the loopback that nothing listens on, and that no other test gets until this one ends: for programs that
-// must know their port before they listen, or that listen on the same one again.
+// Port returns a port of the loopback interface on which nothing listens, and which no other test
+// gets until this test ends. It is for programs that need their port before they listen, or that
+// listen on the same port again.
 func Port(t testing.TB) int {
 	t.Helper()
 	port, err := reserve()

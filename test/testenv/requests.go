@@ -12,10 +12,12 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
-// Requests records the requests of a client, and refuses some. It works within the client's transport: package proxy, which stands between client and
-// server, has many more faults, and costs a connection and the decoding of each answer. The zero value records.
+// Requests records the requests of a client, and makes some fail. It works in the client's
+// transport. Package proxy, which sits between client and server, has many more faults, but costs a
+// connection and the decoding of each answer. The zero value only records.
 type Requests struct {
-	// Before is called before each request, watches too; nil for nothing. It is set before the first request.
+	// Before is called before each request, including watches. May be nil. Set it before the first
+	// request.
 	Before func(*http.Request)
 
 	mutex   sync.Mutex
@@ -23,23 +25,26 @@ type Requests struct {
 	watched []string
 	broken  string
 	forbid  string
-	// namespace is the only one that the client sees, of what is namespaced; empty for all.
+	// namespace is the only namespace that the client reads. Empty means all.
 	namespace  string
 	namespaced Namespaced
-	// begun counts requests but watches, those for events too; underway are those without an answer.
+	// begun counts requests except watches, including requests for events. underway counts those
+	// without an answer.
 	begun, underway int
-	// watches are the open ones.
+	// watches are the open watches.
 	watches map[*watching]bool
 }
 
-// Break makes requests whose "METHOD path" contains a text fail from now on, as if the network had; watches go on. Empty ends it.
+// Break makes requests whose "METHOD path" contains the text fail from now on, as if the network
+// were broken. Open watches continue. An empty text ends it.
 func (r *Requests) Break(text string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.broken = text
 }
 
-// Forbid makes the API server's answer to requests whose path contains a text "forbidden", watches too. Empty ends it.
+// Forbid answers requests whose path contains the text, including watches, with 403 Forbidden. An
+// empty text ends it.
 func (r *Requests) Forbid(path string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -52,22 +57,22 @@ func (r *Requests) confineTo(namespace string, namespaced Namespaced) {
 	r.namespace, r.namespaced = namespace, namespaced
 }
 
-// made is a request.
+// made is a recorded request.
 type made struct {
 	// call is "METHOD path".
 	call string
-	// status is that of the answer; 0 as long as there is none.
+	// status is the HTTP status of the answer, 0 while there is none.
 	status int
 }
 
-// Since are the requests after the first n, as "METHOD path", that contain one of the words; without words, all. Watches and events
-// are not among them.
+// Since returns the requests after the first n, as "METHOD path", that contain one of the words.
+// Without words it returns all. It leaves out watches and requests for events.
 func (r *Requests) Since(n int, words ...string) []string {
 	return r.find(n, words, func(made) bool { return true })
 }
 
-// Done are those of Since that were answered with success: a write that came too late, as its writer's cache did not show the last one yet, is
-// refused with a conflict and done again.
+// Done is like Since, but returns only successful requests. It leaves out a write from an outdated
+// cache, which is refused with a conflict and repeated.
 func (r *Requests) Done(n int, words ...string) []string {
 	return r.find(n, words, func(one made) bool { return one.status/100 == 2 })
 }
@@ -84,10 +89,10 @@ func (r *Requests) find(n int, words []string, wanted func(made) bool) []string 
 	return found
 }
 
-// Count is how many requests there were: the n of Since for those that come.
+// Count returns the number of requests so far, for use as the n of Since.
 func (r *Requests) Count() int { return len(r.Since(0)) }
 
-// Watched are the paths of all watches that were opened, open or not.
+// Watched returns the paths of all watches ever opened.
 func (r *Requests) Watched() []string {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -120,7 +125,8 @@ var (
 	errForbidden = errors.New("forbidden")
 )
 
-// begin records a request, and returns its place in the record, which is negative for one that is not in it, and why it is refused.
+// begin records a request. It returns the index of its record, negative if it is not recorded, and
+// why it is refused.
 func (r *Requests) begin(request *http.Request) (int, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -143,7 +149,7 @@ func (r *Requests) begin(request *http.Request) (int, error) {
 	}
 }
 
-// end notes the answer to a request; nil if there was none.
+// end records the answer to a request, nil if there was none.
 func (r *Requests) end(at int, response *http.Response) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -153,7 +159,7 @@ func (r *Requests) end(at int, response *http.Response) {
 	}
 }
 
-// refused is the answer to a request that does not reach the API server.
+// refused returns the answer to a request that does not reach the API server.
 func refused(request *http.Request, why error) (*http.Response, error) {
 	if !errors.Is(why, errForbidden) {
 		return nil, why
@@ -165,7 +171,7 @@ func refused(request *http.Request, why error) (*http.Response, error) {
 	}, nil
 }
 
-// watch opens a watch, and follows what it delivers.
+// watch opens a watch and follows what it delivers.
 func (r *Requests) watch(next http.RoundTripper, request *http.Request, parsed proxy.Request) (*http.Response, error) {
 	r.mutex.Lock()
 	isForbidden := r.forbid != "" && strings.Contains(request.URL.Path, r.forbid)

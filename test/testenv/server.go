@@ -22,41 +22,44 @@ import (
 )
 
 const (
-	// Within is how long a test waits for something before it fails. What works takes some tenths of a second; the rest is
-	// for machines that are slow and busy.
+	// Within is how long a test waits for something before it fails. A success takes some tenths of a
+	// second; the rest is for slow and busy machines.
 	Within = 2 * time.Minute
-	// Poll is how often it looks.
+	// Poll is the interval between two checks.
 	Poll = 20 * time.Millisecond
-	// startLimit is how long etcd and the API server may take to start: some 5 s of one core's time each. envtest tries several times
-	// when they take longer, which makes it no faster.
+	// startLimit is how long etcd and the API server may take to start. Each needs some 5 s of one
+	// core. When they take longer, envtest starts them again, which does not help.
 	startLimit = 5 * time.Minute
-	// owned is how many servers tests may have of their own at once. Each takes some 400 MiB, and its start a whole core.
+	// owned is how many servers of their own tests may run at once. Each takes some 400 MiB, and a
+	// whole core to start.
 	owned = 3
 )
 
-// slots has a place for each of them.
+// slots limits the servers to owned.
 var slots = make(chan struct{}, owned)
 
-// Options are what an API server is started with.
+// Options configure an API server.
 type Options struct {
 	// Definitions installs the CustomResourceDefinitions of the chart.
 	Definitions bool
-	// Configure changes the environment before it is started; nil for nothing.
+	// Configure changes the environment before the start. May be nil.
 	Configure func(*envtest.Environment) error
 }
 
-// Server is an etcd with a kube-apiserver. There is no kubelet and no controller: what those would do, tests do.
+// Server is an etcd with a kube-apiserver. There is no kubelet and there are no controllers: tests
+// do their work.
 type Server struct {
 	Environment *envtest.Environment
-	// Config has all rights and no limit of requests. What is written through it, or through a copy, is known to Settle.
+	// Config has all rights and no rate limit. Settle waits for what is written through it or a copy
+	// of it.
 	Config *rest.Config
-	// Client knows all our kinds and those of Kubernetes.
+	// Client knows our kinds and those of Kubernetes.
 	Client client.WithWatch
 
 	ports []*reserved
 }
 
-// Start starts a server. Stop ends it.
+// Start starts a server. The caller must call Stop.
 func Start(options Options) (*Server, error) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		return nil, errors.New("KUBEBUILDER_ASSETS is not set: run `make test-integration`, which builds etcd and kube-apiserver and sets it")
@@ -88,7 +91,7 @@ func Start(options Options) (*Server, error) {
 	return s, nil
 }
 
-// New starts a server that ends with the test. While there are enough of them it waits.
+// New starts a server that ends with the test. It waits while owned servers are running.
 func New(t testing.TB, options Options) *Server {
 	t.Helper()
 	slots <- struct{}{}
@@ -105,7 +108,8 @@ func New(t testing.TB, options Options) *Server {
 	return s
 }
 
-// listen chooses the ports: envtest takes any that is free, which another process may have by the time that the server listens.
+// listen chooses the ports. envtest would choose any free port, which another process may take
+// before the server listens.
 func (s *Server) listen() error {
 	for range 2 {
 		port, err := reserve()
@@ -128,14 +132,14 @@ func (s *Server) release() {
 	s.ports = nil
 }
 
-// Stop ends the server. Its data is removed.
+// Stop stops the server and removes its data.
 func (s *Server) Stop() error {
 	defer s.release()
 	return s.Environment.Stop()
 }
 
-// Namespace makes a namespace with a name that nothing else has. There is no namespace controller, so what is in it
-// stays until the server ends.
+// Namespace creates a namespace with a unique name. There is no namespace controller, so its
+// objects remain until the server ends.
 func (s *Server) Namespace(t testing.TB) string {
 	t.Helper()
 	created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -145,7 +149,8 @@ func (s *Server) Namespace(t testing.TB) string {
 	return created.Name
 }
 
-// NewClient knows all our kinds and those of Kubernetes. It reads from the API server, not from a cache.
+// NewClient returns a client that knows our kinds and those of Kubernetes. It reads from the API
+// server, not from a cache.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	scheme, err := setup.Scheme()
 	if err != nil {
@@ -158,13 +163,13 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	return made, nil
 }
 
-// repository is the folder of the repository: tests run in their package's.
+// repository returns the root folder of the repository. Tests run in the folder of their package.
 var repository = sync.OnceValue(func() string {
 	_, file, _, _ := runtime.Caller(0)
 	if filepath.IsAbs(file) {
 		return filepath.Join(filepath.Dir(file), "..", "..")
 	}
-	// Built with -trimpath: the folder is the nearest one above with a go.mod.
+	// Built with -trimpath: use the nearest folder above that has a go.mod.
 	here, err := os.Getwd()
 	if err != nil {
 		return "."
@@ -177,7 +182,7 @@ var repository = sync.OnceValue(func() string {
 	return here
 })
 
-// Repository is the path of a file of the repository, whatever package's test asks.
+// Repository returns the path of a file in the repository, from the test of any package.
 func Repository(elements ...string) string {
 	return filepath.Join(append([]string{repository()}, elements...)...)
 }

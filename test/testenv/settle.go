@@ -19,19 +19,20 @@ import (
 )
 
 const (
-	// calm is for how long nothing must happen: some times as long as an API server takes to tell watches of a deletion, whose version
-	// no answer has.
+	// calm is how long nothing may happen. It is several times as long as an API server takes to send
+	// a deletion to watches: the resource version of a deletion is in no answer.
 	calm = 150 * time.Millisecond
-	// idles is how often, in that time, no goroutine of the process must have been ready to run: then nothing is in a work queue
-	// but what waits for its time.
+	// idles is how often, in that time, no goroutine of the process may be ready to run. Then the work
+	// queues contain only delayed items.
 	idles = 3
-	// silence does instead of idles, in a process in which others are always at work.
+	// silence replaces idles in a process where other tests are always busy.
 	silence = 1500 * time.Millisecond
 )
 
-// Settle waits until the client has nothing left to do, and returns how many requests it had made by then, as Count does: no request
-// is under way, its watches have delivered all that was written through Server.Config, and no goroutine of the process has been ready to run
-// some times since. What is to be done at a later time, as retries are, is not waited for.
+// Settle waits until the client has nothing left to do, and returns the number of requests so far,
+// as Count does. That is: no request is under way, the watches have delivered all that was written
+// through Server.Config, and no goroutine of the process has been ready to run several times since.
+// It does not wait for what is delayed, such as retries.
 func (r *Requests) Settle(t testing.TB) int {
 	t.Helper()
 	deadline := time.Now().Add(Within)
@@ -53,7 +54,7 @@ func (r *Requests) Settle(t testing.TB) int {
 	}
 }
 
-// state is how many requests were begun, and what still happens; empty for nothing.
+// state returns the number of requests begun, and what is still under way, empty if nothing.
 func (r *Requests) state() (begun int, why string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -69,30 +70,30 @@ func (r *Requests) state() (begun int, why string) {
 	return r.begun, ""
 }
 
-// isIdle tells whether no goroutine is ready to run or runs, but the one that asks.
+// isIdle reports whether no goroutine except the calling one runs or is ready to run.
 func isIdle() bool {
 	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
 	metrics.Read(samples)
 	return samples[0].Value.Uint64() == 0 && samples[1].Value.Uint64() <= 1
 }
 
-// collection is what a watch can be about.
+// collection is the subject of a watch.
 type collection struct {
-	// host is that of the API server.
+	// host is the host of the API server.
 	host string
 	// resource is "group/resource".
 	resource string
-	// namespace is empty for all, and for what lives in none.
+	// namespace is empty for all namespaces and for cluster-scoped resources.
 	namespace string
 }
 
-// versions has the newest version that was written of each collection.
+// versions has the newest resource version written to each collection.
 type versions struct {
 	mutex  sync.Mutex
 	newest map[collection]uint64
 }
 
-// written are the writes through all servers' Configs.
+// written has the writes through the Configs of all servers.
 var written = versions{newest: map[collection]uint64{}}
 
 func (v *versions) note(about collection, version uint64) {
@@ -103,14 +104,14 @@ func (v *versions) note(about collection, version uint64) {
 	v.newest[about] = max(v.newest[about], version)
 }
 
-// latest is 0 where nothing was written.
+// latest returns 0 if nothing was written.
 func (v *versions) latest(about collection) uint64 {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	return v.newest[about]
 }
 
-// noteWrites is a transport wrapper that notes the versions of what is written.
+// noteWrites is a transport wrapper that records the resource versions of writes.
 func noteWrites(next http.RoundTripper) http.RoundTripper {
 	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		parsed := proxy.Parse(request)
@@ -140,7 +141,8 @@ var inJSON = strings.NewReplacer(
 	"application/json",
 )
 
-// asJSON asks for the same in JSON, in which versions are easily found.
+// asJSON returns the same request for an answer in JSON, in which resource versions are easy to
+// find.
 func asJSON(request *http.Request) *http.Request {
 	request = request.Clone(request.Context())
 	if accepted := request.Header.Get("Accept"); accepted != "" {
@@ -151,7 +153,8 @@ func asJSON(request *http.Request) *http.Request {
 
 var version = regexp.MustCompile(`"resourceVersion":"(\d+)"`)
 
-// newest is the highest version in a text; 0 if there is none. Versions of what an object refers to are older than its own.
+// newest returns the highest resource version in a text, 0 if there is none. The versions of
+// objects that an object refers to are older than its own.
 func newest(text []byte) uint64 {
 	var highest uint64
 	for _, match := range version.FindAllSubmatch(text, -1) {
@@ -162,20 +165,20 @@ func newest(text []byte) uint64 {
 	return highest
 }
 
-// watching is the answer of a watch that is open.
+// watching is the answer of an open watch.
 type watching struct {
 	requests *Requests
 	body     io.ReadCloser
 	about    collection
-	// isSelective tells that it does not deliver everything of the resource.
+	// isSelective means that a selector limits what the watch delivers.
 	isSelective bool
-	// seen is the newest version that it has delivered.
+	// seen is the newest resource version delivered.
 	seen atomic.Uint64
-	// rest is what was read of a line that has not ended.
+	// rest is the incomplete line read last.
 	rest []byte
 }
 
-// Read reads the answer, and notes the versions in it.
+// Read reads the answer and records the resource versions in it.
 func (w *watching) Read(into []byte) (int, error) {
 	n, err := w.body.Read(into)
 	w.rest = append(w.rest, into[:n]...)
@@ -192,7 +195,7 @@ func (w *watching) take(text []byte) {
 	}
 }
 
-// Close ends the watch.
+// Close closes the watch.
 func (w *watching) Close() error {
 	w.requests.mutex.Lock()
 	delete(w.requests.watches, w)

@@ -52,7 +52,7 @@ func pod(name, uid, version string) *corev1.Pod {
 
 func TestFollowed(t *testing.T) {
 	for name, test := range map[string]struct {
-		tell func(*Followed)
+		send func(*Followed)
 		want string
 	}{
 		"in order": {func(f *Followed) {
@@ -74,7 +74,7 @@ func TestFollowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := NewFollowed()
-			test.tell(f)
+			test.send(f)
 			got := f.Differs(&corev1.PodList{Items: []corev1.Pod{*pod("a", "1", "6")}})
 			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
@@ -119,7 +119,7 @@ func TestAuditLog(t *testing.T) {
 	expect("list", "list")
 }
 
-// TestSettle: it waits for requests, and for watches to deliver what was written.
+// TestSettle checks that Settle waits for requests, and for watches to deliver what was written.
 func TestSettle(t *testing.T) {
 	deliver, release := make(chan string), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

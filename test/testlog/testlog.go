@@ -1,4 +1,4 @@
-// Package testlog says where the tests' logs go.
+// Package testlog directs the logs of tests.
 package testlog
 
 import (
@@ -11,11 +11,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Variable is that of the environment that has the tests log: to stderr, if it is not empty.
+// Variable is the environment variable that enables logs, on stderr, if it is not empty.
 const Variable = "MAINSTAY_TEST_LOGS"
 
-// Set has the libraries' loggers be silent unless Variable asks for logs. It is to be called before anything is
-// started that may log: without it klog looks at os.Stderr with each line, which `go test -json` exchanges when the tests begin.
+// Set silences the loggers of libraries unless Variable is set. Call it before anything starts that
+// may log: otherwise klog reads os.Stderr with each line, and `go test -json` replaces os.Stderr
+// when the tests begin.
 func Set() {
 	var to = io.Discard
 	if os.Getenv(Variable) != "" {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// machine is all that a cluster changes on a machine and must put back.
+// machine has everything that a cluster changes on a machine and must restore.
 type machine struct {
 	Mounts, Loops, Namespaces, Links, Routes, Tables, Chains, Cgroups, Processes []string
 	Sysctls                                                                      []string
@@ -20,7 +20,7 @@ type machine struct {
 	Alone bool
 }
 
-// suffix sets the names of a named cluster apart, see the page of the testbed.
+// suffix returns the suffix in the names of a named cluster, see the testbed's page.
 func suffix() string {
 	if name := os.Getenv("MAINSTAY_TESTBED_NAME"); name != "" {
 		return "-" + name
@@ -28,8 +28,8 @@ func suffix() string {
 	return ""
 }
 
-// observeMachine looks at all of the machine, or, if another cluster runs on it, at what has this cluster's name: the other may start and end
-// what it likes meanwhile.
+// observeMachine returns the state of the machine. If another cluster runs, it returns only what
+// has this cluster's name, since the other cluster may change meanwhile.
 func observeMachine(t *testing.T) machine {
 	t.Helper()
 	seen := machine{
@@ -51,7 +51,7 @@ func observeMachine(t *testing.T) machine {
 	return seen
 }
 
-// isAlone reports whether no other cluster has its state beside this one's.
+// isAlone reports whether no other cluster has state on this machine.
 func isAlone(t *testing.T) bool {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -79,8 +79,8 @@ func (m machine) own() machine {
 	}
 }
 
-// beforeFile is where TestUp leaves what the machine was like, for TestDown, which is another process. The variable
-// MAINSTAY_TESTBED_BEFORE names the folder.
+// beforeFile returns the file in which TestUp records the machine for TestDown, which is another
+// process. The variable MAINSTAY_TESTBED_BEFORE names its folder.
 func beforeFile(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("MAINSTAY_TESTBED_BEFORE")
@@ -123,7 +123,7 @@ func lines(text string) []string {
 	return found
 }
 
-// mounts are compared by their points: numbers change.
+// mounts returns the mount points. Mount numbers are not compared, because they change.
 func mounts(t *testing.T) []string {
 	t.Helper()
 	content, err := os.ReadFile("/proc/self/mounts")
@@ -152,7 +152,8 @@ func cgroups(t *testing.T) []string {
 	return lines(run(t, "find", "/sys/fs/cgroup", "-type", "d", "-path", "*/mainstay-testbed"+suffix()+"/*"))
 }
 
-// processes lists the programs that run in the control groups of this cluster (zombies, whose parent is not ours, do not).
+// processes returns the programs that run in the control groups of this cluster, without zombies,
+// whose parent is not ours.
 func processes(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testbed is a built command and the environment that its cluster's users need.
+// testbed is a built command, and the environment for users of its cluster.
 type testbed struct {
 	t       *testing.T
 	program string
@@ -22,7 +22,7 @@ type testbed struct {
 	config  string
 }
 
-// newTestbed finds the tool: that of the variable MAINSTAY_TESTBED, or one that it builds.
+// newTestbed returns the tool named by the variable MAINSTAY_TESTBED, or builds it.
 func newTestbed(t *testing.T) *testbed {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -79,7 +79,7 @@ func (b *testbed) kube(arguments ...string) string {
 	return output
 }
 
-// eventually repeats a command until its output holds the text.
+// eventually repeats a command until its output contains the text.
 func (b *testbed) eventually(timeout time.Duration, text, name string, arguments ...string) {
 	b.t.Helper()
 	var output string
@@ -92,10 +92,11 @@ func (b *testbed) eventually(timeout time.Duration, text, name string, arguments
 	b.t.Fatalf("%s %v never printed %q (%v):\n%s", filepath.Base(name), arguments, text, err, output)
 }
 
-// fetch is a program that asks for a page, with what every Debian has: this process is not in the network of a named cluster.
+// fetch is a program that gets a page with tools of every Debian, because this process is not in
+// the network of a named cluster.
 const fetch = `exec 3<>"/dev/tcp/$1/$2"; printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$3" "$1" >&3; cat <&3`
 
-// eventuallyFetch asks for a page until it holds the text.
+// eventuallyFetch gets a page until it contains the text.
 func (b *testbed) eventuallyFetch(timeout time.Duration, text, host, port, path string) {
 	b.t.Helper()
 	b.eventually(timeout, text, b.program, "exec", "--", "timeout", "5", "bash", "-c", fetch, "bash", host, port, path)
@@ -106,14 +107,16 @@ func (b *testbed) eventuallyKube(text string, arguments ...string) {
 	b.eventually(patience, text, b.program, append([]string{"exec", "--", b.kubectl, "--kubeconfig", b.config}, arguments...)...)
 }
 
-// patience bounds waits that take seconds where the machine does nothing else.
+// patience limits waits that take seconds on an idle machine.
 const patience = 3 * time.Minute
 
-// secondUp is how long `up` may take where everything runs. It takes about a second where nothing else does.
+// secondUp is how long `up` may take when everything runs already. On an idle machine it takes
+// about a second.
 const secondUp = 50 * time.Second
 
-// TestUp starts a cluster of two nodes, sees that it works, and leaves it running without what it has made there. What the machine was like before is
-// for TestDown to compare. That a node can be cut off is tested with an application in it, by test/e2e.
+// TestUp starts a cluster of two nodes, checks that it works, and leaves it running without the
+// objects of the test. It records the state of the machine before for TestDown. test/e2e tests a
+// disconnected node, with an application on it.
 func TestUp(t *testing.T) {
 	b := newTestbed(t)
 	run(t, b.program, "down")
@@ -151,7 +154,7 @@ func TestUp(t *testing.T) {
 	b.kube("delete", "-f", "testdata/objects.yaml", "--ignore-not-found", "--timeout=120s")
 }
 
-// TestDown ends the cluster, and compares the machine with what it was before TestUp.
+// TestDown ends the cluster, and compares the machine with its state before TestUp.
 func TestDown(t *testing.T) {
 	b := newTestbed(t)
 	before := loadMachine(t)
@@ -165,7 +168,7 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// testNetwork asks a Service from this machine and from a pod, by its name.
+// testNetwork calls a Service from this machine, and by its name from a pod.
 func testNetwork(b *testbed) {
 	address := strings.TrimSpace(b.kube("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"))
 	b.eventuallyFetch(patience, "Hello from demo-web 1.0", address, "80", "/")
@@ -180,7 +183,7 @@ func testNetwork(b *testbed) {
 	b.eventuallyKube("2 pods answered", "exec", "client", "--", "perl", "-e", program)
 }
 
-// testVolume fills a volume beyond its size, and then has it grow.
+// testVolume fills a volume beyond its size, and then enlarges it.
 func testVolume(b *testbed) {
 	write := []string{"exec", "client", "--", "dd", "if=/dev/zero", "of=/data/file", "bs=1M", "count=400"}
 	output, err := b.tryKube(write...)
@@ -199,7 +202,8 @@ func testMetrics(b *testbed) {
 	b.eventuallyKube("web-", "top", "pods")
 }
 
-// testJava runs a Java program without an agent, with one that an init container brings, and with a broken one.
+// testJava runs a Java program without an agent, with one from an init container, and with a broken
+// one.
 func testJava(b *testbed) {
 	tarballs := strings.Fields(run(b.t, b.program, "image", "build", "demo-java", "demo-agent"))
 	run(b.t, b.program, append([]string{"image", "load"}, tarballs...)...)
@@ -217,7 +221,7 @@ func testJava(b *testbed) {
 	b.kube("delete", "namespace", "java")
 }
 
-// testRestart kills a part of the cluster, which `up` starts again.
+// testRestart kills a component, which `up` starts again.
 func testRestart(b *testbed) {
 	var pid string
 	for line := range strings.Lines(run(b.t, b.program, "status")) {

@@ -10,37 +10,37 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
-// Reason is in what a run differs from an undisturbed one.
+// Reason is how a run differs from an undisturbed one.
 type Reason string
 
 // Reasons.
 const (
-	// Unsettled: a step did not come to its end.
+	// Unsettled means that a step did not complete.
 	Unsettled Reason = "unsettled"
-	// Unquiet: the manager went on writing.
+	// Unquiet means that the manager did not stop writing.
 	Unquiet Reason = "unquiet"
-	// EndState: what there was after a step differs.
+	// EndState means that the objects after a step differ.
 	EndState Reason = "end state"
-	// Counts: an object was created or deleted more or less often.
+	// Counts means that an object was created or deleted more or less often.
 	Counts Reason = "creates and deletes"
-	// Rewritten: something was written again that had been written.
+	// Rewritten means that a write was repeated without need.
 	Rewritten Reason = "rewritten"
-	// Claimed: the owner said that it was ready when its children were not what its spec asks for.
+	// Claimed means that the owner reported itself ready while its children were not as its spec asks.
 	Claimed Reason = "claimed"
-	// Unfired: no request came to which the plan does something, so the run shows nothing.
+	// Unfired means that no request matched the plan, so that the run shows nothing.
 	Unfired Reason = "unfired"
 )
 
-// Difference is one, in words.
+// Difference is one difference, described in words.
 type Difference struct {
 	Reason Reason
 	Text   string
 }
 
-// String is a line, or more.
+// String returns one or more lines.
 func (d Difference) String() string { return string(d.Reason) + ": " + d.Text }
 
-// Compare tells in what a disturbed run differs from an undisturbed one.
+// Compare returns how a disturbed run differs from an undisturbed one.
 func Compare(scenario Scenario, undisturbed, disturbed Outcome) []Difference {
 	var found []Difference
 	differs := func(reason Reason, format string, arguments ...any) {
@@ -54,7 +54,7 @@ func Compare(scenario Scenario, undisturbed, disturbed Outcome) []Difference {
 		differs(reason, "%v", unsettled)
 	}
 	if len(disturbed.Options.Plan.Rules) > 0 && len(disturbed.Fired) == 0 {
-		differs(Unfired, "no request came that the plan is about")
+		differs(Unfired, "no request matches the plan")
 	}
 	for i, step := range disturbed.Steps {
 		if diff := cmp.Diff(undisturbed.Steps[i].Snapshot, step.Snapshot); diff != "" {
@@ -92,12 +92,13 @@ func union(a, b map[string]Count) map[string]Count {
 	return all
 }
 
-// moreStatus is how many more writes of a status one fault may bring: that something could not be done,
-// and that it could.
+// moreStatus is how many more status writes one fault may cause: one that reports the failure, and
+// one that reports the success.
 const moreStatus = 2
 
-// rewritten are the writes that the API server carried out more often than undisturbed. What took several writes of
-// one object is begun again when one of them failed; all else must be looked at before it is written again.
+// rewritten returns the writes that the API server carried out more often than in the undisturbed
+// run. If several writes of one object belong together and one fails, all may be repeated. Every
+// other write must be preceded by a read.
 func rewritten(scenario Scenario, undisturbed, disturbed Outcome) []Difference {
 	want, got := carriedOut(undisturbed), carriedOut(disturbed)
 	var found []Difference
@@ -122,7 +123,7 @@ func isSameObject(a, b proxy.Request) bool {
 	return a.Group == b.Group && a.Resource == b.Resource && a.Subresource == b.Subresource && a.Name == b.Name
 }
 
-// writesIn is how often the object that was asked for is written in the same step.
+// writesIn returns how often the object of a request is written in the same step.
 func writesIn(outcome Outcome, as Asked) int {
 	count := 0
 	for _, asked := range outcome.Requests {

@@ -12,7 +12,8 @@ import (
 	"github.com/mainstay-platform/mainstay/test/faults/proxy"
 )
 
-// outcome is that of a run that made a child, wrote a status, and something that takes two writes.
+// outcome returns the outcome of a run that created a child, wrote a status, and made a change that
+// takes two writes.
 func outcome(change ...func(*Outcome)) Outcome {
 	write := func(resource, subresource string) Asked {
 		request := proxy.Request{Verb: "patch", Resource: resource, Subresource: subresource, Namespace: "x", Name: "shop"}
@@ -31,7 +32,7 @@ func outcome(change ...func(*Outcome)) Outcome {
 
 func again(o *Outcome, index int) { o.Requests = append(o.Requests, o.Requests[index]) }
 
-// fail lets a request fail that did not arrive, and is no more than that.
+// fail adds a failed copy of a request that did not arrive.
 func fail(o *Outcome, index int) {
 	failed := o.Requests[index]
 	failed.Fault, failed.Arrived, failed.Code = proxy.Drop, false, 0

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Count is how often an object of one name came and went.
+// Count is how often an object of one name was created and deleted.
 type Count struct{ Created, Deleted int }
 
-// ledger sees all that happens to the objects of a namespace, with watches of its own.
+// ledger records all events of the objects in a namespace, with its own watches.
 type ledger struct {
 	client    client.WithWatch
 	kinds     []schema.GroupVersionKind
@@ -28,13 +28,13 @@ type ledger struct {
 	mutex  sync.Mutex
 	world  World
 	counts map[string]Count
-	// names has, by UID, who bore it: "WebApp shop 1" is the first of that name.
+	// names maps UIDs to names: "WebApp shop 1" is the first object of that name.
 	names map[types.UID]string
-	// broken is why it no longer sees all.
+	// broken is why the ledger no longer receives all events.
 	broken error
 }
 
-// openLedger begins with an empty namespace and ends with ctx.
+// openLedger opens the ledger of an empty namespace, until ctx ends.
 func openLedger(ctx context.Context, c client.WithWatch, kinds []schema.GroupVersionKind, namespace string) (*ledger, error) {
 	l := &ledger{client: c, kinds: kinds, namespace: namespace, world: World{}, counts: map[string]Count{}, names: map[types.UID]string{}}
 	for _, kind := range kinds {
@@ -90,14 +90,14 @@ func (l *ledger) note(event watch.Event) {
 	l.counts[name] = count
 }
 
-// now is what there is, as far as is known.
+// now returns the objects as far as the ledger knows.
 func (l *ledger) now() (World, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return maps.Clone(l.world), l.broken
 }
 
-// sync waits until the ledger has seen all that the API server has.
+// sync waits until the ledger has received everything that the API server has.
 func (l *ledger) sync(ctx context.Context) (World, error) {
 	for {
 		live, err := l.list(ctx)
@@ -136,21 +136,21 @@ func (l *ledger) list(ctx context.Context) (World, error) {
 	return live, nil
 }
 
-// totals are the counts so far.
+// totals returns the counts so far.
 func (l *ledger) totals() map[string]Count {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return maps.Clone(l.counts)
 }
 
-// who has borne each UID so far.
+// who returns the name of each UID so far.
 func (l *ledger) who() map[types.UID]string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return maps.Clone(l.names)
 }
 
-// pause waits, or tells that there is no time left.
+// pause waits for the interval, or returns an error if the context ends.
 func pause(ctx context.Context, interval time.Duration) error {
 	timer := time.NewTimer(interval)
 	defer timer.Stop()

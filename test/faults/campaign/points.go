@@ -12,25 +12,25 @@ import (
 
 // Point is a request of an undisturbed run at which something can fail.
 type Point struct {
-	// Step is the one in which the request was made.
+	// Step is the step in which the request was made.
 	Step string
 	proxy.Request
-	// Nth is its number among the requests that ask the same, from 1.
+	// Nth is its number among the same requests, from 1.
 	Nth int
 }
 
-// String is a name for people and tests.
+// String returns a name for logs and subtests.
 func (p Point) String() string {
 	return fmt.Sprintf("%s: %s %d", p.Step, what(p.Request), p.Nth)
 }
 
-// what a request asks for, without the namespace, which is another in each run.
+// what returns the subject of a request, without the namespace, which differs in each run.
 func what(request proxy.Request) string {
 	request.Namespace = ""
 	return request.String()
 }
 
-// Points are the requests of an undisturbed run.
+// Points returns the requests of an undisturbed run.
 func Points(undisturbed Outcome) []Point {
 	seen := map[string]int{}
 	var points []Point
@@ -42,21 +42,22 @@ func Points(undisturbed Outcome) []Point {
 	return points
 }
 
-// delay is how long a delayed request is held back: more than the manager's other work takes, and less than its limits.
+// delay is how long a delayed request waits: longer than the manager's other work, and shorter than
+// its timeouts.
 const delay = 400 * time.Millisecond
 
-// OfWrites are the faults that make sense at a write, and OfReads those at a read or a dry run.
+// OfWrites are the faults that make sense for a write, OfReads those for a read or a dry run.
 var (
 	OfWrites = []proxy.Fault{
 		proxy.KillBefore, proxy.KillAfter, proxy.LoseAnswer, proxy.Drop,
 		proxy.Conflict, proxy.InternalError, proxy.TooManyRequests, proxy.Delay,
 	}
 	OfReads = []proxy.Fault{proxy.Drop, proxy.InternalError}
-	// OfWatches are those of a watch, when its first event comes.
+	// OfWatches are the faults of a watch at its first event.
 	OfWatches = []proxy.Fault{proxy.Cut, proxy.Stall, proxy.Expire}
 )
 
-// Faults are those that make sense at the point.
+// Faults returns the faults that make sense at the point.
 func (p Point) Faults() []proxy.Fault {
 	if p.IsWrite() {
 		return OfWrites
@@ -64,7 +65,7 @@ func (p Point) Faults() []proxy.Fault {
 	return OfReads
 }
 
-// Plan lets one thing fail at the point.
+// Plan returns a plan with one fault at the point.
 func (p Point) Plan(fault proxy.Fault) proxy.Plan {
 	subresource := p.Subresource
 	if subresource == "" {
@@ -88,11 +89,12 @@ func (p Point) Plan(fault proxy.Fault) proxy.Plan {
 	return proxy.Plan{Rules: []proxy.Rule{rule}}
 }
 
-// stall is how long a watch that stalls is silent before its connection ends. A stall without an end is noticed by
-// nobody but who has limits for it.
+// stall is how long a stalled watch is silent before its connection ends. Only a client with its
+// own timeouts would notice an endless stall.
 const stall = 700 * time.Millisecond
 
-// WatchPlans let each kind of a scenario's watches fail in each way, when the first event comes.
+// WatchPlans returns plans that make each kind of a scenario's watches fail in each way at the
+// first event.
 func WatchPlans(undisturbed Outcome) map[string]proxy.Plan {
 	plans := map[string]proxy.Plan{}
 	for _, watched := range undisturbed.Watched {
@@ -111,7 +113,7 @@ func WatchPlans(undisturbed Outcome) map[string]proxy.Plan {
 	return plans
 }
 
-// Storm lets a share of all that a manager asks about something of a scenario fail, in all ways but killing.
+// Storm returns a plan that makes a share of a scenario's requests fail in all ways except kills.
 func Storm(seed uint64) proxy.Plan {
 	plan := proxy.Plan{Seed: seed}
 	for _, fault := range []proxy.Fault{proxy.LoseAnswer, proxy.Drop, proxy.Conflict, proxy.InternalError} {
@@ -122,13 +124,14 @@ func Storm(seed uint64) proxy.Plan {
 	return plan
 }
 
-// A storm hits some third of the first requests, and then ends: retries come ever later, and tests should not.
+// A storm hits about a third of the first requests and then ends: the intervals between retries
+// grow, and tests should not.
 const (
 	stormLength = 15
 	stormChance = 0.1
 )
 
-// Writes are those of the points that change something.
+// Writes returns the points that are writes.
 func Writes(points []Point) []Point {
 	return slices.DeleteFunc(slices.Clone(points), func(point Point) bool { return !point.IsWrite() })
 }

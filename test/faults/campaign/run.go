@@ -22,24 +22,27 @@ import (
 )
 
 const (
-	// poll is how often a run looks at what has become of it.
+	// poll is the interval between two checks of a run.
 	poll = 10 * time.Millisecond
-	// settleLimit is how long a step may take. It bounds failures only: with a first retry after about
-	// a second, a step with one fault takes some two, and ten times as long on a busy machine.
+	// settleLimit is how long a step may take. Only failures take that long: with a first retry after
+	// about a second, a step with one fault takes some two seconds, and ten times that on a busy
+	// machine.
 	settleLimit = 60 * time.Second
-	// calmPolls is how many looks in a row must find that nothing was written for a step to be over: 300 ms on an idle machine. What
-	// follows a write follows within milliseconds there. It is counted in looks because those become slower on a busy machine as the
-	// managers do, which are in the same process.
+	// calmPolls is how many consecutive polls must find no new write before a step is complete: 300 ms
+	// on an idle machine, where a subsequent write follows within milliseconds. It is a number of
+	// polls because polls slow down on a busy machine just as the managers in the same process do.
 	calmPolls = 30
-	// restPolls is how many looks in a row must find that nothing at all happened before a step with GiveUp is given up: 2 s on an idle
-	// machine, in which the garbage collector and the watches that were opened again have done what they do.
+	// restPolls is how many consecutive polls must find no activity at all before a step with GiveUp
+	// is given up: 2 s on an idle machine, enough for the garbage collector and for watches that
+	// reconnect.
 	restPolls = 200
-	// vainFailures and vainWrites are how many failed requests and how many writes in a step show with GiveUp that the manager does not
-	// come to rest: a fault makes one request fail, and a step has some ten writes, twice as many if the manager is killed.
+	// vainFailures and vainWrites are how many failed requests and how many writes in a step show,
+	// with GiveUp, that the manager does not come to rest. A fault makes one request fail, and a step
+	// has some ten writes, twice as many if the manager is killed.
 	vainFailures = 3
 	vainWrites   = 24
-	// firstRetry is the longest first wait of a manager that tries again, and each further one is twice as long
-	// (see internal/kit/errclass); mostRetry bounds how much of that is waited for.
+	// firstRetry is the longest time before a manager's first retry. Each further one takes twice as
+	// long (see internal/kit/errclass). mostRetry limits how long a run waits for retries.
 	firstRetry = 1200 * time.Millisecond
 	mostRetry  = 20 * time.Second
 )
@@ -48,61 +51,64 @@ const (
 type Cluster struct {
 	// Config reaches the API server with all rights.
 	Config *rest.Config
-	// Client does so too.
+	// Client reaches it too.
 	Client client.WithWatch
-	// New makes a manager, as it runs in production, but that it needs no election and serves no ports: many run in
-	// this process.
+	// New returns a manager as in production, but without leader election and ports, because many run
+	// in this process.
 	New func(ctx context.Context, config *rest.Config) (manager.Manager, error)
-	// Looked is how often managers have looked at something in a namespace, and come to an end with it.
-	Looked func(namespace string) (int, error)
+	// Reconciled returns how many reconciles in a namespace have completed.
+	Reconciled func(namespace string) (int, error)
 
 	namespaced testenv.Namespaced
 }
 
-// Prepare learns what the API server has. It is called once, before the first run.
+// Prepare discovers the API server's resources. Call it once before the first run.
 func (c *Cluster) Prepare() error {
 	var err error
 	c.namespaced, err = testenv.FindNamespaced(c.Config)
 	return err
 }
 
-// Options are what disturbs a run.
+// Options are the disturbances of a run.
 type Options struct {
-	// Plan is what the proxy does.
+	// Plan is the proxy's plan.
 	Plan proxy.Plan
-	// AwayIn is the step, by name, during which the manager is not running: it is started when the step has been done.
+	// AwayIn names the step during which the manager does not run. It starts after the step has been
+	// done.
 	AwayIn string
-	// SilentIn is the step, by name, during which the manager hears nothing of the owner: its watch is silent.
+	// SilentIn names the step during which the manager receives no events of the owner: the watch
+	// stalls.
 	SilentIn string
-	// Wrap, if there is one, stands between each manager and the proxy: a seeded bug. It is called for every manager anew, so
-	// that what it remembers dies with it.
+	// Wrap, if set, wraps the transport between each manager and the proxy: a seeded bug. It is called
+	// for every new manager, so that its memory ends with the manager.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// SettleLimit is how long a step may take; 0 means a minute.
+	// SettleLimit is how long a step may take. Zero means a minute.
 	SettleLimit time.Duration
-	// GiveUp ends a step early that will not settle: nothing happens any more, or the same again and again. It is for managers that are
-	// expected to be wrong; one that waits for something would be given up too.
+	// GiveUp ends a step early if it will not settle, because nothing happens any more or the same
+	// repeats. It is for managers that are expected to be wrong; it would also give up one that waits
+	// for a timer.
 	GiveUp bool
 }
 
-// Outcome is all that a run left behind.
+// Outcome is the result of a run.
 type Outcome struct {
-	// Options are what disturbed it.
+	// Options are the disturbances of the run.
 	Options Options
-	// Steps are in the order of the scenario's.
+	// Steps has the observed state of each step, in the order of the scenario.
 	Steps []Observed
-	// Counts has, by "Kind name", how often it was created and deleted.
+	// Counts has the creations and deletions of each object, by "Kind name".
 	Counts map[string]Count
-	// Requests of the managers for something in the namespace, but for events and watches.
+	// Requests are the managers' requests in the namespace, except events and watches.
 	Requests []Asked
-	// Watched are the resources of which the managers watched what is in the namespace, each once.
+	// Watched are the resources in the namespace that the managers watched, each once.
 	Watched []proxy.Request
-	// Fired are the rules that hit something.
+	// Fired are the rules that hit a request.
 	Fired []proxy.Firing
-	// Claims are what there was, each time that a manager had been killed, if the owner then said that it was ready.
+	// Claims has the state after each kill of a manager if the owner reported itself ready then.
 	Claims []Observed
-	// Unsettled is why a step was given up, and all that follow; nil if none was.
+	// Unsettled is why the run was given up at a step, nil if it completed.
 	Unsettled *UnsettledError
-	// Took is how long it all was.
+	// Took is the duration of the run.
 	Took time.Duration
 }
 
@@ -112,20 +118,22 @@ type Asked struct {
 	proxy.Exchange
 }
 
-// Observed is what there was at the end of a step.
+// Observed is the state at the end of a step.
 type Observed struct {
 	Step     string
 	Snapshot Snapshot
 }
 
-// UnsettledError tells of a step that did not come to its end, or not to rest.
+// UnsettledError is the error of a step that did not complete, or in which the manager did not come
+// to rest.
 type UnsettledError struct {
 	Step string
-	// Missing is what the step did not come to; nil if it did, and the manager went on writing.
+	// Missing is what the step lacks. Nil means that it lacks nothing, but the manager went on
+	// writing.
 	Missing error
 }
 
-// Error tells it.
+// Error returns the step and what it lacks.
 func (e *UnsettledError) Error() string {
 	if e.Missing == nil {
 		return fmt.Sprintf("step %s: the manager goes on writing", e.Step)
@@ -142,16 +150,18 @@ type run struct {
 	proxy     *proxy.Proxy
 	ledger    *ledger
 	manager   *process
-	// managers is how many have been started: the number by which the proxy knows the last.
+	// managers is the number of managers started, and so the proxy's number of the last.
 	managers int
-	// looked is how often managers had looked at the owner when the last was started; negative once it did so too.
-	looked  int
-	outcome Outcome
-	// begun has for each step how many requests there were before it.
+	// reconciled is the number of reconciles of the owner when the last manager was started, negative
+	// once that manager has reconciled it too.
+	reconciled int
+	outcome    Outcome
+	// begun has for each step the number of earlier requests.
 	begun []int
 }
 
-// Run runs a scenario. An error is one of the run itself; what is wrong with the manager is told by the outcome.
+// Run runs a scenario. An error is a failure of the run itself; the outcome has what is wrong with
+// the manager.
 func (c *Cluster) Run(ctx context.Context, scenario Scenario, options Options) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -179,7 +189,7 @@ func (c *Cluster) Run(ctx context.Context, scenario Scenario, options Options) (
 	return r.outcome, err
 }
 
-// steps are taken until one does not settle.
+// steps does the steps until one does not settle.
 func (r *run) steps(ctx context.Context) error {
 	for _, step := range r.scenario.Steps {
 		r.begun = append(r.begun, len(r.proxy.Exchanges()))
@@ -235,8 +245,8 @@ func (r *run) silence() error {
 	return nil
 }
 
-// settle waits until the step has come to its end, and nothing has been written for a while. It starts the manager
-// again when it was killed.
+// settle waits until the step is complete and nothing has been written for a while. It starts a new
+// manager after a kill.
 func (r *run) settle(ctx context.Context, step Step) error {
 	deadline := time.Now().Add(cmp.Or(r.SettleLimit, settleLimit))
 	quiet := quiet{since: time.Now()}
@@ -257,8 +267,8 @@ func (r *run) settle(ctx context.Context, step Step) error {
 		}
 		quiet.observe(r.activity(), world, r.proxy.Underway() > 0)
 		missing := step.Settled(world)
-		if missing == nil && r.looked >= 0 {
-			if missing, err = r.look(world); err != nil {
+		if missing == nil && r.reconciled >= 0 {
+			if missing, err = r.awaitsReconcile(world); err != nil {
 				return err
 			}
 			quiet.restart()
@@ -275,18 +285,19 @@ func (r *run) settle(ctx context.Context, step Step) error {
 	}
 }
 
-// quiet is for how long nothing has happened in a step.
+// quiet measures how long nothing has happened in a step.
 type quiet struct {
 	seen  activity
 	world World
-	// since is when something was last written, calm how many looks ago, and rest how many looks ago anything happened at all.
+	// since is the time of the last write, calm the number of polls since then, and rest the number of
+	// polls without any activity.
 	since      time.Time
 	calm, rest int
 }
 
 func (q *quiet) restart() { q.since, q.calm, q.rest = time.Now(), 0, 0 }
 
-// observe looks at what there is now.
+// observe compares with the current state.
 func (q *quiet) observe(now activity, world World, isUnderway bool) {
 	q.calm++
 	q.rest++
@@ -302,7 +313,7 @@ func (q *quiet) observe(now activity, world World, isUnderway bool) {
 // isCalm reports whether the manager has written all that it will write.
 func (q *quiet) isCalm() bool { return q.calm >= calmPolls && time.Since(q.since) > q.seen.retry() }
 
-// isVain reports whether it is of no use to wait for what is missing, or, if nothing is, for calm.
+// isVain reports whether it is useless to wait for what is missing, or, if nothing is, for calm.
 func (q *quiet) isVain(missing error) bool {
 	if missing != nil && (q.seen.failures >= vainFailures || q.rest >= restPolls && q.isCalm()) {
 		return true
@@ -310,28 +321,29 @@ func (q *quiet) isVain(missing error) bool {
 	return q.seen.writes >= vainWrites
 }
 
-// look tells whether a manager that was started has yet to look at the owner. Before it has, its silence says nothing.
-func (r *run) look(world World) (missing, err error) {
+// awaitsReconcile reports whether a started manager has yet to reconcile the owner. Before that its
+// silence means nothing.
+func (r *run) awaitsReconcile(world World) (missing, err error) {
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(world)), r.isOwner) {
-		r.looked = -1
+		r.reconciled = -1
 		return nil, nil
 	}
-	looked, err := r.Looked(r.namespace)
-	if err != nil || looked <= r.looked {
-		return errors.New("the manager has not looked at it since it was started"), err
+	reconciled, err := r.Reconciled(r.namespace)
+	if err != nil || reconciled <= r.reconciled {
+		return errors.New("the manager has not reconciled it since its start"), err
 	}
-	r.looked = -1
+	r.reconciled = -1
 	return nil, nil
 }
 
-// isOwner tells the owner's kind by a key of the world.
+// isOwner reports whether a key of the world is of the owner's kind.
 func (r *run) isOwner(key string) bool { return strings.HasPrefix(key, r.scenario.Owner.Kind+" ") }
 
-// activity is what a step's managers have tried so far.
+// activity is what the managers have tried in a step so far.
 type activity struct {
-	// asked are the requests of any of them, writes those that were writes.
+	// asked is the number of requests of all managers, writes that of the writes among them.
 	asked, writes int
-	// failures of the one that lives: it will try again.
+	// failures is the number of failures of the current manager, which it will retry.
 	failures int
 }
 
@@ -345,7 +357,7 @@ func (r *run) activity() activity {
 		if exchange.IsWrite() {
 			sum.writes++
 		}
-		// What is not there is no failure to somebody who asks.
+		// For a reader, a missing object is no failure.
 		failed := exchange.Code >= http.StatusBadRequest && exchange.Code != http.StatusNotFound || exchange.Fault != "" &&
 			exchange.Fault != proxy.Delay
 		if failed && exchange.Client == r.managers {
@@ -355,7 +367,7 @@ func (r *run) activity() activity {
 	return sum
 }
 
-// retry is how long the manager may wait until it tries again what has failed.
+// retry returns how long the manager may wait until it retries a failure.
 func (a activity) retry() time.Duration {
 	if a.failures == 0 {
 		return 0
@@ -363,13 +375,13 @@ func (a activity) retry() time.Duration {
 	return min(mostRetry, firstRetry<<min(a.failures-1, 10))
 }
 
-// counts tells what belongs to the work. Events do not: they are sent beside it, in no certain order, and nothing
-// depends on them.
+// counts reports whether a request belongs to the work. Events do not: they are sent in parallel,
+// in no particular order, and nothing depends on them.
 func (r *run) counts(exchange proxy.Exchange) bool {
 	return exchange.Namespace == r.namespace && exchange.Resource != "events" && exchange.Verb != "watch" && exchange.Verb != "list"
 }
 
-// recover looks at what a killed manager left, and starts the next.
+// recover checks what a killed manager has left, and starts the next.
 func (r *run) recover(ctx context.Context, step Step) error {
 	r.manager.stop()
 	taken, err := r.snapshot(ctx)
@@ -399,7 +411,7 @@ func (r *run) snapshot(ctx context.Context) (Snapshot, error) {
 	return snapshot(world, r.ledger.who(), r.namespace, r.scenario.Mask)
 }
 
-// conclude notes what the ledger and the proxy have recorded.
+// conclude adds what the ledger and the proxy have recorded to the outcome.
 func (r *run) conclude() {
 	r.outcome.Counts = r.ledger.totals()
 	r.outcome.Fired = r.proxy.Fired()
@@ -419,29 +431,30 @@ func (r *run) conclude() {
 	}
 }
 
-// process is a manager that runs.
+// process is a running manager.
 type process struct {
 	stop func()
-	// ended receives why it ended, if nobody stopped it.
+	// ended receives the error if the manager ends without being stopped.
 	ended chan error
 }
 
 // start starts a manager, and waits until its caches are filled.
 func (r *run) start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	looked, err := r.Looked(r.namespace)
+	reconciled, err := r.Reconciled(r.namespace)
 	if err != nil {
 		cancel()
 		return err
 	}
-	r.looked = looked
+	r.reconciled = reconciled
 	config := r.proxy.Connect()
 	r.managers++
 	if r.Wrap != nil {
 		config.Wrap(r.Wrap)
 	}
 	config.Wrap(r.namespaced.Confine(r.namespace))
-	// A manager that is made asks an API server that does not answer again and again, for as long as the context lives.
+	// The constructor of a manager retries for as long as its context lives while the API server does
+	// not answer.
 	late := time.AfterFunc(settleLimit, cancel)
 	made, err := r.New(ctx, config)
 	late.Stop()

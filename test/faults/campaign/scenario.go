@@ -10,39 +10,42 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Scenario is a piece of work of the manager, from nothing to nothing: each kind has at least one.
+// Scenario is some work of the manager, from an empty namespace to an empty namespace. Each kind
+// has at least one.
 type Scenario struct {
-	// Name is that of the kind, in lower case.
+	// Name is the name of the kind in lower case.
 	Name string
 	// Owner is the kind of the object that the user writes.
 	Owner schema.GroupVersionKind
-	// Children are the kinds of all that the manager makes of it. What of these kinds is in the namespace counts,
-	// whoever made it.
+	// Children are the kinds of the objects that the manager creates for the owner. All objects of
+	// these kinds in the namespace are compared, whatever created them.
 	Children []schema.GroupVersionKind
-	// Steps are taken in order, each when the one before has settled.
+	// Steps are done in order, each when the one before has settled.
 	Steps []Step
-	// IsReady tells whether the owner says of itself that all is as its present spec asks.
+	// IsReady reports whether the owner's status says that everything is as its current spec asks.
 	IsReady func(owner *unstructured.Unstructured) bool
-	// Mask takes out of an object what differs between two undisturbed runs, beyond what Kubernetes itself brings in; nil for nothing.
+	// Mask removes from an object what differs between two undisturbed runs, beyond the differences of
+	// any Kubernetes object. May be nil.
 	Mask func(object *unstructured.Unstructured)
-	// MoreStatuses is how many more writes of a status there may be than in the undisturbed run that is compared with: where what it tells is
-	// another controller's work, a status in between is told in one run and passed over in another. 0 where it tells the kind's own.
+	// MoreStatuses is how many more status writes than in the undisturbed run there may be. A status
+	// about another controller's work may report an intermediate state in one run and skip it in
+	// another. Zero if the status is only about the kind's own work.
 	MoreStatuses int
 }
 
-// Step is something that a user does, or another controller, and what it comes to.
+// Step is an action of a user or of another controller, and its expected result.
 type Step struct {
 	Name string
-	// Do is done once, and not through the proxy.
+	// Do does the action once, without the proxy.
 	Do func(ctx context.Context, c client.Client, namespace string) error
-	// Settled tells what is still missing. It may be asked at any time.
+	// Settled returns what is still missing, nil if nothing. It may be called at any time.
 	Settled func(world World) error
 }
 
-// World is what there is, by "Kind name".
+// World has the existing objects by "Kind name".
 type World map[string]*unstructured.Unstructured
 
-// Read converts an object that must be there.
+// Read converts an object, which must exist.
 func (w World) Read(kind, name string, into any) error {
 	object, exists := w[kind+" "+name]
 	if !exists {
@@ -51,7 +54,7 @@ func (w World) Read(kind, name string, into any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
 
-// IsEmpty is a Settled: nothing is left.
+// IsEmpty is a Settled for an empty namespace.
 func IsEmpty(world World) error {
 	for name := range world {
 		return fmt.Errorf("%s is still there", name)

@@ -14,22 +14,23 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 )
 
-// Snapshot is what there is, by "Kind name", as YAML without what differs between two undisturbed runs.
+// Snapshot has the existing objects by "Kind name", as YAML, without what differs between two
+// undisturbed runs.
 type Snapshot map[string]string
 
-// without is the snapshot without one object.
+// without returns the snapshot without the objects whose key has the prefix.
 func (s Snapshot) without(prefix string) Snapshot {
 	rest := maps.Clone(s)
 	maps.DeleteFunc(rest, func(name, _ string) bool { return strings.HasPrefix(name, prefix) })
 	return rest
 }
 
-// chosen are fields whose value the API server chooses. Whether they are set counts.
+// chosen are fields whose value the API server chooses. Only whether they are set is compared.
 var chosen = []string{"clusterIP", "clusterIPs", "nodePort"}
 
-// snapshot makes objects comparable. An owner reference says which object of that name it means, by who.
+// snapshot makes objects comparable. In owner references, the name from who replaces the UID.
 func snapshot(world World, who map[types.UID]string, namespace string, mask func(*unstructured.Unstructured)) (Snapshot, error) {
-	// UIDs are in managed fields too, and names of namespaces in messages.
+	// Managed fields contain UIDs too, and messages contain names of namespaces.
 	pairs := []string{namespace, "NAMESPACE"}
 	for uid, name := range who {
 		pairs = append(pairs, string(uid), name)
@@ -52,7 +53,7 @@ func snapshot(world World, who map[types.UID]string, namespace string, mask func
 	return taken, nil
 }
 
-// tidy deals with metadata.
+// tidy normalizes the metadata.
 func tidy(object *unstructured.Unstructured, who map[types.UID]string) {
 	owners := object.GetOwnerReferences()
 	for i := range owners {
@@ -64,7 +65,7 @@ func tidy(object *unstructured.Unstructured, who map[types.UID]string) {
 		object.SetOwnerReferences(owners)
 	}
 	if annotations := object.GetAnnotations(); annotations[api.AnnotationApplied] != "" {
-		annotations[api.AnnotationApplied] = "set" // a hash of what has the owner's UID in it
+		annotations[api.AnnotationApplied] = "set" // a hash whose input has the owner's UID
 		object.SetAnnotations(annotations)
 	}
 	fields := object.GetManagedFields()
@@ -79,7 +80,7 @@ func tidy(object *unstructured.Unstructured, who map[types.UID]string) {
 	object.SetResourceVersion("")
 }
 
-// hide replaces times, and the values that are chosen, at any depth.
+// hide replaces times and chosen values at any depth.
 func hide(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// client is one who connected.
+// client is a connected client.
 type client struct {
 	proxy  *Proxy
 	number int
@@ -26,14 +26,15 @@ type client struct {
 
 	mutex sync.Mutex
 	dead  bool
-	// writing is how many writes the API server may have got without having answered yet; changed is closed at the
-	// next end of one.
+	// writing is the number of writes that the API server may have received and not answered yet.
+	// changed is closed when the next of them ends.
 	writing int
 	changed chan struct{}
 	closing sync.Once
 }
 
-// die makes the proxy refuse all that the client sends from now on. It reports whether the client was alive.
+// die makes the proxy refuse everything that the client sends from now on. It reports whether the
+// client was alive.
 func (c *client) die() bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -45,8 +46,8 @@ func (c *client) die() bool {
 
 func (c *client) close() { c.closing.Do(c.server.Close) }
 
-// enter admits a request of a client that is alive. The function that it returns notes that the request can't
-// change anything any more; nil refuses.
+// enter admits a request of a client that is alive. The returned function records that the request
+// can no longer change anything; nil means refused.
 func (c *client) enter(request Request) (exit func()) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -68,7 +69,7 @@ func (c *client) enter(request Request) (exit func()) {
 	})
 }
 
-// awaitWrites waits until no write is underway.
+// awaitWrites waits until no write is under way.
 func (c *client) awaitWrites() {
 	for {
 		c.mutex.Lock()
@@ -116,13 +117,14 @@ func (c *client) ServeHTTP(writer http.ResponseWriter, incoming *http.Request) {
 	}
 	sent := ctx
 	if request.IsWrite() {
-		// What has been sent may arrive, whatever becomes of the sender: it is waited for.
+		// A sent request may arrive even if its sender is killed, so the proxy waits for it.
 		sent = context.WithoutCancel(ctx)
 	}
 	c.proxy.forward.ServeHTTP(writer, incoming.WithContext(context.WithValue(sent, passingKey{}, pass)))
 }
 
-// inject does what a rule says before the request is passed on, and reports whether it is to be.
+// inject does what a rule says before the request is passed on, and reports whether it is to be
+// passed on.
 func (c *client) inject(ctx context.Context, writer http.ResponseWriter, pass *passing) bool {
 	request, rule := pass.request, pass.rule
 	resource := schema.GroupResource{Group: request.Group, Resource: request.Resource}
@@ -162,12 +164,12 @@ func (c *client) inject(ctx context.Context, writer http.ResponseWriter, pass *p
 
 type plannedError struct{}
 
-// Error says that nobody has to look for the cause.
+// Error says that the cause is a planned fault.
 func (plannedError) Error() string { return "a planned fault" }
 
 var errPlanned = plannedError{}
 
-// refuse answers as the API server does when it refuses.
+// refuse answers as the API server does when it refuses a request.
 func refuse(writer http.ResponseWriter, refusal *apierrors.StatusError) {
 	status := refusal.ErrStatus
 	writer.Header().Set("Content-Type", "application/json")
@@ -178,7 +180,7 @@ func refuse(writer http.ResponseWriter, refusal *apierrors.StatusError) {
 	_, _ = writer.Write(rawStatus(status).Raw)
 }
 
-// rawStatus is a Status as it is sent.
+// rawStatus returns a Status as it is sent.
 func rawStatus(status metav1.Status) runtime.RawExtension {
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	raw, err := json.Marshal(status)

@@ -1,5 +1,5 @@
-// Package proxy stands between a client, such as the manager, and a Kubernetes API server, and lets requests
-// fail as a plan says: the same requests in the same way each time. It is for tests.
+// Package proxy is a proxy between a client, such as the manager, and a Kubernetes API server. It
+// makes requests fail by a plan: the same requests in the same way each time. It is for tests.
 //
 //	plan, err := proxy.ReadPlan("lost-answer.yaml")
 //	faulty, err := proxy.New(cluster, plan) // cluster: a rest.Config that reaches the API server
@@ -8,13 +8,15 @@
 //	...
 //	fired := faulty.Fired()                 // which rule hit which request
 //
-// Beside its plan it can be told at any time to be away (Pause, Resume), to end its clients as if
-// their processes had been killed (Kill), and to cut or stall the watches that are open (CutWatches, StallWatches).
+// Besides its plan, the proxy can at any time simulate an outage (Pause, Resume), kill its clients
+// as if their processes had been killed (Kill), and cut or stall open watches (CutWatches,
+// StallWatches).
 //
-// Clients speak plain HTTP/1.1 to it, on the loopback, so that each request that is dropped is dropped alone;
-// it speaks to the API server with the credentials that it was given: whoever reaches its port has
-// them too. Answers pass as JSON, whatever the client prefers, so that the events of a watch can be told apart.
+// Clients connect by plain HTTP/1.1 on the loopback interface, so that dropping one request affects
+// no other. The proxy uses its own credentials for the API server, so all programs that reach its
+// port have them too. Answers are JSON, whatever the client accepts, so that the proxy can tell the
+// events of a watch apart.
 //
-// Two clients of one plan count requests together. net/http and client-go repeat a GET whose connection was
-// dropped, by themselves: that is a request of its own.
+// Requests of all clients of one plan are counted together. net/http and client-go themselves
+// repeat a GET whose connection was dropped: that counts as another request.
 package proxy

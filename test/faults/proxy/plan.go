@@ -13,50 +13,53 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Plan says which requests fail, and how. The zero value lets all pass.
+// Plan says which requests fail, and how. With the zero value none fails.
 type Plan struct {
-	// Seed decides for the rules that have a chance; the same seed decides the same.
+	// Seed seeds the decisions of rules with a chance. The same seed gives the same decisions.
 	Seed uint64 `json:"seed,omitempty"`
-	// Rules each count the requests that they match. The first that is due hits a request; the others have counted it.
+	// Rules each count the requests that they match. The first rule that is due hits a request; the
+	// others only count it.
 	Rules []Rule `json:"rules"`
 }
 
-// Rule lets some requests fail.
+// Rule makes some requests fail.
 type Rule struct {
-	// Name is for people, in the record of what fired.
+	// Name is shown in the record of hits.
 	Name string `json:"name,omitempty"`
-	// Match chooses requests; those are counted from 1.
+	// Match selects requests, which are counted from 1.
 	Match Match `json:"match,omitzero"`
-	// Nth is the first request that is hit; 0 means 1.
+	// Nth is the first request that is hit. Zero means 1.
 	Nth int `json:"nth,omitempty"`
-	// Times is how many requests in a row are hit, from the Nth on; 0 means 1, and -1 all that follow.
+	// Times is how many requests in a row are hit, from the Nth on. Zero means 1, and -1 means all
+	// that follow.
 	Times int `json:"times,omitempty"`
-	// Chance is the share of them that is hit, in (0, 1]; 0 means all. Which ones is decided by the plan's seed, the
-	// rule's place and the request's number.
+	// Chance is the share of these requests that is hit, in (0, 1]. Zero means all. It depends on the
+	// plan's seed, the index of the rule and the number of the request.
 	Chance float64 `json:"chance,omitempty"`
 	// Fault is what happens to a request that is hit.
 	Fault Fault `json:"fault"`
-	// For is how long a delay or a stall lasts. A stall without it lasts until the client gives up.
+	// For is the duration of a delay or a stall. A stall without it lasts until the client gives up.
 	For metav1.Duration `json:"for,omitzero"`
-	// RetryAfterSeconds is the header Retry-After of tooManyRequests; 0 means 1.
+	// RetryAfterSeconds is the header Retry-After of tooManyRequests. Zero means 1.
 	RetryAfterSeconds int `json:"retryAfterSeconds,omitempty"`
-	// AfterEvents is how many events of a watch pass before it is cut, stalled or expired. Bookmarks pass and do
-	// not count.
+	// AfterEvents is how many events of a watch pass before it is cut, stalled or expired. Bookmarks
+	// pass and are not counted.
 	AfterEvents int `json:"afterEvents,omitempty"`
 }
 
-// Match chooses requests. What is empty matches all; names are patterns as those of path.Match: "shop-*".
+// Match selects requests. An empty field matches all. Names are patterns of path.Match: "shop-*".
 type Match struct {
-	// Verb is one of Kubernetes' verbs, or "write" for all that change something. Dry runs are no writes.
+	// Verb is one of Kubernetes' verbs, or "write" for all verbs that change something. Dry runs are
+	// not writes.
 	Verb string `json:"verb,omitempty"`
-	// Group is an API group; "core" is the one without a name.
+	// Group is an API group. "core" is the group without a name.
 	Group    string `json:"group,omitempty"`
 	Resource string `json:"resource,omitempty"`
-	// Subresource is "-" for the object itself, without subresources.
+	// Subresource is the name of a subresource, or "-" for the object itself.
 	Subresource string `json:"subresource,omitempty"`
 	Namespace   string `json:"namespace,omitempty"`
 	Name        string `json:"name,omitempty"`
-	// DryRun chooses requests that are dry runs (true) or are not (false).
+	// DryRun selects requests that are dry runs (true) or are not (false).
 	DryRun *bool `json:"dryRun,omitempty"`
 }
 
@@ -65,13 +68,14 @@ type Fault string
 
 // Faults.
 const (
-	// Drop closes the connection; the API server never sees the request.
+	// Drop closes the connection. The API server never receives the request.
 	Drop Fault = "drop"
-	// LoseAnswer lets the request arrive, and closes the connection instead of answering.
+	// LoseAnswer lets the request arrive, and closes the connection without an answer.
 	LoseAnswer Fault = "loseAnswer"
-	// KillBefore ends all clients of the proxy as if their processes had been killed; the request never arrives.
+	// KillBefore ends all clients of the proxy as if their processes had been killed. The request
+	// never arrives.
 	KillBefore Fault = "killBefore"
-	// KillAfter lets the request arrive, and then does the same.
+	// KillAfter lets the request arrive, and then ends all clients in the same way.
 	KillAfter Fault = "killAfter"
 	// Conflict answers 409, without the API server.
 	Conflict Fault = "conflict"
@@ -79,20 +83,20 @@ const (
 	TooManyRequests Fault = "tooManyRequests"
 	// InternalError answers 500, without the API server.
 	InternalError Fault = "internalError"
-	// Delay holds the request back, and then lets it pass.
+	// Delay delays the request, and then lets it pass.
 	Delay Fault = "delay"
-	// Cut closes the connection of a watch when its next event comes, which is lost.
+	// Cut closes the connection of a watch at its next event, which is lost.
 	Cut Fault = "cut"
-	// Stall holds back the next event of a watch and all that follow, while the connection stays open. If it has an end,
-	// the connection is closed then.
+	// Stall delays the next event of a watch and all that follow, while the connection stays open. If
+	// the stall has a duration, the connection is closed after it.
 	Stall Fault = "stall"
-	// Expire answers a list with 410, and ends a watch with the event for that when its next event comes.
+	// Expire answers a list with 410, and ends a watch with the corresponding event at its next event.
 	Expire Fault = "expire"
 )
 
 var faults = []Fault{Drop, LoseAnswer, KillBefore, KillAfter, Conflict, TooManyRequests, InternalError, Delay, Cut, Stall, Expire}
 
-// ReadPlan reads a plan from a file, as YAML. An error names the field that is wrong.
+// ReadPlan reads a plan from a YAML file. An error names the invalid field.
 func ReadPlan(name string) (Plan, error) {
 	content, err := os.ReadFile(name) //nolint:gosec // a test's own file
 	if err != nil {
@@ -105,7 +109,7 @@ func ReadPlan(name string) (Plan, error) {
 	return plan, nil
 }
 
-// ParsePlan is ReadPlan for what has been read.
+// ParsePlan is like ReadPlan, for content that is already read.
 func ParsePlan(content []byte) (Plan, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {
@@ -119,7 +123,7 @@ func ParsePlan(content []byte) (Plan, error) {
 	return plan, plan.Validate()
 }
 
-// String is the plan as a file has it.
+// String returns the plan as YAML.
 func (p Plan) String() string {
 	content, err := yaml.Marshal(p)
 	if err != nil {
@@ -128,7 +132,7 @@ func (p Plan) String() string {
 	return string(content)
 }
 
-// Validate returns all that is wrong, each with its field.
+// Validate returns all problems, each with its field.
 func (p Plan) Validate() error {
 	var problems field.ErrorList
 	for i, rule := range p.Rules {
@@ -161,9 +165,9 @@ func (r Rule) validate(at *field.Path) field.ErrorList {
 	case r.For.Duration < 0:
 		wrong("for", r.For.Duration.String(), "must not be negative")
 	case r.For.Duration != 0 && !hasTime:
-		wrong("for", r.For.Duration.String(), "only delay and stall last")
+		wrong("for", r.For.Duration.String(), "only delay and stall have a duration")
 	case r.For.Duration == 0 && r.Fault == Delay:
-		problems = append(problems, field.Required(at.Child("for"), "how long the request is held back"))
+		problems = append(problems, field.Required(at.Child("for"), "the duration of the delay"))
 	}
 	if r.RetryAfterSeconds < 0 || r.RetryAfterSeconds != 0 && r.Fault != TooManyRequests {
 		wrong("retryAfterSeconds", r.RetryAfterSeconds, "must not be negative, and goes with tooManyRequests")
@@ -188,22 +192,22 @@ func (m Match) validate(at *field.Path) field.ErrorList {
 	}
 	for name, pattern := range map[string]string{"namespace": m.Namespace, "name": m.Name} {
 		if _, err := path.Match(pattern, ""); err != nil {
-			problems = append(problems, field.Invalid(at.Child(name), pattern, "is no pattern: "+err.Error()))
+			problems = append(problems, field.Invalid(at.Child(name), pattern, "is not a valid pattern: "+err.Error()))
 		}
 	}
 	return problems
 }
 
 const (
-	// anyWrite stands for all verbs that change something.
+	// anyWrite matches all verbs that change something.
 	anyWrite = "write"
-	// coreGroup stands for the group without a name.
+	// coreGroup is the group without a name.
 	coreGroup = "core"
-	// itself stands for an object without a subresource.
+	// itself matches an object without a subresource.
 	itself = "-"
 )
 
-// matches tells whether a request is chosen.
+// matches reports whether a request is selected.
 func (m Match) matches(request Request) bool {
 	same := func(wanted, empty, got string) bool {
 		return wanted == "" || wanted == got || wanted == empty && got == ""

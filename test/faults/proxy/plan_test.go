@@ -43,7 +43,7 @@ func TestAWrongPlanIsRefusedByItsField(t *testing.T) {
 		"delay without time":     {"rules: [{fault: delay}]", `rules[0].for: Required`},
 		"no duration":            {"rules: [{fault: delay, for: soon}]", `invalid duration`},
 		"negative time":          {"rules: [{fault: delay, for: -1s}]", `rules[0].for: Invalid value: "-1s"`},
-		"time for nothing":       {"rules: [{fault: drop, for: 1s}]", `rules[0].for: Invalid value: "1s": only delay and stall last`},
+		"time for nothing":       {"rules: [{fault: drop, for: 1s}]", `rules[0].for: Invalid value: "1s": only delay and stall have a duration`},
 		"retry after what":       {"rules: [{fault: drop, retryAfterSeconds: 1}]", `rules[0].retryAfterSeconds: Invalid value: 1`},
 		"events of no watch":     {"rules: [{fault: drop, afterEvents: 1}]", `rules[0].afterEvents: Invalid value: 1`},
 		"cut of no watch":        {"rules: [{fault: cut, match: {verb: get}}]", `rules[0].match.verb: Invalid value: "get": must be watch for cut`},
@@ -123,12 +123,12 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// hits are the numbers of those of count requests that fire a rule.
+// hits returns the numbers of the requests, out of count, that fire a rule.
 func hits(plan Plan, count int) []int {
 	script := newScript(plan)
 	for range count {
 		script.begin(1, Request{Verb: "get"})
-		script.begin(1, Request{Verb: "list"}) // counts for nothing
+		script.begin(1, Request{Verb: "list"}) // not counted
 	}
 	fired, _ := script.record()
 	var numbers []int

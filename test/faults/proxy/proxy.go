@@ -17,18 +17,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy stands between clients and an API server. It is safe for use by many goroutines.
+// Proxy is a proxy between clients and an API server. It is safe for use by multiple goroutines.
 type Proxy struct {
 	script  *script
 	forward *httputil.ReverseProxy
 	deaths  chan struct{}
-	// underway is how many requests but watches are being handled.
+	// underway is the number of requests under way, except watches.
 	underway atomic.Int64
 
 	mutex   sync.Mutex
 	clients []*client
 	streams []watching
-	// here ends when the API server is away; away tells that it is.
+	// here ends when the API server goes away; away says that it is.
 	here  context.Context
 	leave context.CancelFunc
 	away  bool
@@ -40,10 +40,11 @@ type watching struct {
 	stream  *stream
 }
 
-// maxDeaths is how many kills are remembered until somebody receives them from Deaths.
+// maxDeaths is how many kills are kept until they are received from Deaths.
 const maxDeaths = 64
 
-// New is a proxy to the API server that a configuration reaches. Nothing listens before Connect. Close ends it.
+// New returns a proxy to the API server of a configuration. It does not listen before Connect. The
+// caller must call Close.
 func New(server *rest.Config, plan Plan) (*Proxy, error) {
 	if err := plan.Validate(); err != nil {
 		return nil, fmt.Errorf("using a plan: %w", err)
@@ -61,17 +62,17 @@ func New(server *rest.Config, plan Plan) (*Proxy, error) {
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:        rewrite(host),
 		Transport:      transport,
-		FlushInterval:  -1, // the events of a watch at once
+		FlushInterval:  -1, // send the events of a watch at once
 		ModifyResponse: p.answered,
-		// A network error on this side is one on the other.
+		// A network error on this side becomes one on the other side.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		ErrorLog:     slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	return p, nil
 }
 
-// rewrite sends a request to the API server, and has it answered in JSON. A watch must not be compressed either, as those
-// are that begin with what there is.
+// rewrite sends a request to the API server, and asks for an answer in JSON. Watches must not be
+// compressed either; the API server compresses those that begin with the existing objects.
 func rewrite(host *url.URL) func(*httputil.ProxyRequest) {
 	json := strings.NewReplacer("application/vnd.kubernetes.protobuf", "application/json", "application/cbor-seq", "application/json",
 		"application/cbor", "application/json")
@@ -86,15 +87,15 @@ func rewrite(host *url.URL) func(*httputil.ProxyRequest) {
 	}
 }
 
-// Connect makes the proxy listen for one further client, on a port of its own, and returns how to reach it. The
-// configuration needs no credentials and has no limit of requests.
+// Connect makes the proxy listen for one further client, on its own port, and returns the
+// configuration for it. The configuration needs no credentials and has no rate limit.
 func (p *Proxy) Connect() *rest.Config {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	c := &client{proxy: p, number: len(p.clients) + 1}
 	c.alive, c.end = context.WithCancel(context.Background())
 	c.server = httptest.NewUnstartedServer(c)
-	c.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // aborted handlers are what we are here for
+	c.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // aborted handlers are intended
 	c.server.Start()
 	p.clients = append(p.clients, c)
 	return &rest.Config{Host: c.server.URL, QPS: -1}
@@ -112,9 +113,9 @@ func (p *Proxy) Close() {
 	p.leave()
 }
 
-// Kill ends all clients that are connected, as if their processes had been killed: whatever they send from now on
-// arrives nowhere. Writes that the API server has already got are waited for, so that after it nothing of
-// them changes anything any more. Clients that connect later are not concerned.
+// Kill ends all connected clients as if their processes had been killed: nothing that they send
+// from now on arrives. It waits for writes that the API server has already received, so that
+// afterwards none of them changes anything. Clients that connect later are not affected.
 func (p *Proxy) Kill() {
 	p.mutex.Lock()
 	clients := slices.Clone(p.clients)
@@ -129,16 +130,17 @@ func (p *Proxy) Kill() {
 	if killed {
 		select {
 		case p.deaths <- struct{}{}:
-		default: // nobody receives them
+		default: // nothing receives them
 		}
 	}
 }
 
-// Deaths receives once for each time that clients were killed, by a rule or by Kill, after the last of their writes.
+// Deaths returns a channel that receives once for each kill of clients, by a rule or by Kill, after
+// the last of their writes.
 func (p *Proxy) Deaths() <-chan struct{} { return p.deaths }
 
-// Pause makes the API server as good as away: connections are accepted and closed, and those that are open are cut.
-// Rules do not count requests meanwhile, nor are they recorded.
+// Pause simulates an outage of the API server: connections are accepted and closed, and open ones
+// are cut. Meanwhile requests are neither counted by rules nor recorded.
 func (p *Proxy) Pause() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -156,27 +158,27 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// CutWatches closes the connections of the open watches that match, and returns how many those were.
-func (p *Proxy) CutWatches(match Match) int { return p.tell(match, Rule{Fault: Cut}) }
+// CutWatches closes the connections of the open watches that match, and returns their number.
+func (p *Proxy) CutWatches(match Match) int { return p.interrupt(match, Rule{Fault: Cut}) }
 
-// StallWatches makes the open watches that match silent, until their clients give up, and returns how many those
-// were. Watches that are opened later work.
-func (p *Proxy) StallWatches(match Match) int { return p.tell(match, Rule{Fault: Stall}) }
+// StallWatches makes the open watches that match silent until their clients give up, and returns
+// their number. Watches that are opened later work.
+func (p *Proxy) StallWatches(match Match) int { return p.interrupt(match, Rule{Fault: Stall}) }
 
-func (p *Proxy) tell(match Match, rule Rule) int {
+func (p *Proxy) interrupt(match Match, rule Rule) int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	told := 0
 	for _, open := range p.streams {
 		if match.matches(open.request) {
-			open.stream.tell(rule)
+			open.stream.interrupt(rule)
 			told++
 		}
 	}
 	return told
 }
 
-// Watches are the requests of the watches that are open.
+// Watches returns the requests of the open watches.
 func (p *Proxy) Watches() []Request {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -187,31 +189,32 @@ func (p *Proxy) Watches() []Request {
 	return open
 }
 
-// Underway is how many requests are being handled, but for watches.
+// Underway returns the number of requests under way, except watches.
 func (p *Proxy) Underway() int { return int(p.underway.Load()) }
 
-// Fired are the rules that have hit a request, in the order in which they did.
+// Fired returns the hits of rules, in order.
 func (p *Proxy) Fired() []Firing {
 	fired, _ := p.script.record()
 	return fired
 }
 
-// Exchanges are all requests so far, in the order in which they came.
+// Exchanges returns all requests so far, in order.
 func (p *Proxy) Exchanges() []Exchange {
 	_, exchanges := p.script.record()
 	return exchanges
 }
 
-// passing is a request on its way through the proxy, which ReverseProxy hands to answered in its context.
+// passing is a request on its way through the proxy. It is in the context that ReverseProxy hands
+// to answered.
 type passing struct {
 	request Request
 	rule    *Rule
-	// at is its place in the record.
+	// at is its index in the record.
 	at     int
 	client *client
-	// exit notes that the request can't change anything any more.
+	// exit records that the request can no longer change anything.
 	exit func()
-	// done ends with the handling, and opened takes the watch off the list then.
+	// done ends with the handling. The watch is then removed from the list of open ones.
 	done   context.Context
 	opened *stream
 }
@@ -220,7 +223,7 @@ type passingKey struct{}
 
 var errLost = errors.New("the answer is lost")
 
-// answered is what happens to an answer of the API server before the client gets it.
+// answered handles an answer of the API server before the client gets it.
 func (p *Proxy) answered(response *http.Response) error {
 	pass := response.Request.Context().Value(passingKey{}).(*passing)
 	p.script.arrived(pass.at, response.StatusCode)
@@ -242,7 +245,7 @@ func (p *Proxy) answered(response *http.Response) error {
 	return nil
 }
 
-// streamRule is the rule, if it is one about the events of a watch.
+// streamRule returns the rule if it is about the events of a watch.
 func (p *passing) streamRule() *Rule {
 	if p.rule != nil && slices.Contains([]Fault{Cut, Stall, Expire}, p.rule.Fault) {
 		return p.rule
@@ -250,7 +253,7 @@ func (p *passing) streamRule() *Rule {
 	return nil
 }
 
-// forget takes a watch that has ended off the list.
+// forget removes a watch that has ended from the list.
 func (p *Proxy) forget(ended *stream) {
 	if ended == nil {
 		return
@@ -260,7 +263,7 @@ func (p *Proxy) forget(ended *stream) {
 	p.streams = slices.DeleteFunc(p.streams, func(open watching) bool { return open.stream == ended })
 }
 
-// presence is the context that ends when the API server goes away, and whether it is here.
+// presence returns a context that ends when the API server goes away, and whether it is here.
 func (p *Proxy) presence() (context.Context, bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

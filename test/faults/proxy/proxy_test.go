@@ -23,20 +23,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// limit is how long a test waits for what must happen.
+// limit is how long a test waits for something.
 const limit = 10 * time.Second
 
-// server is as much of an API server as the proxy can tell from one: it answers with an object, and sends events to
-// those who watch.
+// server is a minimal API server: it answers with an object, and sends events to watches.
 type server struct {
 	*httptest.Server
 	mutex sync.Mutex
 	// got are the requests that arrived.
 	got []string
-	// events go to whoever watches.
+	// events are sent to open watches.
 	events chan string
-	// hold, if there is one, keeps writes from being answered until it is closed.
-	hold chan struct{}
+	// blocked, if set, delays the answers of writes until it is closed.
+	blocked chan struct{}
 }
 
 func newServer(t *testing.T) *server {
@@ -50,19 +49,19 @@ func newServer(t *testing.T) *server {
 func (s *server) serve(writer http.ResponseWriter, request *http.Request) {
 	s.mutex.Lock()
 	s.got = append(s.got, request.Method+" "+request.URL.Path)
-	hold := s.hold
+	blocked := s.blocked
 	s.mutex.Unlock()
 	writer.Header().Set("Content-Type", "application/json")
 	if request.URL.Query().Get("watch") != "true" {
-		if hold != nil && request.Method != http.MethodGet {
-			<-hold
+		if blocked != nil && request.Method != http.MethodGet {
+			<-blocked
 		}
 		_ = json.NewEncoder(writer).Encode(object("web"))
 		return
 	}
 	if accepted := request.Header.Get("Accept") + request.Header.Get("Accept-Encoding"); strings.Contains(accepted, "protobuf") ||
 		strings.Contains(accepted, "gzip") {
-		writer.WriteHeader(http.StatusNotAcceptable) // the proxy could not read it
+		writer.WriteHeader(http.StatusNotAcceptable) // the proxy could not decode it
 		return
 	}
 	writer.WriteHeader(http.StatusOK)
@@ -103,7 +102,7 @@ func (s *server) send(t *testing.T, kind watch.EventType, name string) {
 	}
 }
 
-// start is a proxy before a server.
+// start returns a proxy in front of a server.
 func start(t *testing.T, plan Plan) (*Proxy, *server) {
 	t.Helper()
 	s := newServer(t)
@@ -165,7 +164,7 @@ func TestFaultsOfOneWrite(t *testing.T) {
 			if len(exchanges) != 1 || exchanges[0].Arrived != (test.arrives == 1) || exchanges[0].String() != "patch configmaps shop/web" {
 				t.Errorf("recorded %+v", exchanges)
 			}
-			// The next one is not hit.
+			// The next request is not hit.
 			if err := patch(t.Context(), to); err != nil {
 				t.Error(err)
 			}
@@ -254,7 +253,7 @@ func TestAKilledClientReachesNothingAnyMore(t *testing.T) {
 
 func TestAKillWaitsForWritesThatHaveArrived(t *testing.T) {
 	p, s := start(t, Plan{})
-	s.hold = make(chan struct{})
+	s.blocked = make(chan struct{})
 	to := connect(t, p)
 	answered := make(chan error, 1)
 	go func() { answered <- patch(t.Context(), to) }()
@@ -270,7 +269,7 @@ func TestAKillWaitsForWritesThatHaveArrived(t *testing.T) {
 		t.Error("the kill did not wait")
 	default:
 	}
-	close(s.hold)
+	close(s.blocked)
 	receive(t, killed)
 	if err := <-answered; err == nil {
 		t.Error("the killed client got an answer")
@@ -333,7 +332,7 @@ func TestFaultsOfAWatch(t *testing.T) {
 			}
 			s.send(t, watch.Added, "a")
 			event(t, watching, watch.Added, "a")
-			s.send(t, watch.Bookmark, "") // passes, and does not count
+			s.send(t, watch.Bookmark, "") // passes and is not counted
 			event(t, watching, watch.Bookmark, "")
 			s.send(t, watch.Added, "lost")
 			test.then(t, watching)
@@ -351,11 +350,11 @@ func TestAStalledWatchIsOpenAndSilent(t *testing.T) {
 	}
 	s.send(t, watch.Added, "a")
 	event(t, watching, watch.Added, "a")
-	if told := p.StallWatches(Match{Resource: "secrets"}); told != 0 {
-		t.Errorf("%d watches of secrets", told)
+	if found := p.StallWatches(Match{Resource: "secrets"}); found != 0 {
+		t.Errorf("%d watches of secrets", found)
 	}
-	if told := p.StallWatches(Match{Resource: "configmaps"}); told != 1 {
-		t.Errorf("%d watches of configmaps", told)
+	if found := p.StallWatches(Match{Resource: "configmaps"}); found != 1 {
+		t.Errorf("%d watches of configmaps", found)
 	}
 	s.send(t, watch.Added, "lost")
 	select {
@@ -399,8 +398,8 @@ func TestCutWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told := p.CutWatches(Match{}); told != 1 {
-		t.Errorf("%d watches", told)
+	if found := p.CutWatches(Match{}); found != 1 {
+		t.Errorf("%d watches", found)
 	}
 	end(t, watching)
 }
@@ -412,7 +411,7 @@ func TestNewRefusesAWrongPlan(t *testing.T) {
 	}
 }
 
-// receive is the next of a channel, or of a closed one nothing.
+// receive returns the next value of a channel, or the zero value if it is closed.
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	select {
@@ -424,7 +423,7 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// event is the next of a watch.
+// event checks the next event of a watch.
 func event(t *testing.T, watching watch.Interface, kind watch.EventType, name string) {
 	t.Helper()
 	got := receive(t, watching.ResultChan())
@@ -433,7 +432,7 @@ func event(t *testing.T, watching watch.Interface, kind watch.EventType, name st
 	}
 }
 
-// end expects that a watch ends without a further event.
+// end checks that a watch ends without a further event.
 func end(t *testing.T, watching watch.Interface) {
 	t.Helper()
 	if got := receive(t, watching.ResultChan()); got.Object != nil {

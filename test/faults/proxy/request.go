@@ -6,35 +6,37 @@ import (
 	"strings"
 )
 
-// Request is what a request asks for, as the rules of a plan match it.
+// Request describes a request, as the rules of a plan match it.
 type Request struct {
-	// Verb is get, list, watch, create, update, patch, delete or deletecollection, as in audit logs; for a path that
-	// is no resource the method in lower case.
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection, as in audit logs.
+	// For a path without a resource, it is the HTTP method in lower case.
 	Verb string
 	// Group is empty for the core group.
 	Group string
-	// Resource is a plural name ("deployments"); empty for a path that is no resource, such as discovery.
+	// Resource is a plural name ("deployments"), empty for a path without a resource, such as
+	// discovery.
 	Resource string
-	// Subresource is "status", "scale" ...; empty for the object itself.
+	// Subresource is "status", "scale" and so on, empty for the object itself.
 	Subresource string
-	// Namespace and Name are empty where the request has none.
+	// Namespace and Name are empty if the request has none.
 	Namespace, Name string
-	// DryRun tells that nothing is to be stored.
+	// DryRun means that nothing is to be stored.
 	DryRun bool
-	// Path is that of the URL.
+	// Path is the path of the URL.
 	Path string
 }
 
-// verbs of Kubernetes' API.
+// verbs are the verbs of Kubernetes' API.
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 
-// writes are those verbs that change something.
+// writes are the verbs that change something.
 var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// IsWrite tells whether the request is to change something that is stored.
+// IsWrite reports whether the request is to change something stored.
 func (r Request) IsWrite() bool { return slices.Contains(writes, r.Verb) && !r.DryRun }
 
-// String is "patch apps/deployments/status shop/web", or the verb and the path of what is no resource.
+// String returns "patch apps/deployments/status shop/web", or the verb and the path if there is no
+// resource.
 func (r Request) String() string {
 	if r.Resource == "" {
 		return r.Verb + " " + r.Path
@@ -49,12 +51,12 @@ func (r Request) String() string {
 	return text
 }
 
-// joined are the parts that there are, with slashes between.
+// joined returns the non-empty parts, separated by slashes.
 func joined(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "/")
 }
 
-// Parse reads what a request to an API server asks for.
+// Parse returns the description of a request to an API server.
 //
 // Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris
 func Parse(request *http.Request) Request {
@@ -73,7 +75,7 @@ func Parse(request *http.Request) Request {
 	default:
 		return parsed
 	}
-	// A namespace itself is a resource too, and its subresources are these two.
+	// A namespace itself is a resource too, with these two subresources.
 	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
 		parsed.Namespace, parts = parts[1], parts[2:]
 	}

@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// Firing is a rule that hit a request.
+// Firing is a hit of a rule.
 type Firing struct {
-	// Rule is the rule's place in the plan, from 0, and Name its name.
+	// Rule is the index of the rule in the plan, from 0, and Name its name.
 	Rule  int
 	Name  string
 	Fault Fault
@@ -19,7 +19,7 @@ type Firing struct {
 	Request Request
 }
 
-// String is a line for people.
+// String returns one line.
 func (f Firing) String() string {
 	return fmt.Sprintf("rule %d %q: %s at request %d that it matches: %s", f.Rule, f.Name, f.Fault, f.Nth, f.Request)
 }
@@ -27,13 +27,14 @@ func (f Firing) String() string {
 // Exchange is a request and what became of it.
 type Exchange struct {
 	Request
-	// Client is the number of the client that asked, from 1, in the order in which they connected.
+	// Client is the number of the client, from 1, in the order in which clients connected.
 	Client int
-	// Fault is what a rule did to it; empty for nothing.
+	// Fault is what a rule did to the request, empty for nothing.
 	Fault Fault
-	// Arrived tells that the API server has answered it, whether the client got the answer or not.
+	// Arrived means that the API server has answered the request, whether or not the client got the
+	// answer.
 	Arrived bool
-	// Code is the status of the API server's answer; 0 for none.
+	// Code is the status of the API server's answer, 0 for none.
 	Code int
 }
 
@@ -49,7 +50,7 @@ type script struct {
 
 func newScript(plan Plan) *script { return &script{plan: plan, counts: make([]int, len(plan.Rules))} }
 
-// begin counts a request. It returns the request's place in the record, and the rule that hits it, or nil.
+// begin counts a request. It returns the index of its record, and the rule that hits it, or nil.
 func (s *script) begin(client int, request Request) (int, *Rule) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -73,7 +74,7 @@ func (s *script) begin(client int, request Request) (int, *Rule) {
 	return len(s.exchanges) - 1, due
 }
 
-// isDue tells whether a rule hits the nth request that it matches.
+// isDue reports whether a rule hits the nth request that it matches.
 func (s *script) isDue(index, nth int) bool {
 	rule := s.plan.Rules[index]
 	first, times := max(1, rule.Nth), cmp.Or(rule.Times, 1)
@@ -83,19 +84,19 @@ func (s *script) isDue(index, nth int) bool {
 	if rule.Chance == 0 {
 		return true
 	}
-	// One source for each question: the answer is the same in whatever order they are asked.
+	// Each decision has its own random source: the result does not depend on the order of decisions.
 	source := rand.New(rand.NewPCG(s.plan.Seed, uint64(index)<<32|uint64(nth))) //nolint:gosec // must be repeatable
 	return source.Float64() < rule.Chance
 }
 
-// arrived notes the API server's answer.
+// arrived records the API server's answer.
 func (s *script) arrived(at, code int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.exchanges[at].Arrived, s.exchanges[at].Code = true, code
 }
 
-// record is what has happened so far.
+// record returns what has happened so far.
 func (s *script) record() ([]Firing, []Exchange) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

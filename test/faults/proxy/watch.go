@@ -16,35 +16,35 @@ import (
 // errCut makes the proxy close a client's connection.
 var errCut = errors.New("cut by the proxy")
 
-// stream is the body of a watch's answer: events as JSON, one after the other. It passes them on until it is told to
-// do otherwise.
+// stream is the body of a watch's answer: consecutive events as JSON. It passes them on until a
+// rule or a command ends that.
 type stream struct {
 	ctx  context.Context
 	body io.ReadCloser
 	from *json.Decoder
-	// rule says what happens after some events; nil lets all pass.
+	// rule is applied after some events. Nil lets all events pass.
 	rule *Rule
-	// passed is how many events that count have been passed on, and rest what of the last was not read yet.
+	// passed is the number of counted events passed on, and rest the unread part of the last.
 	passed int
 	rest   []byte
 	ended  bool
 
 	mutex sync.Mutex
-	// told is what happens next by command, without waiting for an event.
-	told Rule
-	wake chan struct{}
+	// commanded is the rule that a command has set, which applies without an event.
+	commanded Rule
+	wake      chan struct{}
 }
 
 func newStream(ctx context.Context, body io.ReadCloser, rule *Rule) *stream {
 	return &stream{ctx: ctx, body: body, from: json.NewDecoder(body), rule: rule, wake: make(chan struct{})}
 }
 
-// tell lets a watch fail now, or, if it stalls, from its next event on.
-func (s *stream) tell(rule Rule) {
+// interrupt makes a watch fail now or, for a stall, from its next event on.
+func (s *stream) interrupt(rule Rule) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.told.Fault == "" {
-		s.told = rule
+	if s.commanded.Fault == "" {
+		s.commanded = rule
 		close(s.wake)
 	}
 }
@@ -52,13 +52,13 @@ func (s *stream) tell(rule Rule) {
 func (s *stream) command() *Rule {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.told.Fault == "" {
+	if s.commanded.Fault == "" {
 		return nil
 	}
-	return &s.told
+	return &s.commanded
 }
 
-// Read passes on what there is of an event, or the next.
+// Read passes on the rest of an event, or the next event.
 func (s *stream) Read(into []byte) (int, error) {
 	if len(s.rest) == 0 {
 		if err := s.next(); err != nil {
@@ -73,7 +73,7 @@ func (s *stream) Read(into []byte) (int, error) {
 // Close ends the request to the API server.
 func (s *stream) Close() error { return s.body.Close() }
 
-// next reads an event into rest, or does what was planned or told instead.
+// next reads an event into rest, or applies the rule or command instead.
 func (s *stream) next() error {
 	if s.ended {
 		return io.EOF
@@ -96,17 +96,17 @@ func (s *stream) next() error {
 	return nil
 }
 
-// event waits for the next event, or for a command that interrupts that.
+// event waits for the next event, or for a command that interrupts the wait.
 func (s *stream) event() ([]byte, error) {
 	type read struct {
 		event json.RawMessage
 		err   error
 	}
-	// The reader is left to itself once a command came: nothing reads after it, and Close ends it.
+	// After a command nothing uses the reader any more, and Close ends it.
 	result := make(chan read, 1)
 	go func() {
 		var next read
-		next.err = s.from.Decode(&next.event) // the API server puts nothing between events
+		next.err = s.from.Decode(&next.event) // the API server sends nothing between events
 		result <- next
 	}()
 	select {
@@ -117,7 +117,7 @@ func (s *stream) event() ([]byte, error) {
 	}
 }
 
-// fail does what a rule says.
+// fail applies a rule.
 func (s *stream) fail(rule *Rule) error {
 	switch rule.Fault {
 	case Stall:
@@ -132,7 +132,7 @@ func (s *stream) fail(rule *Rule) error {
 	}
 }
 
-// stall says nothing until the client gives up, or the time is over.
+// stall sends nothing until the client gives up, or the time is over.
 func (s *stream) stall(last time.Duration) error {
 	var over <-chan time.Time
 	if last > 0 {
@@ -147,7 +147,7 @@ func (s *stream) stall(last time.Duration) error {
 	return errCut
 }
 
-// isBookmark tells an event that carries nothing but a resource version.
+// isBookmark reports whether an event has nothing but a resource version.
 func isBookmark(event []byte) bool {
 	var read struct {
 		Type watch.EventType `json:"type"`
@@ -155,7 +155,8 @@ func isBookmark(event []byte) bool {
 	return json.Unmarshal(event, &read) == nil && read.Type == watch.Bookmark
 }
 
-// expired is what an API server says when it no longer has what a client wants to go on from.
+// expired returns the answer of an API server that no longer has the resource version at which a
+// client wants to continue.
 func expired() metav1.Status {
 	return apierrors.NewResourceExpired("too old resource version (a planned fault)").Status()
 }

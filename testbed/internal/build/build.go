@@ -1,5 +1,5 @@
-// Package build makes what a testbed runs, once: every product lies in a cache folder
-// whose name holds a hash of all that it was made from.
+// Package build builds what a testbed runs, once. Every product is in a cache folder whose name
+// contains a hash of all its inputs.
 package build
 
 import (
@@ -71,9 +71,9 @@ func Sources(folder string) ([]string, error) {
 	return parts, nil
 }
 
-// Product returns the folder NAME-KEY of the cache and, when it does not exist yet,
-// has fill make it. The folder appears only when fill succeeded, so an interrupted
-// build leaves nothing that looks done; concurrent commands wait for each other.
+// Product returns the folder NAME-KEY of the cache. If it does not exist, fill creates its content.
+// The folder appears only after fill has succeeded, so an interrupted build leaves nothing that
+// looks complete. Concurrent commands wait for each other.
 func (c Cache) Product(name, key string, fill func(folder string) error) (string, error) {
 	folder := filepath.Join(string(c), name+"-"+key)
 	if _, err := os.Stat(folder); err == nil {
@@ -109,7 +109,7 @@ func (c Cache) Product(name, key string, fill func(folder string) error) (string
 	return folder, nil
 }
 
-// Prune removes the other versions of a product: each change of a key would leave
+// Prune removes the other versions of a product. Otherwise each change of a key would leave
 // hundreds of megabytes behind.
 func (c Cache) Prune(name, keep string) error {
 	found, err := filepath.Glob(filepath.Join(string(c), name+"-????????????????"))
@@ -169,8 +169,8 @@ func (p GoProgram) Build(ctx context.Context, cache Cache, progress *ui.Progress
 	return filepath.Join(folder, p.Name), nil
 }
 
-// command runs the go command in the program's module, with the settings that all programs here are compiled with:
-// Go's build cache serves all programs whose settings are the same.
+// command returns a go command in the program's module, with the settings of all programs here:
+// Go's build cache serves all programs with equal settings.
 func (p GoProgram) command(ctx context.Context, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = p.Folder
@@ -178,8 +178,8 @@ func (p GoProgram) command(ctx context.Context, arguments ...string) *exec.Cmd {
 	return command
 }
 
-// Packages returns how many packages the program is compiled from, the standard library's among them. Go's build cache
-// may have some or all of them; nothing tells how many.
+// Packages returns how many packages the program is compiled from, including the standard
+// library's. Go's build cache may have some or all of them, but cannot be asked how many.
 func (p GoProgram) Packages(ctx context.Context) (int, error) {
 	command := p.command(ctx, "list", "-deps", p.pkg())
 	var messages bytes.Buffer
@@ -200,7 +200,7 @@ func (p GoProgram) compile(ctx context.Context, flags, output string, log *packa
 	return nil
 }
 
-// GoVersion is the toolchain that builds the module in folder.
+// GoVersion returns the version of the toolchain that builds the module in folder.
 func GoVersion(ctx context.Context, folder string) (string, error) {
 	command := exec.CommandContext(ctx, "go", "env", "GOVERSION")
 	command.Dir = folder
@@ -236,8 +236,8 @@ func (c *packageCounter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// String says how far the build is, and from a tenth of it on, how long the rest takes at this speed. Packages that Go's
-// build cache has are not compiled: the rest may be less.
+// String returns the progress of the build and, from a tenth of it on, an estimate of the remaining
+// time. Packages in Go's build cache are not compiled, so the rest may take less.
 func (c *packageCounter) String() string {
 	done, total := c.count.Load(), c.total.Load()
 	text := fmt.Sprintf("%d of up to %d packages compiled", done, max(done, total))

@@ -1,6 +1,6 @@
-// Package cgroup keeps everything a testbed runs below one control group, so that
-// `down` finds every process again (components, shims, containers) whoever started
-// it, without a name and without a process id that may have been reused.
+// Package cgroup runs everything of a testbed below one control group. So `down` finds every
+// process (components, shims, containers) without relying on a name or on a process id that may
+// have been reused.
 package cgroup
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
 )
 
-// Root returns the control group, in every hierarchy, that holds all of the cluster.
+// Root returns the control group, in every hierarchy, that contains all processes of the cluster.
 func Root() string { return "mainstay-testbed" + layout.Suffix() }
 
 // mountPoint is where Linux distributions mount control groups.
@@ -53,8 +53,8 @@ func Hierarchies() ([]string, error) {
 	return found, nil
 }
 
-// tracking is the hierarchy in which components are told apart. The kubelet moves
-// containers to groups of their own below [Root]; the rest stays where it was put.
+// tracking returns the hierarchy whose groups distinguish the components. The kubelet moves
+// containers to their own groups below [Root]; other processes stay in their group.
 func tracking() (string, error) {
 	hierarchies, err := Hierarchies()
 	if err != nil {
@@ -100,8 +100,8 @@ func componentFolder(component string) (string, error) {
 	return filepath.Join(root, Root(), "components", component), nil
 }
 
-// CreateNode makes the parent group of a node's pods in every hierarchy; the
-// kubelet refuses a cgroupRoot that does not exist. Idempotent.
+// CreateNode creates the parent group of a node's pods in every hierarchy, because the kubelet
+// refuses a cgroupRoot that does not exist. Idempotent.
 func CreateNode(node string) error {
 	hierarchies, err := Hierarchies()
 	if err != nil {
@@ -123,8 +123,8 @@ func CreateNode(node string) error {
 	return nil
 }
 
-// prepare makes a new group usable: version 1 starts a cpuset empty, and version 2
-// gives a child only the controllers that its parent passes on.
+// prepare makes a new group usable. In version 1 a cpuset is empty at first, and in version 2 a
+// child has only the controllers that its parent passes on.
 func prepare(parent, child string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		content, err := os.ReadFile(filepath.Join(parent, file))
@@ -143,14 +143,14 @@ func prepare(parent, child string) error {
 		return nil //nolint:nilerr // version 1 has no such file
 	}
 	for controller := range strings.FieldsSeq(string(available)) {
-		// A controller that cannot be passed on is one that the kubelet will name itself, if it needs it.
+		// If the kubelet needs a controller that cannot be passed on, it reports that itself.
 		_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+controller), 0)
 	}
 	return nil
 }
 
-// Folders lists all groups of the testbed, children before parents. It includes the
-// version 2 hierarchy beside version 1, where runc makes groups too.
+// Folders returns all groups of the testbed, children before parents. It includes the version 2
+// hierarchy beside version 1, where runc creates groups too.
 func Folders() ([]string, error) {
 	hierarchies, err := Hierarchies()
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
 )
 
-// defaultTimeout is some ten times what a start takes on two processors.
+// defaultTimeout is some ten times as long as a start takes on two processors.
 const defaultTimeout = 5 * time.Minute
 
-// New returns the root command. Progress goes to stderr; stdout has only what was asked for.
+// New returns the root command. Progress goes to stderr, results to stdout.
 func New() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "testbed",
 		Short: "A real Kubernetes cluster on this one Linux machine",
 		Long: "testbed builds Kubernetes from its Go modules and runs it on this machine: etcd, the control\n" +
 			"plane, nodes in network namespaces, containerd, DNS, volumes and metrics.\n" +
-			"State lies in $" + layout.DirVariable + " (default ~/.cache/mainstay/testbed).\n" +
-			"$" + layout.NameVariable + "=NAME is a further cluster, in a network of its own.",
+			"The state is in $" + layout.DirVariable + " (default ~/.cache/mainstay/testbed).\n" +
+			"$" + layout.NameVariable + "=NAME selects a further cluster, in its own network.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -39,7 +39,7 @@ func New() *cobra.Command {
 	return root
 }
 
-// open finds the state directory and its cluster.
+// open returns the cluster of the state directory.
 func open() (*cluster.Cluster, error) {
 	dir, err := layout.Default()
 	if err != nil {
@@ -48,7 +48,7 @@ func open() (*cluster.Cluster, error) {
 	return cluster.New(dir, ui.New(os.Stderr)), nil
 }
 
-// locked runs work in the cluster's network, while no other command changes the cluster.
+// locked runs work in the cluster's network while no other command changes the cluster.
 func locked(ctx context.Context, work func(*cluster.Cluster) error) error {
 	c, err := open()
 	if err != nil {
@@ -70,7 +70,7 @@ func newUp() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "up",
-		Short: "Start the cluster, or repair or extend the one that runs",
+		Short: "Start the cluster, or repair or extend a running one",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := size.Validate(); err != nil {
@@ -86,9 +86,9 @@ func newUp() *cobra.Command {
 			return locked(command.Context(), func(c *cluster.Cluster) error { return c.Up(command.Context(), size, timeout) })
 		},
 	}
-	command.Flags().IntVar(&size.Nodes, "nodes", 0, "number of nodes (0: as many as there are, at least one)")
-	command.Flags().BoolVar(&size.Core, "core", false, "without metrics-server and nginx, which a first application does not need; a later `up` adds them")
-	command.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "how long the cluster may take to work, once all is built")
+	command.Flags().IntVar(&size.Nodes, "nodes", 0, "number of nodes (0: as many as the cluster has, at least one)")
+	command.Flags().BoolVar(&size.Core, "core", false, "leave out metrics-server and nginx, which a first application does not need; a later `up` adds them")
+	command.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "how long the cluster may take to start after the build")
 	return command
 }
 
@@ -96,7 +96,7 @@ func newDown() *cobra.Command {
 	var purge bool
 	command := &cobra.Command{
 		Use:   "down",
-		Short: "End the cluster and remove all that it made on this machine",
+		Short: "End the cluster and remove everything that it created on this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return locked(command.Context(), func(c *cluster.Cluster) error {
@@ -110,7 +110,7 @@ func newDown() *cobra.Command {
 			})
 		},
 	}
-	command.Flags().BoolVar(&purge, "purge", false, "remove the logs and all that was built, too")
+	command.Flags().BoolVar(&purge, "purge", false, "also remove the logs and the cache of built products")
 	return command
 }
 
@@ -118,7 +118,7 @@ func newBuild() *cobra.Command {
 	var core bool
 	command := &cobra.Command{
 		Use:   "build",
-		Short: "Build all that `up` starts, and start nothing",
+		Short: "Build everything that `up` starts, without starting it",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := open()
@@ -128,7 +128,7 @@ func newBuild() *cobra.Command {
 			return c.Build(command.Context(), core)
 		},
 	}
-	command.Flags().BoolVar(&core, "core", false, "without metrics-server and nginx")
+	command.Flags().BoolVar(&core, "core", false, "leave out metrics-server and nginx")
 	return command
 }
 
@@ -207,7 +207,7 @@ func newStatus() *cobra.Command {
 	}
 }
 
-// printPath makes a command that prints one path of the state directory.
+// printPath returns a command that prints one path of the state directory.
 func printPath(use, short string, path func(layout.Dir) string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
@@ -254,14 +254,14 @@ func newAssets() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&kubernetes, "kubernetes", product.Current,
-		"which Kubernetes ("+strings.Join(product.Releases(), ", ")+"); only "+product.Current+" has more than etcd and kube-apiserver")
+		"the Kubernetes release ("+strings.Join(product.Releases(), ", ")+"); only "+product.Current+" has more than etcd and kube-apiserver")
 	return command
 }
 
 func newPartition() *cobra.Command {
 	return &cobra.Command{
 		Use:   "partition NODE",
-		Short: "Cut a node's network cable (any node: the API server is on none of them)",
+		Short: "Disconnect a node from the network (any node: the API server runs on none)",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return locked(command.Context(), func(c *cluster.Cluster) error { return c.Partition(command.Context(), arguments[0]) })
@@ -272,7 +272,7 @@ func newPartition() *cobra.Command {
 func newHeal() *cobra.Command {
 	return &cobra.Command{
 		Use:   "heal NODE",
-		Short: "Join a node's network cable again",
+		Short: "Reconnect a node to the network",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return locked(command.Context(), func(c *cluster.Cluster) error { return c.Heal(command.Context(), arguments[0]) })

@@ -7,7 +7,7 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/provision"
 )
 
-// newLaunch is how the testbed starts a component, see [proc.Launch].
+// newLaunch returns the command with which the testbed starts a component, see [proc.Launch].
 func newLaunch() *cobra.Command {
 	var component, namespace string
 	command := &cobra.Command{
@@ -23,7 +23,7 @@ func newLaunch() *cobra.Command {
 	return command
 }
 
-// newProvisioner is the process that makes volumes.
+// newProvisioner returns the command of the process that creates volumes.
 func newProvisioner() *cobra.Command {
 	var kubeconfig, folder, revision string
 	command := &cobra.Command{
@@ -34,7 +34,7 @@ func newProvisioner() *cobra.Command {
 			return provision.Run(command.Context(), kubeconfig, folder)
 		},
 	}
-	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file to reach the API server with")
+	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file")
 	command.Flags().StringVar(&revision, "revision", "", "version of this program; changes nothing but the command line")
 	command.Flags().StringVar(&folder, "folder", "", "folder of the volumes")
 	return command

@@ -33,7 +33,7 @@ func newLogs() *cobra.Command {
 			return printLog(command.Context(), command.OutOrStdout(), dir.Log(arguments[0]), follow)
 		},
 	}
-	command.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is added")
+	command.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log")
 	return command
 }
 
@@ -43,7 +43,7 @@ func listLogs(out io.Writer, dir layout.Dir) error {
 		return fmt.Errorf("listing the logs: %w", err)
 	}
 	if len(files) == 0 {
-		return errors.New("there are no logs: start the cluster with `testbed up`")
+		return errors.New("no logs: start the cluster with `testbed up`")
 	}
 	for _, file := range files {
 		component := strings.TrimSuffix(filepath.Base(file), ".log")
@@ -54,7 +54,7 @@ func listLogs(out io.Writer, dir layout.Dir) error {
 	return nil
 }
 
-// printLog copies a log; with follow until the command is interrupted.
+// printLog prints a log. With follow, it continues until the command is interrupted.
 func printLog(ctx context.Context, out io.Writer, path string, follow bool) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,5 +79,5 @@ func printLog(ctx context.Context, out io.Writer, path string, follow bool) erro
 	}
 }
 
-// pollLog is how often a followed log is read on.
+// pollLog is the interval between two reads of a followed log.
 const pollLog = 300 * time.Millisecond

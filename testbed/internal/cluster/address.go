@@ -32,24 +32,26 @@ const (
 	linkPrefix = "mstb-v"
 )
 
-// namespacePrefix is what the names of the nodes' network namespaces begin with. No cluster's prefix begins with another's.
+// namespacePrefix returns the prefix of the names of the nodes' network namespaces. No cluster's
+// prefix is a prefix of another's.
 func namespacePrefix() string { return "mstb" + layout.Suffix() + "-node-" }
 
-// hostNamespace is the network namespace that a named cluster has instead of the machine's own.
+// hostNamespace returns the network namespace that a named cluster uses instead of the machine's.
 func hostNamespace() string { return "mstb" + layout.Suffix() + "-host" }
 
 func hostNamespaceFile() string { return "/run/netns/" + hostNamespace() }
 
-// podNetwork is CNI's name for the pods' network, with which its cache files begin.
+// podNetwork returns CNI's name for the pods' network, with which the names of its cache files
+// begin.
 func podNetwork() string { return "mstb" + layout.Suffix() + "-pods" }
 
 // MaxNodes is bounded by one /24 of pods each and by what one machine can carry.
 const MaxNodes = 50
 
-// NodeName is the name of the node with that number, which starts at 1.
+// NodeName returns the name of the node with a number, which starts at 1.
 func NodeName(number int) string { return "node-" + strconv.Itoa(number) }
 
-// NodeNumber is the inverse of [NodeName].
+// NodeNumber returns the number of a node: the inverse of [NodeName].
 func NodeNumber(name string) (int, error) {
 	number, err := strconv.Atoi(strings.TrimPrefix(name, "node-"))
 	if err != nil || number < 1 || NodeName(number) != name {
@@ -68,7 +70,7 @@ func nodeNamespace(number int) string { return namespacePrefix() + strconv.Itoa(
 
 func nodeNamespaceFile(number int) string { return "/run/netns/" + nodeNamespace(number) }
 
-// nodeLink is the machine's end of a node's cable.
+// nodeLink returns the machine's end of a node's cable.
 func nodeLink(number int) string { return linkPrefix + strconv.Itoa(number) }
 
 func apiURL() string { return "https://" + net.JoinHostPort(hostAddress, strconv.Itoa(apiPort)) }

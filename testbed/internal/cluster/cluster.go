@@ -1,10 +1,9 @@
 // Package cluster starts, observes and ends a Kubernetes cluster on this machine.
 //
-// The control plane runs in the machine's network namespace, every node in one of its
-// own, joined by a bridge. Whatever the cluster changes on the machine is found again
-// without memory: processes by their control group, links and namespaces by their
-// name, mounts and loop devices by their path. Only settings of the kernel need a
-// record of what they were (see [machineState]).
+// The control plane runs in the machine's network namespace, and every node in its own, connected
+// by a bridge. `down` finds everything that the cluster changes on the machine without a record:
+// processes by their control group, links and namespaces by their name, mounts and loop devices by
+// their path. Only the original kernel settings must be recorded (see [machineState]).
 package cluster
 
 import (
@@ -41,8 +40,8 @@ func New(dir layout.Dir, progress *ui.Progress) *Cluster {
 	}
 }
 
-// Lock makes sure that one command at a time changes the cluster; it waits for the
-// other one. The lock ends with the process, however that ends.
+// Lock waits until no other command changes the cluster, and keeps others out until release. The
+// lock ends with the process, however that ends.
 func (c *Cluster) Lock() (release func(), err error) {
 	if err := os.MkdirAll(string(c.dir), 0o755); err != nil {
 		return nil, fmt.Errorf("creating the state directory: %w", err)
@@ -61,7 +60,7 @@ func (c *Cluster) Lock() (release func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// client talks to the API server as the administrator.
+// client returns a client with the rights of the administrator.
 func (c *Cluster) client() (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.dir.Kubeconfig())
 	if err != nil {
@@ -82,7 +81,7 @@ func (c *Cluster) setLink(ctx context.Context, node, state string) error {
 		return err
 	}
 	if !linkExists(nodeLink(number)) {
-		return fmt.Errorf("node %s does not run: `testbed status` lists the nodes", node)
+		return fmt.Errorf("node %s is not running: `testbed status` lists the nodes", node)
 	}
 	return setNodeLink(ctx, nodeLink(number), state)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/pki"
 )
 
-// newTestCluster is a cluster whose files can be written, but which is never started.
+// newTestCluster returns a cluster whose files can be written, but which is never started.
 func newTestCluster(t *testing.T) *Cluster {
 	t.Helper()
 	c := New(layout.Dir(t.TempDir()), nil)
@@ -51,8 +51,7 @@ func TestParseMountPoint(t *testing.T) {
 	}
 }
 
-// TestFlags pins the settings without which the cluster does not work, or not as its
-// users expect it.
+// TestFlags pins the flags without which the cluster would not work as its users expect.
 func TestFlags(t *testing.T) {
 	c := newTestCluster(t)
 	for _, test := range []struct {
@@ -89,8 +88,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestConfigure writes every file of a cluster of two nodes, twice: the second time
-// must change none, because kube-proxy ends when its file is written.
+// TestConfigure writes every file of a cluster of two nodes, twice. The second time must change
+// none, because kube-proxy ends when its file is written.
 func TestConfigure(t *testing.T) {
 	c := newTestCluster(t)
 	var contents [2]map[string]string
@@ -169,7 +168,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestWantedSysctls: `up` must not lower what an administrator raised.
+// TestWantedSysctls checks that `up` does not lower what an administrator has raised.
 func TestWantedSysctls(t *testing.T) {
 	got := wantedSysctls(map[string]string{
 		"fs/inotify/max_user_instances": "128",
@@ -183,7 +182,8 @@ func TestWantedSysctls(t *testing.T) {
 	}
 }
 
-// TestShrink: fewer nodes than there are would leave nodes behind.
+// TestShrink checks that `up` refuses fewer nodes than the cluster has, because it would leave
+// nodes behind.
 func TestShrink(t *testing.T) {
 	c := newTestCluster(t)
 	boot, err := bootID()
@@ -209,7 +209,7 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// TestCore: a cluster keeps what it has, whatever a later up leaves out.
+// TestCore checks that a cluster keeps what it has, whatever a later `up` leaves out.
 func TestCore(t *testing.T) {
 	c := newTestCluster(t)
 	for _, step := range []struct{ asked, want bool }{{true, true}, {true, true}, {false, false}, {true, false}} {
@@ -220,7 +220,8 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// TestNamedCluster: a cluster beside another keeps its state apart, shares what was built, and knows what the machine was like before both.
+// TestNamedCluster checks that a second cluster has its own state, shares the cache, and knows the
+// machine's settings from before both.
 func TestNamedCluster(t *testing.T) {
 	t.Setenv(layout.DirVariable, filepath.Join("/tmp", filepath.Base(t.TempDir())+strings.ReplaceAll(t.Name(), "/", "-")))
 	first, err := layout.Default()

@@ -23,12 +23,12 @@ func kubeletName(node string) string { return "kubelet-" + node }
 
 func nodeProxyName(node string) string { return "kube-proxy-" + node }
 
-// spec fills in what all components share.
+// spec adds what all components share.
 func (c *Cluster) spec(name, namespace string, arguments ...string) proc.Spec {
 	return proc.Spec{Name: name, Arguments: arguments, Namespace: namespace, Log: c.dir.Log(name)}
 }
 
-// kube is the path of a Kubernetes command: a symlink to the one binary.
+// kube returns the path of a Kubernetes command: a symlink to the one binary.
 func (c *Cluster) kube(command string) string { return filepath.Join(c.binaries, command) }
 
 func (c *Cluster) etcd() proc.Spec {
@@ -40,7 +40,7 @@ func (c *Cluster) etcd() proc.Spec {
 		"--listen-peer-urls=http://"+etcdPeer,
 		"--initial-advertise-peer-urls=http://"+etcdPeer,
 		"--initial-cluster=testbed=http://"+etcdPeer,
-		// The state is thrown away with the cluster: nobody needs it after a power cut.
+		// The data is deleted with the cluster, so it need not survive a power cut.
 		"--unsafe-no-fsync",
 		"--quota-backend-bytes=8589934592",
 		"--log-level=warn",
@@ -146,16 +146,16 @@ func (c *Cluster) nodeProxy(number int) proc.Spec {
 		"--config="+c.dir.Config("kube-proxy.yaml"), "--hostname-override="+node)
 }
 
-// hostProxy lets programs on this machine use Services. It borrows the name of the
-// first node, because kube-proxy needs one: that only matters for Services that keep
-// their traffic on one node.
+// hostProxy makes Services reachable for programs on this machine. kube-proxy needs the name of a
+// node and gets that of the first one. That only matters for Services that keep their traffic on
+// one node.
 func (c *Cluster) hostProxy() proc.Spec {
 	return c.spec(hostProxyName, "", c.kube("kube-proxy"),
 		"--config="+c.dir.Config("kube-proxy.yaml"), "--hostname-override="+NodeName(1))
 }
 
-// provisioner is our own program: revision changes when that does, so that `up`
-// replaces a provisioner of before.
+// provisioner returns our own program. revision changes with the program, so that `up` replaces an
+// older provisioner.
 func (c *Cluster) provisioner(self, revision string) proc.Spec {
 	return c.spec(provisionerProc, "", self, "provisioner", "--revision", revision,
 		"--kubeconfig", c.dir.Config(provisionerUser+".kubeconfig"), "--folder", c.dir.Volumes())

@@ -22,8 +22,8 @@ const (
 	killTimeout = 20 * time.Second // for the kernel to end what was killed
 )
 
-// Down ends the cluster and removes all that it made on the machine; logs and the
-// cache stay. Idempotent, also after a crash or half an `up`.
+// Down ends the cluster and removes everything that it created on the machine except logs and the
+// cache. Idempotent, also after a crash or an incomplete `up`.
 func (c *Cluster) Down(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a testbed needs root: run it with sudo")
@@ -32,7 +32,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 		name string
 		work func(context.Context) error
 	}{
-		// A frozen file system would hold its writers for ever.
+		// Writers to a frozen file system never end.
 		{"thawing volumes", func(ctx context.Context) error { return thawBelow(ctx, c.dir.Run()) }},
 		{"ending processes", c.stopProcesses},
 		{"removing mounts and loop devices", c.removeStorage},
@@ -59,9 +59,8 @@ func (c *Cluster) Purge() error {
 	return nil
 }
 
-// stopProcesses ends what would start others first (kubelets and the control plane),
-// then containers, then containerd (which sees its containers end and tidies up), then
-// all that is left.
+// stopProcesses first ends what would start other processes (kubelets and the control plane), then
+// containers, then containerd (which cleans up after its containers), then the rest.
 func (c *Cluster) stopProcesses(context.Context) error {
 	records, err := c.processes.List()
 	if err != nil {
@@ -143,15 +142,16 @@ func (c *Cluster) removeFiles() error {
 	} {
 		_ = os.Remove(folder) // only when empty: somebody else may use it
 	}
-	// Last: it holds the state that a next `down` would need if this one is interrupted.
+	// Last: the run folder has the state that the next `down` needs if this one is interrupted.
 	if err := os.RemoveAll(c.dir.Run()); err != nil {
 		return fmt.Errorf("removing the run folder: %w", err)
 	}
 	return nil
 }
 
-// removeCNIResults deletes what CNI remembers of the pods that ran until the end, of their own network and of the
-// loopback. The name of a loopback's file says nothing of the cluster, but its content names the pod's network namespace.
+// removeCNIResults deletes CNI's records of the pods that ran until the end, of their own network
+// and of the loopback. The file name of a loopback's record does not identify the cluster, but its
+// content names the pod's network namespace.
 func (c *Cluster) removeCNIResults() error {
 	results, err := filepath.Glob("/var/lib/cni/results/*")
 	if err != nil {
@@ -179,8 +179,8 @@ func (c *Cluster) removeCNIResults() error {
 	return nil
 }
 
-// removeShimSockets deletes the sockets of killed shims. containerd puts them in
-// /run/containerd/s, under a name that only the container's folder tells.
+// removeShimSockets deletes the sockets of killed shims. They are in /run/containerd/s, under a
+// name that only the container's folder contains.
 func (c *Cluster) removeShimSockets() error {
 	found, err := filepath.Glob(c.dir.Node("*", "containerd-run", "io.containerd.runtime.v2.task", "*", "*", "address"))
 	if err != nil {

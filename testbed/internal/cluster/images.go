@@ -24,8 +24,8 @@ func (c *Cluster) ctr(ctx context.Context, node string, arguments ...string) (st
 	return command(ctx, program, all...)
 }
 
-// ensureImage imports a tarball of the cache unless the node had it before. The
-// tarball's folder is named by its content's key, so the name alone tells.
+// ensureImage imports a tarball of the cache unless the node already has it. The name of the
+// tarball's folder contains the key of its content, so the name identifies it.
 func (c *Cluster) ensureImage(ctx context.Context, node, tarball string) error {
 	marker := c.dir.Node(node, "imported", build.Key(tarball))
 	if _, err := os.Stat(marker); err == nil {
@@ -50,8 +50,8 @@ func (c *Cluster) importImage(ctx context.Context, node, tarball string) error {
 	return nil
 }
 
-// LoadImages imports tarballs, in the format of `docker save` or OCI, to every node.
-// Importing what a node has already is harmless.
+// LoadImages imports tarballs, in the format of `docker save` or OCI, to every node. Importing an
+// image again does no harm.
 func (c *Cluster) LoadImages(ctx context.Context, tarballs []string) error {
 	nodes, err := c.runningNodes()
 	if err != nil {
@@ -95,8 +95,8 @@ func (c *Cluster) ListImages(ctx context.Context) (map[string][]string, error) {
 	return images, nil
 }
 
-// ErrNotRunning says that there is no cluster.
-var ErrNotRunning = errors.New("the cluster does not run: start it with `testbed up`")
+// ErrNotRunning means that there is no cluster.
+var ErrNotRunning = errors.New("the cluster is not running: start it with `testbed up`")
 
 func (c *Cluster) runningNodes() ([]string, error) {
 	state, found, err := readState(c.dir)
@@ -110,7 +110,7 @@ func (c *Cluster) runningNodes() ([]string, error) {
 	for number := 1; number <= state.Nodes; number++ {
 		node := NodeName(number)
 		if _, err := os.Stat(c.dir.ContainerdSocket(node)); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("containerd of %s does not run: %w", node, ErrNotRunning)
+			return nil, fmt.Errorf("containerd of %s is not running: %w", node, ErrNotRunning)
 		}
 		nodes = append(nodes, node)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/ui"
 )
 
-// machineState is what `down` must know to put the machine back as it was.
+// machineState is what `down` needs to restore the machine.
 type machineState struct {
 	BootID  string            `json:"bootID"`
 	Nodes   int               `json:"nodes"`
@@ -27,8 +27,9 @@ type machineState struct {
 	Sysctls map[string]string `json:"sysctls"`        // file below /proc/sys to the value it had
 }
 
-// Kernel settings that a cluster needs or that the kubelet changes (which it does on
-// every start, whatever its configuration says: it needs them for memory pressure).
+// sysctls are the kernel settings that a cluster needs or that the kubelet changes. The kubelet
+// changes its settings at every start, whatever its configuration says: it needs them for memory
+// pressure.
 var sysctls = map[string]string{
 	"fs/inotify/max_user_instances": "8192", // one per watching process, and the default is 128
 	"fs/inotify/max_user_watches":   "1048576",
@@ -89,7 +90,8 @@ func readSysctls() map[string]string {
 	return values
 }
 
-// sysctlsBefore returns the settings as they were before any cluster changed them: another cluster that runs has noted that.
+// sysctlsBefore returns the settings from before any cluster changed them. If another cluster runs,
+// it has recorded them.
 func (c *Cluster) sysctlsBefore(boot string) (map[string]string, error) {
 	siblings, err := c.siblings(boot)
 	if err != nil {
@@ -101,7 +103,7 @@ func (c *Cluster) sysctlsBefore(boot string) (map[string]string, error) {
 	return readSysctls(), nil
 }
 
-// siblings are the states of the other clusters that run on this machine.
+// siblings returns the states of the other clusters that run on this machine.
 func (c *Cluster) siblings(boot string) ([]machineState, error) {
 	files, err := c.dir.Siblings()
 	if err != nil {
@@ -123,13 +125,13 @@ func (c *Cluster) siblings(boot string) ([]machineState, error) {
 	return found, nil
 }
 
-// isLimit tells which settings are limits, which `up` only ever raises.
+// isLimit reports whether a setting is a limit, which `up` only ever raises.
 func isLimit(name string) bool {
 	return strings.HasPrefix(name, "fs/inotify/") || strings.HasPrefix(name, "kernel/keys/")
 }
 
-// wantedSysctls returns what to set on a machine with the present values: settings
-// that the kernel does not have and limits that are high enough are left out.
+// wantedSysctls returns what to set on a machine with the present values. It leaves out settings
+// that the kernel lacks and limits that are high enough.
 func wantedSysctls(present map[string]string) map[string]string {
 	wanted := map[string]string{}
 	for name, value := range sysctls {
@@ -157,7 +159,7 @@ func writeSysctls(values map[string]string) error {
 	return nil
 }
 
-// requirement is a program (or a file) and the Debian package that brings it.
+// requirement is a program or a file, and the Debian package that has it.
 type requirement struct {
 	program string // name on PATH, or an absolute path
 	pkg     string
@@ -180,7 +182,7 @@ var requirements = []requirement{
 	{"mmdebstrap", "mmdebstrap"},
 }
 
-// sbin holds programs that the PATH of a login shell may lack.
+// sbin has the folders of programs that the PATH of a login shell may lack.
 const sbin = "/usr/local/sbin:/usr/sbin:/sbin"
 
 // findPrograms returns the paths of all programs, and the packages of what is missing.
@@ -198,8 +200,8 @@ func findPrograms() (paths map[string]string, missing []string) {
 	return paths, slices.Compact(missing)
 }
 
-// CheckMachine makes sure that this machine can run a cluster, and installs missing
-// packages where apt-get is. It returns the paths of the programs that are needed.
+// CheckMachine checks that this machine can run a cluster, and installs missing packages if apt-get
+// is available. It returns the paths of the required programs.
 func CheckMachine(ctx context.Context, progress *ui.Progress) (map[string]string, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("a testbed needs Linux (this is %s): use a Linux virtual machine", runtime.GOOS)

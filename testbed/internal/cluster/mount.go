@@ -14,8 +14,8 @@ import (
 // nsfsMagic marks a file that is a mounted namespace (NSFS_MAGIC, statfs(2)).
 const nsfsMagic = 0x6e736673
 
-// isNamespace tells whether a network namespace is mounted at path: after a crash an
-// empty file may be left.
+// isNamespace reports whether a network namespace is mounted at path. After a crash there may be an
+// empty file.
 func isNamespace(path string) bool {
 	var stat unix.Statfs_t
 	return unix.Statfs(path, &stat) == nil && stat.Type == nsfsMagic
@@ -53,8 +53,8 @@ func parseMountPoint(line string) (string, bool) {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[4]), true
 }
 
-// unmountBelow thaws and unmounts everything in folder. A mount that is still busy is
-// detached: it ends with its last user, and by then all of ours were killed.
+// unmountBelow thaws and unmounts everything in folder. A mount that is still busy is detached and
+// ends with its last user; all processes of the cluster have been killed by then.
 func unmountBelow(folder string) error {
 	mounts, err := mountsBelow(folder)
 	if err != nil {
@@ -71,15 +71,15 @@ func unmountBelow(folder string) error {
 	return nil
 }
 
-// thawBelow ends a storage hang that a test forgot (fsfreeze -f): frozen, writers
-// cannot be killed and nothing can be unmounted.
+// thawBelow thaws file systems that a test left frozen (fsfreeze -f). Otherwise writers could not
+// be killed and nothing could be unmounted.
 func thawBelow(ctx context.Context, folder string) error {
 	mounts, err := mountsBelow(folder)
 	if err != nil {
 		return err
 	}
 	for _, point := range mounts {
-		// Fails on what is not frozen: that is the normal case.
+		// It fails if the file system is not frozen, which is the normal case.
 		_, _ = command(ctx, "fsfreeze", "--unfreeze", point)
 	}
 	return nil

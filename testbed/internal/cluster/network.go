@@ -14,10 +14,10 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/layout"
 )
 
-// ensureBridge makes the network that joins this machine and its nodes. Idempotent.
+// ensureBridge creates the network that connects this machine and its nodes. Idempotent.
 //
-// The machine forwards nothing between it and the outside: pods reach each other and
-// this machine only.
+// The machine forwards nothing between this network and the outside: pods can reach only each other
+// and this machine.
 func ensureBridge(ctx context.Context) error {
 	if _, err := net.InterfaceByName(bridgeName); err != nil {
 		if _, err := command(ctx, "ip", "link", "add", bridgeName, "type", "bridge"); err != nil {
@@ -38,8 +38,8 @@ func ensureBridge(ctx context.Context) error {
 	return nil
 }
 
-// ensureNodeNetwork makes a node's network namespace and its cable to the bridge.
-// Idempotent; it does not heal a partition.
+// ensureNodeNetwork creates a node's network namespace and its cable to the bridge. Idempotent; it
+// does not heal a partition.
 func ensureNodeNetwork(ctx context.Context, number int) error {
 	namespace, link := nodeNamespace(number), nodeLink(number)
 	if !isNamespace(nodeNamespaceFile(number)) {
@@ -88,7 +88,7 @@ func setNodeLink(ctx context.Context, link, state string) error {
 	return err
 }
 
-// ensureRoutes tells every node where the pods of the others are.
+// ensureRoutes adds the routes to the pods of the other nodes on every node.
 func ensureRoutes(ctx context.Context, nodes int) error {
 	for from := 1; from <= nodes; from++ {
 		for to := 1; to <= nodes; to++ {
@@ -103,8 +103,8 @@ func ensureRoutes(ctx context.Context, nodes int) error {
 	return nil
 }
 
-// removeNetwork deletes the namespaces, the cables, the bridge (with its routes) and
-// the tables that kube-proxy made on this machine.
+// removeNetwork deletes the namespaces, the cables, the bridge with its routes, and kube-proxy's
+// tables on this machine.
 func removeNetwork(ctx context.Context) error {
 	namespaces, err := ownNamespaces()
 	if err != nil {
@@ -134,14 +134,14 @@ func removeNetwork(ctx context.Context) error {
 	if layout.Name() == "" || !isNamespace(hostNamespaceFile()) {
 		return nil
 	}
-	// We are in it, and it ends with us.
+	// This process is in the namespace, which ends with it.
 	_, err = command(ctx, "ip", "netns", "delete", hostNamespace())
 	return err
 }
 
-// EnterNetwork makes sure that this process is in the cluster's network: for the default cluster that is the machine's own.
-// A named cluster has a network namespace instead, in which the addresses, links and rules are the same and disturb nobody;
-// the process enters it by starting anew.
+// EnterNetwork makes this process run in the cluster's network, which for the default cluster is
+// the machine's own. A named cluster has a network namespace instead, in which equal addresses,
+// links and rules do not conflict. To enter it, the process executes itself again.
 func (c *Cluster) EnterNetwork(ctx context.Context) error {
 	if layout.Name() == "" {
 		return nil

@@ -19,7 +19,7 @@ type ComponentStatus struct {
 	Alive bool
 }
 
-// NodeStatus is one node as the API server and the cable see it.
+// NodeStatus is one node, by the API server and by the state of its cable.
 type NodeStatus struct {
 	Name        string
 	Ready       bool
@@ -33,8 +33,8 @@ type Status struct {
 	Problems   []string // empty: the cluster works
 }
 
-// Observe looks at the cluster. It returns an error only when it cannot look; a
-// cluster that does not work is a status with problems.
+// Observe returns the status of the cluster. It returns an error only if it cannot observe it; a
+// cluster that does not work has a status with problems.
 func (c *Cluster) Observe(ctx context.Context) (Status, error) {
 	state, found, err := readState(c.dir)
 	if err != nil {

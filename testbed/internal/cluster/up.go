@@ -16,25 +16,26 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/product"
 )
 
-// Size is how much of a cluster to start.
+// Size is the extent of a cluster.
 type Size struct {
 	// Nodes is the number of nodes; 0 means as many as there are, at least one.
 	Nodes int
-	// Core leaves out what a first application does not need: metrics-server and the nginx images. On a cluster that
-	// has them it changes nothing.
+	// Core leaves out what a first application does not need: metrics-server and the nginx images. It
+	// removes nothing from a running cluster.
 	Core bool
 }
 
-// Validate returns an error for a number of nodes that no cluster can have.
+// Validate returns an error if the number of nodes is not possible.
 func (s Size) Validate() error {
 	if s.Nodes < 0 || s.Nodes > MaxNodes {
-		return fmt.Errorf("%d nodes: from 1 to %d are possible", s.Nodes, MaxNodes)
+		return fmt.Errorf("%d nodes: must be from 1 to %d", s.Nodes, MaxNodes)
 	}
 	return nil
 }
 
-// Build makes all that Up starts, and installs the machine's packages that it needs. It needs the machine's own
-// network, which a named cluster is not in (see [Cluster.EnterNetwork]).
+// Build builds everything that Up starts, and installs the packages that the machine needs for
+// that. It needs the machine's own network, which a named cluster does not use (see
+// [Cluster.EnterNetwork]).
 func (c *Cluster) Build(ctx context.Context, core bool) error {
 	var err error
 	if c.programs, err = CheckMachine(ctx, c.progress); err != nil {
@@ -72,8 +73,8 @@ func (c *Cluster) Build(ctx context.Context, core bool) error {
 	return group.Wait()
 }
 
-// Up starts what does not run yet and waits until the cluster works. Idempotent: after an interruption it goes on where
-// it stopped, after a restart of the machine it begins anew.
+// Up starts what does not run yet and waits until the cluster works. Idempotent: after an
+// interruption it continues, and after a restart of the machine it starts over.
 //
 // ctx bounds the wait for the cluster, not the builds before it.
 func (c *Cluster) Up(ctx context.Context, size Size, timeout time.Duration) error {
@@ -102,8 +103,8 @@ func (c *Cluster) Builder() (product.Builder, error) {
 	return product.Builder{Source: source, Cache: build.Cache(c.dir.Cache()), Progress: c.progress}, nil
 }
 
-// prepareState decides the number of nodes, and writes down the machine's settings
-// before anything is changed.
+// prepareState decides the number of nodes, and records the machine's settings before anything
+// changes them.
 func (c *Cluster) prepareState(ctx context.Context, size Size) (machineState, error) {
 	if err := size.Validate(); err != nil {
 		return machineState{}, err
@@ -117,7 +118,7 @@ func (c *Cluster) prepareState(ctx context.Context, size Size) (machineState, er
 		return machineState{}, err
 	}
 	if found && state.BootID != boot {
-		c.progress.Say("the machine was restarted since: beginning with a new cluster")
+		c.progress.Say("the machine was restarted: starting a new cluster")
 		if err := c.Down(ctx); err != nil {
 			return machineState{}, err
 		}
@@ -141,11 +142,11 @@ func (c *Cluster) prepareState(ctx context.Context, size Size) (machineState, er
 	return state, writeState(c.dir, state)
 }
 
-// start runs the control plane and the nodes' containerd (which imports the images)
-// side by side: on two processors that saves a third of the time.
+// start starts the control plane and, in parallel, the nodes' containerd, which imports the images.
+// On two processors that saves a third of the time.
 func (c *Cluster) start(ctx context.Context, state machineState) error {
 	nodes := state.Nodes
-	// From here on a process that has ended is news, not a left-over.
+	// From here on an ended process is a failure, not a left-over.
 	if err := c.processes.Forget(); err != nil {
 		return err
 	}

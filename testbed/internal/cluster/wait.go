@@ -29,8 +29,8 @@ func poll(ctx context.Context, what string, check func() error) error {
 	}
 }
 
-// pollAlive also gives up as soon as a process of the cluster has ended: waiting on
-// would not bring it back.
+// pollAlive is like poll, but also gives up as soon as a process of the cluster has ended, because
+// it would not come back.
 func (c *Cluster) pollAlive(ctx context.Context, what string, check func() error) error {
 	var ended error
 	err := poll(ctx, what, func() error {
@@ -81,13 +81,14 @@ func (c *Cluster) waitContainerd(ctx context.Context, node string) error {
 	})
 }
 
-// check is one thing that a working cluster does.
+// check is a check of a working cluster.
 type check struct {
 	name string
 	run  func(context.Context) error
 }
 
-// checks are the nodes, names and, unless the cluster has its core only, metrics.
+// checks returns the checks of the nodes, of DNS and, unless the cluster has its core only, of
+// metrics.
 func (c *Cluster) checks(state machineState) []check {
 	checks := []check{
 		{"nodes are Ready", func(ctx context.Context) error { return c.checkNodes(ctx, state.Nodes) }},
@@ -142,7 +143,7 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// checkDeployment asks for one available replica in kube-system.
+// checkDeployment checks that a Deployment in kube-system has an available replica.
 func (c *Cluster) checkDeployment(ctx context.Context, name string) error {
 	client, err := c.client()
 	if err != nil {
@@ -158,8 +159,8 @@ func (c *Cluster) checkDeployment(ctx context.Context, name string) error {
 	return nil
 }
 
-// checkMetrics asks the aggregated API itself: it answers when the pod, the route to
-// it and the certificates all work.
+// checkMetrics calls the aggregated API itself. It answers if the pod, the route to it and the
+// certificates all work.
 func (c *Cluster) checkMetrics(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {

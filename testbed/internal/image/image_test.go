@@ -59,7 +59,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestReproducible: nodes recognise an image that they have by its digest.
+// TestReproducible checks that equal input gives an equal digest, by which nodes recognize an image
+// that they have.
 func TestReproducible(t *testing.T) {
 	first, err := newImage(t).Digest()
 	if err != nil {
@@ -74,7 +75,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// TestLayerLinks: a link has a target, and no content.
+// TestLayerLinks checks that a link has a target and no content.
 func TestLayerLinks(t *testing.T) {
 	layer, err := Layer([]File{{Path: "/bin/box", Mode: 0o755, Data: []byte("binary")}, {Path: "/bin/cp", Link: "box"}})
 	if err != nil {

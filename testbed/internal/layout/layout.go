@@ -1,5 +1,5 @@
-// Package layout names every file and folder of a testbed: nothing else in the
-// module joins paths below the state directory.
+// Package layout has the paths of all files and folders of a testbed. Nothing else in the module
+// joins paths below the state directory.
 package layout
 
 import (
@@ -17,14 +17,16 @@ const DirVariable = "MAINSTAY_TESTBED_DIR"
 // for a binary that was moved out of the repository.
 const SourceVariable = "MAINSTAY_TESTBED_SOURCE"
 
-// NameVariable is the environment variable that names a cluster beside the default one: lower-case letters. A
-// named cluster has a state directory, control groups and a network of its own, so that it disturbs no other.
+// NameVariable is the environment variable with the name of a cluster other than the default one,
+// in lower-case letters. A named cluster has its own state directory, control groups and network,
+// so that it does not disturb others.
 const NameVariable = "MAINSTAY_TESTBED_NAME"
 
 // Name returns the cluster's name: "" is the default cluster.
 func Name() string { return os.Getenv(NameVariable) }
 
-// Suffix returns what sets names of a named cluster apart from those of the default one, whose suffix is empty.
+// Suffix returns the suffix in the names of a named cluster's objects. It is empty for the default
+// cluster.
 func Suffix() string {
 	if Name() == "" {
 		return ""
@@ -42,8 +44,8 @@ const maxDirLength = 48
 // Dir is the root of one testbed's state.
 type Dir string
 
-// Default returns the state directory: $MAINSTAY_TESTBED_DIR, or ~/.cache/mainstay/testbed, and for a named cluster
-// the same with "-NAME" appended.
+// Default returns the state directory: $MAINSTAY_TESTBED_DIR, or ~/.cache/mainstay/testbed, and for
+// a named cluster the same with "-NAME" appended.
 func Default() (Dir, error) {
 	if strings.ContainsFunc(Name(), func(r rune) bool { return r < 'a' || r > 'z' }) {
 		return "", fmt.Errorf("%s=%s: a cluster's name has lower-case letters only", NameVariable, Name())
@@ -72,10 +74,11 @@ func (d Dir) join(elements ...string) string {
 	return filepath.Join(append([]string{string(d)}, elements...)...)
 }
 
-// Lock is the file that one command holds while it changes the cluster.
+// Lock returns the file that a command locks while it changes the cluster.
 func (d Dir) Lock() string { return d.join("lock") }
 
-// Cache is the folder of what was built; it survives `down`, and all clusters share that of the default one.
+// Cache returns the folder of built products. It survives `down`, and all clusters share that of
+// the default one.
 func (d Dir) Cache() string { return filepath.Join(strings.TrimSuffix(string(d), Suffix()), "cache") }
 
 // Siblings lists the state files of all clusters of this cache, running or not.
@@ -88,53 +91,54 @@ func (d Dir) Siblings() ([]string, error) {
 	return found, nil
 }
 
-// Run is the folder of the running cluster; `down` empties it.
+// Run returns the folder of the running cluster. `down` removes it.
 func (d Dir) Run() string { return d.join("run") }
 
-// State is the file of what was changed on the machine.
+// State returns the file with the original settings of the machine.
 func (d Dir) State() string { return d.join("run", "state.json") }
 
-// Processes is the folder of one record per process.
+// Processes returns the folder with one record per process.
 func (d Dir) Processes() string { return d.join("run", "processes") }
 
-// Logs is the folder of one log per process. `down` keeps it, the next fresh `up` replaces it.
+// Logs returns the folder with one log per process. `down` keeps it, and the next `up` after that
+// replaces it.
 func (d Dir) Logs() string { return d.join("logs") }
 
-// Log is the log of one component.
+// Log returns the log file of one component.
 func (d Dir) Log(component string) string { return d.join("logs", component+".log") }
 
-// Audit is the API server's audit log, one JSON event a line.
+// Audit returns the API server's audit log, with one JSON event per line.
 func (d Dir) Audit() string { return d.join("logs", "audit.log") }
 
-// PKI is the folder of keys and certificates.
+// PKI returns the folder of keys and certificates.
 func (d Dir) PKI() string { return d.join("run", "pki") }
 
-// Config is a configuration file of a component.
+// Config returns a configuration file of a component.
 func (d Dir) Config(name string) string { return d.join("run", "config", name) }
 
-// Kubeconfig is the administrator's kubeconfig.
+// Kubeconfig returns the administrator's kubeconfig.
 func (d Dir) Kubeconfig() string { return d.join("run", "admin.kubeconfig") }
 
-// Etcd is etcd's data directory.
+// Etcd returns etcd's data directory.
 func (d Dir) Etcd() string { return d.join("run", "etcd") }
 
-// Volumes is the folder of persistent volumes: one folder each, with its image and its mount.
+// Volumes returns the folder of persistent volumes. Each has a folder with its image and its mount.
 func (d Dir) Volumes() string { return d.join("run", "volumes") }
 
-// Node is the folder of one node, or a path below it.
+// Node returns the folder of one node, or a path below it.
 func (d Dir) Node(node string, elements ...string) string {
 	return d.join(append([]string{"run", "nodes", node}, elements...)...)
 }
 
-// ContainerdSocket is the address of a node's containerd.
+// ContainerdSocket returns the address of a node's containerd.
 func (d Dir) ContainerdSocket(node string) string { return d.Node(node, "containerd.sock") }
 
-// ErrNoSource says that the testbed's source folder was not found.
+// ErrNoSource means that the testbed's source folder was not found.
 var ErrNoSource = errors.New("the testbed's source folder was not found")
 
-// Source finds the folder that holds the testbed's go.mod, from which Kubernetes and
-// the images are built: $MAINSTAY_TESTBED_SOURCE, else the folder itself or its child
-// `testbed` in any parent of the executable or of the working directory.
+// Source returns the folder with the testbed's go.mod, from which Kubernetes and the images are
+// built. It is $MAINSTAY_TESTBED_SOURCE or else the folder itself, or its child `testbed`, in any
+// parent of the executable or of the working directory.
 func Source() (string, error) {
 	if path := os.Getenv(SourceVariable); path != "" {
 		if !isSource(path) {

@@ -40,14 +40,14 @@ type Authority struct {
 	key         crypto.Signer
 }
 
-// CertificateFile is the path of a certificate's PEM file.
+// CertificateFile returns the path of a certificate's PEM file.
 func (s Store) CertificateFile(name string) string { return filepath.Join(string(s), name+".crt") }
 
-// KeyFile is the path of a private key's PEM file.
+// KeyFile returns the path of a private key's PEM file.
 func (s Store) KeyFile(name string) string { return filepath.Join(string(s), name+".key") }
 
-// Authority returns the certificate authority of that name, and makes it when the
-// store has none. Idempotent: what was issued before stays valid.
+// Authority returns the certificate authority of that name, and creates it if the store has none.
+// Idempotent: issued certificates stay valid.
 func (s Store) Authority(name string) (*Authority, error) {
 	authority, err := s.load(name)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,7 @@ func (s Store) Authority(name string) (*Authority, error) {
 	return s.load(name)
 }
 
-// Issue makes the certificate of that name unless the store has it already.
+// Issue creates the certificate of that name unless the store has it.
 func (s Store) Issue(authority *Authority, name string, want Certificate) error {
 	if _, err := os.Stat(s.CertificateFile(name)); err == nil {
 		return nil
@@ -100,7 +100,7 @@ func (s Store) Issue(authority *Authority, name string, want Certificate) error 
 	return s.write(name, der, key)
 }
 
-// newTemplate starts an hour ago: a clock that is set back must not stop a test.
+// newTemplate returns a template that is valid from an hour ago, in case a clock is set back.
 func newTemplate(subject pkix.Name) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -144,7 +144,7 @@ func (s Store) load(name string) (*Authority, error) {
 	return &Authority{certificate: certificate, key: signer}, nil
 }
 
-// write puts the key first: a certificate on disk means that both are there.
+// write writes the key first: if the certificate exists, so does the key.
 func (s Store) write(name string, der []byte, key *ecdsa.PrivateKey) error {
 	if err := os.MkdirAll(string(s), 0o700); err != nil {
 		return fmt.Errorf("creating the certificate store: %w", err)

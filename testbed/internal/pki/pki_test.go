@@ -41,7 +41,7 @@ func TestIssue(t *testing.T) {
 	}
 }
 
-// TestClientOnly: a certificate without names must not pass for a server's.
+// TestClientOnly checks that a certificate without names is not valid for servers.
 func TestClientOnly(t *testing.T) {
 	store := Store(t.TempDir())
 	authority, err := store.Authority("ca")
@@ -60,7 +60,7 @@ func TestClientOnly(t *testing.T) {
 	}
 }
 
-// TestIdempotent: a second `up` must not make the certificates of the first worthless.
+// TestIdempotent checks that a second `up` keeps the certificates of the first.
 func TestIdempotent(t *testing.T) {
 	store := Store(t.TempDir())
 	var contents [2]string

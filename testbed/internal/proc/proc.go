@@ -1,8 +1,7 @@
 // Package proc starts, recognises and ends the testbed's long-running processes.
 //
-// A process is ours only when its id and its start time are those that were
-// recorded, or when it sits in its component's control group: a process id alone
-// may have been reused, and a name proves nothing.
+// A process is ours only if its id and its start time are those recorded, or if it is in its
+// component's control group. A process id alone may have been reused, and a name proves nothing.
 package proc
 
 import (
@@ -34,7 +33,7 @@ type Spec struct {
 	Log       string   // file that receives stdout and stderr
 }
 
-// Record is what is known about a started process.
+// Record describes a started process.
 type Record struct {
 	Name      string   `json:"name"`
 	PID       int      `json:"pid"`
@@ -47,9 +46,9 @@ type Record struct {
 // Table is a folder with one record per process.
 type Table string
 
-// Ensure starts the process unless it runs already with the same arguments. One that
-// runs with other arguments is ended first; one that runs but was never recorded
-// (the command died in between) is adopted. started tells whether a new one was made.
+// Ensure starts the process unless it already runs with the same arguments. It first stops a
+// process that runs with other arguments. It adopts a process that runs but was never recorded,
+// because the command died in between. started reports whether a new process was started.
 func (t Table) Ensure(spec Spec) (record Record, started bool, err error) {
 	record, found, err := t.Get(spec.Name)
 	if err != nil {
@@ -91,7 +90,7 @@ func (t Table) Get(name string) (record Record, found bool, err error) {
 		return Record{}, false, fmt.Errorf("reading the record of %s: %w", name, err)
 	}
 	if err := json.Unmarshal(content, &record); err != nil {
-		// A half-written record is no record: the control group still tells.
+		// Ignore a half-written record: the control group still identifies the process.
 		return Record{}, false, nil //nolint:nilerr // see above
 	}
 	return record, true, nil
@@ -153,8 +152,8 @@ func (t Table) put(record Record) error {
 	return nil
 }
 
-// start runs the testbed's own `launch` subcommand, which joins the control group and
-// the network namespace and then becomes the component: the process id stays.
+// start runs the testbed's own `launch` subcommand, which joins the control group and the network
+// namespace and then becomes the component. The process id remains the same.
 func start(spec Spec) (Record, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -186,10 +185,10 @@ func start(spec Spec) (Record, error) {
 	return record, nil
 }
 
-// startAndWaitForExec returns when `launch` has become the component, or with what kept
-// it from that. Both come through a pipe that closes on exec (see [Launch]). Without
-// waiting, the process looks like a zombie for a moment: exec from another thread than
-// the first ends the first one.
+// startAndWaitForExec returns when `launch` has become the component, or with the error that
+// prevented it. Both arrive through a pipe that closes on exec (see [Launch]). Without waiting, the
+// process looks like a zombie for a moment: exec in a thread other than the first ends the first
+// one.
 func startAndWaitForExec(command *exec.Cmd) error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -225,7 +224,7 @@ func adopt(spec Spec) (Record, bool, error) {
 			continue
 		}
 		arguments := strings.Split(strings.TrimRight(string(content), "\x00"), "\x00")
-		// Shims share containerd's group: the executable tells them apart.
+		// Shims share containerd's group; their executable distinguishes them.
 		if arguments[0] != spec.Arguments[0] {
 			continue
 		}
@@ -238,14 +237,14 @@ func adopt(spec Spec) (Record, bool, error) {
 	return Record{}, false, nil
 }
 
-// Alive tells whether exactly this process still runs (a zombie does not).
+// Alive reports whether exactly this process still runs. A zombie does not run.
 func (r Record) Alive() bool {
 	since, err := startTime(r.PID)
 	return err == nil && since == r.StartTime
 }
 
-// Stop sends SIGTERM, then SIGKILL after the grace period, and waits for the end.
-// A process that is gone already, or whose id is now another's, is left alone.
+// Stop sends SIGTERM, then SIGKILL after the grace period, and waits for the end. It does nothing
+// if the process has ended or its id now belongs to another process.
 func (r Record) Stop(grace time.Duration) error {
 	if !r.Alive() {
 		return nil
@@ -274,8 +273,8 @@ func (r Record) waitGone(timeout time.Duration) bool {
 	return !r.Alive()
 }
 
-// startTime reads field 22 of /proc/PID/stat: with the id it names one process for ever
-// (until the next boot). Zombies count as gone.
+// startTime reads field 22 of /proc/PID/stat. Together with the id it identifies a process until
+// the next boot. Zombies count as ended.
 func startTime(pid int) (uint64, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -291,8 +290,8 @@ func startTime(pid int) (uint64, error) {
 	return since, nil
 }
 
-// parseStat cuts after the last parenthesis: the second field, the program's name,
-// may itself hold spaces and parentheses (proc(5)).
+// parseStat cuts after the last parenthesis, because the second field, the program's name, may
+// contain spaces and parentheses (proc(5)).
 func parseStat(stat string) (state string, since uint64, err error) {
 	end := strings.LastIndexByte(stat, ')')
 	if end < 0 {

@@ -28,7 +28,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// startSleep runs a process of our own to observe and to end.
+// startSleep starts a process for the test.
 func startSleep(t *testing.T) Record {
 	t.Helper()
 	command := exec.Command("sleep", "60")
@@ -44,7 +44,7 @@ func startSleep(t *testing.T) Record {
 	return Record{Name: "sleep", PID: command.Process.Pid, StartTime: since, Arguments: []string{"sleep", "60"}}
 }
 
-// TestStale covers a process id that was given to another process since.
+// TestStale checks a process id that now belongs to another process.
 func TestStale(t *testing.T) {
 	record := startSleep(t)
 	if !record.Alive() {

@@ -23,8 +23,8 @@ func bootstrap(ctx context.Context, suite, output, packages string) error {
 	)
 }
 
-// fetch downloads packages, without what they depend on, into a folder, and returns their files in the order of the
-// names. Apt checks their signatures.
+// fetch downloads packages, without what they depend on, into a folder, and returns their files in
+// the order of the names. Apt checks their signatures.
 func fetch(ctx context.Context, suite, folder string, packages []string) ([]string, error) {
 	// The hook runs on this machine, outside the root file system, which stays empty.
 	download := `cd "` + folder + `" && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q -o APT::Sandbox::User=root download ` + strings.Join(packages, " ")
@@ -49,7 +49,7 @@ func mmdebstrap(ctx context.Context, suite, output string, arguments ...string) 
 		return errors.New("mmdebstrap is missing: apt-get install mmdebstrap")
 	}
 	arguments = append([]string{"--mode=root", "--aptopt=Acquire::Check-Valid-Until \"false\""}, arguments...)
-	// The machine's own list holds other releases too; mmdebstrap takes the mirror from here.
+	// The machine's own list has other releases too, so mmdebstrap gets only the mirror.
 	arguments = append(arguments, suite, output)
 	if mirror := debianMirror(); mirror != "" {
 		arguments = append(arguments, mirror)
@@ -65,7 +65,7 @@ func mmdebstrap(ctx context.Context, suite, output string, arguments ...string) 
 	return nil
 }
 
-// unpack puts a package's files into a folder, as if it were the root. Its scripts do not run.
+// unpack extracts a package into a folder as the root. It does not run the package's scripts.
 func unpack(ctx context.Context, file, folder string) error {
 	if messages, err := exec.CommandContext(ctx, "dpkg-deb", "--extract", file, folder).CombinedOutput(); err != nil {
 		return fmt.Errorf("unpacking %s: %w\n%s", filepath.Base(file), err, messages)
@@ -92,8 +92,8 @@ func unpackTar(ctx context.Context, file, output string) error {
 	return nil
 }
 
-// debianMirror finds the address of the machine's Debian mirror in its apt sources;
-// "" leaves the choice to mmdebstrap (deb.debian.org).
+// debianMirror returns the address of the machine's Debian mirror from its apt sources. Empty
+// leaves the choice to mmdebstrap (deb.debian.org).
 func debianMirror() string {
 	files, _ := filepath.Glob("/etc/apt/sources.list.d/*") // the pattern is well-formed
 	for _, file := range append([]string{"/etc/apt/sources.list"}, files...) {
@@ -108,8 +108,8 @@ func debianMirror() string {
 	return ""
 }
 
-// parseMirror takes the first main archive (…/debian) of a sources file, in the
-// one-line or the deb822 format (sources.list(5)).
+// parseMirror returns the first main archive (…/debian) of a sources file, in the one-line or the
+// deb822 format (sources.list(5)).
 func parseMirror(sources string) string {
 	for line := range strings.Lines(sources) {
 		fields := strings.Fields(line)

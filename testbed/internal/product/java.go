@@ -24,21 +24,22 @@ import (
 // javaSuite is the Debian release with OpenJDK 17.
 const javaSuite = "bookworm"
 
-// javaHome is where Debian's OpenJDK is: its architectures have the names of Go's, on amd64 and arm64.
+// javaHome is where Debian's OpenJDK is: its architectures have the names of Go's, on amd64 and
+// arm64.
 const javaHome = "/usr/lib/jvm/java-17-openjdk-" + runtime.GOARCH
 
-// javaUser is the user of images that Java programs and their agents are in.
+// javaUser is the user of images with Java programs and their agents.
 const javaUser = "10001:10001"
 
-// javaFlags are for a small program that starts quickly. It writes no performance data to /tmp, for there may be none,
-// and no dump of a thousand lines to the log, which is what an agent that throws leads to.
+// javaFlags are for a small program that starts quickly. It writes no performance data to /tmp,
+// which may not exist, and after an agent throws no dump of a thousand lines to the log.
 var javaFlags = []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx32m", "-XX:-UsePerfData", "-XX:+SuppressFatalErrorMessage"}
 
-// jrePackages are what the virtual machine is linked with, and no more: all that the package depends on is sixty
-// packages, for fonts, printers and smart cards.
+// jrePackages are the packages that the virtual machine is linked with. All dependencies would be
+// sixty packages, for fonts, printers and smart cards.
 var jrePackages = []string{"libc6", "libgcc-s1", "libstdc++6", "zlib1g", "openjdk-17-jre-headless"}
 
-// jdk is a folder with the root file system of a compiler. The machine itself needs no Java.
+// jdk returns a folder with the root file system of a compiler. The machine itself needs no Java.
 func (b Builder) jdk(ctx context.Context) (string, error) {
 	packages := slices.Concat(jrePackages, []string{"openjdk-17-jdk-headless"})
 	key := build.Key(slices.Concat([]string{javaSuite, runtime.GOARCH}, packages)...)
@@ -71,7 +72,7 @@ func (b Builder) jdk(ctx context.Context) (string, error) {
 	return folder, b.Cache.Prune("jdk", folder)
 }
 
-// classes is a folder with the compiled images/NAME.
+// classes returns a folder with the compiled images/NAME.
 func (b Builder) classes(ctx context.Context, name string) (string, error) {
 	source := filepath.Join(b.Source, "images", name)
 	sources, err := build.Sources(source)
@@ -91,8 +92,8 @@ func (b Builder) classes(ctx context.Context, name string) (string, error) {
 	return folder, b.Cache.Prune(name, folder)
 }
 
-// compileJava compiles all files of the folder source into the folder output, with the compiler's root file system as
-// the root: it is linked with libraries of its own Debian.
+// compileJava compiles all files of the folder source into the folder output. The compiler's root
+// file system is the root, because the compiler is linked with libraries of its own Debian.
 func compileJava(ctx context.Context, jdk, source, output string) error {
 	work, err := os.MkdirTemp(filepath.Join(jdk, "tmp"), "compile-")
 	if err != nil {
@@ -110,7 +111,8 @@ func compileJava(ctx context.Context, jdk, source, output string) error {
 		files...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: jdk}
 	command.Dir = "/tmp/" + filepath.Base(work)
-	// Without /proc the loader can't tell where the program is, which it looks for its libraries beside.
+	// Without /proc the loader does not know the path of the program, beside which it looks for its
+	// libraries.
 	command.Env = []string{"LD_LIBRARY_PATH=" + javaHome + "/lib"}
 	if messages, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling %s: %w\n%s", source, err, messages)
@@ -124,7 +126,7 @@ func compileJava(ctx context.Context, jdk, source, output string) error {
 // attribute is one of a jar's main attributes.
 type attribute struct{ name, value string }
 
-// jar packs a folder of classes; equal input gives an equal file.
+// jar packs a folder of classes. Equal input gives an equal file.
 func jar(classes fs.FS, attributes ...attribute) ([]byte, error) {
 	var manifest bytes.Buffer
 	for _, a := range append([]attribute{{"Manifest-Version", "1.0"}}, attributes...) {
@@ -165,7 +167,7 @@ func jar(classes fs.FS, attributes ...attribute) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// demoJava is an image of Debian's Java and a server.
+// demoJava builds the image of Debian's Java and a server.
 func (b Builder) demoJava(ctx context.Context) (string, error) {
 	classes, err := b.classes(ctx, "demo-java")
 	if err != nil {
@@ -186,8 +188,8 @@ func (b Builder) demoJava(ctx context.Context) (string, error) {
 	})
 }
 
-// packageLayers are a layer for each package, whose files are kept in scratch: as the packages are what they were, so
-// are the layers, to the byte.
+// packageLayers returns a layer for each package. The files are kept in scratch. Equal packages
+// give equal layers.
 func packageLayers(ctx context.Context, suite, scratch string, packages []string) ([]v1.Layer, error) {
 	files, err := fetch(ctx, suite, scratch, packages)
 	if err != nil {
@@ -208,7 +210,7 @@ func packageLayers(ctx context.Context, suite, scratch string, packages []string
 	return layers, nil
 }
 
-// demoJavaImages puts the server on top of the layers of Java.
+// demoJavaImages returns images with the server on top of the layers of Java.
 func demoJavaImages(classes fs.FS, layers []v1.Layer) (map[string]v1.Image, error) {
 	server, err := jar(classes, attribute{"Main-Class", "Server"})
 	if err != nil {
@@ -232,7 +234,7 @@ func demoJavaImages(classes fs.FS, layers []v1.Layer) (map[string]v1.Image, erro
 	return map[string]v1.Image{DemoJavaImage: made}, nil
 }
 
-// demoAgent is an agent for Java, in a good version, a better one, and a broken one.
+// demoAgent builds the images of a Java agent: a good version, a better one, and a broken one.
 func (b Builder) demoAgent(ctx context.Context) (string, error) {
 	classes, err := b.classes(ctx, "demo-agent")
 	if err != nil {
@@ -248,7 +250,7 @@ func (b Builder) demoAgent(ctx context.Context) (string, error) {
 	})
 }
 
-// fetchBusybox is Debian's, linked statically.
+// fetchBusybox returns Debian's statically linked busybox.
 func fetchBusybox(ctx context.Context) ([]byte, error) {
 	scratch, err := os.MkdirTemp("", "testbed-busybox-")
 	if err != nil {
@@ -269,7 +271,8 @@ func fetchBusybox(ctx context.Context) ([]byte, error) {
 	return content, nil
 }
 
-// demoAgentImages have /agent/agent.jar, and what copies it: cp, and sh for whoever looks into the image.
+// demoAgentImages returns images with /agent/agent.jar, cp to copy it, and sh for users who inspect
+// the image.
 func demoAgentImages(classes fs.FS, busybox []byte) (map[string]v1.Image, error) {
 	tools, err := image.Layer([]image.File{
 		{Path: "/bin/busybox", Mode: 0o755, Data: busybox},

@@ -21,7 +21,7 @@ import (
 
 var compiled = fstest.MapFS{"demo/Agent.class": {Data: []byte("agent")}, "Server.class": {Data: []byte("server")}}
 
-// entriesOf are the files of a jar in their order, with what is in them.
+// entriesOf returns the files of a jar in order, with their contents.
 func entriesOf(t *testing.T, jar []byte) [][2]string {
 	t.Helper()
 	reader, err := zip.NewReader(bytes.NewReader(jar), int64(len(jar)))
@@ -43,7 +43,8 @@ func entriesOf(t *testing.T, jar []byte) [][2]string {
 	return entries
 }
 
-// TestJar: the manifest comes first and ends with an empty line, as the virtual machine wants it.
+// TestJar checks that the manifest comes first and ends with an empty line, as the virtual machine
+// requires.
 func TestJar(t *testing.T) {
 	packed, err := jar(compiled, attribute{"Main-Class", "Server"})
 	if err != nil {
@@ -65,7 +66,7 @@ func TestJar(t *testing.T) {
 	}
 }
 
-// filesOf are the files and links of an image, by their path.
+// filesOf returns the files and links of an image by path.
 func filesOf(t *testing.T, image v1.Image) map[string]string {
 	t.Helper()
 	layers, err := image.Layers()
@@ -100,7 +101,7 @@ func filesOf(t *testing.T, image v1.Image) map[string]string {
 	return files
 }
 
-// TestDemoJavaConfig pins what manifests of others rely on.
+// TestDemoJavaConfig pins what other manifests rely on.
 func TestDemoJavaConfig(t *testing.T) {
 	images, err := demoJavaImages(compiled, nil)
 	if err != nil {
@@ -126,7 +127,7 @@ func TestDemoJavaConfig(t *testing.T) {
 	}
 }
 
-// TestDemoAgentImages: each has a jar of its own, and cp.
+// TestDemoAgentImages checks that each image has its own jar, and cp.
 func TestDemoAgentImages(t *testing.T) {
 	images, err := demoAgentImages(compiled, []byte("busybox"))
 	if err != nil {
@@ -157,7 +158,7 @@ func TestDemoAgentImages(t *testing.T) {
 	}
 }
 
-// TestJavaSources: a change of one must change the key of what is made of it.
+// TestJavaSources checks that a change of each source changes the key of its product.
 func TestJavaSources(t *testing.T) {
 	for name, want := range map[string][]string{"demo-java": {"Server.java"}, "demo-agent": {"Agent.java", "Broken.java"}} {
 		sources, err := build.Sources(filepath.Join("..", "..", "images", name))
@@ -172,7 +173,8 @@ func TestJavaSources(t *testing.T) {
 	}
 }
 
-// TestAllImages: what is not on every node by itself can be built by its name, and costs no `up` anything.
+// TestAllImages checks that images that are not on every node can be built by name, and that `up`
+// does not build them.
 func TestAllImages(t *testing.T) {
 	for _, name := range []string{"kubectl", "demo-java", "demo-agent"} {
 		if slices.Contains(Images(), name) || !slices.Contains(AllImages(), name) {

@@ -18,18 +18,19 @@ const Current = "1.37"
 type release struct {
 	minor   string // what users call it
 	version string // what the go.mod in its folder pins; client libraries read it from the server
-	// staging is the version of the modules that Kubernetes publishes apart (k8s.io/api and so on). The patch release may
-	// be a later one than version's: then it is that of the product, so that both are compiled once. The 0.37.2 modules that
-	// both programs use differ from the 0.37.1 ones in how k8s.io/apiserver counts HTTP headers, and in nothing else.
+	// staging is the version of the modules that Kubernetes publishes apart (k8s.io/api and so on).
+	// The patch release may be a later one than version's: then it is that of the product, so that
+	// both are compiled once. The 0.37.2 modules that both programs use differ from the 0.37.1 ones in
+	// how k8s.io/apiserver counts HTTP headers, and in nothing else.
 	staging string
-	// name is that of the source folder, of the binary and of the product in the cache: as each
-	// release has its own, one does not evict another.
+	// name is the name of the source folder, of the binary and of the product in the cache. Each
+	// release has its own, so that one does not evict another.
 	name     string
 	commands []string
 }
 
-// releases are those that can be built. Those before the current one are for tests against their
-// API alone, and have no more than that needs.
+// releases are the releases that can be built. The older ones are only for tests against their API,
+// and have only the programs for that.
 var releases = []release{
 	{minor: Current, version: "v1.37.1", staging: "v0.37.2", name: "kube", commands: []string{
 		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet",
@@ -37,7 +38,7 @@ var releases = []release{
 	{minor: "1.36", version: "v1.36.3", staging: "v0.36.3", name: "kube136", commands: []string{"etcd", "kube-apiserver"}},
 }
 
-// Releases lists what [Builder.Kubernetes] takes, the current one first.
+// Releases returns the releases that [Builder.Kubernetes] accepts, the current one first.
 func Releases() []string {
 	minors := make([]string, 0, len(releases))
 	for _, release := range releases {
@@ -46,11 +47,11 @@ func Releases() []string {
 	return minors
 }
 
-// findRelease returns the release of that name, or an error that says which there are.
+// findRelease returns the release of that name, or an error that names the known ones.
 func findRelease(minor string) (release, error) {
 	at := slices.IndexFunc(releases, func(r release) bool { return r.minor == minor })
 	if at < 0 {
-		return release{}, fmt.Errorf("there is no Kubernetes %q; there are %v", minor, Releases())
+		return release{}, fmt.Errorf("unknown Kubernetes release %q: must be one of %v", minor, Releases())
 	}
 	return releases[at], nil
 }
@@ -93,13 +94,13 @@ func (b Builder) Packages(ctx context.Context) (int, error) {
 	return b.server(current).Packages(ctx)
 }
 
-// server is etcd and Kubernetes' components in one program.
+// server returns the program with etcd and Kubernetes' components.
 func (b Builder) server(r release) build.GoProgram {
 	return build.GoProgram{Name: r.name, Folder: filepath.Join(b.Source, r.name), LDFlags: gitVersion(r)}
 }
 
-// kubectlProgram is a program of its own: scripts and tests start kubectl thousands of times, and each start of the
-// servers' program takes four times as long.
+// kubectlProgram returns kubectl as a separate program. Scripts and tests start kubectl thousands
+// of times, and each start of the servers' program takes four times as long.
 func (b Builder) kubectlProgram(r release) build.GoProgram {
 	return build.GoProgram{Name: "kubectl", Folder: filepath.Join(b.Source, r.name), Package: "kubectl", LDFlags: gitVersion(r)}
 }

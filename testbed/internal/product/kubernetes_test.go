@@ -18,14 +18,14 @@ func TestFindRelease(t *testing.T) {
 		_, err := findRelease(minor)
 		if err == nil {
 			t.Errorf("%q is accepted", minor)
-		} else if !strings.HasSuffix(err.Error(), "there are [1.37 1.36]") {
-			t.Errorf("%q: %v does not say what is accepted", minor, err)
+		} else if !strings.HasSuffix(err.Error(), "must be one of [1.37 1.36]") {
+			t.Errorf("%q: %v does not name the accepted releases", minor, err)
 		}
 	}
 }
 
-// TestReleasesArePinned: a server that gave another version than its code has would mislead
-// whoever reads test results, and staging modules of two releases do not fit together.
+// TestReleasesArePinned checks that a server reports the version of its code, which readers of test
+// results rely on, and that all staging modules are of its release.
 func TestReleasesArePinned(t *testing.T) {
 	for _, release := range releases {
 		content, err := os.ReadFile(filepath.Join("..", "..", release.name, "go.mod"))

@@ -12,7 +12,7 @@ import (
 	"github.com/mainstay-platform/mainstay/testbed/internal/image"
 )
 
-// The Debian release with nginx 1.22.
+// nginxSuite is the Debian release with nginx 1.22.
 const nginxSuite = "bookworm"
 
 // nginxConfig logs where a container engine looks, and serves Debian's page.

@@ -1,5 +1,4 @@
-// Package product knows what a testbed is made of: which programs and images there
-// are, and how each is built.
+// Package product knows which programs and images a testbed needs, and how each is built.
 package product
 
 import (
@@ -42,13 +41,15 @@ type Builder struct {
 	Progress *ui.Progress
 }
 
-// CoreImages lists the images without which no application starts, in the order in which a node needs them.
+// CoreImages returns the images without which no application starts, in the order in which a node
+// needs them.
 func CoreImages() []string { return []string{"pause", "coredns", "demo-web"} }
 
-// Images lists the images that every node of a whole cluster gets.
+// Images returns the images that every node of a complete cluster gets.
 func Images() []string { return append(CoreImages(), "metrics-server", "nginx") }
 
-// AllImages lists the names that [Builder.Image] takes: also those that a node gets by `image load` only.
+// AllImages returns the names that [Builder.Image] accepts, including images that a node gets only
+// by `image load`.
 func AllImages() []string { return append(Images(), "kubectl", "demo-java", "demo-agent") }
 
 // Image returns the tarball of one image.
@@ -65,7 +66,7 @@ func (b Builder) Image(ctx context.Context, name string) (string, error) {
 	}
 	program, found := b.programs()[name]
 	if !found {
-		return "", fmt.Errorf("there is no image %q; there are %v", name, AllImages())
+		return "", fmt.Errorf("unknown image %q: must be one of %v", name, AllImages())
 	}
 	binary, err := program.Build(ctx, b.Cache, b.Progress)
 	if err != nil {
@@ -74,7 +75,7 @@ func (b Builder) Image(ctx context.Context, name string) (string, error) {
 	return b.program(name, binary)
 }
 
-// kubectl is an image of the kubectl of the current Kubernetes.
+// kubectl builds an image of the current Kubernetes' kubectl.
 func (b Builder) kubectl(ctx context.Context) (string, error) {
 	folder, err := b.Kubernetes(ctx, Current)
 	if err != nil {
@@ -83,7 +84,7 @@ func (b Builder) kubectl(ctx context.Context) (string, error) {
 	return b.program("kubectl", filepath.Join(folder, "kubectl"))
 }
 
-// program is an image of one static binary.
+// program builds an image of one static binary.
 func (b Builder) program(name, binary string) (string, error) {
 	key := build.Key(imageRevision, filepath.Dir(binary))
 	return b.tarball(name, key, func() (map[string]v1.Image, error) {
@@ -129,7 +130,7 @@ func (b Builder) tarball(name, key string, pack func() (map[string]v1.Image, err
 	return filepath.Join(folder, file), nil
 }
 
-// programImages makes the images of a static program, by reference.
+// programImages returns the images of a static program by reference.
 func programImages(name string, binary []byte) (map[string]v1.Image, error) {
 	path := "/" + name
 	layer, err := image.Layer([]image.File{

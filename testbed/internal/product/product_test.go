@@ -23,7 +23,7 @@ func TestProgramImages(t *testing.T) {
 	}
 }
 
-// TestDemoWebConfig pins what manifests of others rely on.
+// TestDemoWebConfig pins what other manifests rely on.
 func TestDemoWebConfig(t *testing.T) {
 	images, err := programImages("demo-web", []byte("binary"))
 	if err != nil {

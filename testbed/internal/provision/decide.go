@@ -17,7 +17,7 @@ const (
 	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 )
 
-// action is what a claim needs from us.
+// action is what a claim needs.
 type action int
 
 const (
@@ -63,11 +63,11 @@ func decideClaim(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentV
 	}
 }
 
-// checkClaim refuses what these volumes cannot do: better an event than a volume that
-// behaves differently from what was asked for.
+// checkClaim refuses what these volumes cannot do. An event is better than a volume that behaves
+// differently from its claim.
 func checkClaim(claim *corev1.PersistentVolumeClaim) error {
 	if slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) {
-		return errors.New("a testbed volume lies on one node: ReadWriteMany is not possible")
+		return errors.New("a testbed volume is on one node: ReadWriteMany is not possible")
 	}
 	if claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock {
 		return errors.New("a testbed volume is a file system: volumeMode Block is not possible")
@@ -78,11 +78,11 @@ func checkClaim(claim *corev1.PersistentVolumeClaim) error {
 	return nil
 }
 
-// volumeName is the name that every provisioner uses: unique, and found again.
+// volumeName returns the name that every provisioner uses: unique, and derived from the claim.
 func volumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
 
-// desiredVolume is the volume of a claim, mounted at path. It is a `local` volume, not
-// a hostPath: for these the kubelet applies fsGroup, as it does for real disks.
+// desiredVolume returns the volume of a claim, mounted at path. It is a `local` volume, not a
+// hostPath, because the kubelet then applies fsGroup, as it does for real disks.
 func desiredVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, path string, size int64) *corev1.PersistentVolume {
 	reclaim := corev1.PersistentVolumeReclaimDelete
 	if class.ReclaimPolicy != nil {
@@ -115,7 +115,7 @@ func desiredVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.Storage
 	}
 }
 
-// isReclaimable tells whether a volume and its data are to be deleted.
+// isReclaimable reports whether a volume and its data are to be deleted.
 func isReclaimable(volume *corev1.PersistentVolume) bool {
 	return volume.Annotations[annotationProvisionedBy] == Name &&
 		volume.Status.Phase == corev1.VolumeReleased &&

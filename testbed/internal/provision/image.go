@@ -31,8 +31,8 @@ func (i images) image(name string) string { return filepath.Join(string(i), name
 
 func (i images) mount(name string) string { return filepath.Join(string(i), name, "mount") }
 
-// create makes and mounts a volume of size bytes. Idempotent: a volume that is
-// mounted is whole, anything less is made again (nobody can have written to it).
+// create creates and mounts a volume of size bytes. Idempotent: a mounted volume is complete; an
+// incomplete one is created again, since no pod can have written to it.
 func (i images) create(ctx context.Context, name string, size int64) error {
 	if isMountPoint(i.mount(name)) {
 		return nil
@@ -66,7 +66,7 @@ func (i images) create(ctx context.Context, name string, size int64) error {
 	return nil
 }
 
-// grow makes a mounted volume larger while it is in use. It never shrinks one. Idempotent.
+// grow enlarges a mounted volume while it is in use. It never shrinks one. Idempotent.
 func (i images) grow(ctx context.Context, name string, size int64) error {
 	info, err := os.Stat(i.image(name))
 	if err != nil {
@@ -133,7 +133,7 @@ func isMountPoint(folder string) bool {
 	return own.Dev != parent.Dev
 }
 
-// run returns what a program printed, without the last newline.
+// run runs a program, and returns its output without the last newline.
 func run(ctx context.Context, name string, arguments ...string) (string, error) {
 	output, err := exec.CommandContext(ctx, name, arguments...).CombinedOutput()
 	text := strings.TrimSpace(string(output))

@@ -24,11 +24,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// resync repeats what was given up, for example after the disk was full.
+// resync is the interval after which given-up work is repeated, for example after the disk was
+// full.
 const resync = 30 * time.Second
 
-// controller makes, grows and deletes volumes. One goroutine works at a time: a volume
-// takes some 50 ms, and nothing has to be locked.
+// controller creates, grows and deletes volumes. Only one goroutine works: a volume takes some 50
+// ms, and no locks are needed.
 type controller struct {
 	client  kubernetes.Interface
 	claims  corelisters.PersistentVolumeClaimLister
@@ -85,8 +86,8 @@ func Run(ctx context.Context, kubeconfig, folder string) error {
 	return nil
 }
 
-// handler queues objects that came or changed. Deletions need nothing: a volume is
-// deleted by us, after its data.
+// handler queues objects that were added or changed. Deletions need no work: we delete a volume
+// after its data.
 func (c *controller) handler() cache.ResourceEventHandler {
 	enqueue := func(object any) {
 		switch object := object.(type) {
@@ -105,7 +106,7 @@ func (c *controller) handler() cache.ResourceEventHandler {
 	}
 }
 
-// next works on one object; false means the end.
+// next handles one object, and returns false when the queue has shut down.
 func (c *controller) next(ctx context.Context) bool {
 	item, shutdown := c.queue.Get()
 	if shutdown {
@@ -117,7 +118,7 @@ func (c *controller) next(ctx context.Context) bool {
 		work = c.syncClaim
 	}
 	if err := work(ctx, item); err != nil {
-		slog.ErrorContext(ctx, "volume work failed, trying again", "namespace", item.namespace, "name", item.name, "error", err)
+		slog.ErrorContext(ctx, "volume work failed, retrying", "namespace", item.namespace, "name", item.name, "error", err)
 		c.queue.AddRateLimited(item)
 		return true
 	}
@@ -186,8 +187,8 @@ func (c *controller) create(ctx context.Context, claim *corev1.PersistentVolumeC
 	return nil
 }
 
-// grow enlarges the file system, then says so on the volume and on the claim. It is
-// repeated as a whole after an error in between.
+// grow enlarges the file system, then updates the volume and the claim. After an error in between,
+// all of it is repeated.
 func (c *controller) grow(ctx context.Context, claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) error {
 	request := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	size := roundSize(request.Value())
@@ -208,7 +209,7 @@ func (c *controller) grow(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil {
 		return fmt.Errorf("updating the volume's size: %w", err)
 	}
-	c.events.Eventf(claim, corev1.EventTypeNormal, "VolumeGrown", "The volume has %s now", capacity.String())
+	c.events.Eventf(claim, corev1.EventTypeNormal, "VolumeGrown", "The volume now has %s", capacity.String())
 	slog.InfoContext(ctx, "volume grown", "volume", volume.Name, "bytes", size)
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// tick is how often a long step says how far it is: often enough that nobody
-// thinks it hangs, seldom enough for a CI log.
+// tick is the interval between two progress lines of a long step: short enough to show that it
+// works, long enough for a CI log.
 const tick = 20 * time.Second
 
 // Progress prints steps with the time since the command began. Safe for concurrent use.
@@ -26,12 +26,12 @@ func New(out io.Writer) *Progress { return &Progress{out: out, begin: time.Now()
 func (p *Progress) Say(format string, arguments ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A progress line that cannot be written must not fail the work itself.
+	// A failure to print progress must not fail the work itself.
 	_, _ = fmt.Fprintf(p.out, "%7.1fs  %s\n", time.Since(p.begin).Seconds(), fmt.Sprintf(format, arguments...))
 }
 
-// Step runs work, then prints its name and how long it took. While it runs, detail
-// (nil: nothing to tell) is asked every 20 s for one more line.
+// Step runs work, then prints its name and its duration. While work runs, Step prints the result of
+// detail every 20 s. detail may be nil.
 func (p *Progress) Step(name string, detail func() string, work func() error) error {
 	start := time.Now()
 	done := make(chan struct{})
@@ -44,7 +44,7 @@ func (p *Progress) Step(name string, detail func() string, work func() error) er
 			case <-done:
 				return
 			case <-ticker.C:
-				text := "still at it"
+				text := "still running"
 				if detail != nil {
 					text = detail()
 				}
