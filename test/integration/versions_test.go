@@ -234,7 +234,7 @@ func TestVersionsUpgrade(t *testing.T) {
 // TestVersionsInstallKeepsTheConversion: an upgrade does not take away what a former release serves.
 func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
-	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.MatchError(gomega.ContainSubstring("is not installed")))
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.MatchError(gomega.ContainSubstring(": not installed")))
 	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	// As if an earlier release had written it.

@@ -209,7 +209,7 @@ func TestValuesRefused(t *testing.T) {
 		"secrets: {namespaces: [Shop]}":                      "does not match pattern",
 		"secrets: {namespaces: [shop, shop]}":                "items at 0 and 1 are equal",
 		"secrets: {namespace: shop}":                         "additional properties 'namespace' not allowed",
-		"{watchNamespaces: [web, blog], secrets: {namespaces: [web, shop]}}":      "secrets.namespaces: shop is not watched, for watchNamespaces is web, blog",
+		"{watchNamespaces: [web, blog], secrets: {namespaces: [web, shop]}}":      "secrets.namespaces: Invalid value: shop: must be one of watchNamespaces (web, blog)",
 		"{watchNamespaces: [web], apiserver: {llamas: {enabled: true}}}":          "apiserver.llamas.enabled: with watchNamespaces or ambassador.enabled nothing is served",
 		"{ambassador: {enabled: true}, apiserver: {llamas: {enabled: true}}}":     "apiserver.llamas.enabled: with watchNamespaces or ambassador.enabled nothing is served",
 		"apiserver: {serviceAccount: {create: false}}":                            "apiserver.serviceAccount.name is needed",

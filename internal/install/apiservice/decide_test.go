@@ -70,14 +70,14 @@ func TestDecide(t *testing.T) {
 			wanted: stored()}, withdraw, time.Time{}},
 		"our namespace is being deleted": {observed{apiService: stored(), isOurs: true, known: true, ready: 2, leaving: true,
 			wanted: stored()}, withdraw, time.Time{}},
-		"our namespace is being deleted, endpoints unknown": {observed{apiService: stored(), isOurs: true, leaving: true}, withdraw, time.Time{}},
-		"our namespace is being deleted, it is absent":      {observed{known: true, ready: 2, leaving: true, wanted: stored()}, wait, time.Time{}},
+		"our namespace is deleted, endpoints unknown": {observed{apiService: stored(), isOurs: true, leaving: true}, withdraw, time.Time{}},
+		"our namespace is deleted, it is absent":      {observed{known: true, ready: 2, leaving: true, wanted: stored()}, wait, time.Time{}},
 		"it is being deleted": {observed{apiService: stored(deleted), isOurs: true, known: true, missing: at(-60),
 			wanted: stored()}, wait, time.Time{}},
 		"another's, and we serve": {observed{apiService: stored(edited), known: true, ready: 2, wanted: stored()}, wait, time.Time{}},
 		"another's, and no ready endpoint": {observed{apiService: stored(), known: true, missing: at(-60), wanted: stored()}, wait,
 			time.Time{}},
-		"another's, and our namespace is being deleted": {observed{apiService: stored(), known: true, leaving: true, wanted: stored()}, wait, time.Time{}},
+		"another's, our namespace is deleted": {observed{apiService: stored(), known: true, leaving: true, wanted: stored()}, wait, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.o.now = start
