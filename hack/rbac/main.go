@@ -1,10 +1,10 @@
-// Command rbac writes the rights of the manager from the +kubebuilder:rbac markers in the code: one file for
-// each part of an installation that can be switched on and off, so that the chart can grant those
-// of the parts that are on.
+// Command rbac writes the rights of the manager from the +kubebuilder:rbac markers in the code. It
+// writes one file for each optional part of an installation, so that the chart can grant the rights
+// of the enabled parts.
 //
-// controller-gen's own generator passes over markers in the doc comment of a function without
-// a word. Ours stand there, beside the calls that need the rights, so this one reads every
-// comment; and what it does not understand is an error. It refuses wildcards (security rule 1).
+// controller-gen's own generator silently ignores markers in the doc comment of a function. Ours
+// are there, beside the calls that need the rights, so this one reads every comment and reports
+// what it does not understand as an error. It refuses wildcards (security rule 1).
 package main
 
 import (

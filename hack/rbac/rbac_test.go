@@ -30,7 +30,7 @@ func inner() {
 }
 `
 
-// want has the verbs of each resource together, in an order that does not depend on source's.
+// want has the united verbs of each resource, in an order that does not depend on source's.
 var want = map[string]string{
 	"shop.yaml": header + `cluster:
 - nonResourceURLs:
@@ -141,7 +141,7 @@ func TestPartOf(t *testing.T) {
 	}
 }
 
-// TestRun: a part that is no more leaves no file.
+// TestRun: the file of a removed part is deleted.
 func TestRun(t *testing.T) {
 	source, output := t.TempDir(), t.TempDir()
 	for name, content := range map[string]string{

@@ -22,7 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// staticBinaries builds the two smallest programs there are: it returns the manager's, which has the API server's beside it.
+// staticBinaries builds two minimal programs and returns the manager's path; the API server's is
+// beside it.
 func staticBinaries(t *testing.T, arch string) string {
 	t.Helper()
 	directory := t.TempDir()
@@ -74,7 +75,8 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// containerd imports under these very words: a short or an index.docker.io name would not be found.
+	// containerd imports under these very words: a short or an index.docker.io name would not be
+	// found.
 	if diff := cmp.Diff([]string{"docker.io/mainstay/mainstay:1.2.3"}, manifest[0].RepoTags); diff != "" {
 		t.Error(diff)
 	}

@@ -1,5 +1,5 @@
-// Command image makes a container image of the static binaries of the manager and of the API server, and can push it. It
-// needs no Docker, no base image and no network but that of the push.
+// Command image builds a container image from the static binaries of the manager and of the API
+// server, and can push it. It needs no Docker and no base image, and uses the network only to push.
 package main
 
 import (
