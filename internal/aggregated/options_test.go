@@ -27,7 +27,7 @@ func TestValidate(t *testing.T) {
 		"an unknown resource": {append([]string{"--resources=farmpods,goats"}, certificate...), `--resources: unsupported value "goats": must be one of farmpods, llamas`},
 		"an unknown storage":  {append([]string{"--llama-storage=etcd"}, certificate...), `--llama-storage: unsupported value "etcd": must be one of records, memory`},
 		"a negative delay": {append([]string{"--shutdown-delay-duration=-1s"}, certificate...),
-			"--shutdown-delay-duration can't be negative"},
+			"--shutdown-delay-duration: must not be negative"},
 		"a port that is none":   {append([]string{"--secure-port=70000"}, certificate...), "--secure-port"},
 		"an unknown audit mode": {append([]string{"--audit-log-path=-", "--audit-log-mode=eager"}, certificate...), "eager"},
 	} {

@@ -126,7 +126,7 @@ func TestCacheOptions(t *testing.T) {
 		return kind{name: name, cached: func() map[client.Object]cache.ByObject { return map[client.Object]cache.ByObject{&corev1.Pod{}: {}} }}
 	}
 	if _, err := cacheOptions([]kind{says("a"), says("b")}, observe.SecretAccess{}); err == nil ||
-		!strings.Contains(err.Error(), "a and b both say how to cache") {
+		!strings.Contains(err.Error(), "a and b both configure the cache") {
 		t.Errorf("got %v", err)
 	}
 }

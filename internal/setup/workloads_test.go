@@ -71,7 +71,7 @@ func TestWorkloadsAreShared(t *testing.T) {
 		t.Error(diff)
 	}
 	if _, err := cacheOptions([]kind{restarting("a", &corev1.ConfigMap{})}, opted); err == nil ||
-		!strings.Contains(err.Error(), "configuration and a both say how to cache *v1.ConfigMap") {
+		!strings.Contains(err.Error(), "configuration and a both configure the cache of *v1.ConfigMap") {
 		t.Errorf("got %v", err)
 	}
 }

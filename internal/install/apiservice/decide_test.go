@@ -233,7 +233,7 @@ func TestWhose(t *testing.T) {
 		"ours without labels":   {stored(unlabelled), true, false, false},
 		"ours without an owner": {stored(unowned), true, true, true},
 		"another's":             {stored(another), false, false, true},
-		"somebody's":            {stored(unowned, unlabelled), false, false, false},
+		"not Mainstay's":        {stored(unowned, unlabelled), false, false, false},
 		"ours, and another's": {stored(func(a *apiregistrationv1.APIService) {
 			a.OwnerReferences = append([]metav1.OwnerReference{{Kind: "ClusterRole", Name: "other-manager"}}, a.OwnerReferences...)
 		}), true, false, true},
