@@ -39,12 +39,12 @@ func TestServed(t *testing.T) {
 		"leaderElection: {enabled: false}\nreplicaCount: 1": "farmpods",
 	} {
 		manifest := mustRender(t, values, target{}).Manifest
-		told := slices.DeleteFunc(deployment(t, manifest).Spec.Template.Spec.Containers[0].Args, func(argument string) bool {
+		args := slices.DeleteFunc(deployment(t, manifest).Spec.Template.Spec.Containers[0].Args, func(argument string) bool {
 			return !strings.HasPrefix(argument, "--apiservice-")
 		})
 		if want == "" {
-			if strings.Contains(manifest, "apiserver") || strings.Contains(manifest, "- farm.mainstay.dev\n") || len(told) > 0 {
-				t.Errorf("%s: there is something of a server, or the manager is told %v", values, told)
+			if strings.Contains(manifest, "apiserver") || strings.Contains(manifest, "- farm.mainstay.dev\n") || len(args) > 0 {
+				t.Errorf("%s: there is a part of a server, or the manager has arguments %v", values, args)
 			}
 			continue
 		}
@@ -54,8 +54,8 @@ func TestServed(t *testing.T) {
 		}
 		flags := []string{"--apiservice-service=mainstay-apiserver", "--apiservice-secret=mainstay-apiserver",
 			"--apiservice-certificate-external=" + isExternal}
-		if diff := cmp.Diff(flags, told); diff != "" {
-			t.Errorf("%s: the manager is told: %s", values, diff)
+		if diff := cmp.Diff(flags, args); diff != "" {
+			t.Errorf("%s: the manager has the arguments: %s", values, diff)
 		}
 		var kinds []string
 		for _, object := range apiserver.objects(t, manifest) {
@@ -284,8 +284,8 @@ func TestNotes(t *testing.T) {
 	for values, want := range map[string][]string{"": {"farmpods"}, llamas: {"farmpods", "llamas"}, nothing: nil} {
 		notes := mustRender(t, values, target{}).Info.Notes
 		for _, resource := range []string{"farmpods", "llamas"} {
-			if told := strings.Contains(notes, "\n  kubectl get "+resource+" --all-namespaces\n"); told != slices.Contains(want, resource) {
-				t.Errorf("%s: %s is told: %t: %s", values, resource, told, notes)
+			if named := strings.Contains(notes, "\n  kubectl get "+resource+" --all-namespaces\n"); named != slices.Contains(want, resource) {
+				t.Errorf("%s: %s is named: %t: %s", values, resource, named, notes)
 			}
 		}
 		if strings.Contains(notes, "mainstay-apiserver") != (want != nil) || strings.Contains(notes, "\n\n\n") {
@@ -305,13 +305,13 @@ func TestNotesOfRemoval(t *testing.T) {
 		"kinds: {instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}": nil,
 	} {
 		notes := mustRender(t, values, target{}).Info.Notes
-		first, _, told := strings.Cut(notes, "kubectl delete crd ")
+		first, _, found := strings.Cut(notes, "kubectl delete crd ")
 		for _, command := range []string{everywhere, cluster} {
 			if strings.Contains(first, command) != slices.Contains(want, command) {
-				t.Errorf("%s: %q is to be told before the definitions go: %t: %s", values, command, slices.Contains(want, command), notes)
+				t.Errorf("%s: %q must come before the deletion of the definitions: %t: %s", values, command, slices.Contains(want, command), notes)
 			}
 		}
-		if !told || strings.Contains(notes, "\n\n\n") || strings.Contains(notes, "agents in workloads") != (want != nil) {
+		if !found || strings.Contains(notes, "\n\n\n") || strings.Contains(notes, "agents in workloads") != (want != nil) {
 			t.Errorf("%s: %s", values, notes)
 		}
 	}

@@ -242,7 +242,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s: everywhere: %v", values, everywhere)
 		}
 		if granted := strings.Contains(mustRender(t, values, target{}).Manifest, "--secret-namespaces="); granted != (want.shop != nil) {
-			t.Errorf("%s: the manager is told of them: %t", values, granted)
+			t.Errorf("%s: the manager has the flag: %t", values, granted)
 		}
 	}
 }
@@ -365,10 +365,10 @@ func TestRightsOfParts(t *testing.T) {
 			})
 		}
 		if !granted(wanted.on) {
-			t.Errorf("%s: with %s nobody may %s %s", part, wanted.on, wanted.verb, wanted.resource)
+			t.Errorf("%s: with %s no user may %s %s", part, wanted.on, wanted.verb, wanted.resource)
 		}
 		if wanted.off != "" && granted(wanted.off) {
-			t.Errorf("%s: with %s somebody may %s %s", part, wanted.off, wanted.verb, wanted.resource)
+			t.Errorf("%s: with %s a user may %s %s", part, wanted.off, wanted.verb, wanted.resource)
 		}
 		if _, err := os.Stat(path.Join(chartDirectory, "files/rbac", part+".yaml")); err != nil {
 			t.Error(err)
@@ -426,6 +426,6 @@ func TestRightsToTellWhoServes(t *testing.T) {
 		return r.Resource == "secrets" && r.Verb != "list" && r.Verb != "watch"
 	})
 	if diff := cmp.Diff(unwritten, more("webhook: {enabled: false}, certManager: {enabled: true}", "Role", "mainstay-system")); diff != "" {
-		t.Errorf("with somebody else's certificate: %s", diff)
+		t.Errorf("with another certificate: %s", diff)
 	}
 }
