@@ -80,7 +80,7 @@ func (s *show) play(ctx context.Context) error {
 		return err
 	}
 	s.firstAnswer()
-	s.log.Say("kubectl delete service %s: someone deletes a part of it ...", app)
+	s.log.Say("kubectl delete service %s: a user deletes a child ...", app)
 	if _, err := s.kubectl(ctx, "-n", namespace, "delete", "service", app); err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (s *show) ask(ctx context.Context) (string, error) {
 }
 
 func (s *show) farewell() {
-	s.log.Say("done: the cluster goes on running")
+	s.log.Say("done: the cluster keeps running")
 	fmt.Printf(`
 Go on with:
   export KUBECONFIG=%s

@@ -42,7 +42,7 @@ func main() {
 // run reads YAML documents and writes the manifest. If one is invalid it writes nothing.
 func run(namespace string, in io.Reader, out io.Writer) error {
 	if namespace == "" {
-		return errors.New("--namespace is needed")
+		return errors.New("--namespace is required")
 	}
 	objects, err := decode(in)
 	if err != nil {
@@ -87,7 +87,7 @@ func decode(in io.Reader) ([]*unstructured.Unstructured, error) {
 		}
 	}
 	if len(objects) == 0 {
-		return nil, errors.New("there is nothing to read")
+		return nil, errors.New("the input is empty")
 	}
 	return objects, nil
 }
@@ -139,7 +139,7 @@ func checkSize(object *unstructured.Unstructured) error {
 		return fmt.Errorf("measuring %s: %w", describe(object), err)
 	}
 	if len(compact) > maxObject {
-		return fmt.Errorf("%s has %d bytes, more than %d: kubectl apply could not take it", describe(object), len(compact), maxObject)
+		return fmt.Errorf("%s has %d bytes, more than %d: kubectl apply would fail", describe(object), len(compact), maxObject)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func run(output string, roots []string) error {
 		return err
 	}
 	if err := os.MkdirAll(output, 0o755); err != nil {
-		return fmt.Errorf("making the folder of the rights: %w", err)
+		return fmt.Errorf("creating the folder of the rights: %w", err)
 	}
 	former, err := os.ReadDir(output)
 	if err != nil {
@@ -42,7 +42,7 @@ func run(output string, roots []string) error {
 	for _, file := range former {
 		if _, stays := files[file.Name()]; !stays {
 			if err := os.Remove(filepath.Join(output, file.Name())); err != nil {
-				return fmt.Errorf("removing the rights of a part that is no more: %w", err)
+				return fmt.Errorf("removing the rights of a removed part: %w", err)
 			}
 		}
 	}

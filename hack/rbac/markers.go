@@ -98,7 +98,7 @@ func parseMarker(text string) (rule, error) {
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return rule{}, fmt.Errorf("%q is no key=value", pair)
+			return rule{}, fmt.Errorf("%q: must be key=value", pair)
 		}
 		values, err := list(value)
 		if err != nil {
@@ -124,7 +124,7 @@ func parseMarker(text string) (rule, error) {
 					defaultNamespace)
 			}
 		default:
-			return rule{}, fmt.Errorf("%q is not a key", key)
+			return rule{}, fmt.Errorf("unknown key %q", key)
 		}
 	}
 	return parsed, parsed.validate()
@@ -136,13 +136,13 @@ var partName = regexp.MustCompile(`^[a-z]+$`)
 func (r rule) validate() error {
 	switch {
 	case len(r.verbs) == 0:
-		return fmt.Errorf("verbs are missing")
+		return fmt.Errorf("verbs: required")
 	case len(r.urls) > 0 && (len(r.groups) > 0 || len(r.resources) > 0 || r.namespace != ""):
-		return fmt.Errorf("urls stand alone")
+		return fmt.Errorf("urls can't be used with groups or resources")
 	case len(r.urls) == 0 && (len(r.groups) == 0 || len(r.resources) == 0):
-		return fmt.Errorf("groups and resources are missing, or urls")
+		return fmt.Errorf("groups and resources, or urls: required")
 	case slices.ContainsFunc(r.parts, func(part string) bool { return !partName.MatchString(part) }):
-		return fmt.Errorf("part %q is no name of a file", r.parts)
+		return fmt.Errorf("part %q: must consist of lower-case letters", r.parts)
 	case len(r.names) > 0 && slices.Contains(r.verbs, "create") && !slices.Contains(r.verbs, "patch"):
 		// POST is authorized without a name. A server-side apply is a PATCH, whose name is in the path:
 		// where it makes the object, the API server asks for create of that name too (k8s.io/apiserver,

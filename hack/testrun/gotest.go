@@ -180,7 +180,7 @@ func (c *counts) read(log *step.Log, stream io.Reader) {
 	}
 	if err := scanner.Err(); err != nil {
 		c.failed++
-		log.Say("reading what go test says: %v", err)
+		log.Say("reading the output of go test: %v", err)
 		_, _ = io.Copy(io.Discard, stream) // or it waits for a reader
 	}
 }

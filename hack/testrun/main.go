@@ -68,7 +68,7 @@ func choose(ctx context.Context, names []string) ([]layer, error) {
 	}
 	if selection, found := selections[names[0]]; found {
 		if len(names) > 1 {
-			return nil, fmt.Errorf("%q chooses the layers itself: give it alone", names[0])
+			return nil, fmt.Errorf("%q selects the layers itself: use it without other arguments", names[0])
 		}
 		return selection(ctx)
 	}
@@ -76,7 +76,7 @@ func choose(ctx context.Context, names []string) ([]layer, error) {
 	for _, name := range names {
 		at := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })
 		if at < 0 {
-			return nil, fmt.Errorf("there is no layer %q", name)
+			return nil, fmt.Errorf("unknown layer %q", name)
 		}
 		chosen = append(chosen, layers[at])
 	}
@@ -87,7 +87,7 @@ func choose(ctx context.Context, names []string) ([]layer, error) {
 // succeed. The returned function releases the machine's only test cluster.
 func preflight(log *step.Log, chosen []layer) (release func(), err error) {
 	if len(chosen) == 0 {
-		return nil, errors.New("nothing changed that has a test")
+		return nil, errors.New("no changed file has a test")
 	}
 	release = func() {}
 	if slices.ContainsFunc(chosen, func(l layer) bool { return l.lane == clusterLane }) {

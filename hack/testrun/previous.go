@@ -52,7 +52,7 @@ func previousCommit(ctx context.Context, root string) (string, error) {
 			return strings.TrimSpace(parent), nil
 		}
 	}
-	return "", errors.New("no commit before this one ships something else: is the history complete? (`git fetch --unshallow`)")
+	return "", errors.New("no earlier commit differs in what is shipped: is the history complete? (`git fetch --unshallow`)")
 }
 
 // mergeBase returns the newest commit that this branch shares with main; on main itself it is HEAD.

@@ -22,7 +22,7 @@ func prometheus(ctx context.Context, log *step.Log) ([]string, error) {
 	}
 	found, err := findPrometheus(ctx, log, filepath.Join(cache, "mainstay", "prometheus"))
 	if err != nil {
-		log.Say("Prometheus is not to be had: %v", err)
+		log.Say("Prometheus is not available: %v", err)
 		return nil, nil
 	}
 	return []string{"PROMETHEUS=" + filepath.Join(found, "prometheus"), "PROMTOOL=" + filepath.Join(found, "promtool")}, nil
@@ -43,7 +43,7 @@ func findPrometheus(ctx context.Context, log *step.Log, cache string) (string, e
 		return unpacked, nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return "", errors.New("this is no Debian: put prometheus and promtool on the PATH")
+		return "", errors.New("apt-get not found: put prometheus and promtool on the PATH")
 	}
 	if err := os.MkdirAll(filepath.Dir(cache), 0o750); err != nil {
 		return "", fmt.Errorf("making a folder for Prometheus: %w", err)

@@ -82,7 +82,7 @@ func (u usage) report(out io.Writer, all []ended, took time.Duration) error {
 	for _, test := range made.Tests[:min(shownTests, len(made.Tests))] {
 		_, _ = fmt.Fprintf(out, "%8s  %s\n", test.Took, test.Test)
 	}
-	_, _ = fmt.Fprintf(out, "\nprocessor time of the machine meanwhile: %s\n", made.Machine.Round(time.Second))
+	_, _ = fmt.Fprintf(out, "\nprocessor time of the machine during the run: %s\n", made.Machine.Round(time.Second))
 	return made.save()
 }
 

@@ -92,7 +92,7 @@ func build(o options) (v1.Image, error) {
 func checkStatic(binary, arch string) error {
 	file, err := elf.Open(binary)
 	if err != nil {
-		return fmt.Errorf("reading %s, which should be a Linux binary: %w", binary, err)
+		return fmt.Errorf("reading %s as a Linux binary: %w", binary, err)
 	}
 	defer file.Close()
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
@@ -157,7 +157,7 @@ func save(o options, image v1.Image, out io.Writer) error {
 // digest.
 func push(ctx context.Context, o options, registry string, image v1.Image, out io.Writer) error {
 	if registry == "" {
-		return errors.New("--push needs $REGISTRY")
+		return errors.New("--push requires $REGISTRY")
 	}
 	tag, err := name.NewTag(o.name, name.StrictValidation)
 	if err != nil {

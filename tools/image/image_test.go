@@ -58,7 +58,7 @@ func TestArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := output + ": docker.io/mainstay/mainstay:1.2.3\n"; out.String() != want {
-			t.Errorf("told %q, want %q", out.String(), want)
+			t.Errorf("printed %q, want %q", out.String(), want)
 		}
 		content, err := os.ReadFile(output)
 		if err != nil {
@@ -172,8 +172,8 @@ func TestRefused(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		{"no binary", []string{"--binary", text}, "should be a Linux binary"},
-		{"no API server", []string{"--binary", alone, "--arch", "arm64"}, "mainstay-apiserver, which should be a Linux binary"},
+		{"no binary", []string{"--binary", text}, "as a Linux binary"},
+		{"no API server", []string{"--binary", alone, "--arch", "arm64"}, "mainstay-apiserver as a Linux binary"},
 		{"other architecture", []string{"--binary", arm, "--arch", "amd64"}, "not for amd64"},
 		{"shared libraries", []string{"--binary", "/bin/sh", "--arch", "native"}, "CGO_ENABLED=0"},
 		{"no registry", []string{"--binary", arm, "--arch", "arm64", "--output", "", "--push"}, "$REGISTRY"},

@@ -42,7 +42,7 @@ func run(ctx context.Context, arguments []string, registry string, out io.Writer
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is unexpected", flags.Arg(0))
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if o.name == "" {
 		o.name = "docker.io/mainstay/mainstay:" + o.version
@@ -58,7 +58,7 @@ func run(ctx context.Context, arguments []string, registry string, out io.Writer
 	}
 	if o.sbom != "" {
 		if err := saveSBOM(o); err != nil {
-			return fmt.Errorf("writing the list of parts: %w", err)
+			return fmt.Errorf("writing the SBOM: %w", err)
 		}
 	}
 	if o.push {

@@ -24,7 +24,7 @@ func writeSBOM(binaries []string, version string, to io.Writer) error {
 	for _, binary := range binaries {
 		info, err := buildinfo.ReadFile(binary)
 		if err != nil {
-			return fmt.Errorf("reading what %s is made of: %w", binary, err)
+			return fmt.Errorf("reading the modules of %s: %w", binary, err)
 		}
 		product.BOMRef, product.Name, product.PackageURL = info.Main.Path, info.Main.Path, packageURL(info.Main.Path, version)
 		program := cdx.Component{

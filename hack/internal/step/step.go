@@ -81,7 +81,7 @@ func (l *Log) signs(ctx context.Context, title string, lines *atomic.Int64) func
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				l.Say("  ... %s goes on (%d lines of output)", title, lines.Load())
+				l.Say("  ... %s is still running (%d lines of output)", title, lines.Load())
 			}
 		}
 	}()
