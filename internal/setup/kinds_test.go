@@ -82,7 +82,11 @@ func TestEnabledKinds(t *testing.T) {
 	if err != nil || len(on) != 1 || on[0].name != "webapp" {
 		t.Errorf("got %v, %v", on, err)
 	}
-	for names, want := range map[string]string{"": "must name at least one kind", "webapp,shop": `unsupported value "shop": must be one of appconfig, clusterinstrumentation, configmonitor, instrumentation, platformpolicy, webapp`} {
+	for names, want := range map[string]string{
+		"": "must name at least one kind",
+		"webapp,shop": `unsupported value "shop": must be one of ` +
+			"appconfig, clusterinstrumentation, configmonitor, instrumentation, platformpolicy, webapp",
+	} {
 		if _, err := enabledKinds(strings.FieldsFunc(names, func(r rune) bool { return r == ',' })); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want an error with %q", names, err, want)

@@ -93,7 +93,7 @@ func (m *Memory) List(_ context.Context, namespace string, options metav1.ListOp
 	page.SetResourceVersion(strconv.FormatUint(m.version, 10))
 	if options.Limit > 0 && int64(len(found)) > options.Limit {
 		found = found[:options.Limit]
-		next, err := storage.EncodeContinue(keyOf(found[len(found)-1])+"\x00", prefix, int64(m.version)) //nolint:gosec // it never gets that large
+		next, err := storage.EncodeContinue(keyOf(found[len(found)-1])+"\x00", prefix, int64(m.version)) //nolint:gosec // it never gets that high
 		if err != nil {
 			return nil, err
 		}

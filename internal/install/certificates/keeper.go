@@ -302,7 +302,7 @@ func (k *Keeper) step(ctx context.Context, store cache.Store) (time.Duration, er
 		return k.untilSettled(recheckInterval), k.write(ctx, secret, d)
 	}
 	until := max(0, d.again.Sub(now))
-	until += rand.N(min(until/10, spread) + 1) //nolint:gosec // spreads load, not for security
+	until += rand.N(min(until/10, spread) + 1) //nolint:gosec // spreads load, guards nothing
 	return k.untilSettled(min(until, recheckInterval)), nil
 }
 
