@@ -174,7 +174,7 @@ func (p *Publisher) reconcile(ctx context.Context) (decision, error) {
 	p.state = State{Known: o.known, Published: o.isOurs, Available: o.isOurs && isAvailable(o.apiService), Endpoints: o.ready}
 	p.mutex.Unlock()
 	reason, again := unreachable(*o)
-	if p.written.isShown(o) {
+	if p.written.isPending(o) {
 		return decision{action: keep, again: p.written.until, unreachable: reason}, problem
 	}
 	d := decide(*o)
@@ -201,8 +201,8 @@ type written struct {
 	until time.Time
 }
 
-// isShown reports whether the cache still shows the state before the write.
-func (w written) isShown(o *observed) bool {
+// isPending reports whether the cache still has the state before the write.
+func (w written) isPending(o *observed) bool {
 	return o.now.Before(w.until) && w.version == versionOf(o)
 }
 

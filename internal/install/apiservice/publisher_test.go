@@ -46,12 +46,12 @@ func TestWritten(t *testing.T) {
 				t.Error(err)
 			}
 			test.now.now = start.Add(test.later)
-			if got := p.written.isShown(test.now); got != test.want {
+			if got := p.written.isPending(test.now); got != test.want {
 				t.Errorf("got %t", got)
 			}
 		})
 	}
-	if (written{}).isShown(version("")) {
+	if (written{}).isPending(version("")) {
 		t.Error("nothing was written, and it waits")
 	}
 }
