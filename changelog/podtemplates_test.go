@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// podTemplates returns the pod templates in a golden file: spec.template of each object that has one, and each document that is one itself.
+// podTemplates returns the pod templates in a golden file: spec.template of each object that has
+// one, and each document that is one itself.
 func podTemplates(content []byte) ([]any, error) {
 	var found []any
 	for document := range strings.SplitSeq("\n"+string(content), "\n---\n") {
@@ -33,7 +34,7 @@ func podTemplates(content []byte) ([]any, error) {
 	return found, nil
 }
 
-// git returns what a git command prints in the repository.
+// git returns the output of a git command in the repository.
 func git(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "git", arguments...)
@@ -42,7 +43,8 @@ func git(t *testing.T, arguments ...string) (string, error) {
 	return strings.TrimRight(string(output), "\n"), err
 }
 
-// base returns the commit before the change: where the branch left main, or, on main itself, the commit before the last.
+// base returns the commit before the change: the merge base with main or, on main itself, the
+// commit before the last.
 func base(t *testing.T) (string, error) {
 	t.Helper()
 	head, err := git(t, "rev-parse", "HEAD")
@@ -57,8 +59,8 @@ func base(t *testing.T) (string, error) {
 	return git(t, "rev-parse", "--verify", "--quiet", "HEAD~1")
 }
 
-// TestChangedPodTemplatesHaveAnEntry: a pod template that changes replaces all pods of all applications when Mainstay is upgraded, so the
-// changelog has to say so.
+// TestChangedPodTemplatesHaveAnEntry: a changed pod template replaces all pods of all applications
+// when Mainstay is upgraded, so the changelog must have an entry.
 func TestChangedPodTemplatesHaveAnEntry(t *testing.T) {
 	before, err := base(t)
 	if err != nil {
@@ -100,14 +102,15 @@ func TestChangedPodTemplatesHaveAnEntry(t *testing.T) {
 	}
 }
 
-// replacesPods reports whether a pod template of a golden file differs. One that is new or gone is another case of the test.
+// replacesPods reports whether a pod template of a golden file differs. An added or removed one is
+// another case of the test.
 func replacesPods(old, current []byte) (bool, error) {
 	before, errBefore := podTemplates(old)
 	after, errAfter := podTemplates(current)
 	return len(before) == len(after) && !reflect.DeepEqual(before, after), errors.Join(errBefore, errAfter)
 }
 
-// hasEntry reports whether one of the files, one a line, is an entry.
+// hasEntry reports whether one of the files, one per line, is an entry.
 func hasEntry(files string) bool {
 	return slices.ContainsFunc(strings.Fields(files), func(file string) bool { return strings.HasSuffix(file, ".yaml") })
 }
@@ -148,7 +151,8 @@ func TestHasEntry(t *testing.T) {
 	}
 }
 
-// TestGoldenFilesHavePodTemplates: where the golden files are, and how they are written, is what the test above expects.
+// TestGoldenFilesHavePodTemplates: where the golden files are, and how they are written, is what
+// the test above expects.
 func TestGoldenFilesHavePodTemplates(t *testing.T) {
 	for pattern, least := range map[string]int{"../internal/kinds/webapp/testdata/*.yaml": 10, "../internal/injection/testdata/*.yaml": 10} {
 		files, err := filepath.Glob(pattern)

@@ -1,5 +1,5 @@
-// Package charts gives the manager the definitions that the chart carries, so that both
-// install the same.
+// Package charts embeds the chart's definitions, so that the manager installs the same as the
+// chart.
 package charts
 
 import (
@@ -13,7 +13,7 @@ var crds embed.FS
 
 const crdDirectory = "mainstay/crds"
 
-// CRDs are the CustomResourceDefinitions of all kinds, one YAML document each.
+// CRDs returns the CustomResourceDefinitions of all kinds, one YAML document each.
 func CRDs() ([][]byte, error) {
 	entries, err := crds.ReadDir(crdDirectory)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// kubectl keeps namespaces as files, and fails like the real one where one is there already.
+// kubectl is a fake that stores namespaces as files, and fails like the real one if one exists
+// already.
 const kubectl = `#!/usr/bin/env bash
 set -euo pipefail
 echo "$*" >> "$CALLS"
@@ -19,7 +20,8 @@ case "$1 $2" in
 esac
 `
 
-// TestSmokeAfterAFailure: what a failed run leaves, to be looked at, does not make the next one fail.
+// TestSmokeAfterAFailure: objects that a failed run leaves for inspection do not make the next one
+// fail.
 func TestSmokeAfterAFailure(t *testing.T) {
 	folder := t.TempDir()
 	program, namespaces := filepath.Join(folder, "kubectl"), filepath.Join(folder, "namespaces")

@@ -9,14 +9,16 @@ import (
 	"testing"
 )
 
-// sharing are the modules that are compiled for `make demo` and `make test` and share most of their packages with Kubernetes, the first of them.
+// sharing are the modules that are compiled for `make demo` and `make test` and share most of their
+// packages with Kubernetes, which is the first of them.
 var sharing = []string{
 	"testbed/kube", ".", "testbed", "testbed/coredns", "testbed/metrics-server", "tools/helm", "tools/image", "tools/monitoring",
 	"tools/codegen",
 }
 
-// required returns the versions that a go.mod asks for, by module path, without those that it replaces. In Kubernetes' own those are
-// the modules that it publishes apart, which all have one version.
+// required returns the versions that a go.mod requires, by module path, without replaced modules.
+// In Kubernetes' own go.mod the replaced ones are the modules that it publishes separately, which
+// all have one version.
 func required(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
@@ -46,8 +48,9 @@ func required(t *testing.T, folder string) map[string]string {
 	return versions
 }
 
-// TestOneVersionOfEachModule: a package is compiled once for each version of its module, so that two versions of one that many packages
-// import cost a fresh machine minutes. After an update, `go get MODULE@VERSION` and `go mod tidy` in the others bring them together again.
+// TestOneVersionOfEachModule: a package is compiled once per version of its module, so that two
+// versions of a widely imported module cost a new machine minutes. After an update, run `go get
+// MODULE@VERSION` and `go mod tidy` in the other modules.
 func TestOneVersionOfEachModule(t *testing.T) {
 	first := map[string]string{}
 	by := map[string]string{}

@@ -15,36 +15,36 @@ import (
 
 const module = "github.com/mainstay-platform/mainstay/"
 
-// goPackage is what `go list -json` says about a package: what it imports itself, and all that
-// it needs.
+// goPackage is the output of `go list -json` for a package: its imports, and all its dependencies.
 type goPackage struct {
 	ImportPath    string
 	Imports, Deps []string
 }
 
-// importRule says what packages may not do, and why.
+// importRule is what packages must not import, and why.
 type importRule struct {
-	// applies takes the path within the module, as "internal/kit/plan".
+	// applies reports whether the rule applies to a path within the module, such as
+	// "internal/kit/plan".
 	applies func(at string) bool
-	// forbids takes the package's path and that of one import; paths of this module are
-	// shortened, those of others are whole.
+	// forbids reports whether a package must not import another. Paths of this module are shortened,
+	// others are complete.
 	forbids func(at, imported string) bool
-	// indirect looks at all that the package needs, not only at what it imports itself.
+	// indirect applies the rule to all dependencies, not only to direct imports.
 	indirect bool
 	why      string
 }
 
-// pure are the packages of decisions, beside those of the kinds.
+// pure are the packages of decisions, in addition to those of the kinds.
 var pure = []string{
 	"internal/kit/plan", "internal/kit/conditions", "internal/kit/summary", "internal/kit/naming", "internal/kit/image",
 	"internal/kit/rollout", "internal/policy", "internal/workload", "internal/injection", "internal/aggregated/farmpod",
 	"internal/aggregated/table",
 }
 
-// stacks are the kinds that are made of our other kinds.
+// stacks are the kinds that create objects of our other kinds.
 var stacks = []string{"internal/kinds/appstack", "internal/kinds/ecommerceplatform"}
 
-// importRules are docs/architecture: who may import whom.
+// importRules are those of docs/architecture.
 var importRules = []importRule{
 	{
 		applies: isAPI,
@@ -109,8 +109,8 @@ func within(at, folder string) bool { return at == folder || strings.HasPrefix(a
 
 func isAPI(at string) bool { return within(at, "api") }
 
-// isStandard: the first element of any other package's path is a host with a dot, or a folder
-// of this module.
+// isStandard reports whether a package is in the standard library. The first element of any other
+// path is a host with a dot, or a folder of this module.
 func isStandard(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	return !strings.Contains(first, ".") && !slices.Contains([]string{"api", "charts", "cmd", "hack", "internal", "test"}, first)
@@ -120,15 +120,15 @@ func isClient(imported string) bool {
 	return within(imported, "k8s.io/client-go") || within(imported, "sigs.k8s.io/controller-runtime") || within(imported, "k8s.io/apiserver")
 }
 
-// isKind: internal/kinds/X.
+// isKind reports whether a path is internal/kinds/X.
 func isKind(at string) bool { return path.Dir(at) == "internal/kinds" }
 
-// isController: internal/kinds/X/Xcontroller.
+// isController reports whether a path is internal/kinds/X/Xcontroller.
 func isController(at string) bool { return isKind(path.Dir(at)) }
 
 func isDecision(at string) bool { return isKind(at) || slices.Contains(pure, at) }
 
-// violations are all imports that a rule forbids, as sentences in order.
+// violations returns all forbidden imports, as sorted sentences.
 func violations(packages []goPackage) []string {
 	var found []string
 	for _, p := range packages {
@@ -162,7 +162,7 @@ func TestImports(t *testing.T) {
 	for _, problem := range violations(packages) {
 		t.Error(problem)
 	}
-	// So that a rule about a folder that is called differently now does not pass for ever.
+	// Otherwise a rule about a renamed folder would always pass.
 	for _, kind := range []func(string) bool{isAPI, isKind, isController, isDecision} {
 		if !slices.ContainsFunc(packages, func(p goPackage) bool { return kind(strings.TrimPrefix(p.ImportPath, module)) }) {
 			t.Error("a group of packages is empty")
@@ -195,7 +195,7 @@ func listPackages(t *testing.T) []goPackage {
 	}
 }
 
-// TestImportRules shows that each rule refuses something and accepts its neighbour.
+// TestImportRules: each rule refuses something and accepts a similar import.
 func TestImportRules(t *testing.T) {
 	for _, test := range []struct {
 		at, imported string

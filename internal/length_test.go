@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// What one can read at once. Comments inside a function do not count: they are there to make it
-// shorter to understand.
+// Limits of what a reader can take in at once. Comments inside a function do not count: they make
+// it easier to understand.
 const (
 	maxFile     = 600
 	maxFunction = 60
 )
 
-// tooLong names what is too long in a file, unless a program wrote it.
+// tooLong returns what is too long in a file, unless it is generated.
 func tooLong(name string, source []byte) ([]string, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -47,7 +47,7 @@ func tooLong(name string, source []byte) ([]string, error) {
 	return found, nil
 }
 
-// bodyLines counts the lines between the braces but those of comments only.
+// bodyLines returns the number of lines between the braces, without comment lines.
 func bodyLines(files *token.FileSet, file *ast.File, body *ast.BlockStmt) int {
 	line := func(at token.Pos) int { return files.Position(at).Line }
 	lines := line(body.Rbrace) - line(body.Lbrace) - 1
@@ -62,7 +62,7 @@ func bodyLines(files *token.FileSet, file *ast.File, body *ast.BlockStmt) int {
 	return lines
 }
 
-// startsLine tells whether nothing of the body stands before a comment in its line.
+// startsLine reports whether a comment is the first thing in its line.
 func startsLine(files *token.FileSet, body *ast.BlockStmt, at token.Pos) bool {
 	line := files.Position(at).Line
 	alone := true

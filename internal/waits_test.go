@@ -15,11 +15,12 @@ import (
 	"time"
 )
 
-// leastWait is the shortest time that a test may wait for something to happen. It costs nothing where that happens, and a busy machine has been
-// seen to take ten seconds for what takes one.
+// leastWait is the shortest timeout in a test. It costs nothing if the condition becomes true, and
+// a busy machine has been seen to take ten seconds for what usually takes one.
 const leastWait = 30 * time.Second
 
-// waits finds in the test files of one folder, by their names, how they wait in ways that fail on a busy machine, or prove nothing on a fast one.
+// waits returns the waits in the test files of one folder, by name, that fail on a busy machine or
+// prove nothing on a fast one.
 func waits(folder string, files map[string]*ast.File, positions *token.FileSet) []string {
 	w := waiting{constants: map[string]ast.Expr{}, positions: positions, isPure: !within(folder, "test") && !within(folder, "testbed") &&
 		!within(folder, "tools")}
@@ -48,9 +49,9 @@ type waiting struct {
 	hasDefault bool
 	isPure     bool
 	found      []string
-	// timed are the calls of Eventually that have a time, in a call that follows.
+	// timed are the calls of Eventually for which a later call sets the time.
 	timed []*ast.CallExpr
-	// polls are the calls between two looks at a condition.
+	// polls are the calls between two checks of a condition.
 	polls []ast.Expr
 }
 
@@ -68,7 +69,7 @@ func (w *waiting) learn(declaration *ast.GenDecl) {
 	}
 }
 
-// called returns the name of the function or method that is called.
+// called returns the name of the called function or method.
 func called(call *ast.CallExpr) string {
 	switch function := call.Fun.(type) {
 	case *ast.SelectorExpr:
@@ -90,7 +91,7 @@ func isSelected(call *ast.CallExpr, imported, name string) bool {
 	return ok && identifier.Name == imported
 }
 
-// visit looks at a node, and reports whether to look at what is in it.
+// visit checks a node, and reports whether to visit its children.
 func (w *waiting) visit(node ast.Node) bool {
 	if loop, ok := node.(*ast.ForStmt); ok && loop.Cond != nil {
 		if post, ok := loop.Post.(*ast.ExprStmt); ok {
@@ -103,7 +104,7 @@ func (w *waiting) visit(node ast.Node) bool {
 	}
 	switch name := called(call); {
 	case isSelected(call, "synctest", "Test"):
-		return false // time passes at once there
+		return false // in a bubble, time passes at once
 	case isSelected(call, "time", "Sleep"):
 		if slices.Contains(w.polls, ast.Expr(call)) {
 			return false
@@ -123,7 +124,7 @@ func (w *waiting) visit(node ast.Node) bool {
 	return true
 }
 
-// limit checks a time that is set on what Eventually returned.
+// limit checks the time that a later call sets for Eventually.
 func (w *waiting) limit(call *ast.CallExpr, arguments []ast.Expr) {
 	for inner := receiver(call); inner != nil; inner = receiver(inner) {
 		if called(inner) == "Eventually" && len(arguments) == 1 {
@@ -151,14 +152,15 @@ func (w *waiting) eventually(call *ast.CallExpr) {
 	}
 }
 
-// atLeast checks a time, as far as the source says what it is.
+// atLeast checks a time, if the source shows its value.
 func (w *waiting) atLeast(call *ast.CallExpr, given ast.Expr) {
 	if wait, known := w.duration(given); known && wait < leastWait {
 		w.add(call, fmt.Sprintf("%s after %s: must be at least %s", called(call), wait, leastWait))
 	}
 }
 
-// duration returns the value of an expression of literals, units of package time and constants of the package.
+// duration returns the value of an expression of literals, units of package time and constants of
+// the package.
 func (w *waiting) duration(expression ast.Expr) (time.Duration, bool) {
 	switch expression := expression.(type) {
 	case *ast.BasicLit:
@@ -196,7 +198,7 @@ func (w *waiting) add(call *ast.CallExpr, problem string) {
 	w.found = append(w.found, fmt.Sprintf("%s:%d: %s", at.Filename, at.Line, problem))
 }
 
-// TestWaits looks at the tests of all modules, whatever their build tags.
+// TestWaits checks the tests of all modules, with every build tag.
 func TestWaits(t *testing.T) {
 	folders, positions := map[string]map[string]*ast.File{}, token.NewFileSet()
 	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {

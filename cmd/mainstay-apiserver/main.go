@@ -1,4 +1,4 @@
-// Command mainstay-apiserver serves resources behind the API server of Kubernetes.
+// Command mainstay-apiserver serves resources behind the Kubernetes API server.
 package main
 
 import (

@@ -15,10 +15,12 @@ import (
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-// fewPackages is how many packages a build may compile that Go's build cache serves: an estimate needs more.
+// fewPackages is how many packages a build may compile that Go's build cache serves: an estimate
+// needs more.
 const fewPackages = 100
 
-// startTestbed builds what a first application needs, and starts a cluster. What may come later comes in complete.
+// startTestbed builds what a first application needs, and starts a cluster. The rest is loaded
+// later.
 func (s *show) startTestbed(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("the demo's cluster needs root: run it with sudo, or set KUBECONFIG and REGISTRY to use a cluster of your own")
@@ -39,7 +41,7 @@ func (s *show) startTestbed(ctx context.Context) error {
 	if err := s.log.Show("what else the cluster needs", exec.CommandContext(ctx, step.Testbed, "build", "--core")); err != nil {
 		return err
 	}
-	// A cluster that starts waits more than it computes.
+	// A starting cluster waits more than it computes.
 	var group errgroup.Group
 	group.Go(func() error {
 		return s.log.Show("starting a cluster", exec.CommandContext(ctx, step.Testbed, "up", "--core"))
@@ -61,7 +63,7 @@ func (s *show) startTestbed(ctx context.Context) error {
 	return err
 }
 
-// announce says how long the rest takes, from what the first build took on this machine.
+// announce shows how long the rest takes, estimated from the first build on this machine.
 func (s *show) announce(ctx context.Context, compiled int, took time.Duration) error {
 	if compiled < fewPackages {
 		return nil
@@ -81,7 +83,8 @@ func (s *show) announce(ctx context.Context, compiled int, took time.Duration) e
 	return nil
 }
 
-// complete adds what no first application needs: metrics, for autoscaling and kubectl top, and the images of other samples.
+// complete adds what no first application needs: metrics, for autoscaling and kubectl top, and the
+// images of other samples.
 func (s *show) complete(ctx context.Context) error {
 	if s.registry != "" {
 		return nil
@@ -90,8 +93,9 @@ func (s *show) complete(ctx context.Context) error {
 		exec.CommandContext(ctx, step.Testbed, "up"))
 }
 
-// firstAnswer says how long it took from nothing to the first answer of an application, in times of what compiling Kubernetes took. The
-// testbed tool is compiled before, from packages that Kubernetes needs as well: the time for it is Kubernetes' too.
+// firstAnswer shows the time until an application's first answer, relative to the time of compiling
+// Kubernetes. The testbed tool is compiled before, from packages that Kubernetes needs as well, so
+// its time counts as Kubernetes'.
 func (s *show) firstAnswer() {
 	took := s.log.Elapsed()
 	if s.compiled < time.Minute {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// served is how the API server knows of ours.
+// served is the name of our APIService.
 const served = "v1alpha1.farm.mainstay.dev"
 
 // farm shows what our own API server answers: the Pods as an engineer on call wants to see them.

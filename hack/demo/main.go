@@ -1,6 +1,7 @@
-// Command demo shows Mainstay on a real cluster, from nothing: it builds what is missing, starts the testbed, installs
-// Mainstay, applies a sample and shows what happens. It may be interrupted and run again at any time; `make demo-down` ends
-// it. With KUBECONFIG and REGISTRY set it uses a cluster of the user's own instead.
+// Command demo shows Mainstay on a real cluster, from nothing: it builds what is missing, starts
+// the testbed, installs Mainstay, applies a sample and shows what happens. You can interrupt it and
+// run it again at any time; `make demo-down` deletes the cluster. With KUBECONFIG and REGISTRY set
+// it uses your own cluster instead.
 package main
 
 import (
@@ -20,7 +21,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nWhat is there stays: run `make demo` again and it goes on, or `make demo-down`.\n", err)
+		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nThe cluster stays: run `make demo` again to continue, or `make demo-down` to delete it.\n", err)
 		stop()
 		os.Exit(1)
 	}
@@ -45,15 +46,15 @@ func run(ctx context.Context) error {
 type show struct {
 	log     *step.Log
 	cluster step.Cluster
-	// registry has the image; empty means the testbed, whose nodes have it already.
+	// registry has the image; empty means the testbed, whose nodes have the image already.
 	registry string
-	// digest tells images under the same name apart: a new one restarts the operator.
+	// digest distinguishes images of the same name: a new one restarts the operator.
 	digest string
-	// compiled is when, since the start, Kubernetes was compiled.
+	// compiled is how long after the start Kubernetes was compiled.
 	compiled time.Duration
 }
 
-// useCluster pushes the image for a cluster that is not ours.
+// useCluster pushes the image for a cluster other than the testbed.
 func (s *show) useCluster(ctx context.Context, registry string) error {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -77,7 +78,7 @@ func (s *show) useCluster(ctx context.Context, registry string) error {
 	return nil
 }
 
-// kubectl runs kubectl and returns what it printed.
+// kubectl runs kubectl and returns its output.
 func (s *show) kubectl(ctx context.Context, arguments ...string) (string, error) {
 	return s.kubectlWith(ctx, "", arguments...)
 }

@@ -13,7 +13,7 @@ const (
 	namespace = "demo"
 	app       = "shop"
 	sample    = "config/samples/webapp.yaml"
-	// patience is how long one thing may take; each takes seconds.
+	// patience bounds each wait; each takes seconds.
 	patience = 2 * time.Minute
 )
 
@@ -42,7 +42,7 @@ func (s *show) install(ctx context.Context) error {
 	return nil
 }
 
-// prepare takes the image from a registry, unless that is empty, and marks the pods with its digest.
+// prepare sets the registry of the image, unless that is empty, and adds its digest to the pods.
 func prepare(text, registry, digest string) (string, error) {
 	const image, annotations = "image: docker.io/", "      annotations:\n"
 	if registry != "" {
@@ -59,7 +59,7 @@ func prepare(text, registry, digest string) (string, error) {
 	return marked, nil
 }
 
-// play applies the sample, and lets it be used, broken and scaled.
+// play applies the sample, uses it, breaks it and scales it.
 func (s *show) play(ctx context.Context) error {
 	if _, err := s.kubectl(ctx, "create", "namespace", namespace); err != nil && !strings.Contains(err.Error(), "AlreadyExists") {
 		return err
@@ -80,7 +80,7 @@ func (s *show) play(ctx context.Context) error {
 		return err
 	}
 	s.firstAnswer()
-	s.log.Say("kubectl delete service %s: someone deletes a part of it ...", app)
+	s.log.Say("kubectl delete service %s: a user deletes a child ...", app)
 	if _, err := s.kubectl(ctx, "-n", namespace, "delete", "service", app); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *show) play(ctx context.Context) error {
 	return nil
 }
 
-// until shows how a value changes, and returns when it is as wanted.
+// until shows how a value changes, and returns when it has the wanted value.
 func (s *show) until(ctx context.Context, what, path, wanted string) error {
 	deadline := time.Now().Add(patience)
 	last := ""
@@ -134,7 +134,7 @@ func (s *show) until(ctx context.Context, what, path, wanted string) error {
 	return fmt.Errorf("%s is %q and not %q after %s:\n%s", what, last, wanted, patience, reason)
 }
 
-// beRefused asks for more than the default policy allows.
+// beRefused requests more replicas than the default policy allows.
 func (s *show) beRefused(ctx context.Context) error {
 	err := await(ctx, "waiting for the webhooks", func() error {
 		_, err := s.kubectl(ctx, "get", "validatingwebhookconfiguration", "mainstay")
@@ -153,7 +153,7 @@ func (s *show) beRefused(ctx context.Context) error {
 	return nil
 }
 
-// request asks the application through its Service, until it answers.
+// request sends requests to the application through its Service, until it answers.
 func (s *show) request(ctx context.Context) error {
 	return await(ctx, "asking the application", func() error {
 		answer, err := s.ask(ctx)
@@ -164,7 +164,8 @@ func (s *show) request(ctx context.Context) error {
 	})
 }
 
-// ask sends a request through the API server's proxy: a cluster of the user's own has no other way for this machine.
+// ask sends a request through the API server's proxy, which is the only way to reach a user's own
+// cluster from this machine.
 func (s *show) ask(ctx context.Context) (string, error) {
 	path := fmt.Sprintf("/api/v1/namespaces/%s/services/%s:http/proxy/", namespace, app)
 	answer, err := s.kubectl(ctx, "get", "--raw", path)
@@ -172,7 +173,7 @@ func (s *show) ask(ctx context.Context) (string, error) {
 }
 
 func (s *show) farewell() {
-	s.log.Say("done: the cluster goes on running")
+	s.log.Say("done: the cluster keeps running")
 	fmt.Printf(`
 Go on with:
   export KUBECONFIG=%s
@@ -186,7 +187,7 @@ End it with:
 `, s.cluster.Kubeconfig, s.cluster.Kubectl, namespace, namespace, system)
 }
 
-// await tries something until it succeeds; an error says what it was.
+// await calls attempt until it succeeds; an error has the last failure.
 func await(ctx context.Context, doing string, attempt func() error) error {
 	deadline := time.Now().Add(patience)
 	for {
@@ -203,7 +204,7 @@ func await(ctx context.Context, doing string, attempt func() error) error {
 	}
 }
 
-// pause waits a moment, or for the end.
+// pause waits a moment, or until ctx ends.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

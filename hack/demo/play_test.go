@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPrepare: the manifest that is there can be prepared, both Deployments of it.
+// TestPrepare: both Deployments of the current manifest can be prepared.
 func TestPrepare(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", manifest))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command manifest turns what Helm renders into dist/install.yaml: one file for kubectl apply,
-// with its namespace and without what only Helm understands.
+// Command manifest turns Helm's output into dist/install.yaml: one file for kubectl apply, with its
+// namespace and without what only Helm understands.
 package main
 
 import (
@@ -39,17 +39,17 @@ func main() {
 	}
 }
 
-// run reads YAML documents and writes them when all is well, else nothing.
+// run reads YAML documents and writes the manifest. If one is invalid it writes nothing.
 func run(namespace string, in io.Reader, out io.Writer) error {
 	if namespace == "" {
-		return errors.New("--namespace is needed")
+		return errors.New("--namespace is required")
 	}
 	objects, err := decode(in)
 	if err != nil {
 		return err
 	}
 	objects = append([]*unstructured.Unstructured{namespaceObject(namespace)}, objects...)
-	// Definitions before what may use them; Helm's own order otherwise.
+	// Definitions come first, because other objects may use them; otherwise Helm's own order stays.
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return cmp.Compare(order(a), order(b)) })
 	buffer := bytes.NewBufferString(header)
 	for _, object := range objects {
@@ -87,12 +87,13 @@ func decode(in io.Reader) ([]*unstructured.Unstructured, error) {
 		}
 	}
 	if len(objects) == 0 {
-		return nil, errors.New("there is nothing to read")
+		return nil, errors.New("the input is empty")
 	}
 	return objects, nil
 }
 
-// namespaceObject enforces the strictest pod security, which our own pods pass.
+// namespaceObject returns the Namespace. It enforces the strictest pod security, which our own pods
+// satisfy.
 func namespaceObject(name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 	object.SetName(name)
@@ -114,7 +115,7 @@ func order(object *unstructured.Unstructured) int {
 	}
 }
 
-// helmOnly are labels and annotations that say that Helm manages an object, or tell Helm how.
+// helmOnly are the labels and annotations that mark an object as Helm's, or control Helm.
 var helmOnly = []string{"app.kubernetes.io/managed-by", "helm.sh/chart", "helm.sh/resource-policy"}
 
 func strip(object *unstructured.Unstructured) {
@@ -138,7 +139,7 @@ func checkSize(object *unstructured.Unstructured) error {
 		return fmt.Errorf("measuring %s: %w", describe(object), err)
 	}
 	if len(compact) > maxObject {
-		return fmt.Errorf("%s has %d bytes, more than %d: kubectl apply could not take it", describe(object), len(compact), maxObject)
+		return fmt.Errorf("%s has %d bytes, more than %d: kubectl apply would fail", describe(object), len(compact), maxObject)
 	}
 	return nil
 }

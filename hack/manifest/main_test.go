@@ -65,7 +65,7 @@ func TestRunRefuses(t *testing.T) {
 	long := "{apiVersion: v1, kind: ConfigMap, metadata: {name: big}, data: {x: " + strings.Repeat("x", maxObject) + "}}"
 	for _, test := range []struct{ name, namespace, in, want string }{
 		{"no namespace", "", "{kind: A}", "--namespace"},
-		{"nothing", "here", "---\n", "nothing to read"},
+		{"nothing", "here", "---\n", "the input is empty"},
 		{"no YAML", "here", "{", "reading document 1"},
 		{"too large", "here", long, "ConfigMap big has 250"},
 	} {

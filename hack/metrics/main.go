@@ -1,4 +1,4 @@
-// Command metrics writes docs/metrics.md out of the declarations of package metrics.
+// Command metrics writes docs/metrics.md from the declarations in package metrics.
 package main
 
 import (

@@ -8,7 +8,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 )
 
-// TestPage has everything that is declared.
+// TestPage: the page has every declared metric.
 func TestPage(t *testing.T) {
 	text := page()
 	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others(), metrics.Served(), metrics.Elsewhere()) {

@@ -1,10 +1,10 @@
-// Command rbac writes the rights of the manager from the +kubebuilder:rbac markers in the code: one file for
-// each part of an installation that can be switched on and off, so that the chart can grant those
-// of the parts that are on.
+// Command rbac writes the rights of the manager from the +kubebuilder:rbac markers in the code. It
+// writes one file for each optional part of an installation, so that the chart can grant the rights
+// of the enabled parts.
 //
-// controller-gen's own generator passes over markers in the doc comment of a function without
-// a word. Ours stand there, beside the calls that need the rights, so this one reads every
-// comment; and what it does not understand is an error. It refuses wildcards (security rule 1).
+// controller-gen's own generator silently ignores markers in the doc comment of a function. Ours
+// are there, beside the calls that need the rights, so this one reads every comment and reports
+// what it does not understand as an error. It refuses wildcards (security rule 1).
 package main
 
 import (
@@ -33,7 +33,7 @@ func run(output string, roots []string) error {
 		return err
 	}
 	if err := os.MkdirAll(output, 0o755); err != nil {
-		return fmt.Errorf("making the folder of the rights: %w", err)
+		return fmt.Errorf("creating the folder of the rights: %w", err)
 	}
 	former, err := os.ReadDir(output)
 	if err != nil {
@@ -42,7 +42,7 @@ func run(output string, roots []string) error {
 	for _, file := range former {
 		if _, stays := files[file.Name()]; !stays {
 			if err := os.Remove(filepath.Join(output, file.Name())); err != nil {
-				return fmt.Errorf("removing the rights of a part that is no more: %w", err)
+				return fmt.Errorf("removing the rights of a removed part: %w", err)
 			}
 		}
 	}

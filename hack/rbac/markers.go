@@ -19,21 +19,21 @@ type rule struct {
 	groups, resources, names, urls, verbs []string
 	// parts of an installation that need the right.
 	parts []string
-	// namespace is the one namespace in which the right is needed; empty for all that are watched.
+	// namespace is the only namespace in which the right is needed; empty means all watched ones.
 	namespace string
 }
 
 const (
-	// ownNamespace is how a marker names the namespace of the manager, whatever it is called in
-	// an installation.
+	// ownNamespace stands for the manager's namespace in markers, whatever its name is in an
+	// installation.
 	ownNamespace = "mainstay-system"
-	// defaultNamespace has the events about objects that are in none.
+	// defaultNamespace has the events about cluster-scoped objects.
 	defaultNamespace = "default"
-	// shared is the part of what every installation needs.
+	// shared is the part with the rights that every installation needs.
 	shared = "shared"
 )
 
-// partOf is the part of markers in a file that do not say: the kind in whose folder it is.
+// partOf returns the part of markers without one: the kind in whose folder the file is.
 func partOf(path string) string {
 	_, below, isKind := strings.Cut(filepath.ToSlash(path), "internal/kinds/")
 	if kind, _, isFolder := strings.Cut(below, "/"); isKind && isFolder {
@@ -42,7 +42,7 @@ func partOf(path string) string {
 	return shared
 }
 
-// collect reads the markers of all Go files below roots, but those of tests.
+// collect reads the markers of all Go files below roots, except tests.
 func collect(roots []string) ([]rule, error) {
 	var rules []rule
 	for _, root := range roots {
@@ -91,13 +91,14 @@ func parseFile(path string, source any) ([]rule, error) {
 	return rules, nil
 }
 
-// parseMarker reads key=value pairs with commas between them; a value is a list with semicolons.
+// parseMarker parses key=value pairs separated by commas; a value is a list separated by
+// semicolons.
 func parseMarker(text string) (rule, error) {
 	var parsed rule
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return rule{}, fmt.Errorf("%q is no key=value", pair)
+			return rule{}, fmt.Errorf("%q: must be key=value", pair)
 		}
 		values, err := list(value)
 		if err != nil {
@@ -123,28 +124,29 @@ func parseMarker(text string) (rule, error) {
 					defaultNamespace)
 			}
 		default:
-			return rule{}, fmt.Errorf("%q is not a key", key)
+			return rule{}, fmt.Errorf("unknown key %q", key)
 		}
 	}
 	return parsed, parsed.validate()
 }
 
-// partName is what a part may be called.
+// partName matches valid names of parts.
 var partName = regexp.MustCompile(`^[a-z]+$`)
 
 func (r rule) validate() error {
 	switch {
 	case len(r.verbs) == 0:
-		return fmt.Errorf("verbs are missing")
+		return fmt.Errorf("verbs: required")
 	case len(r.urls) > 0 && (len(r.groups) > 0 || len(r.resources) > 0 || r.namespace != ""):
-		return fmt.Errorf("urls stand alone")
+		return fmt.Errorf("urls can't be used with groups or resources")
 	case len(r.urls) == 0 && (len(r.groups) == 0 || len(r.resources) == 0):
-		return fmt.Errorf("groups and resources are missing, or urls")
+		return fmt.Errorf("groups and resources, or urls: required")
 	case slices.ContainsFunc(r.parts, func(part string) bool { return !partName.MatchString(part) }):
-		return fmt.Errorf("part %q is no name of a file", r.parts)
+		return fmt.Errorf("part %q: must consist of lower-case letters", r.parts)
 	case len(r.names) > 0 && slices.Contains(r.verbs, "create") && !slices.Contains(r.verbs, "patch"):
-		// POST is authorized without a name. A server-side apply is a PATCH, whose name is in the path: where it makes the object, the
-		// API server asks for create of that name too (k8s.io/apiserver, handlers/patch.go).
+		// POST is authorized without a name. A server-side apply is a PATCH, whose name is in the path:
+		// where it makes the object, the API server asks for create of that name too (k8s.io/apiserver,
+		// handlers/patch.go).
 		return fmt.Errorf("create can't be restricted to names, but with patch, for server-side apply")
 	}
 	for _, values := range [][]string{r.groups, r.resources, r.names, r.urls, r.verbs} {

@@ -30,7 +30,7 @@ func inner() {
 }
 `
 
-// want has the verbs of each resource together, in an order that does not depend on source's.
+// want has the united verbs of each resource, in an order that does not depend on source's.
 var want = map[string]string{
 	"shop.yaml": header + `cluster:
 - nonResourceURLs:
@@ -141,7 +141,7 @@ func TestPartOf(t *testing.T) {
 	}
 }
 
-// TestRun: a part that is no more leaves no file.
+// TestRun: the file of a removed part is deleted.
 func TestRun(t *testing.T) {
 	source, output := t.TempDir(), t.TempDir()
 	for name, content := range map[string]string{
@@ -164,20 +164,20 @@ func TestRun(t *testing.T) {
 
 func TestMarkerRefused(t *testing.T) {
 	for marker, want := range map[string]string{
-		`groups=apps,resources=deployments`:                                "verbs are missing",
-		`groups=apps,verbs=get`:                                            "groups and resources are missing",
-		`resources=pods,verbs=get`:                                         "groups and resources are missing",
+		`groups=apps,resources=deployments`:                                "verbs: required",
+		`groups=apps,verbs=get`:                                            "groups and resources, or urls: required",
+		`resources=pods,verbs=get`:                                         "groups and resources, or urls: required",
 		`groups=apps,resources=*,verbs=get`:                                "wildcard",
 		`groups=apps,resources=deployments,verbs=*`:                        "wildcard",
 		`groups="*",resources=deployments,verbs=get`:                       "wildcard",
 		`groups=apps,resources=*/scale,verbs=get`:                          "wildcard",
 		`groups=rbac.authorization.k8s.io,resources=roles,verbs=bind`:      "any right",
-		`groups=apps,resource=deployments,verbs=get`:                       "not a key",
-		`groups=apps,resources,verbs=get`:                                  "no key=value",
+		`groups=apps,resource=deployments,verbs=get`:                       "unknown key",
+		`groups=apps,resources,verbs=get`:                                  "must be key=value",
 		`groups=apps,resources=deployments,verbs=`:                         "needs quotes",
 		`groups="",resources=pods,namespace=other,verbs=get`:               "the manager's own",
-		`groups=apps,resources=deployments,part=../x,verbs=get`:            "no name of a file",
-		`urls=/metrics,groups=apps,verbs=get`:                              "stand alone",
+		`groups=apps,resources=deployments,part=../x,verbs=get`:            "must consist of lower-case letters",
+		`urls=/metrics,groups=apps,verbs=get`:                              "can't be used with groups or resources",
 		`groups=apps,resources=deployments,resourceNames=web,verbs=create`: "restricted to names",
 		`groups="a,resources=deployments,resourceNames=web,verbs=get`:      "invalid syntax",
 	} {

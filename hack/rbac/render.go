@@ -13,22 +13,22 @@ import (
 
 const header = "# Made by `make gen` from the +kubebuilder:rbac markers in the code. Never edited.\n"
 
-// scope is where rights count.
+// scope is where rights apply.
 type scope string
 
 const (
-	// cluster is what is in no namespace.
+	// cluster is for cluster-scoped resources.
 	cluster scope = "cluster"
-	// watched is what is in the namespaces that the manager watches.
+	// watched is for the namespaces that the manager watches.
 	watched scope = "watched"
-	// inDefault is what is in the namespace default.
+	// inDefault is for the namespace default.
 	inDefault scope = defaultNamespace
-	// own is what is in the manager's own namespace.
+	// own is for the manager's own namespace.
 	own scope = "own"
 )
 
-// clusterScoped are the resources, of those that markers may name, that are in no namespace. Which are follows
-// from nothing that is at hand when this runs; TestGrantedWhereItCounts asks an API server whether it is so.
+// clusterScoped are the cluster-scoped resources that markers may name. Nothing available at this
+// time says which they are; TestGrantedWhereItCounts checks them with an API server.
 var clusterScoped = map[string]bool{
 	"admissionregistration.k8s.io/mutatingadmissionpolicies":         true,
 	"admissionregistration.k8s.io/mutatingadmissionpolicybindings":   true,
@@ -51,7 +51,7 @@ var clusterScoped = map[string]bool{
 	"/persistentvolumes":                                             true,
 }
 
-// scopeOf tells where the right on a target counts.
+// scopeOf returns where the right on a target applies.
 func scopeOf(t target, namespace string) scope {
 	resource, _, _ := strings.Cut(t.resource, "/")
 	switch {
@@ -66,8 +66,8 @@ func scopeOf(t target, namespace string) scope {
 	}
 }
 
-// render is the rights of each part, as YAML by file name: a list of rules for each scope. The order
-// of the markers makes no difference.
+// render returns the rights of each part, as YAML by file name: a list of rules for each scope. The
+// result does not depend on the order of the markers.
 func render(rules []rule) (map[string][]byte, error) {
 	parts := map[string]map[scope][]rule{}
 	for _, r := range rules {
@@ -98,11 +98,11 @@ func render(rules []rule) (map[string][]byte, error) {
 	return files, nil
 }
 
-// target is one thing that rights can be given on.
+// target is a resource or URL on which rights can be granted.
 type target struct{ group, resource, name, url string }
 
-// merge unites the verbs of each target, and then the resources of a group that have the same
-// verbs and names.
+// merge unites the verbs of each target, and then the resources of a group with the same verbs and
+// names.
 func merge(rules []rule) []rule {
 	verbs := map[target]map[string]bool{}
 	for _, r := range rules {
@@ -138,7 +138,7 @@ func merge(rules []rule) []rule {
 	return merged
 }
 
-// targets are all combinations that a rule names. Each name is a target of its own.
+// targets returns all combinations that a rule names. Each name is a separate target.
 func (r rule) targets() map[target]bool {
 	set := map[target]bool{}
 	for _, url := range r.urls {

@@ -29,9 +29,10 @@ type listed struct {
 	module, folder             string // module and folder of the package, relative to the repository's root
 }
 
-// affectedPackages returns the packages of all modules, with tests or not, that a change since base can affect: those that import, themselves or
-// in their tests and however indirectly, a package that changed; those that embed a changed file; and those whose tests read one, which is seen
-// in the paths that their source has. It knows nothing of what a test runs as a program.
+// affectedPackages returns the packages of all modules, with or without tests, that a change since
+// base can affect: packages that import a changed one, directly or not, themselves or in their
+// tests; packages that embed a changed file; and packages whose tests read one, found by the paths
+// in their source. It does not know which programs a test runs.
 func affectedPackages(ctx context.Context, root, base string) ([]testPackage, error) {
 	files, err := changedFiles(ctx, root, base)
 	if err != nil || len(files) == 0 {
@@ -44,7 +45,7 @@ func affectedPackages(ctx context.Context, root, base string) ([]testPackage, er
 	return affected(root, modules, files)
 }
 
-// loadModules lists the packages of all modules, as if every build tag were given.
+// loadModules lists the packages of all modules, as if every build tag were set.
 func loadModules(ctx context.Context, root string) ([][]listed, error) {
 	modules, tags, err := sources(root)
 	if err != nil {
@@ -85,7 +86,8 @@ func affected(root string, modules [][]listed, files []string) ([]testPackage, e
 	return found, nil
 }
 
-// sources returns the modules of the repository that have Go code, and all build tags that the code has.
+// sources returns the modules of the repository that have Go code, and all build tags that the code
+// has.
 func sources(root string) (modules, tags []string, err error) {
 	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -105,7 +107,7 @@ func sources(root string) (modules, tags []string, err error) {
 			return err
 		}
 		modules = append(modules, module)
-		// Only what is above the package clause.
+		// Only the comments above the package clause.
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.PackageClauseOnly)
 		if err != nil {
 			return err
@@ -121,7 +123,7 @@ func sources(root string) (modules, tags []string, err error) {
 	return slices.Compact(modules), slices.Compact(tags), nil
 }
 
-// list asks go list for the packages of a module and for their tests.
+// list runs go list for the packages of a module and their tests.
 func list(ctx context.Context, root, module string, tags []string) ([]listed, error) {
 	command := exec.CommandContext(ctx, "go", "list", "-e", "-test", "-tags", strings.Join(tags, ","),
 		"-json=ImportPath,Dir,Deps,TestGoFiles,XTestGoFiles,EmbedFiles,TestEmbedFiles,XTestEmbedFiles", "./...")
@@ -155,7 +157,7 @@ func list(ctx context.Context, root, module string, tags []string) ([]listed, er
 
 // reach returns the folders of the packages that changed files affect.
 func reach(root string, packages []listed, files []string) ([]string, error) {
-	// What changed for importers, by import path; and folders where at least the tests have to run.
+	// What changed for importers, by import path; and folders whose tests at least must run.
 	changed, reached := map[string]bool{}, map[string]bool{}
 	isPackage := map[string]bool{}
 	for _, p := range packages {
@@ -191,7 +193,7 @@ func reach(root string, packages []listed, files []string) ([]string, error) {
 	return slices.Sorted(maps.Keys(reached)), nil
 }
 
-// changesCode reports whether a file is part of what importers of a package get.
+// changesCode reports whether a file is part of what a package's importers compile.
 func changesCode(p listed, file string) bool {
 	if path.Base(file) == "go.mod" || path.Base(file) == "go.sum" {
 		return path.Dir(file) == p.module
@@ -202,7 +204,8 @@ func changesCode(p listed, file string) bool {
 	return slices.ContainsFunc(p.EmbedFiles, func(embedded string) bool { return path.Join(p.folder, embedded) == file })
 }
 
-// changesTests reports whether a file belongs to the tests of a package: a test file, or any other that has the package as the closest one above.
+// changesTests reports whether a file belongs to the tests of a package: a test file, or any other
+// file below the package and no other package.
 func changesTests(p listed, file string, isPackage map[string]bool) bool {
 	if strings.HasSuffix(file, ".go") && !strings.Contains(file, "testdata/") {
 		return path.Dir(file) == p.folder
@@ -214,7 +217,8 @@ func changesTests(p listed, file string, isPackage map[string]bool) bool {
 	return at == p.folder
 }
 
-// readPaths returns the files and folders outside of a package that its tests name, relative to the repository's root: "." is all of it.
+// readPaths returns the files and folders outside a package that its tests name, relative to the
+// repository's root: "." is all of it.
 func readPaths(root string, p listed) ([]string, error) {
 	var found []string
 	for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
@@ -239,7 +243,8 @@ func readPaths(root string, p listed) ([]string, error) {
 	return found, nil
 }
 
-// appendPath adds the path that texts which follow each other make, as far as they are literals without a pattern, if it leads out of the folder.
+// appendPath adds the path formed by consecutive string literals without a pattern, if it leads out
+// of the folder.
 func appendPath(found []string, folder string, parts ...ast.Expr) []string {
 	at := ""
 	for _, part := range parts {

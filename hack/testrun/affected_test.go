@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// repositoryOf is a small repository in which packages depend on each other in every way.
+// repositoryOf is a small repository whose packages depend on each other in every way.
 var repositoryOf = map[string]string{
 	"go.mod":                   "module m\n\ngo 1.26\n",
 	"tools/go.mod":             "module tools\n\ngo 1.26\n",
@@ -51,7 +51,7 @@ func TestAffected(t *testing.T) {
 		"tests/testdata/x.yaml": "all tests",
 		"tagged/tagged_test.go": "all tagged(e2e)",
 		"embeds/files/f.yaml":   "all embeds user",
-		// Not embedded, but it may be read by the tests.
+		// Not embedded, but the tests may read it.
 		"embeds/files/unknown.txt": "all embeds",
 		"config/sample.yaml":       "all globs reader tools/t",
 		"README.md":                "all",

@@ -22,7 +22,8 @@ var isTest = regexp.MustCompile(`^(Test|Fuzz|Example)\w*$`)
 
 // testPackage is a package with tests.
 type testPackage struct {
-	// directory is the folder of its module, at is the package in it, as ./internal/kit/transport/retrytransport.
+	// directory is the folder of its module; at is the package in it, such as
+	// ./internal/kit/transport/retrytransport.
 	directory, at string
 	// tags are the build tags that its tests need.
 	tags []string
@@ -42,8 +43,8 @@ func (p testPackage) command(options ...string) goTest {
 	return goTest{directory: p.directory, arguments: append(arguments, p.at)}
 }
 
-// changedFiles returns the files that differ between a commit and the working tree, in order and relative to the repository's root: changed,
-// added and removed ones, and those that git does not know yet.
+// changedFiles returns the files that differ between a commit and the working tree, sorted and
+// relative to the repository's root: changed, added, removed and untracked ones.
 func changedFiles(ctx context.Context, root, base string) ([]string, error) {
 	changed, err := git(ctx, root, "diff", "--name-only", "--no-renames", "-z", base, "--")
 	if err != nil {
@@ -68,8 +69,9 @@ func git(ctx context.Context, root string, arguments ...string) (string, error) 
 	return string(output), nil
 }
 
-// changedTests returns the tests, examples and fuzz targets that a change since base touches: those whose own code changed, and those that use a
-// function, type or variable of the test files that changed. A change of the tested code itself changes no test.
+// changedTests returns the tests, examples and fuzz targets that a change since base touches: those
+// whose own code changed, and those that use a function, type or variable of the test files that
+// changed. A change of the tested code itself changes no test.
 func changedTests(ctx context.Context, root, base string) ([]testPackage, error) {
 	files, err := changedFiles(ctx, root, base)
 	if err != nil {
@@ -119,7 +121,8 @@ func changedTests(ctx context.Context, root, base string) ([]testPackage, error)
 // lineRange is from its first line to its last.
 type lineRange struct{ first, last int }
 
-// hunk matches the header of a part of a diff without context; the groups are the first line in the new file and the number of lines.
+// hunk matches the header of a part of a diff without context; the groups are the first line in the
+// new file and the number of lines.
 var hunk = regexp.MustCompile(`(?m)^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
 
 // changedLines returns which lines of a file are new since base.
@@ -139,7 +142,7 @@ func changedLines(ctx context.Context, root, base, file string) ([]lineRange, er
 			number, _ = strconv.Atoi(match[2])
 		}
 		if number == 0 {
-			// Lines were only removed, between this one and the next.
+			// Only removals, between this line and the next.
 			number = 2
 		}
 		changed = append(changed, lineRange{first, first + number - 1})
@@ -155,7 +158,8 @@ type declared struct {
 	changed bool
 }
 
-// touchedTests returns the tests in a folder that changed lines of its test files touch, and the build tags of those files.
+// touchedTests returns the tests in a folder that use changed lines of its test files, and the
+// build tags of those files.
 func touchedTests(folder string, changed map[string][]lineRange) (testPackage, error) {
 	names, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
 	if err != nil {
@@ -224,7 +228,8 @@ func declarations(files *token.FileSet, declaration ast.Decl, changed []lineRang
 	return found
 }
 
-// spread marks what uses something that changed as changed too, by name and therefore rather too much. A changed TestMain or init changes all.
+// spread marks everything that uses something changed as changed, too. It goes by name, so it marks
+// rather too much. A changed TestMain or init changes all.
 func spread(all []declared) []declared {
 	names := map[string]bool{}
 	everything := false
@@ -252,7 +257,7 @@ func spread(all []declared) []declared {
 	return slices.DeleteFunc(all, func(d declared) bool { return d.name == "TestMain" })
 }
 
-// tagsOf returns the build tags that a file asks for.
+// tagsOf returns the build tags that a file requires.
 func tagsOf(file *ast.File) (tags []string) {
 	for _, group := range file.Comments {
 		for _, comment := range group.List {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// write makes files below root; those without content are removed.
+// write creates files below root; those without content are removed.
 func write(t *testing.T, root string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -30,7 +30,7 @@ func write(t *testing.T, root string, files map[string]string) {
 	}
 }
 
-// committed returns a new repository that has committed the files.
+// committed returns a new repository with these files committed.
 func committed(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

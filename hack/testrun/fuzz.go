@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// fuzzing returns a command for each fuzz target of the repository, in all its modules: go test fuzzes only one target at a time. Each command
-// looks for new inputs for as long as given; the inputs that it keeps are in Go's cache, and one that fails is written below testdata/fuzz.
+// fuzzing returns a command for each fuzz target of the repository, in all its modules: go test
+// fuzzes only one target at a time. Each command looks for new inputs for as long as given; the
+// inputs that it keeps are in Go's cache, and one that fails is written below testdata/fuzz.
 func fuzzing(root string, each time.Duration) ([]goTest, error) {
 	var found []goTest
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {

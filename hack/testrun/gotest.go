@@ -20,7 +20,8 @@ import (
 type goTest struct {
 	directory string
 	arguments []string
-	// race runs the tests with the race detector, which needs a second build of everything that they import.
+	// race runs the tests with the race detector, which needs a second build of everything that they
+	// import.
 	race bool
 	// inCluster runs the tests in the test cluster's network.
 	inCluster bool
@@ -30,7 +31,7 @@ type goTest struct {
 	environment []string
 }
 
-// counts are what became of tests, and what they took. Parents of subtests count too, as `go test` shows them.
+// counts are the results and the duration of tests. Parents of subtests count too, as in `go test`.
 type counts struct {
 	passed, failed int
 	skipped        []string
@@ -46,7 +47,7 @@ func (c *counts) add(more counts) {
 	c.commands = append(c.commands, more.commands...)
 }
 
-// sum adds up what all layers counted.
+// sum adds up the counts of all layers.
 func sum(all []ended) counts {
 	var total counts
 	for _, layer := range all {
@@ -60,7 +61,7 @@ func sum(all []ended) counts {
 // Source: go doc test2json.
 type event struct {
 	Action, Package, Test, Output string
-	// Key and Value are what a test says of itself, with T.Attr.
+	// Key and Value are attributes that a test sets with T.Attr.
 	Key, Value string
 	Elapsed    float64
 }
@@ -82,14 +83,14 @@ func (g goTest) command(ctx context.Context, further []string, options ...string
 	command.Dir = g.directory
 	command.Env = environment(g.race, slices.Concat(further, g.environment))
 	command.Stderr = os.Stdout
-	// A test that is told to end may still clean up: it is killed only later.
+	// A test that is interrupted may still clean up: it is killed only later.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 2 * time.Minute
 	return command
 }
 
-// environment returns that of this process and more. Only the race detector needs C: without it, Go's build cache serves tests and
-// programs with the same packages.
+// environment returns the environment of this process with additions. Only the race detector needs
+// C: without it, Go's build cache shares packages between tests and programs.
 func environment(race bool, further []string) []string {
 	kept := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "KUBECONFIG=") || strings.HasPrefix(variable, "CGO_ENABLED=")
@@ -100,7 +101,8 @@ func environment(race bool, further []string) []string {
 	return slices.Concat(kept, []string{"CGO_ENABLED=0"}, further)
 }
 
-// absolute is the path of a file of the repository for a command that may run in another folder.
+// absolute returns the path of a file in the repository, for a command that may run in another
+// folder.
 func absolute(name string) string {
 	here, err := os.Getwd()
 	if err != nil {
@@ -145,7 +147,7 @@ func (g goTest) String() string {
 	return g.directory + ": " + text
 }
 
-// slow is from when on a test is worth a line of its own.
+// slow is the duration from which a test gets a line of its own.
 const slow = 10 * time.Second
 
 // read counts events until the stream ends.
@@ -178,12 +180,12 @@ func (c *counts) read(log *step.Log, stream io.Reader) {
 	}
 	if err := scanner.Err(); err != nil {
 		c.failed++
-		log.Say("reading what go test says: %v", err)
+		log.Say("reading the output of go test: %v", err)
 		_, _ = io.Copy(io.Discard, stream) // or it waits for a reader
 	}
 }
 
-// count notes one test or package that has ended.
+// count counts a test or package that has ended.
 func (c *counts) count(log *step.Log, line event, output string) {
 	took := time.Duration(line.Elapsed * float64(time.Second)).Round(100 * time.Millisecond)
 	if line.Test != "" {

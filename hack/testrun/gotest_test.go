@@ -75,7 +75,7 @@ func smallModule(t *testing.T) string {
 	return folder
 }
 
-// TestRun: a command that fails does not keep the others from running, and what they counted is the layer's.
+// TestRun: a failed command does not stop the others, and the layer's counts are those of all.
 func TestRun(t *testing.T) {
 	small := smallModule(t)
 	none := goTest{directory: small, arguments: []string{"./nowhere"}}

@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-// ended is what became of a layer.
+// ended is the result of a layer.
 type ended struct {
 	layer
 	counts
@@ -24,8 +24,9 @@ type ended struct {
 	err  error
 }
 
-// runLanes runs the layers, each lane beside the other, and returns what became of them in their order. Where both lanes run,
-// what both need is built before them: two go commands at once would compile the same packages twice.
+// runLanes runs the lanes in parallel, and returns the results of the layers in their order. If
+// both lanes run, their shared parts are built first: two go commands at once would compile the
+// same packages twice.
 func runLanes(ctx context.Context, log *step.Log, chosen []layer) []ended {
 	lanes := map[lane][]int{}
 	for i, l := range chosen {
@@ -86,7 +87,7 @@ func run(ctx context.Context, log *step.Log, l layer) ended {
 	return result
 }
 
-// test runs the commands of a layer, all of them whatever becomes of one.
+// test runs all commands of a layer, whatever their results.
 func (l layer) test(ctx context.Context, log *step.Log, environment []string, total *counts) error {
 	tests, err := l.runs(ctx)
 	if err != nil {
@@ -112,8 +113,8 @@ func (l layer) test(ctx context.Context, log *step.Log, environment []string, to
 	return errors.Join(problems...)
 }
 
-// busy keeps two processors busy until the returned function is called, if that is asked for: tests that pass on a machine that
-// has nothing else to do prove little.
+// busy keeps two processors busy until the returned function is called, if wanted: tests that pass
+// on an idle machine prove little.
 func busy(wanted bool) (end func()) {
 	if !wanted {
 		return func() {}
@@ -132,10 +133,11 @@ func busy(wanted bool) (end func()) {
 	}
 }
 
-// clusterStarted reports whether this run started the test cluster, and so has to end it.
+// clusterStarted reports whether this run started the test cluster, and must delete it.
 var clusterStarted bool
 
-// endCluster ends the cluster if this run started it and did not end it since, also when the run was interrupted.
+// endCluster deletes the cluster if this run started it and has not deleted it yet, even after an
+// interrupt.
 func endCluster(log *step.Log) {
 	if !clusterStarted {
 		return
@@ -147,16 +149,17 @@ func endCluster(log *step.Log) {
 	}
 }
 
-// testCluster is the environment that makes the testbed tool use the tests' own cluster, beside the one of `make demo`.
+// testCluster is the environment in which the testbed tool uses the tests' own cluster, separate
+// from that of `make demo`.
 var testCluster = []string{"MAINSTAY_TESTBED_NAME=tests"}
 
-// inTestCluster lets a command of the testbed tool work on the tests' own cluster.
+// inTestCluster makes a command of the testbed tool use the tests' own cluster.
 func inTestCluster(command *exec.Cmd) *exec.Cmd {
 	command.Env = slices.Concat(os.Environ(), testCluster)
 	return command
 }
 
-// askTestCluster is one answer of the testbed tool about the tests' own cluster.
+// askTestCluster returns an answer of the testbed tool about the tests' own cluster.
 func askTestCluster(ctx context.Context, question ...string) (string, error) {
 	answer, err := step.Answer(inTestCluster(exec.CommandContext(ctx, step.Testbed, question...)))
 	if err != nil {

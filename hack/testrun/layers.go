@@ -8,13 +8,15 @@ import (
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-// lane is a sequence of layers. The lanes run beside each other.
+// lane is a sequence of layers. The lanes run in parallel.
 type lane string
 
 const (
-	// hostLane has what computes. Its commands have a lower priority, so that pods that are waited for get the processor first.
+	// hostLane has the layers that compute. Its commands have a lower priority, so that pods of the
+	// other lane get the processor first.
 	hostLane lane = "host"
-	// clusterLane has what uses the test cluster. It mostly waits: for pods, rollouts, leases and time-outs.
+	// clusterLane has what uses the test cluster. It mostly waits: for pods, rollouts, leases and
+	// time-outs.
 	clusterLane lane = "cluster"
 )
 
@@ -22,24 +24,24 @@ const (
 type layer struct {
 	name string
 	lane lane
-	// onRequest keeps a layer out of what runs when none is named.
+	// onRequest excludes a layer from a run that names none.
 	onRequest bool
-	// budget is how long the layer may take with warm caches, on two cores, beside the other lane. It is printed
-	// beside the time that it took; to exceed it is a reason to look, not a failure.
+	// budget is how long the layer may take with warm caches, on two cores, beside the other lane. It
+	// is printed next to the time taken. Exceeding it is a reason to investigate, not a failure.
 	budget time.Duration
-	// prepare makes what the tests need and returns further environment for them.
+	// prepare builds what the tests need and returns additional environment variables for them.
 	prepare func(context.Context, *step.Log) ([]string, error)
-	// runs returns the go test commands. A layer without them is a check, which prepare makes.
+	// runs returns the go test commands. A layer without them is a check, done by prepare.
 	runs func(context.Context) ([]goTest, error)
-	// atOnce is how many commands run beside each other; 0 means one after the other. It is for tests that wait more than
-	// they compute, and share nothing.
+	// atOnce is how many commands run in parallel; 0 means one after the other. It is for tests that
+	// wait more than they compute, and share nothing.
 	atOnce int
-	// load runs two busy loops beside the layer.
+	// load runs two busy loops during the layer.
 	load bool
 }
 
-// layers of `make test`, and those on request. On each lane they run in this order; a layer that fails does not keep the next
-// from running.
+// layers are those of `make test`, and those on request. On each lane they run in this order; a
+// failed layer does not stop the next.
 var layers = []layer{
 	{name: "verify", lane: hostLane, budget: 3 * time.Minute, prepare: verify},
 	{name: "pure", lane: hostLane, budget: 2 * time.Minute, runs: pureTests},
@@ -60,7 +62,7 @@ var layers = []layer{
 	// On request: the plan that MAINSTAY_FAULT_PLAN names.
 	{name: "faults-plan", lane: hostLane, onRequest: true, budget: time.Minute, prepare: assets(),
 		runs: commands(faults("-run", "TestPlan")...)},
-	// On request, for a second Kubernetes takes minutes to compile.
+	// On request, because a second Kubernetes takes minutes to compile.
 	{name: "compat", lane: hostLane, onRequest: true, budget: 6 * time.Minute, prepare: assets("--kubernetes=1.36"),
 		runs: commands(integration()...), atOnce: 2},
 	// On request: its outage takes five minutes.
@@ -68,12 +70,13 @@ var layers = []layer{
 		runs: commands(endToEnd("-run", "TestMainstay/the_API_server_is_away")...)},
 }
 
-// commands are go test commands that are known beforehand.
+// commands returns fixed go test commands.
 func commands(tests ...goTest) func(context.Context) ([]goTest, error) {
 	return func(context.Context) ([]goTest, error) { return tests, nil }
 }
 
-// pureTests need nothing but Go. Those of concurrent packages run with the race detector.
+// pureTests returns the tests that need nothing but Go. Those of concurrent packages run with the
+// race detector.
 func pureTests(ctx context.Context) ([]goTest, error) {
 	racing, others, err := testedPackages(ctx, ".")
 	if err != nil {
@@ -82,7 +85,8 @@ func pureTests(ctx context.Context) ([]goTest, error) {
 	return []goTest{{directory: ".", arguments: others}, {directory: ".", race: true, arguments: racing}}, nil
 }
 
-// integration runs against the API server that KUBEBUILDER_ASSETS has: each package against one of its own.
+// integration runs against the API server that KUBEBUILDER_ASSETS has: each package against one of
+// its own.
 func integration(options ...string) []goTest {
 	arguments := append([]string{"-timeout", "15m"}, options...)
 	return []goTest{
@@ -91,18 +95,21 @@ func integration(options ...string) []goTest {
 	}
 }
 
-// faults need the garbage collector too, which the same assets have. Its runs mostly wait, so that many of them share two cores.
+// faults returns the fault tests, which need the garbage collector too; the same assets have it.
+// Its runs mostly wait, so that many of them share two cores.
 func faults(options ...string) []goTest {
 	return []goTest{{directory: ".", arguments: append([]string{"-parallel", "16", "-timeout", "30m", "./test/faults/"}, options...)}}
 }
 
-// endToEnd are the tests on the test cluster. Most of them wait, so that many of them share two cores.
+// endToEnd returns the tests on the test cluster. Most of them wait, so that many of them share two
+// cores.
 func endToEnd(options ...string) []goTest {
 	arguments := append([]string{"-tags", "e2e", "-timeout", "40m", "-parallel", "10"}, options...)
 	return []goTest{{directory: ".", inCluster: true, arguments: append(arguments, "./test/e2e/")}}
 }
 
-// testbedTest is a test of the testbed tool. It starts the cluster itself, so that it runs outside its network.
+// testbedTest returns a test of the testbed tool. It starts the cluster itself, so it runs outside
+// its network.
 func testbedTest(name string) goTest {
 	return goTest{directory: "testbed", arguments: []string{"-tags", "e2e", "-timeout", "30m", "-run", name, "./e2e/"}}
 }

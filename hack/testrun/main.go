@@ -1,6 +1,6 @@
-// Command testrun runs every test of the repository in two lanes at once: on the host lane what computes, on the cluster lane
-// what mostly waits for pods. It says at the end what ran, how many, and how much time it took, and leaves the machine as it
-// found it.
+// Command testrun runs every test of the repository in two lanes at once: tests that compute on the
+// host lane, tests that mostly wait for pods on the cluster lane. At the end it shows what ran, how
+// many tests, and how long they took. It leaves the machine as it found it.
 //
 //	testrun            all layers but those on request
 //	testrun e2e pure   the named ones
@@ -45,7 +45,7 @@ func main() {
 		good = false
 	}
 	total := sum(all)
-	// The last line has the form that test runners of any language share.
+	// The last line has a format that test runners of many languages use.
 	fmt.Printf("%d passed, %d failed, %d skipped\n", total.passed, failures(total, good), len(total.skipped))
 	if !good {
 		stop()
@@ -53,7 +53,7 @@ func main() {
 	}
 }
 
-// failures is the number of failed tests; a run that is not good has at least one.
+// failures returns the number of failed tests; a bad run has at least one.
 func failures(total counts, good bool) int {
 	if !good && total.failed == 0 {
 		return 1 // a layer that could not run
@@ -61,14 +61,14 @@ func failures(total counts, good bool) int {
 	return total.failed
 }
 
-// choose returns the layers of these names, or, for the name of a selection alone, the layers that it makes.
+// choose returns the layers with these names or, for the name of a selection, its layers.
 func choose(ctx context.Context, names []string) ([]layer, error) {
 	if len(names) == 0 {
 		return slices.DeleteFunc(slices.Clone(layers), func(l layer) bool { return l.onRequest }), nil
 	}
 	if selection, found := selections[names[0]]; found {
 		if len(names) > 1 {
-			return nil, fmt.Errorf("%q chooses the layers itself: give it alone", names[0])
+			return nil, fmt.Errorf("%q selects the layers itself: use it without other arguments", names[0])
 		}
 		return selection(ctx)
 	}
@@ -76,18 +76,18 @@ func choose(ctx context.Context, names []string) ([]layer, error) {
 	for _, name := range names {
 		at := slices.IndexFunc(layers, func(l layer) bool { return l.name == name })
 		if at < 0 {
-			return nil, fmt.Errorf("there is no layer %q", name)
+			return nil, fmt.Errorf("unknown layer %q", name)
 		}
 		chosen = append(chosen, layers[at])
 	}
 	return chosen, nil
 }
 
-// preflight says what a run will do and how long that took last time, and refuses at once what can't succeed. The returned
-// function ends the claim on the machine's one test cluster.
+// preflight shows what a run will do and how long that took last time, and refuses a run that can't
+// succeed. The returned function releases the machine's only test cluster.
 func preflight(log *step.Log, chosen []layer) (release func(), err error) {
 	if len(chosen) == 0 {
-		return nil, errors.New("nothing changed that has a test")
+		return nil, errors.New("no changed file has a test")
 	}
 	release = func() {}
 	if slices.ContainsFunc(chosen, func(l layer) bool { return l.lane == clusterLane }) {

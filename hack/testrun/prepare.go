@@ -14,8 +14,8 @@ import (
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-// claim makes sure that one run at a time uses the machine's test cluster, which is not the one of `make demo`. The claim ends
-// with the returned function, or with the process.
+// claim makes sure that only one run at a time uses the machine's test cluster, which is separate
+// from that of `make demo`. The claim ends with the returned function, or with the process.
 func claim() (release func(), err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -50,7 +50,7 @@ func buildShared(ctx context.Context, log *step.Log) error {
 	return log.Show("building what the cluster is made of (the first time on a machine it compiles Kubernetes)", build)
 }
 
-// assets builds etcd and kube-apiserver. Options choose which; without any, those of the testbed.
+// assets builds etcd and kube-apiserver. Options select them; the default are those of the testbed.
 func assets(options ...string) func(context.Context, *step.Log) ([]string, error) {
 	question := append([]string{"assets"}, options...)
 	return func(ctx context.Context, log *step.Log) ([]string, error) {
@@ -66,12 +66,13 @@ func assets(options ...string) func(context.Context, *step.Log) ([]string, error
 	}
 }
 
-// testbedEnvironment lets the tests of the testbed use the tool that is built, and remember what the machine was like.
+// testbedEnvironment makes the tests of the testbed use the built tool, and record the state of the
+// machine.
 func testbedEnvironment() []string {
 	return append([]string{"MAINSTAY_TESTBED=" + absolute(step.Testbed), "MAINSTAY_TESTBED_BEFORE=" + absolute("bin")}, testCluster...)
 }
 
-// testbedUp builds what the cluster is made of. TestUp starts it.
+// testbedUp builds the parts of the cluster. TestUp starts it.
 func testbedUp(ctx context.Context, log *step.Log) ([]string, error) {
 	if err := buildShared(ctx, log); err != nil {
 		return nil, err
@@ -80,12 +81,13 @@ func testbedUp(ctx context.Context, log *step.Log) ([]string, error) {
 	return testbedEnvironment(), nil
 }
 
-// testbedDown leaves it to TestDown to end the cluster.
+// testbedDown does nothing: TestDown deletes the cluster.
 func testbedDown(context.Context, *step.Log) ([]string, error) {
 	return testbedEnvironment(), nil
 }
 
-// cluster makes sure that the test cluster runs and has the operator's images, of this state and of the previous one.
+// cluster makes sure that the test cluster runs and has the operator's images, of this state and of
+// the previous one.
 func cluster(ctx context.Context, log *step.Log) ([]string, error) {
 	if err := buildShared(ctx, log); err != nil {
 		return nil, err
@@ -125,7 +127,8 @@ func cluster(ctx context.Context, log *step.Log) ([]string, error) {
 	}, testbedEnvironment()...), nil
 }
 
-// longOutage is a cluster whose API server will be away for as long as an upgrade of it may take.
+// longOutage starts a cluster whose API server will be down for as long as an upgrade of it may
+// take.
 func longOutage(ctx context.Context, log *step.Log) ([]string, error) {
 	environment, err := cluster(ctx, log)
 	return append(environment, "MAINSTAY_OUTAGE=5m"), err

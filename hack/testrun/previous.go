@@ -13,24 +13,26 @@ import (
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-// previousVersion is the tag of the image of the state to upgrade from. By semantic versioning it is earlier than that of the tree, 0.0.0-dev: a manager
-// leaves alone what a later release wrote.
+// previousVersion is the image tag of the state to upgrade from. As a semantic version it is
+// earlier than that of the tree, 0.0.0-dev, because a manager does not change what a later release
+// wrote.
 const previousVersion = "0.0.0-before"
 
-// shipped are the folders that make the image and the chart. A commit that changes none of them is no other state.
+// shipped are the folders that determine the image and the chart. A commit that changes none of
+// them is not another state.
 var shipped = []string{
 	"api", "charts/mainstay", "cmd", "internal", ":(exclude)*_test.go", ":(exclude)*/testdata/*", ":(exclude)internal/injection/injectiontest",
 }
 
-// distance is how many changes of what is shipped lie between the previous state and this one, while there is no release: one alone may be as
-// small as a comment.
+// distance is how many changes of shipped folders lie between the previous state and this one,
+// while there is no release: a single one may be as small as a comment.
 const distance = 3
 
 // release is a state of the product that can be installed.
 type release struct{ commit, archive, chart string }
 
-// previousCommit returns the state that users upgrade from: the last tag, or, while there is none, a commit on main that lies so many changes
-// before the merge base as distance says, or as many as there are.
+// previousCommit returns the state that users upgrade from: the last tag. Without one it is the
+// commit on main that is distance changes before the merge base, or as many as there are.
 func previousCommit(ctx context.Context, root string) (string, error) {
 	if tag, err := git(ctx, root, "describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^"); err == nil {
 		return strings.TrimSpace(tag), nil
@@ -43,17 +45,17 @@ func previousCommit(ctx context.Context, root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// What base ships is what the newest of them made of its parent.
+	// The newest change produced the state of base from its parent.
 	all := strings.Fields(changes)
 	for _, change := range slices.Backward(all) {
 		if parent, err := git(ctx, root, "rev-parse", "--verify", "--quiet", change+"^"); err == nil {
 			return strings.TrimSpace(parent), nil
 		}
 	}
-	return "", errors.New("no commit before this one ships something else: is the history complete? (`git fetch --unshallow`)")
+	return "", errors.New("no earlier commit differs in what is shipped: is the history complete? (`git fetch --unshallow`)")
 }
 
-// mergeBase is the newest commit that this branch shares with main; on main itself it is HEAD.
+// mergeBase returns the newest commit that this branch shares with main; on main itself it is HEAD.
 func mergeBase(ctx context.Context, root string) (string, error) {
 	for _, main := range []string{"origin/main", "main"} {
 		if base, err := git(ctx, root, "merge-base", "HEAD", main); err == nil {
@@ -64,7 +66,8 @@ func mergeBase(ctx context.Context, root string) (string, error) {
 	return strings.TrimSpace(head), err
 }
 
-// buildPrevious builds the image and unpacks the chart of the state to upgrade from, by that state's own Makefile.
+// buildPrevious builds the image and unpacks the chart of the state to upgrade from, with that
+// state's own Makefile.
 func buildPrevious(ctx context.Context, log *step.Log) (release, error) {
 	commit, err := previousCommit(ctx, ".")
 	if err != nil {

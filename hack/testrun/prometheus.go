@@ -12,8 +12,9 @@ import (
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-// prometheus finds Prometheus and promtool: those of the PATH, else Debian's package, which is unpacked into a cache
-// and not installed, for that would start a server. Without them only the tests that need them fail, and say so.
+// prometheus finds Prometheus and promtool in the PATH, or else unpacks Debian's package into a
+// cache. It does not install it, because that would start a server. Without them only the tests
+// that need them fail, with a message.
 func prometheus(ctx context.Context, log *step.Log) ([]string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -21,16 +22,16 @@ func prometheus(ctx context.Context, log *step.Log) ([]string, error) {
 	}
 	found, err := findPrometheus(ctx, log, filepath.Join(cache, "mainstay", "prometheus"))
 	if err != nil {
-		log.Say("Prometheus is not to be had: %v", err)
+		log.Say("Prometheus is not available: %v", err)
 		return nil, nil
 	}
 	return []string{"PROMETHEUS=" + filepath.Join(found, "prometheus"), "PROMTOOL=" + filepath.Join(found, "promtool")}, nil
 }
 
-// finding lets one lane fetch Prometheus, and the other find it.
+// finding lets one lane fetch Prometheus while the other waits for it.
 var finding sync.Mutex
 
-// findPrometheus is the folder that has both programs.
+// findPrometheus returns the folder that has both programs.
 func findPrometheus(ctx context.Context, log *step.Log, cache string) (string, error) {
 	finding.Lock()
 	defer finding.Unlock()
@@ -42,18 +43,18 @@ func findPrometheus(ctx context.Context, log *step.Log, cache string) (string, e
 		return unpacked, nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return "", errors.New("this is no Debian: put prometheus and promtool on the PATH")
+		return "", errors.New("apt-get not found: put prometheus and promtool on the PATH")
 	}
 	if err := os.MkdirAll(filepath.Dir(cache), 0o750); err != nil {
 		return "", fmt.Errorf("making a folder for Prometheus: %w", err)
 	}
-	// Renamed when it is whole: an interrupted run leaves nothing that looks like it.
+	// Renamed when complete: an interrupted run leaves nothing that looks like it.
 	fresh, err := os.MkdirTemp(filepath.Dir(cache), "prometheus-")
 	if err != nil {
 		return "", fmt.Errorf("making a folder for Prometheus: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(fresh) }()
-	// A machine that never asked Debian for its lists knows of no package.
+	// A machine that has never run apt-get update knows no packages.
 	fetch := exec.CommandContext(ctx, "sh", "-ec",
 		"apt-get download prometheus || { apt-get update; apt-get download prometheus; }; dpkg-deb --extract prometheus_*.deb .; rm prometheus_*.deb")
 	fetch.Dir = fresh
@@ -74,7 +75,7 @@ func isProgram(name string) bool {
 	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
 }
 
-// both prepares one thing after the other.
+// both runs two preparations in order.
 func both(first, second func(context.Context, *step.Log) ([]string, error)) func(context.Context, *step.Log) ([]string, error) {
 	return func(ctx context.Context, log *step.Log) ([]string, error) {
 		environment, err := first(ctx, log)

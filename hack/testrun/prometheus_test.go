@@ -9,7 +9,8 @@ import (
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-// TestFindPrometheus: that of the PATH, if promtool is beside it, else what an earlier run unpacked.
+// TestFindPrometheus: that of the PATH, if promtool is beside it, else what an earlier run
+// unpacked.
 func TestFindPrometheus(t *testing.T) {
 	folder := func(programs ...string) string {
 		made := t.TempDir()
@@ -33,7 +34,7 @@ func TestFindPrometheus(t *testing.T) {
 			t.Errorf("PATH %s: %s, %v", path, got, err)
 		}
 	}
-	// Nothing there, and no apt-get to fetch it with.
+	// Neither the programs nor apt-get exist.
 	t.Setenv("PATH", "")
 	if got, err := findPrometheus(t.Context(), log, filepath.Join(folder(), "none")); err == nil {
 		t.Errorf("found %s where there is none", got)

@@ -18,8 +18,9 @@ var pure = []string{
 	"./test/cases/...", "./test/faults/campaign/...", "./test/faults/proxy/...", "./test/golden/...", "./test/perf/...", "./test/testenv/...",
 }
 
-// concurrent are the pure packages whose tests run with the race detector, which makes them two to ten times as slow and needs a second
-// build of all that they import. TestConcurrent fails if a package with goroutines is missing here.
+// concurrent are the pure packages whose tests run with the race detector, which makes them two to
+// ten times as slow and needs a second build of all that they import. TestConcurrent fails if a
+// package with goroutines is missing.
 var concurrent = []string{
 	"internal/access",
 	"internal/aggregated",
@@ -45,7 +46,8 @@ var concurrent = []string{
 	"test/testenv",
 }
 
-// sequential are the packages that look concurrent to TestConcurrent and whose tests are not, with the reason.
+// sequential are packages that look concurrent to TestConcurrent but have no concurrent tests, with
+// the reason.
 var sequential = map[string]string{
 	"hack/demo":                  "a select waits for the end of the context; the tests only read the farm",
 	"hack/testrun":               "the commands of a layer run beside each other, and the counts are added under a lock",
@@ -56,8 +58,9 @@ var sequential = map[string]string{
 	"test/perf":                  "the tests only compare figures; what measures is not run by them",
 }
 
-// testedPackages returns the pure packages that have tests, as ./internal/kit/transport/retrytransport: those that need the race detector, and the others.
-// Packages without tests are left out, because go test would compile them for nothing.
+// testedPackages returns the pure packages that have tests, as
+// ./internal/kit/transport/retrytransport: those that need the race detector, and the others.
+// Packages without tests are omitted, because go test would compile them for nothing.
 func testedPackages(ctx context.Context, root string) (racing, others []string, err error) {
 	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"},
 		pure...)...)
@@ -77,7 +80,7 @@ func testedPackages(ctx context.Context, root string) (racing, others []string, 
 	return racing, others, nil
 }
 
-// withStderr adds to the error of a command what the command wrote.
+// withStderr adds a command's standard error to its error.
 func withStderr(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))

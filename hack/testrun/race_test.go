@@ -16,7 +16,8 @@ import (
 // repository is the root of the repository, from this package's folder.
 const repository = "../.."
 
-// concurrency returns the first sign in a file that its package runs, or is made for, more than one goroutine; "" if there is none.
+// concurrency returns the first sign in a file that its package uses, or is made for, more than one
+// goroutine; "" if there is none.
 func concurrency(file *ast.File) (sign string) {
 	for _, spec := range file.Imports {
 		imported, _ := strconv.Unquote(spec.Path.Value)
@@ -82,7 +83,8 @@ func signs(t *testing.T) map[string]string {
 	return found
 }
 
-// TestConcurrent: the race detector looks at each package that has something for it to find, and the lists name no others.
+// TestConcurrent: the race detector runs for each package in which it can find something, and the
+// lists have no others.
 func TestConcurrent(t *testing.T) {
 	found := signs(t)
 	for at, sign := range found {

@@ -10,17 +10,18 @@ import (
 	"strings"
 )
 
-// area is a kind, or a few that share most of their code: what `make affected` chooses by in the layers whose tests run the whole manager, where
-// imports tell nothing.
+// area is a kind, or several that share most of their code. `make affected` selects by area in the
+// layers whose tests run the whole manager, where imports do not help.
 type area struct {
 	name string
-	// folders are those whose change affects this area only.
+	// folders are those whose changes affect this area only.
 	folders []string
-	// files are patterns of the files in test/integration that have its tests. What is in no area's files is about all of them.
+	// files are patterns of the area's test files in test/integration. A file of no area belongs to
+	// all.
 	files []string
-	// scenarios are those of its fault tests; none if there are none.
+	// scenarios are the area's fault tests, if any.
 	scenarios []string
-	// endToEnd are words in the names of its end-to-end tests, which TestAreas compares with those that there are.
+	// endToEnd are words in the names of the area's end-to-end tests. TestAreas checks them.
 	endToEnd []string
 }
 
@@ -57,16 +58,17 @@ var areas = []area{
 	},
 }
 
-// product are the folders that make what is shipped. A change in them that is in no area affects all of them.
+// product are the folders of what is shipped. A change in them outside all areas affects all areas.
 var product = []string{"api", "charts", "cmd", "config", "internal"}
 
-// scope is which areas a change affects.
+// scope is the areas that a change affects.
 type scope struct {
 	all   bool
 	areas []area
 }
 
-// touched returns the scope of changed files. Pages and tests have none: the packages of tests are chosen by their imports.
+// touched returns the scope of changed files. Pages and tests have none: test packages are selected
+// by their imports.
 func touched(files []string) scope {
 	var of scope
 	for _, file := range files {
@@ -74,7 +76,7 @@ func touched(files []string) scope {
 		at := slices.IndexFunc(areas, func(a area) bool { return slices.ContainsFunc(a.folders, below) })
 		switch {
 		case strings.HasSuffix(file, "_test.go") && !below("test"):
-			// Of a package whose own tests run.
+			// The package's own tests run.
 		case at >= 0:
 			if !slices.ContainsFunc(of.areas, func(a area) bool { return a.name == areas[at].name }) {
 				of.areas = append(of.areas, areas[at])
@@ -94,7 +96,8 @@ func (s scope) served() bool {
 	return s.all || slices.ContainsFunc(s.areas, func(a area) bool { return a.name == "served" })
 }
 
-// integration returns the names of the integration tests in scope, in the folder that has them; none means all of them.
+// integration returns the names of the integration tests in scope, in their folder; none means all
+// of them.
 func (s scope) integration(folder string) ([]string, error) {
 	if s.all {
 		return nil, nil
@@ -123,7 +126,7 @@ func (s scope) integration(folder string) ([]string, error) {
 	return names, nil
 }
 
-// owners are the names of the areas that a file of integration tests belongs to.
+// owners returns the names of the areas that a file of integration tests belongs to.
 func owners(file string) []string {
 	var names []string
 	for _, a := range areas {
@@ -134,7 +137,7 @@ func owners(file string) []string {
 	return names
 }
 
-// faults are the fault tests in scope.
+// faults returns the fault tests in scope.
 func (s scope) faults() []goTest {
 	var options []string
 	if !s.all {
@@ -150,7 +153,7 @@ func (s scope) faults() []goTest {
 	return faults(options...)
 }
 
-// endToEnd are the end-to-end tests in scope.
+// endToEnd returns the end-to-end tests in scope.
 func (s scope) endToEnd() []goTest {
 	var options []string
 	if !s.all {

@@ -42,7 +42,8 @@ func TestTouched(t *testing.T) {
 	}
 }
 
-// TestAreas: what areas name is there. A folder or test that was renamed would otherwise be left out in silence.
+// TestAreas: what areas name is there. A folder or test that was renamed would otherwise be left
+// out in silence.
 func TestAreas(t *testing.T) {
 	tests, err := filepath.Glob(filepath.Join(repository, "test/e2e/*_test.go"))
 	if err != nil || len(tests) == 0 {

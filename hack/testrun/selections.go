@@ -15,7 +15,8 @@ var selections = map[string]func(context.Context) ([]layer, error){
 	"quick": quick, "affected": affectedLayers, "flake": flake, "nightly": nightly,
 }
 
-// since returns the commit that a change is compared with: the newest one that it shares with main, or, on main itself, the one before.
+// since returns the commit that a change is compared with: the merge base with main or, on main
+// itself, the previous commit.
 func since(ctx context.Context) (string, error) {
 	base, err := mergeBase(ctx, ".")
 	if err != nil {
@@ -28,7 +29,8 @@ func since(ctx context.Context) (string, error) {
 	return "HEAD~1", nil
 }
 
-// quick is vet for all build tags and the pure tests of the packages that changed, without those that only import them.
+// quick returns vet for all build tags, and the pure tests of changed packages, without those that
+// only import them.
 func quick(ctx context.Context) ([]layer, error) {
 	base, err := since(ctx)
 	if err != nil {
@@ -59,7 +61,7 @@ func quick(ctx context.Context) ([]layer, error) {
 	return []layer{vet, {name: "pure", lane: hostLane, budget: 90 * time.Second, runs: commands(tests...)}}, nil
 }
 
-// changedFolders are the folders with files that changed, relative to the repository.
+// changedFolders returns the folders with changed files, relative to the repository.
 func changedFolders(ctx context.Context, base string) ([]string, error) {
 	files, err := changedFiles(ctx, ".", base)
 	if err != nil {
@@ -80,7 +82,7 @@ func vetAll(ctx context.Context, log *step.Log) ([]string, error) {
 	return nil, log.Do(ctx, "vetting the code behind all build tags", vet)
 }
 
-// affectedLayers are the tests that a change since main can affect.
+// affectedLayers returns the tests that a change since main can affect.
 func affectedLayers(ctx context.Context) ([]layer, error) {
 	base, err := since(ctx)
 	if err != nil {
@@ -97,14 +99,15 @@ func affectedLayers(ctx context.Context) ([]layer, error) {
 	return layersFor(packages, touched(files))
 }
 
-// layersFor returns the layers, narrowed to some packages, and to what a scope says of the layers whose tests run programs.
+// layersFor returns the layers, limited to some packages and, for tests that run programs, to a
+// scope.
 func layersFor(packages []testPackage, of scope) ([]layer, error) {
 	var pureCommands, toolCommands []goTest
 	for _, p := range packages {
 		at := strings.TrimPrefix(p.at, "./")
 		switch {
 		case len(p.tags) > 0, at == "test/faults", at == "test/integration", at == "test/served":
-			// The scope decides on those: they import the whole program.
+			// The scope decides about those: they import the whole program.
 		case filepath.Clean(p.directory) != ".":
 			toolCommands = append(toolCommands, p.command())
 		default:
@@ -161,8 +164,8 @@ func integrationFor(of scope) ([]goTest, error) {
 // flakeRuns is how often `make flake` runs each changed test.
 const flakeRuns = "20"
 
-// flake runs the tests that changed 20 times, beside two busy loops. Those on the test cluster are one story, which can't be repeated in one
-// cluster: they are left out.
+// flake runs the changed tests 20 times, beside two busy loops. Tests on the test cluster are
+// omitted: they depend on each other and can't be repeated in one cluster.
 func flake(ctx context.Context) ([]layer, error) {
 	base, err := since(ctx)
 	if err != nil {
@@ -191,8 +194,9 @@ func flake(ctx context.Context) ([]layer, error) {
 // fuzzTime is how long `make nightly` fuzzes each target.
 const fuzzTime = time.Minute
 
-// nightly is all that `make test` has no time for: every fault, the Kubernetes before ours, a long outage, the race detector and new seeds
-// everywhere, fuzzing, and ten runs of the integration tests under load.
+// nightly returns what `make test` has no time for: every fault, the previous Kubernetes, a long
+// outage, the race detector and new seeds everywhere, fuzzing, and ten runs of the integration
+// tests under load.
 func nightly(context.Context) ([]layer, error) {
 	targets, err := fuzzing(".", fuzzTime)
 	if err != nil {

@@ -17,20 +17,22 @@ import (
 	"github.com/mainstay-platform/mainstay/hack/internal/step"
 )
 
-// spent is the time that one command took: by the clock, and of the processors, its children included.
+// spent is the time that a command took: wall-clock time, and processor time including its
+// children.
 type spent struct {
 	What string
 	Wall time.Duration
 	CPU  time.Duration
 }
 
-// timed is one test and the time that it took by the clock.
+// timed is a test and its wall-clock time.
 type timed struct {
 	Test string
 	Took time.Duration
 }
 
-// cpu is the processor time of a layer's commands. What the test cluster uses is not theirs: it is in the machine's.
+// cpu is the processor time of a layer's commands. What the test cluster uses is not theirs: it is
+// in the machine's.
 func (e ended) cpu() time.Duration {
 	var sum time.Duration
 	for _, command := range e.commands {
@@ -44,7 +46,7 @@ type usage struct{ busyBefore time.Duration }
 
 func newUsage() usage { return usage{busyBefore: processorTime()} }
 
-// figures are what a run leaves in a file, so that budgets are steered by measurements.
+// figures are the measurements that a run leaves in a file, so that budgets can follow them.
 type figures struct {
 	Date    time.Time
 	Wall    time.Duration
@@ -62,8 +64,9 @@ type layerFigures struct {
 
 const shownTests = 20
 
-// report writes the processor time of each command and the slowest tests, and keeps all figures in two files: one of this
-// checkout, and one of the machine, which the next run tells its expectations from.
+// report writes the processor time of each command and the slowest tests, and keeps all figures in
+// two files: one of this checkout, and one of the machine, which the next run tells its
+// expectations from.
 func (u usage) report(out io.Writer, all []ended, took time.Duration) error {
 	made := figures{Date: time.Now().UTC(), Wall: took, Machine: processorTime() - u.busyBefore}
 	_, _ = fmt.Fprintf(out, "\n%8s %8s  command\n", "wall", "cpu")
@@ -79,11 +82,12 @@ func (u usage) report(out io.Writer, all []ended, took time.Duration) error {
 	for _, test := range made.Tests[:min(shownTests, len(made.Tests))] {
 		_, _ = fmt.Fprintf(out, "%8s  %s\n", test.Took, test.Test)
 	}
-	_, _ = fmt.Fprintf(out, "\nprocessor time of the machine meanwhile: %s\n", made.Machine.Round(time.Second))
+	_, _ = fmt.Fprintf(out, "\nprocessor time of the machine during the run: %s\n", made.Machine.Round(time.Second))
 	return made.save()
 }
 
-// slowest returns the tests that took a second or more, without parents of subtests, for those take what their children take.
+// slowest returns the tests that took a second or more, without parents of subtests, whose time is
+// that of their children.
 func slowest(tests []timed) []timed {
 	parents := map[string]bool{}
 	for _, test := range tests {
@@ -122,7 +126,7 @@ func (f figures) save() error {
 	return nil
 }
 
-// with adds the layers that ran only earlier: a run of one layer does not forget the others.
+// with adds the layers that only an earlier run has: a run of one layer keeps the others.
 func (f figures) with(earlier figures) figures {
 	for _, layer := range earlier.Layers {
 		if !slices.ContainsFunc(f.Layers, func(l layerFigures) bool { return l.Name == layer.Name }) {
@@ -132,7 +136,7 @@ func (f figures) with(earlier figures) figures {
 	return f
 }
 
-// keptFigures is the file of the machine's last figures.
+// keptFigures returns the file of the machine's last figures.
 func keptFigures() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -141,7 +145,7 @@ func keptFigures() (string, error) {
 	return filepath.Join(cache, "mainstay", "test-figures.json"), nil
 }
 
-// lastFigures are those of the machine's last run; empty if there are none.
+// lastFigures returns those of the machine's last run; empty if there are none.
 func lastFigures() (last figures) {
 	file, err := keptFigures()
 	if err != nil {
@@ -154,7 +158,7 @@ func lastFigures() (last figures) {
 	return last
 }
 
-// announce says what a run will do, and how long it took on this machine before.
+// announce shows what a run will do, and how long it took on this machine before.
 func announce(log *step.Log, chosen []layer) {
 	last := lastFigures()
 	took := map[lane]time.Duration{}
@@ -176,7 +180,8 @@ func announce(log *step.Log, chosen []layer) {
 // tick is the unit of /proc/stat, USER_HZ, which Linux fixes for user programs.
 const tick = 10 * time.Millisecond
 
-// processorTime is how long the machine's processors worked since its start; 0 if that can't be read.
+// processorTime returns how long the machine's processors have worked since boot, or 0 if that
+// can't be read.
 //
 // Source: proc_stat(5): user, nice, system, idle, iowait, irq, softirq.
 func processorTime() time.Duration {

@@ -1,8 +1,9 @@
-// Package access lets only those pass whom the API server knows by their token, and allows what they ask:
-// as an API server's own endpoints would. Rights on a path are given with RBAC's nonResourceURLs.
+// Package access protects an endpoint as an API server would: the API server authenticates a caller
+// by its token, and authorizes it. Rights on a path are granted with RBAC's nonResourceURLs.
 //
-// controller-runtime has a filter that does the same (pkg/metrics/filters). It brings the libraries of a whole
-// API server: with it the manager's binary had 57.0 MB instead of 36.9 (2026-11, linux/amd64, stripped).
+// controller-runtime has a filter that does the same (pkg/metrics/filters). It depends on the
+// libraries of a whole API server: with it the manager's binary had 57.0 MB instead of 36.9
+// (2026-11, linux/amd64, stripped).
 package access
 
 import (
@@ -25,48 +26,52 @@ import (
 )
 
 const (
-	// allowedFor and refusedFor are how long an answer counts: so long does a right that was taken away last.
+	// allowedFor and refusedFor are how long an answer is cached: a revoked right lasts as long.
 	allowedFor = time.Minute
 	refusedFor = 10 * time.Second
-	// withoutAnswer is how long a permission goes on while the API server is away: that is when metrics are
-	// needed most. It is asked again each refusedFor.
+	// withoutAnswer is how long a permission lasts while the API server is down, which is when metrics
+	// are needed most. The API server is tried again every refusedFor.
 	withoutAnswer = time.Hour
-	// remembered is how many answers are kept, of permissions and of refusals each; there are a few scrapers.
+	// remembered is the number of cached answers, separately for permissions and refusals; there are a
+	// few scrapers.
 	remembered = 256
-	// longestToken is far above what tokens have: those of ServiceAccounts about one kilobyte.
+	// longestToken is far above the length of tokens: those of ServiceAccounts have about one
+	// kilobyte.
 	longestToken = 16 << 10
-	// asksPerSecond and asksAtOnce bound what strangers with made-up tokens can make us ask, and, by themselves, what
-	// those ask who were allowed before.
+	// asksPerSecond and asksAtOnce bound the reviews that strangers with made-up tokens can cause, and
+	// separately those of callers who were allowed before.
 	asksPerSecond, asksAtOnce = 5, 20
-	// askTimeout bounds the questions about one request. Prometheus waits 10 s by default.
+	// askTimeout bounds the reviews of one request. Prometheus waits 10 s by default.
 	askTimeout = 5 * time.Second
 )
 
-// Gate decides who passes. It is safe for use by many goroutines.
+// Gate decides which requests pass. It is safe for concurrent use.
 type Gate struct {
-	// known asks about who was allowed before, and strange about all others: what strangers ask, nobody else waits for.
+	// known reviews callers who were allowed before, and strange all others: strangers delay only
+	// strangers.
 	known, strange reviews
-	// allowed and refused are answers. Made-up tokens are refused, so they push out no permission.
+	// allowed and refused are cached answers. Made-up tokens are refused, so they evict no permission.
 	allowed, refused *cache.LRUExpireCache
 	clock            clock.PassiveClock
 }
 
-// reviews are what the API server can be asked, at a rate of their own.
+// reviews are clients of the API server with a rate limit of their own.
 type reviews struct {
 	tokens authenticationv1client.TokenReviewInterface
 	rights authorizationv1client.SubjectAccessReviewInterface
 }
 
-// permission is an answer of the API server. given is when it said so, until is how long that counts.
+// permission is a positive answer. given is when the API server gave it, until is how long it
+// lasts.
 type permission struct{ given, until time.Time }
 
-// refusal is one as well.
+// refusal is a negative answer.
 type refusal struct {
 	status int
 	until  time.Time
 }
 
-// New makes a Gate that asks the API server of config. It makes no call. The caller needs the right to
+// New returns a Gate that asks the API server of config. It makes no call. It needs the right to
 // create tokenreviews and subjectaccessreviews.
 func New(config *rest.Config) (*Gate, error) {
 	known, err := newReviews(config)
@@ -101,14 +106,14 @@ func newGate(known, strange reviews, clock clock.PassiveClock) *Gate {
 	}
 }
 
-// question is what an answer is kept by. It has the token's hash, so that no token is kept.
+// question is the key of a cached answer. It has the token's hash, so that no token is stored.
 type question struct {
 	token      [sha256.Size]byte
 	verb, path string
 }
 
-// Filter puts the Gate before a handler: 401 for who is not known, 403 for who may not, 503 while that can't
-// be found out.
+// Filter puts the Gate before a handler: 401 for an unknown caller, 403 for a caller without the
+// right, 503 while the API server can't be asked.
 func (g *Gate) Filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		token, ok := bearer(request)
@@ -119,7 +124,7 @@ func (g *Gate) Filter(next http.Handler) http.Handler {
 		asked := question{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(request.Method), path: request.URL.Path}
 		status, err := g.decide(request.Context(), token, asked)
 		if err != nil {
-			ctrl.Log.WithName("access").Error(err, "Finding out whether a caller may pass", "path", asked.path)
+			ctrl.Log.WithName("access").Error(err, "Authorizing a request", "path", asked.path)
 			refuse(response, http.StatusServiceUnavailable)
 			return
 		}
@@ -127,7 +132,8 @@ func (g *Gate) Filter(next http.Handler) http.Handler {
 	})
 }
 
-// decide is what is known, or what the API server says now. While it says nothing a permission goes on.
+// decide returns the cached answer, or that of the API server. While the API server is down a
+// permission lasts longer.
 func (g *Gate) decide(ctx context.Context, token string, asked question) (int, error) {
 	now := g.clock.Now()
 	found, _ := g.refused.Get(asked)
@@ -170,7 +176,7 @@ func answer(response http.ResponseWriter, request *http.Request, status int, nex
 	refuse(response, status)
 }
 
-// refuse says no more than the status does.
+// refuse responds with the status only.
 func refuse(response http.ResponseWriter, status int) {
 	if status == http.StatusUnauthorized {
 		response.Header().Set("WWW-Authenticate", "Bearer")
@@ -178,15 +184,15 @@ func refuse(response http.ResponseWriter, status int) {
 	http.Error(response, http.StatusText(status), status)
 }
 
-// bearer is the token of a request.
+// bearer returns the token of a request.
 func bearer(request *http.Request) (string, bool) {
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	return token, strings.EqualFold(scheme, "Bearer") && token != "" && len(token) <= longestToken
 }
 
-// about finds out who has the token, and whether they may. The right to ask stands in the chart's
-// templates/metrics.yaml, for only metrics need it.
+// about authenticates the token's owner and checks the right. The right to do so is in the chart's
+// templates/metrics.yaml, because only metrics need it.
 func (r reviews) about(ctx context.Context, token string, asked question) (int, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	review, err := r.tokens.Create(ctx, review, metav1.CreateOptions{})

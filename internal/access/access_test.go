@@ -24,8 +24,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// api answers reviews: the token "reader" is the user reader, who may get /metrics; "stranger" is somebody
-// who may not; no other is known.
+// api answers reviews: the token "reader" belongs to the user reader, who may get /metrics;
+// "stranger" to a user who may not; other tokens are unknown.
 type api struct {
 	mutex  sync.Mutex
 	asked  []string
@@ -63,14 +63,14 @@ func (a *api) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	_ = json.NewEncoder(response).Encode(review)
 }
 
-// gated is a handler behind a Gate, and the API server that the Gate asks.
+// gated returns a handler behind a Gate, and the API server that the Gate asks.
 func gated(t *testing.T) (func(method, path, authorization string) int, *api) {
 	t.Helper()
 	call, reviews, _ := gatedAt(t)
 	return call, reviews
 }
 
-// gatedAt is gated, with its clock.
+// gatedAt is gated, and returns the clock too.
 func gatedAt(t *testing.T) (func(method, path, authorization string) int, *api, *testingclock.FakePassiveClock) {
 	t.Helper()
 	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
@@ -114,7 +114,7 @@ func TestFilter(t *testing.T) {
 					t.Errorf("%d, want %d", got, test.want)
 				}
 			}
-			// The second time it is known.
+			// The second time the answer is cached.
 			if len(reviews.asked) != test.asked {
 				t.Errorf("asked %q", reviews.asked)
 			}
@@ -122,7 +122,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestFilterKeepsApart: what one may says nothing of another, nor of another path.
+// TestFilterKeepsApart: an answer is for one token and one path only.
 func TestFilterKeepsApart(t *testing.T) {
 	call, _ := gated(t)
 	for _, test := range []struct {
@@ -140,7 +140,7 @@ func TestFilterKeepsApart(t *testing.T) {
 	}
 }
 
-// TestFilterWithoutAnswer: what can't be found out is refused, and not remembered.
+// TestFilterWithoutAnswer: without an answer a request is refused, and that is not cached.
 func TestFilterWithoutAnswer(t *testing.T) {
 	call, reviews := gated(t)
 	reviews.broken = true
@@ -153,7 +153,7 @@ func TestFilterWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestFilterAsksAgain: a permission counts for a minute, a refusal for ten seconds.
+// TestFilterAsksAgain: a permission lasts for a minute, a refusal for ten seconds.
 func TestFilterAsksAgain(t *testing.T) {
 	for token, lasts := range map[string]time.Duration{"reader": time.Minute, "stranger": 10 * time.Second, "nobody": 10 * time.Second} {
 		call, reviews, now := gatedAt(t)
@@ -172,8 +172,8 @@ func TestFilterAsksAgain(t *testing.T) {
 	}
 }
 
-// TestFilterWhileTheAPIIsAway: who was allowed before goes on reading for an hour, and nobody else.
-func TestFilterWhileTheAPIIsAway(t *testing.T) {
+// TestFilterWhileTheAPIIsDown: a caller who was allowed before may read for an hour, and no other.
+func TestFilterWhileTheAPIIsDown(t *testing.T) {
 	call, reviews, now := gatedAt(t)
 	for token, want := range map[string]int{"reader": http.StatusTeapot, "stranger": http.StatusForbidden} {
 		if got := call(http.MethodGet, "/metrics", "Bearer "+token); got != want {
@@ -202,7 +202,7 @@ func TestFilterWhileTheAPIIsAway(t *testing.T) {
 	pass(62*time.Minute, "reader", http.StatusTeapot)
 }
 
-// open is a Gate, the API server that it asks, and how to.
+// open returns a Gate, the API server that it asks, and its configuration.
 func open(t *testing.T) (*Gate, *api, *rest.Config) {
 	t.Helper()
 	reviews := &api{}
@@ -216,11 +216,12 @@ func open(t *testing.T) (*Gate, *api, *rest.Config) {
 	return gate, reviews, config
 }
 
-// of is a question about a token.
+// of returns a question about a token.
 func of(token string) question { return question{sha256.Sum256([]byte(token)), "get", "/metrics"} }
 
-// TestStrangersKeepNobodyWaiting: who was allowed before does not wait for what made-up tokens have to ask.
-func TestStrangersKeepNobodyWaiting(t *testing.T) {
+// TestStrangersDelayOnlyStrangers: a caller who was allowed before does not wait for reviews of
+// made-up tokens.
+func TestStrangersDelayOnlyStrangers(t *testing.T) {
 	g := gomega.NewWithT(t)
 	made, reviews, _ := open(t)
 	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
@@ -248,8 +249,8 @@ func TestStrangersKeepNobodyWaiting(t *testing.T) {
 	g.Expect(rights).To(gomega.HaveLen(2), "it is asked anew, and does not go on for want of an answer")
 }
 
-// TestRefusalsPushOutNoPermission: however many there are.
-func TestRefusalsPushOutNoPermission(t *testing.T) {
+// TestRefusalsEvictNoPermission: however many there are.
+func TestRefusalsEvictNoPermission(t *testing.T) {
 	g := gomega.NewWithT(t)
 	gate, reviews, config := open(t)
 	config.QPS = -1

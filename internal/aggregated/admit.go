@@ -21,10 +21,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// admit has what is written pass the cluster's admission: its webhooks and policies hold for what we keep, too.
+// admit sends writes through the cluster's admission: its webhooks and policies apply to what we
+// store, too.
 //
-// What it watches is watched apart from what the library's readiness rests on. A policy of anybody may name parameters of a kind that we may not
-// read: that policy then fails, as its failurePolicy says, and not the server.
+// It has its own informers, apart from those that the library's readiness depends on. A policy may
+// name parameters of a kind that we may not read: that policy then fails as its failurePolicy says,
+// and the server keeps working.
 //
 // +kubebuilder:rbac:part=admission,groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:part=admission,groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list;watch
@@ -55,22 +57,23 @@ func admit(config *genericapiserver.RecommendedConfig) error {
 	return startAdmission(config, watched)
 }
 
-// hasMutatingPolicies: there are none, of v1, before Kubernetes 1.36. The plugin would wait for them for ever.
+// hasMutatingPolicies reports whether the cluster has MutatingAdmissionPolicies of v1, which exist
+// since Kubernetes 1.36. Without them the plugin would wait for ever.
 func hasMutatingPolicies(cluster discovery.DiscoveryInterface) (bool, error) {
 	found, err := cluster.ServerResourcesForGroupVersion(admissionregistrationv1.SchemeGroupVersion.String())
 	if err != nil {
-		return false, fmt.Errorf("asking which kinds of admission the cluster has: %w", err)
+		return false, fmt.Errorf("reading which kinds of admission the cluster has: %w", err)
 	}
 	return slices.ContainsFunc(found.APIResources,
 		func(resource metav1.APIResource) bool { return resource.Name == "mutatingadmissionpolicies" }), nil
 }
 
-// startAdmission begins to watch with the server, which is not ready before all is known once.
+// startAdmission starts the informers with the server, which is not ready before they have synced.
 func startAdmission(config *genericapiserver.RecommendedConfig, watched informers.SharedInformerFactory) error {
 	var known atomic.Bool
 	config.AddReadyzChecks(healthz.NamedCheck("admission", func(*http.Request) error {
 		if !known.Load() {
-			return errors.New("waiting for the admission webhooks and policies of the cluster")
+			return errors.New("waiting for the cache of the cluster's admission webhooks and policies")
 		}
 		return nil
 	}))

@@ -14,14 +14,15 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
-// probes are the paths that a kubelet asks for, who has no credentials.
+// probes returns the paths that a kubelet requests without credentials.
 func probes() []string { return []string{"/livez", "/readyz"} }
 
-// known lets nobody in who has not said who he is, but for probes. The library takes everybody else for "system:anonymous", whom a rule might let
-// read: behind an aggregator each true request has a name.
+// known refuses requests without a user, except for probes. The library would take them for
+// "system:anonymous", which a rule might allow to read. Behind an aggregator every genuine request
+// has a user.
 type known struct{ authenticator.Request }
 
-// AuthenticateRequest is that of authenticator.Request.
+// AuthenticateRequest implements authenticator.Request.
 func (k known) AuthenticateRequest(request *http.Request) (*authenticator.Response, bool, error) {
 	response, is, err := k.Request.AuthenticateRequest(request)
 	if err != nil || !is || response.User.GetName() != user.Anonymous || slices.Contains(probes(), request.URL.Path) {
@@ -30,8 +31,8 @@ func (k known) AuthenticateRequest(request *http.Request) (*authenticator.Respon
 	return nil, false, nil
 }
 
-// behindPods allows a request for FarmPods only to who may also list the Pods that they show: a rule on our group must not be a way around one on
-// Pods.
+// behindPods allows a request for FarmPods only to users who may also list the Pods that they show:
+// a rule on our group must not bypass one on Pods.
 func behindPods(next authorizer.Authorizer) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 		decision, reason, err := next.Authorize(ctx, attributes)
@@ -49,7 +50,7 @@ func behindPods(next authorizer.Authorizer) authorizer.Authorizer {
 		if attributes.GetNamespace() == "" {
 			where = "in all namespaces"
 		}
-		return authorizer.DecisionDeny, fmt.Sprintf("farmpods show Pods, and the right to list pods %s is missing", where), err
+		return authorizer.DecisionDeny, fmt.Sprintf("farmpods show Pods: the right to list pods %s is missing", where), err
 	})
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// Command is the program mainstay-apiserver.
+// Command returns the program mainstay-apiserver.
 func Command(logs io.Writer) *cobra.Command {
 	options := NewOptions()
 	var logOptions logging.Options
 	command := &cobra.Command{
 		Use:   "mainstay-apiserver",
 		Short: "Serve farm.mainstay.dev behind the API server of Kubernetes",
-		Long: "Serve farm.mainstay.dev behind the API server of Kubernetes, which finds it by an APIService. In a cluster the manager keeps that, and " +
+		Long: "Serve farm.mainstay.dev behind the Kubernetes API server, which finds it by an APIService. In a cluster the manager creates that, and " +
 			"makes the certificate.",
 		Version:       version.Version,
 		SilenceUsage:  true,

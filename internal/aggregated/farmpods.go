@@ -26,7 +26,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
 )
 
-// farmPodStorages serve FarmPods out of the Pods of the cluster, of which there is one list and one watch.
+// farmPodStorages serves FarmPods from the Pods of the cluster, with one list and one watch of
+// them.
 //
 // +kubebuilder:rbac:part=farmpods,groups="",resources=pods,verbs=list;watch
 func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map[string]rest.Storage, error) {
@@ -69,7 +70,7 @@ func farmPodStorages(served *served, config *clientrest.Config, _ *Options) (map
 	return map[string]rest.Storage{farmPods: readOnly{store, []string{"fp"}}}, nil
 }
 
-// farmPodForm is how a FarmPod comes of a Pod.
+// farmPodForm returns how a FarmPod is computed from a Pod.
 func farmPodForm(owners *ownerchain.Resolver) crdstorage.Form {
 	return crdstorage.Form{
 		New:     func() runtime.Object { return &farmv1alpha1.FarmPod{} },
@@ -78,7 +79,7 @@ func farmPodForm(owners *ownerchain.Resolver) crdstorage.Form {
 		Served: func(ctx context.Context, from crdstorage.Object) (crdstorage.Object, error) {
 			pod, isPod := from.(*corev1.Pod)
 			if !isPod {
-				return nil, fmt.Errorf("a %T is no Pod", from)
+				return nil, fmt.Errorf("a %T is not a Pod", from)
 			}
 			return farmpod.Of(pod, owners.Owner(ctx, pod.Namespace, pod)), nil
 		},
@@ -86,8 +87,9 @@ func farmPodForm(owners *ownerchain.Resolver) crdstorage.Form {
 	}
 }
 
-// byNode is the field that FarmPods are found by without looking at all, as Pods are. With it the library also has a watch of all be further behind,
-// some hundred events instead of ten, before it ends it for being too slow.
+// byNode is the indexed field of FarmPods, as of Pods. With an index the library also lets a watch
+// of all objects be further behind before it ends it as too slow: some hundred events instead of
+// ten.
 const byNode = "spec.nodeName"
 
 func nodeOf(object runtime.Object) string {
@@ -100,7 +102,7 @@ func nodeOf(object runtime.Object) string {
 func nodesOf(object any) ([]string, error) {
 	pod, isFarmPod := object.(*farmv1alpha1.FarmPod)
 	if !isFarmPod {
-		return nil, fmt.Errorf("a %T is no FarmPod", object)
+		return nil, fmt.Errorf("a %T is not a FarmPod", object)
 	}
 	return []string{pod.Spec.NodeName}, nil
 }
@@ -109,11 +111,11 @@ func selectFarmPods(label labels.Selector, field fields.Selector) storage.Select
 	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: farmPodAttributes, IndexFields: []string{byNode}}
 }
 
-// farmPodAttributes are what selectors may name.
+// farmPodAttributes returns the labels and fields that selectors may name.
 func farmPodAttributes(object runtime.Object) (labels.Set, fields.Set, error) {
 	pod, isFarmPod := object.(*farmv1alpha1.FarmPod)
 	if !isFarmPod {
-		return nil, nil, fmt.Errorf("a %T is no FarmPod", object)
+		return nil, nil, fmt.Errorf("a %T is not a FarmPod", object)
 	}
 	return pod.Labels, farmpod.Fields(pod), nil
 }

@@ -14,26 +14,29 @@ import (
 )
 
 const (
-	// frontPatience bounds how long a server waits before it listens at all: without the CA it is alive, and not ready.
+	// frontPatience bounds how long a server waits before it listens at all. Without the CA it is
+	// alive, but not ready.
 	frontPatience = 10 * time.Second
-	// clientPatience bounds how long it waits, besides, for the CA of the cluster's other clients: there may be none.
+	// clientPatience bounds how long it then waits for the CA of the cluster's other clients, which
+	// may not exist.
 	clientPatience = 2 * time.Second
 	frontPoll      = 20 * time.Millisecond
 )
 
-var errNoFront = errors.New("waiting for the CA of the API server's front proxy, by the ConfigMap extension-apiserver-authentication in kube-system")
+var errNoFront = errors.New("waiting for the CA of the API server's front proxy in ConfigMap kube-system/extension-apiserver-authentication")
 
-// primed has the CAs of clients read before the first of them is asked for its certificate. The library begins with none, and reads them a little
-// later: an API server that asks meanwhile is not known, and keeps the connection on which it was not.
+// primed reads the CAs of clients before the first TLS handshake. The library starts without them
+// and reads them a little later: an API server that connects in between is not authenticated, and
+// keeps that connection.
 type primed struct {
 	dynamiccertificates.CAContentProvider
-	// front is the CA that it must have.
+	// front is the CA that must exist.
 	front dynamiccertificates.CAContentProvider
 }
 
 var _ dynamiccertificates.ControllerRunner = primed{}
 
-// prime has what is served wait for the CA of the front proxy.
+// prime makes the server wait for the CA of the front proxy.
 func prime(config *genericapiserver.RecommendedConfig) {
 	if given := config.Authentication.RequestHeaderConfig; given != nil && config.SecureServing.ClientCA != nil {
 		config.SecureServing.ClientCA = primed{config.SecureServing.ClientCA, given.CAContentProvider}
@@ -50,8 +53,9 @@ func isKnown(authority dynamiccertificates.CAContentProvider) bool {
 	return len(authority.CurrentCABundleContent()) > 0
 }
 
-// RunOnce begins to read and to follow the CAs, until ctx ends, and waits for the first of each. What came a moment later the library would take up
-// while it is still at its TLS configuration, from another goroutine.
+// RunOnce starts to read and watch the CAs until ctx ends, and waits for the first of each. A later
+// first CA would race with the library, which still builds its TLS configuration in another
+// goroutine.
 func (p primed) RunOnce(ctx context.Context) error {
 	if follow, can := p.CAContentProvider.(dynamiccertificates.ControllerRunner); can {
 		go follow.Run(ctx, 1)
@@ -65,10 +69,10 @@ func (p primed) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// hasMore tells that there is a CA beside the front proxy's.
+// hasMore reports whether there is a CA besides the front proxy's.
 func (p primed) hasMore() bool {
 	return !bytes.Equal(bytes.TrimSpace(p.CurrentCABundleContent()), bytes.TrimSpace(p.front.CurrentCABundleContent()))
 }
 
-// Run only waits: RunOnce has begun it.
+// Run only waits: RunOnce has started everything.
 func (primed) Run(ctx context.Context, _ int) { <-ctx.Done() }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// slowCA knows its certificate only some time after it was told to run.
+// slowCA knows its certificate some time after it was started.
 type slowCA struct {
 	dynamiccertificates.CAContentProvider
 	known atomic.Bool
@@ -37,7 +37,8 @@ func (s *slowCA) Run(ctx context.Context, _ int) {
 	close(s.ended)
 }
 
-// TestPrime: nothing is served, and readiness does not tell so, before the CA of the front proxy is known.
+// TestPrime: before the CA of the front proxy is known, nothing is served and the server is not
+// ready.
 func TestPrime(t *testing.T) {
 	t.Parallel()
 	authority := &slowCA{ended: make(chan struct{})}
@@ -68,7 +69,7 @@ func TestPrime(t *testing.T) {
 	}
 }
 
-// TestPrimeWithoutFront: a cluster without a front proxy has a server that says so.
+// TestPrimeWithoutFront: without a front proxy in the cluster, readiness says so.
 func TestPrimeWithoutFront(t *testing.T) {
 	t.Parallel()
 	config := &genericapiserver.RecommendedConfig{}

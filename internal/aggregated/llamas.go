@@ -18,7 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
 )
 
-// llamaStorages serve Llamas, each kept in a LlamaRecord.
+// llamaStorages serves Llamas, each stored in a LlamaRecord.
 func llamaStorages(served *served, config *clientrest.Config, options *Options) (map[string]rest.Storage, error) {
 	kept, err := llamaRecords(config, options.LlamaStorage)
 	if err != nil {
@@ -51,7 +51,7 @@ func llamaStorages(served *served, config *clientrest.Config, options *Options) 
 	return map[string]rest.Storage{llamas: writable{store, []string{"ll"}}, llamas + "/status": statusOnly{&ofStatus}}, nil
 }
 
-// llamaRecords is where they are kept.
+// llamaRecords returns the objects that store them.
 //
 // +kubebuilder:rbac:part=llamas,groups=records.mainstay.dev,resources=llamarecords,verbs=get;list;watch;create;update;delete
 func llamaRecords(config *clientrest.Config, where string) (crdstorage.Objects, error) {

@@ -10,7 +10,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// TestValidate: what flags can get wrong is told, with the flag, what was given and what is accepted.
+// TestValidate: errors of flags name the flag, the given value and the accepted ones.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	certificate := []string{"--tls-cert-file=tls.crt", "--tls-private-key-file=tls.key"}
@@ -21,13 +21,13 @@ func TestValidate(t *testing.T) {
 		"the least":           {certificate, ""},
 		"both resources":      {append([]string{"--resources=farmpods,llamas"}, certificate...), ""},
 		"llamas in memory":    {append([]string{"--resources=llamas", "--llama-storage=memory"}, certificate...), ""},
-		"no certificate":      {nil, "--tls-cert-file and --tls-private-key-file are needed: who asks must know whom"},
-		"no key":              {certificate[:1], "--tls-cert-file and --tls-private-key-file are needed: who asks must know whom"},
-		"no resource":         {append([]string{"--resources="}, certificate...), "--resources: none is given, accepted are farmpods, llamas"},
-		"an unknown resource": {append([]string{"--resources=farmpods,goats"}, certificate...), `--resources: "goats" is given, accepted are farmpods, llamas`},
-		"an unknown storage":  {append([]string{"--llama-storage=etcd"}, certificate...), `--llama-storage: "etcd" is given, accepted are records, memory`},
+		"no certificate":      {nil, "--tls-cert-file and --tls-private-key-file are required"},
+		"no key":              {certificate[:1], "--tls-cert-file and --tls-private-key-file are required"},
+		"no resource":         {append([]string{"--resources="}, certificate...), "--resources: must name at least one of farmpods, llamas"},
+		"an unknown resource": {append([]string{"--resources=farmpods,goats"}, certificate...), `--resources: unsupported value "goats": must be one of farmpods, llamas`},
+		"an unknown storage":  {append([]string{"--llama-storage=etcd"}, certificate...), `--llama-storage: unsupported value "etcd": must be one of records, memory`},
 		"a negative delay": {append([]string{"--shutdown-delay-duration=-1s"}, certificate...),
-			"--shutdown-delay-duration can't be negative"},
+			"--shutdown-delay-duration: must not be negative"},
 		"a port that is none":   {append([]string{"--secure-port=70000"}, certificate...), "--secure-port"},
 		"an unknown audit mode": {append([]string{"--audit-log-path=-", "--audit-log-mode=eager"}, certificate...), "eager"},
 	} {
@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestProblemsTogether: all that is wrong is told at once, and nothing is served.
+// TestProblemsTogether: all errors are reported at once, and nothing is served.
 func TestProblemsTogether(t *testing.T) {
 	t.Parallel()
 	options := NewOptions()
@@ -63,7 +63,7 @@ func TestProblemsTogether(t *testing.T) {
 	}
 }
 
-// TestDefaults: what the chart relies on.
+// TestDefaults has the defaults that the chart relies on.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	options := NewOptions()
@@ -83,7 +83,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestLimits: what docs/served-api.md tells users.
+// TestLimits has the limits of docs/served-api.md.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	var config genericapiserver.Config

@@ -11,7 +11,8 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 )
 
-// readable is all of a registry that reads. The library offers the verbs whose methods it finds.
+// readable has the reading methods of a registry. The library offers the verbs whose methods it
+// finds.
 type readable interface {
 	rest.StorageWithReadiness
 	rest.Scoper
@@ -21,19 +22,20 @@ type readable interface {
 	rest.Watcher
 }
 
-// readOnly is a resource that can be got, listed and watched.
+// readOnly is a resource with the verbs get, list and watch.
 type readOnly struct {
 	readable
 	shortNames []string
 }
 
-// ShortNames are those for kubectl.
+// ShortNames returns the short names for kubectl.
 func (r readOnly) ShortNames() []string { return r.shortNames }
 
-// Categories are those of everything of ours; not "all", where a Pod is already.
+// Categories returns the category of all our resources; not "all", which has the Pods already.
 func (r readOnly) Categories() []string { return []string{api.ManagedBy} }
 
-// never is a strategy for what is never made: the library's registry asks it whether the resource has namespaces.
+// never is the strategy of objects that are never created. The library's registry asks it whether
+// the resource is namespaced.
 type never struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -41,16 +43,16 @@ type never struct {
 
 var _ rest.RESTCreateStrategy = never{}
 
-// NamespaceScoped is true.
+// NamespaceScoped returns true.
 func (never) NamespaceScoped() bool { return true }
 
-// PrepareForCreate is never called, as all below.
+// PrepareForCreate is never called; neither is any method below.
 func (never) PrepareForCreate(context.Context, runtime.Object) {}
 
-// Validate has nothing to refuse.
+// Validate returns no errors.
 func (never) Validate(context.Context, runtime.Object) field.ErrorList { return nil }
 
-// WarningsOnCreate has none.
+// WarningsOnCreate returns no warnings.
 func (never) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
 
 // Canonicalize has nothing to do.

@@ -13,18 +13,18 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
-// The names of the resources.
+// Names of the resources.
 const (
 	farmPods = "farmpods"
 	llamas   = "llamas"
 )
 
-// resource is one that can be served. A new one is an entry in resources, and nothing else here: what its storages offer tells whether it is written,
-// and has to be admitted.
+// resource is a served resource. A new one is an entry in resources, and nothing else in this
+// package: the verbs of its storages show whether it can be written and needs admission.
 type resource struct {
 	// name is the plural, as in paths and in --resources.
 	name string
-	// storages are the resource and its subresources, by name.
+	// storages returns the storages of the resource and its subresources, by name.
 	storages func(served *served, config *clientrest.Config, options *Options) (map[string]rest.Storage, error)
 }
 
@@ -35,7 +35,7 @@ func resources() []resource {
 	}
 }
 
-// AllResources are the names of those that can be served.
+// AllResources returns the names of all resources that can be served.
 func AllResources() []string {
 	var names []string
 	for _, one := range resources() {
@@ -44,7 +44,7 @@ func AllResources() []string {
 	return names
 }
 
-// install makes those that are asked for.
+// install returns the API group with the enabled resources.
 func install(served *served, config *clientrest.Config, options *Options) (*genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(farmv1alpha1.GroupVersion.Group, served.scheme, metav1.ParameterCodec, served.codecs)
 	group.NegotiatedSerializer = withoutProtobuf{group.NegotiatedSerializer}

@@ -14,13 +14,14 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/aggregated/farmpod"
 )
 
-// served are the types that are served, and how they are written.
+// served has the served types and their codecs.
 type served struct {
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
 }
 
-// newSchema knows each type as the version that is served, and as the internal one, which the library works with: they are the same.
+// newSchema registers each type as the served version and as the internal one, which the library
+// works with: they are the same.
 func newSchema() (*served, error) {
 	scheme := runtime.NewScheme()
 	if err := farmv1alpha1.AddToScheme(scheme); err != nil {
@@ -30,9 +31,9 @@ func newSchema() (*served, error) {
 	scheme.AddKnownTypes(internal, &farmv1alpha1.FarmPod{}, &farmv1alpha1.FarmPodList{}, &farmv1alpha1.Llama{}, &farmv1alpha1.LlamaList{})
 	utilruntime.Must(scheme.SetVersionPriority(farmv1alpha1.GroupVersion))
 	if err := farmpod.FieldLabels(scheme); err != nil {
-		return nil, fmt.Errorf("adding the fields that selectors may name: %w", err)
+		return nil, fmt.Errorf("adding the field selectors: %w", err)
 	}
-	// What every API server answers with.
+	// Types that every API server responds with.
 	unversioned := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, unversioned)
 	scheme.AddUnversionedTypes(unversioned, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{},
@@ -40,10 +41,11 @@ func newSchema() (*served, error) {
 	return &served{scheme: scheme, codecs: serializer.NewCodecFactory(scheme)}, nil
 }
 
-// withoutProtobuf offers all forms but one: our types can't be written in it, and a client that would take it or JSON, as many do, got neither.
+// withoutProtobuf offers all encodings except protobuf: our types can't be encoded in it, and a
+// client that accepts protobuf or JSON, as many do, would get neither.
 type withoutProtobuf struct{ runtime.NegotiatedSerializer }
 
-// SupportedMediaTypes is that of runtime.NegotiatedSerializer.
+// SupportedMediaTypes implements runtime.NegotiatedSerializer.
 func (w withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {
 	return slices.DeleteFunc(slices.Clone(w.NegotiatedSerializer.SupportedMediaTypes()), func(form runtime.SerializerInfo) bool {
 		return form.MediaType == runtime.ContentTypeProtobuf

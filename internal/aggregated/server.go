@@ -1,6 +1,8 @@
-// Package aggregated is the API server of farm.mainstay.dev, which stands behind that of Kubernetes: resources that are computed when asked for, or
-// kept by a server of their own. All that such a server does (authentication, discovery, watches, apply, OpenAPI) is k8s.io/apiserver's; here
-// stands what is served (resources.go), who may see it (auth.go), and how it comes out of resources of Kubernetes (backing).
+// Package aggregated is the API server of farm.mainstay.dev, behind that of Kubernetes. Its
+// resources are computed, or stored by a server of their own. Everything that such a server does
+// (authentication, discovery, watches, apply, OpenAPI) is k8s.io/apiserver's. This package has the
+// served resources (resources.go) and who may see them (auth.go). The package crdstorage serves
+// them out of resources of Kubernetes.
 package aggregated
 
 import (
@@ -30,8 +32,8 @@ type Server struct {
 	*genericapiserver.GenericAPIServer
 }
 
-// New reads what it needs to know of who may ask (ConfigMap extension-apiserver-authentication in kube-system), and listens. It serves nothing
-// before Run.
+// New reads the authentication configuration (ConfigMap
+// kube-system/extension-apiserver-authentication), and listens. It serves nothing before Run.
 func New(options *Options) (*Server, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
@@ -47,12 +49,12 @@ func New(options *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cachermetrics.Register() // caches count what they read from now on; the library would register what they count with, too late, when it makes the server
+	cachermetrics.Register() // caches count from now on; the library would register the metrics later, with the server
 	group, err := install(served, config.ClientConfig, options)
 	if err != nil {
 		return nil, err
 	}
-	// Whichever it is: a resource that were written past the cluster's admission would be a way around it.
+	// Every resource that can be written: otherwise it would bypass the cluster's admission.
 	if isWritten(group.VersionedResourcesStorageMap[farmv1alpha1.GroupVersion.Version]) {
 		if err := admit(config); err != nil {
 			return nil, err
@@ -68,8 +70,9 @@ func New(options *Options) (*Server, error) {
 	return &Server{server}, addChecks(server, group)
 }
 
-// addChecks has the server be ready once all resources can be read. Later on one that can't be read for a while says so itself to who asks for it
-// (429): what keeps one resource from being read is mostly the same for all replicas, and the others go on.
+// addChecks makes the server ready when all resources can be read once. A resource that can't be
+// read later responds with 429 itself. The cause is mostly the same for all replicas, and the other
+// resources keep working.
 func addChecks(server *genericapiserver.GenericAPIServer, group *genericapiserver.APIGroupInfo) error {
 	for name, storage := range group.VersionedResourcesStorageMap[farmv1alpha1.GroupVersion.Version] {
 		served, can := storage.(rest.StorageWithReadiness)
@@ -82,7 +85,7 @@ func addChecks(server *genericapiserver.GenericAPIServer, group *genericapiserve
 				return nil
 			}
 			if err := served.ReadinessCheck(); err != nil {
-				return fmt.Errorf("waiting until all %s of the cluster are read: %w", name, err)
+				return fmt.Errorf("waiting for the cache of %s: %w", name, err)
 			}
 			wasRead.Store(true)
 			return nil
@@ -99,14 +102,16 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.PrepareRun().RunWithContext(ctx)
 }
 
-// features of the library, which are of the process.
+// features sets feature gates of the library, which are global to the process.
 var features = sync.OnceValue(func() error {
 	return utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
-		// It compares the cache with a list of all there is, every few minutes: our cache is filled by the API, which has done so.
+		// It compares the cache with a full list every few minutes. Our cache is filled through the API,
+		// whose server has done so.
 		"DetectCacheInconsistency": false,
-		// A watch that begins with all there is takes an etcd that tells on demand how far its watch is. Clients list and then watch, when told so.
+		// A watch that begins with all objects needs an etcd that reports its progress on demand. Clients
+		// fall back to list and watch.
 		"WatchList": false,
-		// Clients that ask for CBOR get it.
+		// Clients that request CBOR get it.
 		"CBORServingAndStorage": true,
 	})
 })
@@ -118,14 +123,15 @@ func setFeatures() error {
 	return nil
 }
 
-// configure makes the library's configuration.
+// configure returns the library's configuration.
 func configure(options *Options, served *served) (*genericapiserver.RecommendedConfig, error) {
 	config := genericapiserver.NewRecommendedConfig(served.codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.ShutdownDelayDuration = options.ShutdownDelay
-	// After the delay new requests are refused with a word on when to try again, until the last one is answered.
+	// After the delay, new requests are refused with Retry-After until the last one is answered.
 	config.ShutdownSendRetryAfter = true
-	// Profiles show what is in memory. The library would also let the level of the log be set, and metrics be put back to zero.
+	// Profiles show what is in memory. The library would also allow changing the log level and
+	// resetting metrics.
 	config.EnableProfiling = false
 	limit(&config.Config)
 	namer := openapinamer.NewDefinitionNamer(served.scheme)
@@ -146,21 +152,22 @@ func configure(options *Options, served *served) (*genericapiserver.RecommendedC
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	config.ClientConfig.UserAgent = "mainstay-apiserver/" + version.Version
-	// It limits by priority and fairness.
+	// The API server limits us by priority and fairness.
 	config.ClientConfig.QPS = -1
 	return config, nil
 }
 
-// What a request may take: as with the API server of Kubernetes, said here too so that another release of the library changes nothing of what users are
-// told (docs/served-api.md).
+// Limits of a request. They are those of the Kubernetes API server, and explicit so that another
+// release of the library does not change what docs/served-api.md promises.
 const (
-	// maxBody is of what somebody sends, in bytes.
+	// maxBody is the largest request body, in bytes.
 	maxBody = 3 << 20
-	// maxTime is until a request is answered that is no watch.
+	// maxTime bounds a request that is not a watch.
 	maxTime = 60 * time.Second
-	// minWatch is how long a watch goes on whose client does not say; it is at most twice that, by chance, so that not all come back at once.
+	// minWatch is the shortest duration of a watch whose client sets none. The longest is twice that;
+	// it is random, so that not all clients reconnect at once.
 	minWatch = 30 * time.Minute
-	// maxReads and maxWrites are answered at a time, beside watches.
+	// maxReads and maxWrites are the concurrent requests, besides watches.
 	maxReads, maxWrites = 400, 200
 )
 
@@ -171,7 +178,8 @@ func limit(config *genericapiserver.Config) {
 	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = maxReads, maxWrites
 }
 
-// delegate asks the API server of Kubernetes who somebody is, and what he may. Answers are kept for 10 s.
+// delegate lets the Kubernetes API server authenticate and authorize callers. Answers are cached
+// for 10 s.
 func delegate(options *Options, config *genericapiserver.RecommendedConfig) error {
 	authentication := genericoptions.NewDelegatingAuthenticationOptions()
 	authentication.RemoteKubeConfigFile = options.Kubeconfig

@@ -12,7 +12,8 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 )
 
-// isWritten tells whether one of these offers more than reading. The library offers the verbs whose methods it finds.
+// isWritten reports whether one of the storages has a verb that writes. The library offers the
+// verbs whose methods it finds.
 func isWritten(storages map[string]rest.Storage) bool {
 	for _, one := range storages {
 		switch one.(type) {
@@ -31,10 +32,10 @@ type writable struct {
 
 var _ rest.StandardStorage = writable{}
 
-// ShortNames are those for kubectl.
+// ShortNames returns the short names for kubectl.
 func (w writable) ShortNames() []string { return w.shortNames }
 
-// Categories are those of every kind of ours.
+// Categories returns the categories of all our kinds.
 func (writable) Categories() []string { return []string{"all", api.ManagedBy} }
 
 // statusOnly is the status subresource.
@@ -45,18 +46,18 @@ var (
 	_ rest.ResetFieldsStrategy = statusOnly{}
 )
 
-// New is an empty one.
+// New returns an empty object.
 func (s statusOnly) New() runtime.Object { return s.store.New() }
 
-// Destroy does nothing: the resource itself ends what both share.
+// Destroy does nothing: the resource itself stops the store that both share.
 func (statusOnly) Destroy() {}
 
-// Get reads the whole.
+// Get returns the whole object.
 func (s statusOnly) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	return s.store.Get(ctx, name, options)
 }
 
-// Update changes the status; it makes nothing new.
+// Update changes the status of an existing object.
 func (s statusOnly) Update( //nolint:revive // the library's interface
 	ctx context.Context, name string, changed rest.UpdatedObjectInfo, validateNew rest.ValidateObjectFunc,
 	validate rest.ValidateObjectUpdateFunc,
@@ -65,12 +66,12 @@ func (s statusOnly) Update( //nolint:revive // the library's interface
 	return s.store.Update(ctx, name, changed, validateNew, validate, false, options)
 }
 
-// ConvertToTable prints the whole.
+// ConvertToTable prints the whole object.
 func (s statusOnly) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	return s.store.ConvertToTable(ctx, object, options)
 }
 
-// GetResetFields are the strategy's.
+// GetResetFields returns the strategy's.
 func (s statusOnly) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.store.GetResetFields()
 }

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// TestIsWritten: whatever offers a verb that writes has the cluster's admission asked, a subresource too.
+// TestIsWritten: everything with a verb that writes needs the cluster's admission, subresources
+// included.
 func TestIsWritten(t *testing.T) {
 	t.Parallel()
 	store := &registry.Store{}
@@ -34,19 +35,19 @@ func TestIsWritten(t *testing.T) {
 	}
 }
 
-// creatable can be read, and be created.
+// creatable can be read and created.
 type creatable struct {
 	readOnly
 	rest.Creater //nolint:misspell // the library's name
 }
 
-// deletable can be read, and be deleted.
+// deletable can be read and deleted.
 type deletable struct {
 	readOnly
 	rest.GracefulDeleter
 }
 
-// TestShortNames: each has its own.
+// TestShortNames: every resource has its own.
 func TestShortNames(t *testing.T) {
 	t.Parallel()
 	if got := (writable{nil, []string{"go"}}).ShortNames(); len(got) != 1 || got[0] != "go" {

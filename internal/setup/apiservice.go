@@ -18,49 +18,51 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/certificates"
 )
 
-// APIServiceSettings say where the resources of farm.mainstay.dev are served, so that the API server can be told.
+// APIServiceSettings configure the APIService of farm.mainstay.dev.
 type APIServiceSettings struct {
-	// Service, in the manager's namespace, is that of Mainstay's own API server. Empty: there is none, and an APIService that an
-	// earlier manager of this installation left is withdrawn.
+	// Service is the Service of Mainstay's own API server, in the manager's namespace. If it is empty
+	// there is no server, and the APIService that an earlier manager of this installation left is
+	// deleted.
 	Service string
-	// Certificates are kept in a Secret of the manager's namespace, which that server's pods mount.
+	// Certificates configure the Secret in the manager's namespace that the server's pods mount.
 	Certificates certificates.Options
 }
 
 func (a *APIServiceSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.Service, "apiservice-service", a.Service,
-		"Service in the manager's namespace of those who serve farm.mainstay.dev; the API server is told of it while somebody does (default: none, and what an earlier manager told it is taken back)")
+		"Service of the server of farm.mainstay.dev, in the manager's namespace; its APIService exists while the Service has a ready endpoint (default: none, and the APIService of an earlier manager is deleted)")
 	flags.StringVar(&a.Certificates.Name, "apiservice-secret", a.Certificates.Name, "Secret with the certificate of that Service")
 	flags.BoolVar(&a.Certificates.External, "apiservice-certificate-external", a.Certificates.External,
-		"somebody else, as cert-manager, makes that Secret")
+		"another program, such as cert-manager, makes that Secret")
 }
 
-// validate checks what flags can get wrong.
+// validate returns an error for flags that contradict each other.
 func (a APIServiceSettings) validate(namespace string) error {
 	switch {
 	case a.Service == "":
 		return nil
 	case namespace == "":
-		return errors.New("--apiservice-service needs --namespace: where the Service is, and the Secret with its certificate")
+		return errors.New("--apiservice-service needs --namespace, the namespace of the Service and of the Secret with its certificate")
 	case a.Certificates.Name == "":
-		return errors.New("--apiservice-service needs --apiservice-secret: where the certificate is kept")
+		return errors.New("--apiservice-service needs --apiservice-secret, the Secret with its certificate")
 	}
 	return nil
 }
 
-// served is what the leader runs for who serves farm.mainstay.dev.
+// served is what the leader runs for the server of farm.mainstay.dev.
 type served struct {
 	keeper    *certificates.Keeper
 	publisher *apiservice.Publisher
 }
 
-// withdrawalRetry is how long to wait after a failed withdrawal of the APIService.
+// withdrawalRetry is the time between a failed deletion of the APIService and the next attempt.
 const withdrawalRetry = 10 * time.Second
 
-// addAPIService adds, for the leader alone, what keeps the APIService and the certificate of who serves. Where nobody does it adds the
-// withdrawal of what an earlier manager left, and returns nil.
+// addAPIService adds, for the leader only, the publisher of the APIService and the keeper of the
+// server's certificate. If there is no server, it adds the deletion of an earlier manager's
+// APIService, and returns nil.
 func addAPIService(to ctrl.Manager, settings Settings) (*served, error) {
-	// The manager's own configuration: nothing of this is written by who does not lead.
+	// This is the manager's own configuration: only the leader writes here.
 	live, err := newClient(to.GetConfig())
 	if err != nil {
 		return nil, err
@@ -68,12 +70,12 @@ func addAPIService(to ctrl.Manager, settings Settings) (*served, error) {
 	role := settings.Webhooks.Owner
 	if settings.APIService.Service == "" {
 		withdrawal := manager.RunnableFunc(func(ctx context.Context) error {
-			return retry(ctx, withdrawalRetry, "Withdrawing the APIService", func() error {
+			return retry(ctx, withdrawalRetry, "Deleting the APIService", func() error {
 				return apiservice.Withdraw(ctrl.LoggerInto(ctx, ctrl.Log.WithName("setup")), live, apiservice.Of(role))
 			})
 		})
 		if err := to.Add(withdrawal); err != nil {
-			return nil, fmt.Errorf("adding the withdrawal of the APIService: %w", err)
+			return nil, fmt.Errorf("adding the deletion of the APIService: %w", err)
 		}
 		return nil, nil //nolint:nilnil // nothing served is a valid answer
 	}
@@ -81,7 +83,7 @@ func addAPIService(to ctrl.Manager, settings Settings) (*served, error) {
 	owner := func(ctx context.Context) (*metav1.OwnerReference, error) { return ownerOf(ctx, live, role) }
 	certificate := settings.APIService.Certificates
 	certificate.Namespace, certificate.Owner = service.Namespace, owner
-	certificate.Names = []string{service.Name + "." + service.Namespace + ".svc"} // what API servers call a Service
+	certificate.Names = []string{service.Name + "." + service.Namespace + ".svc"} // the name with which API servers call a Service
 	keeper, err := certificates.New(to.GetConfig(), certificate)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the certificate of Service %s: %w", service, err)
@@ -96,16 +98,17 @@ func addAPIService(to ctrl.Manager, settings Settings) (*served, error) {
 		Recorder: to.GetEventRecorder("mainstay-apiservice"), Clock: clock.RealClock{},
 	})
 	if err := to.Add(both{keeper, publisher}); err != nil {
-		return nil, fmt.Errorf("adding what keeps the APIService: %w", err)
+		return nil, fmt.Errorf("adding the publisher of the APIService: %w", err)
 	}
 	return &served{keeper, publisher}, nil
 }
 
-// both run together, on the leader alone: nobody serves with this certificate in this process, so there is nothing for a
-// standby to have ready, and the Secret alone tells the next leader what is trusted.
+// both runs a Keeper and a Publisher together, on the leader only. This process does not serve with
+// this certificate, so a standby needs nothing ready, and the Secret tells the next leader which
+// CAs are trusted.
 type both [2]manager.Runnable
 
-// Start runs until ctx ends.
+// Start runs both until ctx ends.
 func (b both) Start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, runnable := range b {
@@ -114,5 +117,5 @@ func (b both) Start(ctx context.Context) error {
 	return group.Wait()
 }
 
-// NeedLeaderElection is true, though a Keeper by itself needs none.
+// NeedLeaderElection returns true, although a Keeper alone needs no leader.
 func (b both) NeedLeaderElection() bool { return true }

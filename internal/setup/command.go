@@ -20,7 +20,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// Command is the program mainstay with its subcommands.
+// Command returns the program mainstay with its subcommands.
 func Command(logs io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mainstay",
@@ -33,15 +33,16 @@ func Command(logs io.Writer) *cobra.Command {
 	return root
 }
 
-// DefaultQPS and DefaultBurst are how many requests the API server gets a second on average, and at once. The API
-// server limits us by priority and fairness; the client's own limit only has to stop a run-away loop. It is more than
-// so many workers get answered: with 100 a second, 1,000 WebApps took three times as long (docs/performance.md).
+// DefaultQPS and DefaultBurst are the requests to the API server per second on average, and at
+// once. The API server limits us by priority and fairness: the client's own limit only has to stop
+// a run-away loop. It is more than the workers can use: with 100 a second, 1,000 WebApps took three
+// times as long (docs/performance.md).
 const (
 	DefaultQPS   = 1000
 	DefaultBurst = 2000
 )
 
-// connection says how to reach the API server and how fast to ask.
+// connection is how to reach the API server, and the rate of requests.
 type connection struct {
 	kubeconfig, context string
 	// apiServer is the URL of a proxy that has the credentials.
@@ -82,34 +83,37 @@ func managerCommand(logs io.Writer) *cobra.Command {
 	logOptions.AddFlags(flags)
 	settings.addFlags(flags)
 	flags.StringVar(&otlpEndpoint, "otlp-endpoint", "",
-		"http(s)://host:port of an OpenTelemetry collector that traces are sent to (OTLP over HTTP; default: $OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
+		"http(s)://host:port of the OpenTelemetry collector for traces (OTLP over HTTP; default: $OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
 	flags.BoolVar(&installCRDs, "install-crds", false, "install or update the CustomResourceDefinitions before starting")
 	return command
 }
 
 func (s *Settings) addFlags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "kinds that are on; objects of the others stay as they are")
+	flags.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "kinds that are enabled; objects of other kinds stay as they are")
 	flags.StringSliceVar(&s.WatchNamespaces, "watch-namespaces", s.WatchNamespaces,
 		"namespaces whose objects are watched, admitted and changed (default: all)")
 	flags.StringSliceVar(&s.SecretNamespaces, "secret-namespaces", s.SecretNamespaces,
 		"namespaces whose Secrets may be read, to restart workloads when one changes; needs --namespace (default: none)")
 	flags.BoolVar(&s.StakaterAnnotations, "stakater-annotations", s.StakaterAnnotations,
-		"the annotations of Stakater Reloader on workloads and their ConfigMaps and Secrets count")
-	flags.BoolVar(&s.LeaderElection, "leader-elect", s.LeaderElection, "elect one of several managers to work")
+		"honour the annotations of Stakater Reloader on workloads, ConfigMaps and Secrets")
+	flags.BoolVar(&s.LeaderElection, "leader-elect", s.LeaderElection, "elect a leader, so that one of several managers works")
 	flags.StringVar(&s.LeaderElectionNamespace, "leader-elect-namespace", s.LeaderElectionNamespace,
 		"namespace of the Lease (default: --namespace)")
 	flags.StringVar(&s.LeaderElectionIdentity, "leader-elect-identity", s.LeaderElectionIdentity,
-		"who holds the Lease: a name that only one process has at a time, and has again when it is started anew (default: made up at each start)")
-	flags.DurationVar(&s.LeaseDuration, "leader-elect-lease-duration", s.LeaseDuration, "how long a leader counts after its last renewal")
-	flags.DurationVar(&s.RenewDeadline, "leader-elect-renew-deadline", s.RenewDeadline, "how long a leader tries to renew before it gives up")
-	flags.DurationVar(&s.RetryPeriod, "leader-elect-retry-period", s.RetryPeriod, "time between attempts")
-	flags.StringVar(&s.HealthAddress, "health-address", s.HealthAddress, "address of /healthz and /readyz; 0 turns them off")
+		"holder identity in the Lease: unique among running processes, and the same after a restart (default: random at each start)")
+	flags.DurationVar(&s.LeaseDuration, "leader-elect-lease-duration", s.LeaseDuration,
+		"how long candidates wait after the leader's last renewal")
+	flags.DurationVar(&s.RenewDeadline, "leader-elect-renew-deadline", s.RenewDeadline,
+		"how long the leader tries to renew before it gives up")
+	flags.DurationVar(&s.RetryPeriod, "leader-elect-retry-period", s.RetryPeriod, "time between two attempts to acquire or renew the Lease")
+	flags.StringVar(&s.HealthAddress, "health-address", s.HealthAddress, "address of /healthz and /readyz; 0 disables them")
 	flags.StringVar(&s.MetricsAddress, "metrics-address", s.MetricsAddress,
-		"address of /metrics, served with TLS to who may get that path; 0 turns it off")
+		"address of /metrics, with TLS, for clients with the right to get that path; 0 disables it")
 	flags.IntVar(&s.Concurrency, "concurrency", s.Concurrency, "objects of one kind that are reconciled at once")
 	flags.DurationVar(&s.ReconcileTimeout, "reconcile-timeout", s.ReconcileTimeout, "longest time for one reconcile")
-	flags.StringVar(&s.Namespace, "namespace", s.Namespace, "the manager's own namespace, which no policy governs")
-	flags.BoolVar(&s.DefaultPolicy, "default-policy", s.DefaultPolicy, "make the PlatformPolicy default, once in the life of its definition")
+	flags.StringVar(&s.Namespace, "namespace", s.Namespace, "the manager's own namespace, to which no policy applies")
+	flags.BoolVar(&s.DefaultPolicy, "default-policy", s.DefaultPolicy,
+		"create the PlatformPolicy default, once in the life of the CustomResourceDefinition")
 	s.Webhooks.addFlags(flags)
 	s.APIService.addFlags(flags)
 	flags.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "how long running reconciles may take to end at shutdown")
@@ -120,23 +124,24 @@ func (w *WebhookSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&w.Host, "webhook-host", w.Host, "address on which webhooks are served (default: all)")
 	flags.IntVar(&w.Port, "webhook-port", w.Port, "port on which webhooks are served")
 	flags.StringVar(&w.Service, "webhook-service", w.Service,
-		"Service in the manager's namespace by which the API server reaches the webhooks")
+		"Service of the webhooks, in the manager's namespace")
 	flags.BoolVar(&w.Withdraw, "withdraw-webhooks", w.Withdraw,
-		"at the start, remove what an earlier manager with webhooks left: its configurations, and the conversion of definitions")
+		"at the start, remove what an earlier manager with webhooks left: "+
+			"the webhook configurations, and the conversion in CustomResourceDefinitions")
 	flags.StringVar(&w.URL, "webhook-url", w.URL,
-		"https://host:port by which the API server reaches the webhooks of a manager outside the cluster")
+		"https://host:port of the webhooks of a manager outside the cluster")
 	flags.StringVar(&w.Owner, "webhook-owner", w.Owner,
-		"ClusterRole with which the webhook configurations and the APIService are deleted; those of another are left alone")
+		"ClusterRole that owns the webhook configurations and the APIService; those of another owner are not changed")
 	flags.StringVar(&w.Certificates.Name, "webhook-secret", w.Certificates.Name, "Secret with the webhooks' certificate")
 	flags.BoolVar(&w.Certificates.External, "webhook-certificate-external", w.Certificates.External,
-		"somebody else, as cert-manager, makes that Secret")
+		"another program, such as cert-manager, makes that Secret")
 }
 
 func (c *connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "path of a kubeconfig file, to run outside the cluster")
 	flags.StringVar(&c.context, "context", "", "context of the kubeconfig file (default: its current one)")
 	flags.StringVar(&c.apiServer, "api-server", "",
-		"URL of a proxy to the API server that has the credentials, as kubectl proxy: http://127.0.0.1:8001")
+		"URL of a proxy that has the credentials for the API server, such as kubectl proxy: http://127.0.0.1:8001")
 	flags.Float32Var(&c.qps, "api-qps", DefaultQPS, "requests to the API server per second, on average")
 	flags.IntVar(&c.burst, "api-burst", DefaultBurst, "requests to the API server at once")
 }
@@ -151,15 +156,15 @@ func (c *connection) config() (*rest.Config, error) {
 	return restConfig, nil
 }
 
-// found is where the API server is, and with what credentials.
+// found returns the address of the API server, and the credentials.
 func (c *connection) found() (*rest.Config, error) {
 	if c.apiServer != "" {
 		if c.kubeconfig != "" || c.context != "" {
-			return nil, errors.New("--api-server excludes --kubeconfig and --context: the proxy has the credentials")
+			return nil, errors.New("--api-server can't be used with --kubeconfig or --context: the proxy has the credentials")
 		}
 		parsed, err := url.Parse(c.apiServer)
 		if err != nil || parsed.Hostname() == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
-			return nil, fmt.Errorf("--api-server: %q is not http://host:port", c.apiServer)
+			return nil, fmt.Errorf("--api-server: invalid value %q: must be http://host:port", c.apiServer)
 		}
 		return &rest.Config{Host: c.apiServer}, nil
 	}
@@ -173,7 +178,7 @@ func (c *connection) found() (*rest.Config, error) {
 	return restConfig, nil
 }
 
-// run serves until ctx ends or something fails for good.
+// run serves until ctx ends or a part fails for good.
 func run(ctx context.Context, to connection, settings Settings, installCRDs bool) error {
 	restConfig, err := to.config()
 	if err != nil {
@@ -185,7 +190,7 @@ func run(ctx context.Context, to connection, settings Settings, installCRDs bool
 	}
 	answers := &probes{}
 	answers.set(map[string]healthz.Checker{"api": waitingForAPI})
-	// The probes are answered until all work has ended.
+	// The probes answer until all other parts have ended.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return answers.serve(serving, listener) })
@@ -196,7 +201,7 @@ func run(ctx context.Context, to connection, settings Settings, installCRDs bool
 	return group.Wait()
 }
 
-// prepare brings the cluster to what this process expects of it.
+// prepare creates in the cluster what this process needs.
 func prepare(ctx context.Context, restConfig *rest.Config, settings Settings, installCRDs bool) error {
 	if installCRDs {
 		if err := installDefinitions(ctx, restConfig); err != nil {
@@ -211,7 +216,7 @@ func prepare(ctx context.Context, restConfig *rest.Config, settings Settings, in
 	return nil
 }
 
-// work waits for the API server, prepares, and runs the operator.
+// work waits for the API server, prepares the cluster, and runs the operator.
 func work(ctx context.Context, restConfig *rest.Config, settings Settings, answers *probes, installCRDs bool) error {
 	if err := awaitAPI(ctx, restConfig, apiPoll); err != nil || ctx.Err() != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestConnection: through a proxy nothing of this process's own credentials is used.
+// TestConnection: through a proxy, no credentials of this process are used.
 func TestConnection(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	content := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://a:6443'}}]\nusers: [{name: a, user: {token: secret}}]\n" +
@@ -28,10 +28,10 @@ func TestConnection(t *testing.T) {
 		to   connection
 		want string
 	}{
-		{connection{apiServer: "http://127.0.0.1:8001", kubeconfig: kubeconfig}, "excludes --kubeconfig"},
-		{connection{apiServer: "http://127.0.0.1:8001", context: "a"}, "excludes --kubeconfig"},
-		{connection{apiServer: "127.0.0.1:8001"}, "is not http://host:port"},
-		{connection{apiServer: "unix:///socket"}, "is not http://host:port"},
+		{connection{apiServer: "http://127.0.0.1:8001", kubeconfig: kubeconfig}, "can't be used with --kubeconfig"},
+		{connection{apiServer: "http://127.0.0.1:8001", context: "a"}, "can't be used with --kubeconfig"},
+		{connection{apiServer: "127.0.0.1:8001"}, "must be http://host:port"},
+		{connection{apiServer: "unix:///socket"}, "must be http://host:port"},
 	} {
 		if _, err := test.to.config(); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: got %v, want %q", test.to, err, test.want)

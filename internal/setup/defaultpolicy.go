@@ -20,29 +20,29 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 )
 
-// defaultPolicy makes the policy that every installation starts with, once: its definition is marked,
-// so that a user's change or deletion is for good, also across restarts and upgrades. It goes
-// with the definition, and with a new one comes again.
+// defaultPolicy creates the policy that every installation starts with. It does so once, and marks
+// the definition, so that a user's change or deletion is permanent across restarts and upgrades.
+// The mark is deleted with the definition: a new definition gets a new policy.
 type defaultPolicy struct {
 	config *rest.Config
 	cached client.Reader
-	// known is closed when it has been made.
+	// known is closed when the policy has been created.
 	known chan struct{}
 }
 
 const (
 	// policyCRD is the definition that is marked.
 	policyCRD = "platformpolicies.policy." + api.Domain
-	// defaultPolicyPause is how long to wait after a failure.
+	// defaultPolicyPause is the time between a failure and the next attempt.
 	defaultPolicyPause = 2 * time.Second
 	// knownTimeout is less than an admission may take.
 	knownTimeout = 3 * time.Second
-	// cacheLag is how soon to look again for what the cache should have any moment.
+	// cacheLag is the poll interval for an object that the cache should have any moment.
 	cacheLag = 50 * time.Millisecond
 )
 
-// Known waits, not for long, until the policy has been made, here or by another replica: until then nobody
-// knows what is allowed, and nothing must be admitted or made as if all were.
+// Known waits for at most knownTimeout until this or another replica has created the policy. Until
+// then the rules are unknown, and nothing may be admitted or created as if there were none.
 func (d *defaultPolicy) Known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 	defer cancel()
@@ -50,15 +50,15 @@ func (d *defaultPolicy) Known(ctx context.Context) error {
 	case <-d.known:
 		return nil
 	case <-ctx.Done():
-		return errors.New("waiting until the default PlatformPolicy has been made")
+		return errors.New("waiting for the default PlatformPolicy to be created")
 	}
 }
 
-// NeedLeaderElection is false: every replica admits, and must know.
+// NeedLeaderElection returns false: every replica admits objects, and must know the rules.
 func (d *defaultPolicy) NeedLeaderElection() bool { return false }
 
-// Start makes the policy and waits until the cache has it. It tries until that has succeeded: webhooks may
-// be configured that nobody answers yet.
+// Start creates the policy and waits until the cache has it. It retries until it succeeds, because
+// webhooks may be configured that do not answer yet.
 func (d *defaultPolicy) Start(ctx context.Context) error {
 	live, err := newClient(d.config)
 	if err != nil {
@@ -69,7 +69,7 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 		return fmt.Errorf("reading the embedded default policy: %w", err)
 	}
 	ensure := func() error { return ensureDefaultPolicy(ctx, live, policy.DeepCopy()) }
-	if err := retry(ctx, defaultPolicyPause, "Making the default policy", ensure); err != nil {
+	if err := retry(ctx, defaultPolicyPause, "Creating the default policy", ensure); err != nil {
 		return err
 	}
 	err = wait.PollUntilContextCancel(ctx, cacheLag, true, func(ctx context.Context) (bool, error) {
@@ -77,7 +77,7 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 		if d.cached.Get(ctx, name, &mspolicyv1.PlatformPolicy{}) == nil {
 			return true, nil
 		}
-		// Somebody may have deleted it.
+		// A user may have deleted it.
 		return apierrors.IsNotFound(live.Get(ctx, name, &mspolicyv1.PlatformPolicy{})), nil
 	})
 	if err == nil {
@@ -86,8 +86,9 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 	return nil
 }
 
-// ensureDefaultPolicy is safe between its two writes: a policy that is there already is left alone. The
-// right to patch the definition stands in the chart's templates/rbac.yaml, for it goes by name.
+// ensureDefaultPolicy may be interrupted between its two writes: a policy that exists is not
+// changed. The right to patch the definition is in the chart's templates/rbac.yaml, because it uses
+// resourceNames.
 //
 // +kubebuilder:rbac:part=defaultpolicy,groups=policy.mainstay.dev,resources=platformpolicies,verbs=get;create
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get
@@ -100,9 +101,9 @@ func ensureDefaultPolicy(ctx context.Context, live client.Client, policy *mspoli
 		return nil
 	}
 	if err := live.Create(ctx, policy, client.FieldOwner(naming.Manager("default-policy"))); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making PlatformPolicy %s: %w", policy.Name, err)
+		return fmt.Errorf("creating PlatformPolicy %s: %w", policy.Name, err)
 	}
-	ctrl.Log.WithName("setup").Info("Made the default policy", "PlatformPolicy", policy.Name)
+	ctrl.Log.WithName("setup").Info("Created the default policy", "PlatformPolicy", policy.Name)
 	marked := definition.DeepCopy()
 	marked.SetAnnotations(naming.Merged(definition.Annotations, map[string]string{api.AnnotationDefaultPolicy: policy.Name}))
 	if err := live.Patch(ctx, marked, client.MergeFrom(definition)); err != nil {

@@ -17,10 +17,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 )
 
-// electionLock is the Lease under an identity that outlasts the process. A candidate that does not hold the lease, nor
-// saw its last renewal, waits for a whole lease first: also who held it until a moment ago, if it comes back under
-// another name, as controller-runtime would have it. A container is started anew only after its last process has
-// ended, so the pod's identity is that of one process at a time.
+// electionLock returns the Lease, with an identity that outlasts the process. A candidate that does
+// not hold the Lease, and has not seen its last renewal, waits for a whole lease duration. With
+// controller-runtime's random identity this includes the former leader after a restart. A container
+// restarts only after its last process has ended, so the pod's name identifies one process at a
+// time.
 //
 // The rights are those of managerOptions.
 func electionLock(config *rest.Config, scheme *runtime.Scheme, settings Settings, guard *leaseguard.Guard) (resourcelock.Interface, error) {
@@ -29,7 +30,7 @@ func electionLock(config *rest.Config, scheme *runtime.Scheme, settings Settings
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	// One request that hangs must not cost the lease.
+	// One hanging request must not cost the Lease.
 	config.Timeout = max(settings.RenewDeadline/2, time.Second)
 	leases, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
@@ -45,16 +46,18 @@ func electionLock(config *rest.Config, scheme *runtime.Scheme, settings Settings
 	return &ownLock{Interface: made, guard: guard}, err
 }
 
-// ownLock gives back only what is its own. client-go asks who holds the lease before it gives it back, and goes by what it
-// knew before: a leader that was stopped while another took over would take the lease from that one.
+// ownLock releases the Lease only if it holds it. client-go reads the holder before it releases the
+// Lease, but decides by what it knew before. A leader that was stopped while another took over
+// would release the other's Lease.
 type ownLock struct {
 	resourcelock.Interface
 	guard *leaseguard.Guard
-	// holder is who had the lease when it was last read. Only the election uses the lock, one call after the other.
+	// holder is the Lease's holder when it was last read. Only the election uses the lock, and never
+	// concurrently.
 	holder string
 }
 
-// Get reads the lease.
+// Get reads the Lease.
 func (l *ownLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	l.holder = ""
@@ -64,16 +67,17 @@ func (l *ownLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, 
 	return record, raw, err
 }
 
-// Update renews the lease, takes it, or, without a holder, gives it back. From then on nothing is written.
+// Update renews or acquires the Lease, or releases it if the record has no holder. After a release
+// nothing is written.
 func (l *ownLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
 		l.guard.Close()
 		if l.holder != l.Identity() {
-			return fmt.Errorf("not given back: the lease is held by %q", l.holder)
+			return fmt.Errorf("not released: the Lease is held by %q", l.holder)
 		}
 	}
 	return l.Interface.Update(ctx, record)
 }
 
-// leaseNamespace is where the Lease is.
+// leaseNamespace returns the namespace of the Lease.
 func (s Settings) leaseNamespace() string { return cmp.Or(s.LeaderElectionNamespace, s.Namespace) }

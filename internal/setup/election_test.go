@@ -12,7 +12,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 )
 
-// shared is a lease in memory.
+// shared is a Lease in memory.
 type shared struct {
 	resourcelock.Interface
 	record resourcelock.LeaderElectionRecord
@@ -30,8 +30,8 @@ func (s *shared) Update(_ context.Context, record resourcelock.LeaderElectionRec
 	return nil
 }
 
-// TestALeaseIsGivenBackByItsHolderOnly: client-go gives it back by what it knew before it asked.
-func TestALeaseIsGivenBackByItsHolderOnly(t *testing.T) {
+// TestLeaseIsReleasedByItsHolderOnly: client-go decides by what it knew before it read the Lease.
+func TestLeaseIsReleasedByItsHolderOnly(t *testing.T) {
 	g := gomega.NewWithT(t)
 	under := &shared{record: resourcelock.LeaderElectionRecord{HolderIdentity: "pod-b_uid-b"}}
 	lock := &ownLock{Interface: under, guard: leaseguard.New(time.Second, clocktesting.NewFakePassiveClock(time.Now()))}

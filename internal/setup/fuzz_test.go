@@ -27,7 +27,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// strictRules ask for everything at once, so that every check runs.
+// strictRules has every rule, so that every check runs.
 func strictRules(context.Context, string) (policy.Rules, error) {
 	asked := mspolicyv1.PlatformPolicy{Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{
 		Environment: "*", MaxReplicas: ptr.To[int32](3), AllowedRegistries: []string{"reg.io"}, RequireResourceLimits: true,
@@ -41,7 +41,7 @@ func strictRules(context.Context, string) (policy.Rules, error) {
 	return policy.Governing([]mspolicyv1.PlatformPolicy{asked}, "shop", nil), nil
 }
 
-// post sends one body as the API server would.
+// post sends one body like the API server.
 func post(t *testing.T, handler http.Handler, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
@@ -51,8 +51,8 @@ func post(t *testing.T, handler http.Handler, body string) *httptest.ResponseRec
 	return response
 }
 
-// FuzzAdmission sends an object and its former self to every webhook: whatever they are, there is an
-// answer, and it is not an accident.
+// FuzzAdmission sends an object and its old version to every webhook. Each must answer, without an
+// internal error.
 func FuzzAdmission(f *testing.F) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -98,7 +98,7 @@ func FuzzAdmission(f *testing.F) {
 	})
 }
 
-// FuzzConversion sends an object to the webhook that converts, in both directions.
+// FuzzConversion sends an object to the conversion webhook, in both directions.
 func FuzzConversion(f *testing.F) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -127,7 +127,7 @@ func FuzzConversion(f *testing.F) {
 	})
 }
 
-// TestConversionIsBounded: others than the API server reach the port.
+// TestConversionIsBounded: not only the API server can reach the port.
 func TestConversionIsBounded(t *testing.T) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -145,8 +145,8 @@ func TestConversionIsBounded(t *testing.T) {
 	if len(large) != 0 {
 		t.Error("a place is taken for ever")
 	}
-	// While all places for large ones are taken, small ones pass, and a large one waits for as long as its
-	// caller does.
+	// While all places for large requests are taken, small ones pass, and a large one waits as long as
+	// its caller does.
 	large <- struct{}{}
 	reached := 0
 	counting := bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }), maxConversion, large)
@@ -171,7 +171,7 @@ func TestWebhookSettings(t *testing.T) {
 		"by a URL":       {WebhookSettings{Enabled: true, Port: 9443, URL: "https://10.0.0.1:9443"}, "system", ""},
 		"nowhere":        {WebhookSettings{Enabled: true, Port: 9443}, "system", "--webhook-service or --webhook-url"},
 		"no namespace":   {WebhookSettings{Enabled: true, Port: 9443, Service: "webhook"}, "", "--namespace"},
-		"no port":        {WebhookSettings{Enabled: true, Service: "webhook"}, "system", "--webhook-port: 0 is not a port"},
+		"no port":        {WebhookSettings{Enabled: true, Service: "webhook"}, "system", "--webhook-port: invalid value 0: must be between 1 and 65535"},
 		"plain text":     {WebhookSettings{Enabled: true, Port: 9443, URL: "http://10.0.0.1:9443"}, "system", "--webhook-url"},
 		"a URL's rubble": {WebhookSettings{Enabled: true, Port: 9443, URL: "10.0.0.1"}, "system", "--webhook-url"},
 	} {

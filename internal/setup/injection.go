@@ -26,7 +26,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
 )
 
-// injectionKinds are those that inject into workloads that others made.
+// injectionKinds returns the kinds that inject into workloads of others.
 func injectionKinds() []kind {
 	inject := func(name, of string, object client.Object, setup func(ctrl.Manager, injector.Options) error,
 		hooks func(wiring) []admission.Hook, cached func() map[client.Object]cache.ByObject,
@@ -56,12 +56,13 @@ func (w wiring) injectorOptions() injector.Options {
 	}
 }
 
-// haveInjection tells whether one of the kinds injects.
+// haveInjection reports whether one of the kinds injects.
 func haveInjection(on []kind) bool {
 	return slices.ContainsFunc(on, func(k kind) bool { return k.injects })
 }
 
-// templateStrip is what the cache keeps of pod templates beyond what restarts need; nil if nothing.
+// templateStrip returns what the cache keeps of pod templates in addition to what restarts need, or
+// nil for nothing.
 func templateStrip(on []kind) func(*corev1.PodTemplateSpec) corev1.PodSpec {
 	if !haveInjection(on) {
 		return nil
@@ -69,8 +70,8 @@ func templateStrip(on []kind) func(*corev1.PodTemplateSpec) corev1.PodSpec {
 	return injection.Strip
 }
 
-// injectionReader reads what injection rests on; nil if none of the kinds injects. Which keys ConfigMaps and Secrets have is known only where
-// another kind has them cached.
+// injectionReader returns the reader for injection, or nil if none of the kinds injects. It knows
+// the keys of ConfigMaps and Secrets only if another kind caches them.
 func injectionReader(config *rest.Config, wired wiring) (*injector.Reader, error) {
 	manager := wired.manager
 	if !haveInjection(wired.kinds) {
@@ -78,11 +79,11 @@ func injectionReader(config *rest.Config, wired wiring) (*injector.Reader, error
 	}
 	asked, err := discovery.NewDiscoveryClientForConfigAndClient(config, manager.GetHTTPClient())
 	if err != nil {
-		return nil, fmt.Errorf("preparing to ask for the cluster's version: %w", err)
+		return nil, fmt.Errorf("preparing to read the cluster's version: %w", err)
 	}
 	found, err := asked.ServerVersion()
 	if err != nil {
-		return nil, fmt.Errorf("asking for the cluster's version: %w", err)
+		return nil, fmt.Errorf("reading the cluster's version: %w", err)
 	}
 	isOn := func(name string) bool {
 		return slices.ContainsFunc(wired.kinds, func(k kind) bool { return k.name == name })
@@ -97,7 +98,8 @@ func injectionReader(config *rest.Config, wired wiring) (*injector.Reader, error
 	return injector.NewReader(reader), nil
 }
 
-// imageVolumes is the minor version of Kubernetes 1 from which image volumes are on by default (KEP-4639).
+// imageVolumes is the minor version of Kubernetes 1 from which image volumes are on by default
+// (KEP-4639).
 const imageVolumes = 35
 
 func hasImageVolumes(found *version.Info) bool {

@@ -39,54 +39,57 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// kind is what one of our kinds brings to the manager. A new kind is an entry in kinds, and nothing else here.
+// kind is what one of our kinds adds to the manager. A new kind is one entry in kinds, and nothing
+// else in this package.
 type kind struct {
-	// name switches it on and off: the same in --kinds, in the chart's values and among the folders of
-	// internal/kinds.
+	// name enables and disables the kind. It is the same in --kinds, in the chart's values and among
+	// the folders of internal/kinds.
 	name string
 	// groupKind and plural are those of its definition.
 	groupKind schema.GroupKind
 	plural    string
-	// object is an empty one: its objects are counted by phase.
+	// object is an empty object of the kind: objects are counted by phase.
 	object client.Object
 	// setup adds its controller.
 	setup func(context.Context, wiring) error
-	// hooks are its webhooks.
+	// hooks returns its webhooks.
 	hooks func(wiring) []admission.Hook
-	// cached says what the cache holds for it where that is not the default.
+	// cached returns the cache options that differ from the default.
 	cached func() map[client.Object]cache.ByObject
-	// awaited names the definition of somebody else's kind whose arrival it waits for; empty for none.
+	// awaited is the name of another project's definition that the kind waits for, or "".
 	awaited string
-	// governed is how policies look at its objects; nil if they do not govern it.
+	// governed is how policies read its objects, or nil if no rules apply to them.
 	governed *platformpolicycontroller.Governed
-	// usesWorkloads tells that it has to do with workloads that others made: they are cached, and may be patched.
+	// usesWorkloads reports whether it reads and patches workloads of others, which are then cached.
 	usesWorkloads bool
-	// usesConfiguration tells that it has workloads restarted when configuration changes, for which the kinds share a
-	// part: workloads.go.
+	// usesConfiguration reports whether it restarts workloads when configuration changes. What these
+	// kinds share is in workloads.go.
 	usesConfiguration bool
-	// usesNamespaces tells that it looks at namespaces: their metadata are cached.
+	// usesNamespaces reports whether it reads the metadata of namespaces, which are then cached.
 	usesNamespaces bool
-	// injects tells that it injects into workloads that others made, for which the kinds share a part: injection.go.
+	// injects reports whether it injects into workloads of others. What these kinds share is in
+	// injection.go.
 	injects bool
-	// converter is given where it has several versions. Objects are converted also while the kind is off.
+	// converter is set if the kind has several versions. Objects are converted even while the kind is
+	// off.
 	converter func(*runtime.Scheme) (conversion.Converter, error)
 }
 
-// wiring is what kinds are given.
+// wiring is the input of the kinds' functions.
 type wiring struct {
 	manager  ctrl.Manager
 	settings Settings
-	// kinds are those that are on.
+	// kinds are the enabled kinds.
 	kinds []kind
 	// rules is nil while policies are off.
 	rules policy.Source
-	// workloads reads what concerns workloads, for the kinds that use configuration.
+	// workloads reads everything about workloads, for the kinds that use configuration.
 	workloads observe.Reader
-	// injection reads what concerns injection, for the kinds that inject; nil if none is on.
+	// injection reads everything about injection, for the kinds that inject; nil if none is on.
 	injection *injector.Reader
 }
 
-// kinds are all kinds that there are.
+// kinds returns all kinds.
 func kinds() []kind {
 	return append([]kind{
 		{
@@ -128,7 +131,7 @@ func kinds() []kind {
 	}, append(configurationKinds(), injectionKinds()...)...)
 }
 
-// configurationKinds are those that have workloads restarted when configuration changes.
+// configurationKinds returns the kinds that restart workloads when configuration changes.
 func configurationKinds() []kind {
 	return []kind{
 		{
@@ -166,7 +169,7 @@ func configurationKinds() []kind {
 	}
 }
 
-// namespaceCache has the metadata of all namespaces; nil where nobody has them cached.
+// namespaceCache returns a reader of the metadata of all namespaces, or nil if no kind caches them.
 func (w wiring) namespaceCache() client.Reader {
 	if !haveNamespaces(w.kinds) {
 		return nil
@@ -174,7 +177,7 @@ func (w wiring) namespaceCache() client.Reader {
 	return w.manager.GetClient()
 }
 
-// AllKinds names the kinds that can be switched on and off.
+// AllKinds returns the names of the kinds that can be enabled.
 func AllKinds() []string {
 	var names []string
 	for _, k := range kinds() {
@@ -184,29 +187,29 @@ func AllKinds() []string {
 	return names
 }
 
-// enabledKinds are those that are named.
+// enabledKinds returns the kinds with these names.
 func enabledKinds(names []string) ([]kind, error) {
 	if len(names) == 0 {
-		return nil, errors.New("--kinds: none is named, and a manager would have nothing to do")
+		return nil, errors.New("--kinds: must name at least one kind")
 	}
 	all := AllKinds()
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("--kinds: %q is none of %s", name, strings.Join(all, ", "))
+			return nil, fmt.Errorf("--kinds: unsupported value %q: must be one of %s", name, strings.Join(all, ", "))
 		}
 	}
 	return slices.DeleteFunc(kinds(), func(k kind) bool { return !slices.Contains(names, k.name) }), nil
 }
 
-// hasPolicies tells whether there are PlatformPolicies. Without them none governs.
+// hasPolicies reports whether the kind PlatformPolicy is on.
 func (s Settings) hasPolicies() bool { return slices.Contains(s.Kinds, platformpolicy.Controller) }
 
-// haveNamespaces tells whether one of the kinds looks at namespaces.
+// haveNamespaces reports whether one of the kinds reads namespaces.
 func haveNamespaces(on []kind) bool {
 	return slices.ContainsFunc(on, func(k kind) bool { return k.usesNamespaces })
 }
 
-// definitionsOf are the names of the kinds' definitions.
+// definitionsOf returns the names of the kinds' definitions.
 func definitionsOf(on []kind) []string {
 	var names []string
 	for _, k := range on {
@@ -215,7 +218,7 @@ func definitionsOf(on []kind) []string {
 	return names
 }
 
-// governed are those of the kinds that policies govern.
+// governed returns, of the kinds to which rules apply, how policies read their objects.
 func governed(on []kind) []platformpolicycontroller.Governed {
 	var found []platformpolicycontroller.Governed
 	for _, k := range on {
@@ -226,10 +229,10 @@ func governed(on []kind) []platformpolicycontroller.Governed {
 	return found
 }
 
-// addControllers adds the controllers of the kinds that are on, and what they share.
+// addControllers adds the controllers of the enabled kinds, and what they share.
 func (w wiring) addControllers(ctx context.Context) error {
 	if err := w.addWorkloads(ctx); err != nil {
-		return fmt.Errorf("setting up what restarts workloads: %w", err)
+		return fmt.Errorf("setting up the restarts of workloads: %w", err)
 	}
 	for _, k := range w.kinds {
 		if err := k.setup(ctx, w); err != nil {
@@ -239,7 +242,7 @@ func (w wiring) addControllers(ctx context.Context) error {
 	return nil
 }
 
-// hooks are the webhooks of the kinds that are on.
+// hooks returns the webhooks of the enabled kinds.
 func (w wiring) hooks() []admission.Hook {
 	var hooks []admission.Hook
 	for _, k := range w.kinds {
@@ -251,15 +254,16 @@ func (w wiring) hooks() []admission.Hook {
 	return hooks
 }
 
-// cacheOptions unite what each kind wants to be held, what those share that have to do with workloads and their configuration, and the metadata of those definitions
-// whose arrival is waited for. Each may say something about objects that no other does.
+// cacheOptions returns the union of the cache options of each kind, of what the kinds that use
+// workloads share, and of the metadata of the awaited definitions. No two may configure the same
+// objects.
 func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]cache.ByObject, error) {
 	options := map[client.Object]cache.ByObject{}
 	said := map[string]string{}
 	say := func(name string, cached map[client.Object]cache.ByObject) error {
 		for object, option := range cached {
 			if other, twice := said[about(object)]; twice {
-				return fmt.Errorf("%s and %s both say how to cache %T: let one place do it", other, name, object)
+				return fmt.Errorf("%s and %s both configure the cache of %T: remove one", other, name, object)
 			}
 			said[about(object)], options[object] = name, option
 		}
@@ -291,7 +295,7 @@ func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]ca
 	}
 	if len(awaited) > 0 {
 		definitions := cache.ByObject{Label: labels.Everything()}
-		if len(awaited) == 1 { // no selector can name several
+		if len(awaited) == 1 { // no field selector can match several names
 			definitions.Field = fields.OneTermEqualSelector("metadata.name", awaited[0])
 		}
 		options[optionalapi.Definition()] = definitions
@@ -299,7 +303,7 @@ func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]ca
 	return options, nil
 }
 
-// about tells which objects an entry is for: by their type, and where only metadata are held by their kind too.
+// about returns the objects that an entry is for: by type, and for metadata-only entries by kind.
 func about(object client.Object) string {
 	kind := object.GetObjectKind().GroupVersionKind()
 	if kind.Empty() {
@@ -308,8 +312,8 @@ func about(object client.Object) string {
 	return reflect.TypeOf(object).String() + " " + kind.String()
 }
 
-// converter converts objects of all kinds that have several versions, also of those that are off: they
-// are stored, and people read them.
+// converter converts objects of all kinds that have several versions, even of kinds that are off,
+// because their objects are stored and read.
 func converter(scheme *runtime.Scheme) (http.Handler, error) {
 	registry := conversion.NewRegistry()
 	for _, k := range kinds() {

@@ -22,7 +22,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// TestKindsFitEverywhere: each kind is a folder, a value of the chart, and has a definition; and the other way round.
+// TestKindsFitEverywhere: each kind has a folder, a value in the chart and a definition, and there
+// are no others.
 func TestKindsFitEverywhere(t *testing.T) {
 	folders, err := os.ReadDir("../kinds")
 	if err != nil {
@@ -81,7 +82,11 @@ func TestEnabledKinds(t *testing.T) {
 	if err != nil || len(on) != 1 || on[0].name != "webapp" {
 		t.Errorf("got %v, %v", on, err)
 	}
-	for names, want := range map[string]string{"": "none is named", "webapp,shop": `"shop" is none of appconfig, clusterinstrumentation, configmonitor, instrumentation, platformpolicy, webapp`} {
+	for names, want := range map[string]string{
+		"": "must name at least one kind",
+		"webapp,shop": `unsupported value "shop": must be one of ` +
+			"appconfig, clusterinstrumentation, configmonitor, instrumentation, platformpolicy, webapp",
+	} {
 		if _, err := enabledKinds(strings.FieldsFunc(names, func(r rune) bool { return r == ',' })); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want an error with %q", names, err, want)
@@ -94,7 +99,8 @@ func TestEnabledKinds(t *testing.T) {
 	}
 }
 
-// TestCacheOptions: only what is on is held, and no two kinds may say different things of the same objects.
+// TestCacheOptions: only what enabled kinds use is cached, and no two kinds may configure the same
+// objects.
 func TestCacheOptions(t *testing.T) {
 	held := func(names ...string) []string {
 		t.Helper()
@@ -124,12 +130,13 @@ func TestCacheOptions(t *testing.T) {
 		return kind{name: name, cached: func() map[client.Object]cache.ByObject { return map[client.Object]cache.ByObject{&corev1.Pod{}: {}} }}
 	}
 	if _, err := cacheOptions([]kind{says("a"), says("b")}, observe.SecretAccess{}); err == nil ||
-		!strings.Contains(err.Error(), "a and b both say how to cache") {
+		!strings.Contains(err.Error(), "a and b both configure the cache") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestHooksWithoutPolicies: nobody is asked about what is off, and what is on is admitted by its own rules alone.
+// TestHooksWithoutPolicies: kinds that are off have no webhooks, and enabled kinds apply only their
+// own rules.
 func TestHooksWithoutPolicies(t *testing.T) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -167,7 +174,7 @@ func TestHooksWithoutPolicies(t *testing.T) {
 	}
 }
 
-// someManager has what hooks ask of one.
+// someManager is a manager with what hooks need.
 type someManager struct {
 	ctrl.Manager
 	scheme *runtime.Scheme

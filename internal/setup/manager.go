@@ -25,54 +25,57 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// Settings are what a manager is started with. Flags set them; tests do so directly.
+// Settings configure a manager. Flags set them; tests do so directly.
 type Settings struct {
-	// Kinds names those that are on. Of the others nothing is read, admitted or changed; their definitions are
-	// kept, and their objects converted between versions.
+	// Kinds are the names of the enabled kinds. Nothing is read, admitted or changed of the others,
+	// except that their definitions stay and their objects are converted between versions.
 	Kinds []string
-	// WatchNamespaces are those whose objects are watched, admitted and changed; none means all.
+	// WatchNamespaces are the namespaces whose objects are watched, admitted and changed; none means
+	// all.
 	WatchNamespaces []string
-	// SecretNamespaces are those whose Secrets may be read, by kinds that have workloads restarted when one changes; none means
-	// that no Secret is. They are among WatchNamespaces, if there are any.
+	// SecretNamespaces are the namespaces whose Secrets may be read by kinds that restart workloads
+	// when a Secret changes; none means that no Secrets are read. They must be among WatchNamespaces,
+	// unless that is empty.
 	SecretNamespaces []string
-	// Namespace is the manager's own, which no policy governs; empty outside a cluster.
+	// Namespace is the manager's own, to which no policy applies; empty outside a cluster.
 	Namespace string
-	// LeaderElection makes sure that one manager of several works. Off, there must be one only.
+	// LeaderElection makes one manager of several work. Without it, only one may run.
 	LeaderElection bool
-	// LeaderElectionNamespace holds the Lease; empty means Namespace.
+	// LeaderElectionNamespace is the namespace of the Lease; empty means Namespace.
 	LeaderElectionNamespace string
-	// LeaderElectionIdentity is who holds the Lease: a name that no two processes have at a time, as a pod's, and that stays
-	// when the process is started anew. Empty makes one up at each start.
+	// LeaderElectionIdentity is the holder identity in the Lease. It must be unique among running
+	// processes, like a pod's name, and survive a restart of the process. Empty means a random one at
+	// each start.
 	LeaderElectionIdentity string
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go's leader election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// HealthAddress serves /healthz and /readyz; "0" turns it off.
+	// HealthAddress serves /healthz and /readyz; "0" disables them.
 	HealthAddress string
-	// MetricsAddress serves /metrics, with TLS and to who may read them; "0" turns it off.
+	// MetricsAddress serves /metrics with TLS, to clients that may get that path; "0" disables it.
 	MetricsAddress string
 	// Concurrency is how many objects of one kind are reconciled at once.
 	Concurrency int
-	// ReconcileTimeout bounds one reconcile, so that a call that hangs holds up one object only.
+	// ReconcileTimeout bounds one reconcile, so that a hanging call delays one object only.
 	ReconcileTimeout time.Duration
 	// ShutdownTimeout is how long running reconciles may take to end.
 	ShutdownTimeout time.Duration
-	// Webhooks say how webhooks are served.
+	// Webhooks configure the webhooks.
 	Webhooks WebhookSettings
-	// APIService says where the resources of farm.mainstay.dev are served.
+	// APIService configures the APIService of farm.mainstay.dev.
 	APIService APIServiceSettings
-	// DefaultPolicy makes the PlatformPolicy "default", once in the life of its definition. It needs the
-	// kind to be on.
+	// DefaultPolicy creates the PlatformPolicy "default", once in the life of its definition. It needs
+	// the kind to be on.
 	DefaultPolicy bool
-	// StakaterAnnotations has the annotations of Stakater Reloader count, as our own do.
+	// StakaterAnnotations makes the annotations of Stakater Reloader work like our own.
 	StakaterAnnotations bool
-	// Clock tells the controllers the time; nil means the true one.
+	// Clock is the controllers' clock; nil means the real one.
 	Clock clock.PassiveClock
 	// SkipNameValidation lets tests run several managers in one process.
 	SkipNameValidation bool
 }
 
-// DefaultSettings are the production defaults. Leases last 15 s, are renewed for 10 s, and
-// tried every 2 s: those of Kubernetes' own components.
+// DefaultSettings returns the production defaults. A lease lasts 15 s, is renewed for 10 s, and
+// tried every 2 s, as in Kubernetes' own components.
 func DefaultSettings() Settings {
 	return Settings{
 		Kinds:            AllKinds(),
@@ -90,11 +93,11 @@ func DefaultSettings() Settings {
 	}
 }
 
-// leaderElectionID names the Lease.
+// leaderElectionID is the name of the Lease.
 const leaderElectionID = "mainstay-manager"
 
-// New builds the operator with all controllers. It talks to the API server to learn which optional
-// APIs there are and what is stored, and starts nothing.
+// New returns the operator with all controllers. It reads from the API server which optional APIs
+// exist and in which versions objects are stored, and starts nothing.
 func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Operator, error) {
 	on, err := settings.validate()
 	if err != nil {
@@ -156,7 +159,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	return operator, nil
 }
 
-// addForLeader adds what the leader alone tells the API server, or takes back.
+// addForLeader adds what only the leader publishes or withdraws.
 func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (*served, error) {
 	if err := addWithdrawal(manager, restConfig, settings); err != nil {
 		return nil, err
@@ -164,7 +167,7 @@ func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settin
 	return addAPIService(manager, settings)
 }
 
-// wire makes what kinds are given.
+// wire returns the input of the kinds' functions.
 func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []kind, secrets observe.SecretAccess) (wiring, error) {
 	settings = settings.withClock()
 	wired := wiring{manager: manager, settings: settings, kinds: on, workloads: workloadReader(manager, settings, on, secrets)}
@@ -176,7 +179,7 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 	return wired, err
 }
 
-// withClock has the true time where no other is given.
+// withClock sets the real clock if there is none.
 func (s Settings) withClock() Settings {
 	if s.Clock == nil {
 		s.Clock = clock.RealClock{}
@@ -184,7 +187,7 @@ func (s Settings) withClock() Settings {
 	return s
 }
 
-// validate checks what flags can get wrong, and returns the kinds that are on.
+// validate returns the enabled kinds, or an error for invalid flags.
 func (s Settings) validate() ([]kind, error) {
 	if err := s.Webhooks.validate(s.Namespace); err != nil {
 		return nil, err
@@ -194,7 +197,7 @@ func (s Settings) validate() ([]kind, error) {
 	}
 	for _, namespace := range s.WatchNamespaces {
 		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-			return nil, fmt.Errorf("--watch-namespaces: %q is no name of a namespace: %s", namespace, problems[0])
+			return nil, fmt.Errorf("--watch-namespaces: invalid value %q: must be the name of a namespace: %s", namespace, problems[0])
 		}
 	}
 	if err := s.validateSecretNamespaces(); err != nil {
@@ -204,12 +207,13 @@ func (s Settings) validate() ([]kind, error) {
 		return nil, fmt.Errorf("--default-policy needs %s among --kinds", platformpolicy.Controller)
 	}
 	if s.LeaderElection && s.leaseNamespace() == "" {
-		return nil, errors.New("--leader-elect needs --namespace or --leader-elect-namespace, where the Lease is")
+		return nil, errors.New("--leader-elect needs --namespace or --leader-elect-namespace, the namespace of the Lease")
 	}
 	return enabledKinds(s.Kinds)
 }
 
-// serve adds the server of webhooks, and returns what keeps its certificate; nil where there are none.
+// serve adds the webhook server, and returns the keeper of its certificate, or nil if webhooks are
+// off.
 func serve(restConfig *rest.Config, settings *Settings, options *ctrl.Options) (*certificates.Keeper, error) {
 	if !settings.Webhooks.Enabled {
 		return nil, nil
@@ -226,9 +230,10 @@ func serve(restConfig *rest.Config, settings *Settings, options *ctrl.Options) (
 	return keeper, nil
 }
 
-// fencedConfig is the configuration for all that only the leader may do: writes are refused once the lease may be
-// lost. What every replica does (certificates, webhooks) goes without, and so does the election itself, which
-// is watched. Without an election there is no fence: nil.
+// guardedConfig returns the configuration for everything that only the leader may do: writes are
+// refused when the lease may be lost. What every replica does (certificates, webhooks) is not
+// guarded, and neither is the election itself, which is watched. Without an election there is no
+// guard: nil.
 func guardedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Options) (*rest.Config, *leaseguard.Guard, error) {
 	if !settings.LeaderElection {
 		return restConfig, nil, nil
@@ -246,7 +251,7 @@ func guardedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Opt
 	return guarded, guard, err
 }
 
-// managerOptions are those of controller-runtime's manager.
+// managerOptions returns the options of controller-runtime's manager.
 //
 // +kubebuilder:rbac:part=election,groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:part=election,groups="",namespace=mainstay-system,resources=events,verbs=create;patch
@@ -260,7 +265,7 @@ func managerOptions(settings Settings, on []kind, secrets observe.SecretAccess, 
 		Scheme:                        scheme,
 		NewCache:                      stored.newCache,
 		Cache:                         watch.Default(cached, settings.WatchNamespaces),
-		HealthProbeBindAddress:        "0", // probes.go
+		HealthProbeBindAddress:        "0", // see probes.go
 		LeaderElection:                settings.LeaderElection,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &settings.LeaseDuration,
@@ -268,7 +273,7 @@ func managerOptions(settings Settings, on []kind, secrets observe.SecretAccess, 
 		RetryPeriod:                   &settings.RetryPeriod,
 		GracefulShutdownTimeout:       &settings.ShutdownTimeout,
 		Controller: config.Controller{
-			// Fills the caches of a standby, so that it can work at once when it leads.
+			// Fills the caches of a standby, so that it can work at once when it becomes the leader.
 			EnableWarmup:          new(true),
 			SkipNameValidation:    &settings.SkipNameValidation,
 			ReconciliationTimeout: settings.ReconcileTimeout,
@@ -276,20 +281,20 @@ func managerOptions(settings Settings, on []kind, secrets observe.SecretAccess, 
 	}, err
 }
 
-// newNamespacesPerSecond and newNamespacesAtOnce bound how often the API server is asked for a namespace that
-// the cache does not have yet, which is so for some milliseconds after it was made.
+// newNamespacesPerSecond and newNamespacesAtOnce bound requests for a namespace that the cache does
+// not have yet, as in the milliseconds after its creation.
 const (
 	newNamespacesPerSecond = 10
 	newNamespacesAtOnce    = 50
 )
 
-// addPolicies makes the default policy, if that is asked for, and returns what reads the rules that govern
-// a namespace; nil if policies are off.
+// addPolicies adds the creation of the default policy, if it is enabled, and returns the source of
+// the rules that apply to a namespace, or nil if policies are off.
 func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (policy.Source, error) {
 	if !settings.hasPolicies() {
 		return nil, nil
 	}
-	// Who makes up namespaces in reviews of their own must not use up what the controllers may ask.
+	// Reviews that a client forges with invented namespaces must not use up the controllers' requests.
 	slow := rest.CopyConfig(restConfig)
 	slow.QPS, slow.Burst = newNamespacesPerSecond, newNamespacesAtOnce
 	live, err := newClient(slow)

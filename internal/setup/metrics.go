@@ -22,24 +22,25 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// scrapesAtOnce is how many are answered at once: there are two Prometheus servers at most, and somebody
-// with curl.
+// scrapesAtOnce is how many scrapes are answered at once: at most two Prometheus servers, and a
+// person with curl.
 const scrapesAtOnce = 4
 
-// metricsServer says how metrics are served: with TLS, to who may read them. The certificate is that of the
-// webhooks, for clients can verify it by the Secret's ca.crt; without webhooks there is none to share, and one
-// is made that nobody can verify.
+// metricsServer returns the options of the metrics server: with TLS, for clients that may read
+// metrics. It uses the certificate of the webhooks, which clients can verify with the Secret's
+// ca.crt. Without webhooks it uses a self-signed one that no client can verify.
 func metricsServer(restConfig *rest.Config, settings Settings, keeper *certificates.Keeper) metricsserver.Options {
 	return metricsserver.Options{
 		BindAddress:   settings.MetricsAddress,
 		SecureServing: true,
-		// Not the manager's configuration: a replica that does not lead may not create even a review with it.
+		// Not the manager's configuration: with that a replica that does not lead could not even create a
+		// review.
 		FilterProvider: func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 			gate, err := access.New(restConfig)
 			return func(_ logr.Logger, handler http.Handler) (http.Handler, error) { return gate.Filter(handler), nil }, err
 		},
 		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
-			// One small page at a time: HTTP/2 would only add what can go wrong.
+			// One small page at a time: HTTP/2 would only add failure modes.
 			config.NextProtos, config.MinVersion = []string{"http/1.1"}, tls.VersionTLS12
 			if keeper != nil {
 				config.GetCertificate = keeper.GetCertificate
@@ -49,7 +50,7 @@ func metricsServer(restConfig *rest.Config, settings Settings, keeper *certifica
 	}
 }
 
-// told are those who know what metrics tell. Each may be nil.
+// metricSources are the sources of metrics that are not counted. Each may be nil.
 type metricSources struct {
 	keeper    *certificates.Keeper
 	guard     *leaseguard.Guard
@@ -57,7 +58,7 @@ type metricSources struct {
 	served    *served
 }
 
-// exposeMetrics tells metrics where to ask for what is not counted.
+// exposeMetrics registers the sources of the metrics that are not counted.
 func exposeMetrics(ctx context.Context, wired wiring, by metricSources) error {
 	manager := wired.manager
 	sources := metrics.Sources{
@@ -95,7 +96,7 @@ func exposeMetrics(ctx context.Context, wired wiring, by metricSources) error {
 		sources.APIService = func() metrics.APIService { return metrics.APIService(by.served.publisher.State()) }
 	}
 	if by.publisher != nil {
-		// Both: the publisher's answer stays once it was good, the certificate's does not.
+		// Check both: the publisher stays ready once it was, the certificate does not.
 		sources.WebhooksReady = func() error {
 			if err := by.publisher.Ready(); err != nil {
 				return err

@@ -19,8 +19,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
 )
 
-// Operator is the manager with what runs beside it: what serves and publishes webhooks must work
-// before the manager's cache can be filled, if what is stored has to be converted first.
+// Operator is the manager and what runs beside it. The webhooks must be served and published before
+// the manager's cache can be filled, if stored objects must be converted first.
 type Operator struct {
 	ctrl.Manager
 	beside []manager.Runnable
@@ -37,25 +37,26 @@ func (o *Operator) Start(ctx context.Context) error {
 	group.Go(func() error {
 		err := o.Manager.Start(ctx)
 		if err == nil && ctx.Err() == nil {
-			err = errors.New("the manager stopped by itself")
+			err = errors.New("the manager stopped unexpectedly")
 		}
 		return err
 	})
 	return group.Wait()
 }
 
-// storage is what is stored in other versions than the storage one when the process starts.
+// storage is which objects are stored in another version than the storage version at the start of
+// the process.
 type storage struct {
-	// unmigrated names the definitions.
+	// unmigrated are the names of their definitions.
 	unmigrated []string
-	// convertible is closed when it can be read.
+	// convertible is closed when they can be read.
 	convertible chan struct{}
-	// converting tells that the cache waits for that.
+	// converting reports whether the cache waits for that.
 	converting atomic.Bool
 }
 
-// observeStorage asks what of the named definitions has to be converted to be read. Without webhooks there
-// must be nothing.
+// observeStorage reads which of the named definitions have objects that must be converted to be
+// read. Without webhooks there must be none.
 func observeStorage(ctx context.Context, config *rest.Config, names []string, webhooksEnabled bool) (*storage, error) {
 	direct, err := crds.NewClient(config)
 	if err != nil {
@@ -71,15 +72,15 @@ func observeStorage(ctx context.Context, config *rest.Config, names []string, we
 		return found, nil
 	}
 	if !webhooksEnabled {
-		return nil, fmt.Errorf("objects of %v are stored in an older version, which only webhooks can convert: run a manager with webhooks until they are migrated", unmigrated)
+		return nil, fmt.Errorf("objects of %v are stored in an older version, which only webhooks can convert: enable webhooks until they are migrated", unmigrated)
 	}
 	found.converting.Store(true)
 	return found, nil
 }
 
-// gated is a cache that is not filled before what is stored can be read rightly: without conversion
-// the API server would hand out an older version's objects as if they were of the newer, and
-// what they lack would be deleted from the cluster.
+// gated is a cache that is filled only when stored objects can be converted. Without conversion the
+// API server would return objects of an older version as if they were of the newer one, and the
+// manager would delete children for the fields that they lack.
 type gated struct {
 	cache.Cache
 	open <-chan struct{}
@@ -95,8 +96,8 @@ func (g gated) Start(ctx context.Context) error {
 	}
 }
 
-// newCache makes the manager's cache, gated. It reads by a client of its own, which outlasts an API server that is
-// away.
+// newCache returns the manager's cache, gated. It reads with a client of its own, which survives an
+// API server that is down.
 func (s *storage) newCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	config = rest.CopyConfig(config)
 	config.Wrap(retrytransport.Transport(ctrl.Log.WithName("cache"), clock.RealClock{}))
@@ -108,7 +109,7 @@ func (s *storage) newCache(config *rest.Config, options cache.Options) (cache.Ca
 	return gated{made, s.convertible}, nil
 }
 
-// opener opens the gate once the webhook that converts has been published.
+// opener opens the gate when the conversion webhook has been published.
 func (s *storage) opener(published <-chan struct{}) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		if len(s.unmigrated) == 0 {
@@ -124,43 +125,44 @@ func (s *storage) opener(published <-chan struct{}) manager.Runnable {
 	})
 }
 
-// addTo adds to the manager what follows once its cache is filled. Who watches some namespaces only has no right to
-// the objects in the others, and can't tell that all have been migrated: then none are.
+// addTo adds what starts after the manager's cache is filled. An installation for some namespaces
+// has no right to objects in others, so it can't tell that all have been migrated. It migrates
+// none.
 func (s *storage) addTo(to ctrl.Manager, watched []string) error {
 	if len(s.unmigrated) == 0 {
 		return nil
 	}
 	if err := to.Add(filled{&s.converting}); err != nil {
-		return fmt.Errorf("adding the watch over the conversion: %w", err)
+		return fmt.Errorf("adding the observer of the cache: %w", err)
 	}
 	if len(watched) > 0 {
-		ctrl.Log.WithName("storage").Info("Not migrating stored objects: that takes an installation that watches all namespaces", "definitions",
+		ctrl.Log.WithName("storage").Info("Not migrating stored objects: only an installation that watches all namespaces can", "definitions",
 			s.unmigrated)
 		return nil
 	}
 	migration := manager.RunnableFunc(func(ctx context.Context) error { return s.migrate(ctx, to.GetConfig()) })
 	if err := to.Add(migration); err != nil {
-		return fmt.Errorf("adding the migration of what is stored: %w", err)
+		return fmt.Errorf("adding the migration of stored objects: %w", err)
 	}
 	return nil
 }
 
-// filled notes that the cache is: runnables start after it.
+// filled notes that the cache is filled: runnables start after it.
 type filled struct{ converting *atomic.Bool }
 
-// Start ends the time in which unfilled caches are no reason not to be ready.
+// Start ends the time in which unfilled caches do not make the replica unready.
 func (f filled) Start(context.Context) error {
 	f.converting.Store(false)
 	return nil
 }
 
-// NeedLeaderElection is false: every replica has a cache.
+// NeedLeaderElection returns false: every replica has a cache.
 func (f filled) NeedLeaderElection() bool { return false }
 
-// migrationPause is how long to wait after a failed migration.
+// migrationPause is the time between a failed migration and the next attempt.
 const migrationPause = 10 * time.Second
 
-// migrate has stored objects rewritten in the storage version, on the leader, until that has succeeded.
+// migrate rewrites stored objects in the storage version, on the leader, until that has succeeded.
 func (s *storage) migrate(ctx context.Context, config *rest.Config) error {
 	direct, err := crds.NewClient(config)
 	if err != nil {
@@ -169,7 +171,7 @@ func (s *storage) migrate(ctx context.Context, config *rest.Config) error {
 	return retry(ctx, migrationPause, "Migrating stored objects", func() error { return crds.Migrate(ctx, direct, s.unmigrated) })
 }
 
-// retry tries until ctx ends or there is no error, with a pause in between.
+// retry calls try until it succeeds or ctx ends, with a pause in between.
 func retry(ctx context.Context, pause time.Duration, doing string, try func() error) error {
 	for {
 		err := try()

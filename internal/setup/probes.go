@@ -19,15 +19,15 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 )
 
-// probes serve /healthz, which says that the process lives and never depends on the API server, and
-// /readyz, which says whether it can work. They are served from the process's first moment to its last: one
-// that waits for the API server must not be killed for it.
+// probes serve /healthz and /readyz. /healthz reports that the process lives, and never depends on
+// the API server. /readyz reports whether it can work. Both are served for the whole life of the
+// process, so that one that waits for the API server is not killed.
 type probes struct {
 	mutex  sync.Mutex
 	checks map[string]healthz.Checker
 }
 
-// set says what /readyz checks from now on.
+// set sets the checks of /readyz.
 func (p *probes) set(checks map[string]healthz.Checker) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -41,7 +41,7 @@ func (p *probes) ready(response http.ResponseWriter, request *http.Request) {
 	handler.ServeHTTP(response, request)
 }
 
-// listen opens the address of the probes; "0" is none, and gives nil.
+// listen opens the address of the probes, and returns nil for "0".
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	if address == "0" {
 		return nil, nil //nolint:nilnil // no probes is a valid answer
@@ -53,7 +53,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// serve answers until ctx ends; nobody where there is no listener.
+// serve answers until ctx ends. Without a listener it only waits.
 func (p *probes) serve(ctx context.Context, listener net.Listener) error {
 	if listener == nil {
 		return nil
@@ -76,18 +76,19 @@ func waitingForAPI(*http.Request) error {
 }
 
 const (
-	// apiPoll is how often an API server that is away is asked: it must be back at work some seconds after
-	// it is.
+	// apiPoll is how often an API server that is down is tried: the process must work again seconds
+	// after the server does.
 	apiPoll = 2 * time.Second
-	// apiTimeout bounds one question.
+	// apiTimeout bounds one request.
 	apiTimeout = 5 * time.Second
-	// apiSilence is how long the API server may not have answered before a replica says that it can't work.
-	// Leader election asks every two seconds.
+	// apiSilence is how long the API server may be silent before a replica reports that it can't work.
+	// Leader election sends a request every two seconds.
 	apiSilence = 30 * time.Second
 )
 
-// awaitAPI waits until the API server answers. A process that ended instead would be restarted more and more
-// seldom, and come back up to five minutes late. It returns nil also when ctx ends.
+// awaitAPI waits until the API server answers. If the process ended instead, it would be restarted
+// with a growing back-off, and come back up to five minutes late. awaitAPI also returns nil when
+// ctx ends.
 func awaitAPI(ctx context.Context, restConfig *rest.Config, poll time.Duration) error {
 	asking := rest.CopyConfig(restConfig)
 	asking.Timeout = apiTimeout
@@ -95,21 +96,21 @@ func awaitAPI(ctx context.Context, restConfig *rest.Config, poll time.Duration) 
 	if err != nil {
 		return fmt.Errorf("connecting to the API server: %w", err)
 	}
-	told := ""
+	last := ""
 	_ = wait.PollUntilContextCancel(ctx, poll, true, func(context.Context) (bool, error) {
 		_, err := api.ServerVersion()
-		if err != nil && err.Error() != told {
-			told = err.Error()
-			ctrl.Log.WithName("setup").Info("Waiting for the API server", "because", told)
+		if err != nil && err.Error() != last {
+			last = err.Error()
+			ctrl.Log.WithName("setup").Info("Waiting for the API server", "because", last)
 		}
 		return err == nil, nil
 	})
 	return nil
 }
 
-// readyChecks say that a replica can work: its caches are filled, the API server has answered lately, and it may
-// be asked for admission. While stored objects wait to be converted caches can't be filled, and the
-// conversion needs a replica that is ready: then they are no condition.
+// readyChecks returns the checks of /readyz: the caches are filled, the API server has answered
+// lately, and admission works. While stored objects wait for conversion the caches can't be filled,
+// and conversion needs a ready replica: then the caches do not count.
 func readyChecks(manager ctrl.Manager, stored *storage, guard *leaseguard.Guard, publisher *webhooks.Publisher) map[string]healthz.Checker {
 	checks := map[string]healthz.Checker{
 		"caches": func(request *http.Request) error {

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// TestAwaitAPI: a process that starts while the API server is away waits for it, and is at work soon after.
+// TestAwaitAPI: a process that starts while the API server is down waits for it, and works soon
+// after.
 func TestAwaitAPI(t *testing.T) {
 	var asked atomic.Int32
 	api := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
@@ -34,7 +35,7 @@ func TestAwaitAPI(t *testing.T) {
 	if asked.Load() != 4 {
 		t.Errorf("asked %d times", asked.Load())
 	}
-	// Refused connections are waited for as well, until the process is to end.
+	// Refused connections are retried as well, until the process ends.
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -44,7 +45,7 @@ func TestAwaitAPI(t *testing.T) {
 	}
 }
 
-// TestProbes: a process that waits lives, and is not ready; the answer says why.
+// TestProbes: a waiting process is alive and not ready, and /readyz says why.
 func TestProbes(t *testing.T) {
 	listener, err := listen(t.Context(), "127.0.0.1:0")
 	if err != nil {

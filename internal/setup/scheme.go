@@ -1,5 +1,5 @@
-// Package setup wires the manager: scheme, cache, controllers, probes. It is the one package
-// that may import all others, and only cmd imports it.
+// Package setup wires the manager: scheme, cache, controllers, probes. Only this package may import
+// all others, and only cmd imports it.
 package setup
 
 import (
@@ -17,7 +17,7 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// Scheme knows every type that the manager reads or writes.
+// Scheme returns a scheme with every type that the manager reads or writes.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

@@ -13,8 +13,8 @@ import (
 // flushTime is how long the last spans may take at the end.
 const flushTime = 5 * time.Second
 
-// startTracing sends spans to the endpoint, or to the one that the environment names as for every program with
-// OpenTelemetry. Without one there are none. The returned function is to be called at the end.
+// startTracing sends spans to the endpoint, or else to the endpoint from OpenTelemetry's standard
+// environment variables. Without an endpoint it sends none. Call the returned function at the end.
 func startTracing(ctx context.Context, endpoint string) (stop func(), err error) {
 	options := tracingOptions(endpoint, os.Getenv)
 	if options.URL == "" {
@@ -31,8 +31,8 @@ func startTracing(ctx context.Context, endpoint string) (stop func(), err error)
 	}, nil
 }
 
-// tracingOptions are those of the flag and the environment. Where a variable for traces alone exists it wins over the
-// one for all signals.
+// tracingOptions returns the options from the flag and the environment. A variable for traces takes
+// precedence over the one for all signals.
 //
 // Source: OpenTelemetry specification 1.49, "OpenTelemetry Protocol Exporter".
 func tracingOptions(endpoint string, environment func(string) string) tracing.Options {

@@ -14,8 +14,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/logging"
 )
 
-// uninstallPatience is how long each step may take: longer than the 35 s that a pod of the manager has to end. All together
-// have four times as much, which is below the deadline of the chart's Job.
+// uninstallPatience bounds each step. It is longer than the 35 s in which a manager's pod ends. All
+// steps together may take four times as long, which is below the deadline of the chart's Job.
 const uninstallPatience = 65 * time.Second
 
 func uninstallCommand(logs io.Writer) *cobra.Command {
@@ -25,10 +25,10 @@ func uninstallCommand(logs io.Writer) *cobra.Command {
 	var bestEffort bool
 	command := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take back what would be in the way without a manager",
-		Long: "Stop the managers and take back what would be in the way without them: the APIService, the webhook configurations, the conversion " +
-			"between versions, and finalizers of Mainstay's. The Helm chart runs it before a release is deleted; it can be run by hand " +
-			"at any time, as often as one likes, also where the installation is gone already.",
+		Short: "Remove what would not work without a manager",
+		Long: "Stop the managers and remove what would not work without them: the APIService,  the webhook configurations, the conversion " +
+			"between versions, and Mainstay's finalizers. The Helm chart runs it before a release is deleted. You can also run it by hand " +
+			"at any time, repeatedly, and after the installation is gone.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			logger, err := logOptions.Logger(logs)
@@ -38,7 +38,7 @@ func uninstallCommand(logs io.Writer) *cobra.Command {
 			ctrl.SetLogger(logger)
 			err = runUninstall(ctrl.LoggerInto(command.Context(), logger), to, options)
 			if err != nil && bestEffort {
-				logger.Error(err, "Not all could be taken back: see the documentation, under Remove")
+				logger.Error(err, "Not everything could be removed: see the section Remove of the documentation")
 				return nil
 			}
 			return err
@@ -48,13 +48,13 @@ func uninstallCommand(logs io.Writer) *cobra.Command {
 	to.addFlags(flags)
 	logOptions.AddFlags(flags)
 	flags.StringVar(&options.Namespace, "namespace", "mainstay-system", "namespace of the installation")
-	flags.StringVar(&options.Deployment, "deployment", "mainstay-manager", "Deployment of the managers, which are stopped if it is there")
+	flags.StringVar(&options.Deployment, "deployment", "mainstay-manager", "Deployment of the managers, which is scaled to zero if it exists")
 	flags.StringVar(&options.Owner, "webhook-owner", "",
-		"ClusterRole of the installation; what goes with another is left alone (default: take back whatever there is)")
+		"ClusterRole of the installation; objects of another owner are not changed (default: remove those of any installation)")
 	flags.StringSliceVar(&options.WatchNamespaces, "watch-namespaces", nil, "namespaces that the installation watched (default: all)")
 	flags.BoolVar(&options.DeleteDefinitions, "delete-definitions-and-all-objects", false,
-		"delete the definitions of our kinds, and with them ALL their objects")
-	flags.BoolVar(&bestEffort, "best-effort", false, "say what could not be done, and succeed")
+		"delete Mainstay's CustomResourceDefinitions, and with them ALL their objects")
+	flags.BoolVar(&bestEffort, "best-effort", false, "report failed steps, and exit with 0")
 	return command
 }
 

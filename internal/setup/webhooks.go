@@ -24,27 +24,28 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// WebhookSettings say how webhooks are served.
+// WebhookSettings configure the webhooks.
 type WebhookSettings struct {
 	// Enabled serves webhooks. Without them only the storage versions of our kinds are served, and
-	// policies are checked by the controllers alone.
+	// only the controllers check policies.
 	Enabled bool
 	// Withdraw removes, at the start, what an earlier manager with webhooks left. It excludes Enabled.
 	Withdraw bool
-	// Host and Port are where the server listens; an empty host is all addresses.
+	// Host and Port are the address of the server; an empty host means all addresses.
 	Host string
 	Port int
-	// Service, in the manager's namespace, is how the API server reaches it; or URL, https://host:port, of
-	// a manager outside the cluster.
+	// Service, in the manager's namespace, is how the API server reaches the webhooks. URL,
+	// https://host:port, is the alternative for a manager outside the cluster.
 	Service, URL string
-	// Certificates are kept in a Secret of the manager's namespace.
+	// Certificates configure the Secret in the manager's namespace.
 	Certificates certificates.Options
-	// Owner names the ClusterRole that goes with the installation: the webhook configurations
-	// then go with it, and those that go with another are left alone. Empty: they stay, and all are ours.
+	// Owner is the name of the installation's ClusterRole. It owns the webhook configurations, and
+	// configurations that another one owns are not changed. If it is empty they have no owner, and all
+	// are ours.
 	Owner string
 }
 
-// webhookServer serves with the certificate that the Keeper has.
+// webhookServer returns a server with the Keeper's certificate.
 func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhook.Server {
 	return webhook.NewServer(webhook.Options{
 		Host: settings.Host, Port: settings.Port,
@@ -55,7 +56,7 @@ func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhoo
 	})
 }
 
-// addWebhooks registers the webhooks of the kinds that are on and returns what tells the API server of them.
+// addWebhooks registers the webhooks of the enabled kinds, and returns their publisher.
 func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
 	scheme, server, settings := wired.manager.GetScheme(), wired.manager.GetWebhookServer(), wired.settings
 	hooks := wired.hooks()
@@ -96,7 +97,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 	}), nil
 }
 
-// endpoint is how the API server reaches the webhooks.
+// endpoint returns how the API server reaches the webhooks.
 func endpoint(settings Settings) webhooks.Endpoint {
 	if settings.Webhooks.URL != "" {
 		return webhooks.Endpoint{URL: settings.Webhooks.URL}
@@ -104,7 +105,7 @@ func endpoint(settings Settings) webhooks.Endpoint {
 	return webhooks.Endpoint{Namespace: settings.Namespace, Service: settings.Webhooks.Service}
 }
 
-// newKeeper keeps the certificate of the endpoint, as the settings say.
+// newKeeper returns the Keeper of the endpoint's certificate.
 func newKeeper(config *rest.Config, settings Settings) (*certificates.Keeper, error) {
 	keeper, err := certificates.New(config, settings.Webhooks.Certificates)
 	if err != nil {
@@ -113,7 +114,8 @@ func newKeeper(config *rest.Config, settings Settings) (*certificates.Keeper, er
 	return keeper, nil
 }
 
-// certificateOptions are the settings', completed: the names of the endpoint, and who owns what we make.
+// certificateOptions returns the certificate settings with the names of the endpoint and the owner
+// of the Secret.
 func certificateOptions(config *rest.Config, settings Settings) (certificates.Options, error) {
 	options := settings.Webhooks.Certificates
 	options.Namespace, options.Names = settings.Namespace, endpoint(settings).Names()
@@ -127,8 +129,8 @@ func certificateOptions(config *rest.Config, settings Settings) (certificates.Op
 	return options, nil
 }
 
-// ownerOf is a reference to the ClusterRole of the installation; nil where none is named. The right to
-// read it stands in the chart's templates/rbac.yaml, for it goes by name.
+// ownerOf returns an owner reference to the installation's ClusterRole, or nil if name is empty.
+// The right to read it is in the chart's templates/rbac.yaml, because it uses resourceNames.
 func ownerOf(ctx context.Context, live client.Reader, name string) (*metav1.OwnerReference, error) {
 	if name == "" {
 		return nil, nil //nolint:nilnil // no owner is a valid answer
@@ -136,12 +138,12 @@ func ownerOf(ctx context.Context, live client.Reader, name string) (*metav1.Owne
 	role := &metav1.PartialObjectMetadata{}
 	role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
 	if err := live.Get(ctx, client.ObjectKey{Name: name}, role); err != nil {
-		return nil, fmt.Errorf("reading ClusterRole %s, which goes with the installation: %w", name, err)
+		return nil, fmt.Errorf("reading ClusterRole %s of the installation: %w", name, err)
 	}
 	return &metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID}, nil
 }
 
-// newClient asks the API server, with all our kinds and no cache.
+// newClient returns a client without a cache that knows all our kinds.
 func newClient(config *rest.Config) (client.Client, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -154,33 +156,33 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return live, nil
 }
 
-// validate checks what flags can get wrong.
+// validate returns an error for flags that contradict each other.
 func (w WebhookSettings) validate(namespace string) error {
 	switch {
 	case w.Enabled && w.Withdraw:
-		return errors.New("--withdraw-webhooks and --webhooks exclude each other")
+		return errors.New("--withdraw-webhooks can't be used with --webhooks")
 	case !w.Enabled:
 		return nil
 	case w.Service == "" && w.URL == "":
-		return errors.New("--webhooks needs --webhook-service or --webhook-url: how the API server reaches them")
+		return errors.New("--webhooks needs --webhook-service or --webhook-url, by which the API server reaches them")
 	case w.URL != "" && !isServed(w.URL):
-		return fmt.Errorf("--webhook-url: %q is not https://host:port", w.URL)
+		return fmt.Errorf("--webhook-url: invalid value %q: must be https://host:port", w.URL)
 	case namespace == "":
-		return errors.New("--webhooks needs --namespace: where the Secret with their certificate is")
+		return errors.New("--webhooks needs --namespace, the namespace of the Secret with their certificate")
 	case w.Port < 1 || w.Port > 65535:
-		return fmt.Errorf("--webhook-port: %d is not a port between 1 and 65535", w.Port)
+		return fmt.Errorf("--webhook-port: invalid value %d: must be between 1 and 65535", w.Port)
 	default:
 		return nil
 	}
 }
 
-// isServed reports whether the API server can call a URL: it wants TLS, and a host.
+// isServed reports whether the API server can call a URL: it requires TLS and a host.
 func isServed(address string) bool {
 	parsed, err := url.Parse(address)
 	return err == nil && parsed.Scheme == "https" && parsed.Hostname() != ""
 }
 
-// installDefinitions brings the definitions of this release.
+// installDefinitions installs the definitions of this release.
 func installDefinitions(ctx context.Context, config *rest.Config) error {
 	direct, err := crds.NewClient(config)
 	if err != nil {
@@ -189,22 +191,22 @@ func installDefinitions(ctx context.Context, config *rest.Config) error {
 	return crds.Install(ctx, direct)
 }
 
-// addWithdrawal adds, where that is asked for, the withdrawal of what webhooks left.
+// addWithdrawal adds the removal of an earlier manager's webhooks, if it is enabled.
 func addWithdrawal(manager ctrl.Manager, config *rest.Config, settings Settings) error {
 	if !settings.Webhooks.Withdraw {
 		return nil
 	}
 	if err := manager.Add(withdrawal{config, settings.Webhooks.Owner}); err != nil {
-		return fmt.Errorf("adding the withdrawal of webhooks: %w", err)
+		return fmt.Errorf("adding the removal of webhooks: %w", err)
 	}
 	return nil
 }
 
-// withdrawal removes what webhooks left until it stays removed: the last replicas that have webhooks write
-// them again for as long as they run, up to a minute.
+// withdrawal removes an earlier manager's webhooks until they stay removed: the last replicas with
+// webhooks write them again while they run, for up to a minute.
 type withdrawal struct {
 	config *rest.Config
-	// owner is the settings'.
+	// owner is the owner from the settings.
 	owner string
 }
 
@@ -213,11 +215,11 @@ const (
 	withdrawals     = 9
 )
 
-// Start is run by the leader.
+// Start runs on the leader.
 func (w withdrawal) Start(ctx context.Context) error {
 	for range withdrawals {
 		if err := withdrawWebhooks(ctx, w.config, w.owner); err != nil && ctx.Err() == nil {
-			ctrl.Log.WithName("setup").Error(err, "Withdrawing webhooks")
+			ctrl.Log.WithName("setup").Error(err, "Removing webhooks")
 		}
 		select {
 		case <-ctx.Done():
@@ -228,9 +230,8 @@ func (w withdrawal) Start(ctx context.Context) error {
 	return nil
 }
 
-// withdrawWebhooks removes what webhooks of an earlier run left behind, for an installation that
-// goes on without: nobody would answer. It fails while stored objects need to be converted, and while
-// another installation answers.
+// withdrawWebhooks removes the webhooks of an earlier run, because this one does not answer them.
+// It fails while stored objects need conversion, and if they belong to another installation.
 func withdrawWebhooks(ctx context.Context, config *rest.Config, owner string) error {
 	direct, err := crds.NewClient(config)
 	if err != nil {

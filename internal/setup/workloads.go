@@ -23,21 +23,22 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/workloadcontroller"
 )
 
-// Some kinds have to do with workloads that others made, and some of those have them restarted when configuration changes. What they share is
-// here: it is there while one of them is on.
+// Some kinds use workloads of others, and some of those restart them when configuration changes.
+// This file has what they share. It is active while one of them is on.
 
-// How what they share is called, where kinds have names: as the parts in the chart that have the rights to it.
+// Names of the shared parts, next to the names of kinds. The chart's parts with the rights have the
+// same names.
 const (
 	workloadsName     = "workload"
 	configurationName = "configuration"
 )
 
-// haveWorkloads tells whether one of the kinds has to do with workloads.
+// haveWorkloads reports whether one of the kinds uses workloads of others.
 func haveWorkloads(on []kind) bool {
 	return slices.ContainsFunc(on, func(k kind) bool { return k.usesWorkloads })
 }
 
-// haveConfiguration tells whether one of the kinds has workloads restarted.
+// haveConfiguration reports whether one of the kinds restarts workloads.
 func haveConfiguration(on []kind) bool {
 	return slices.ContainsFunc(on, func(k kind) bool { return k.usesConfiguration })
 }
@@ -48,21 +49,22 @@ func (s Settings) validateSecretNamespaces() error {
 		return nil
 	}
 	if s.Namespace == "" {
-		return errors.New("--secret-namespaces needs --namespace: the manager's own, where the key is that Secrets are hashed with")
+		return errors.New("--secret-namespaces needs --namespace, the manager's own namespace, which has the Secret with the hash key")
 	}
 	for _, namespace := range s.SecretNamespaces {
 		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-			return fmt.Errorf("--secret-namespaces: %q is no name of a namespace: %s", namespace, problems[0])
+			return fmt.Errorf("--secret-namespaces: invalid value %q: must be the name of a namespace: %s", namespace, problems[0])
 		}
 		if len(s.WatchNamespaces) > 0 && !slices.Contains(s.WatchNamespaces, namespace) {
-			return fmt.Errorf("--secret-namespaces: %q is not watched, for --watch-namespaces is %s: name it there too, or not here",
+			return fmt.Errorf("--secret-namespaces: invalid value %q: must be one of --watch-namespaces (%s): add it there, or remove it here",
 				namespace, strings.Join(s.WatchNamespaces, ","))
 		}
 	}
 	return nil
 }
 
-// secretAccess says whose Secrets are read. The key that they are hashed with is read, or made, where there are any, and never otherwise.
+// secretAccess returns whose Secrets are read. If there are any, it reads the hash key, or creates
+// it.
 func secretAccess(ctx context.Context, config *rest.Config, settings Settings, on []kind) (observe.SecretAccess, error) {
 	if len(settings.SecretNamespaces) == 0 || !haveConfiguration(on) {
 		return observe.SecretAccess{}, nil
@@ -82,13 +84,14 @@ func secretAccess(ctx context.Context, config *rest.Config, settings Settings, o
 	return observe.NewSecretAccess(granted, key), nil
 }
 
-// grantPatience is how long a right to Secrets may be missing when the manager starts: an API server that has just started, or a Role that
-// was just made, refuses for a moment what it allows afterwards.
+// grantPatience is how long a right to Secrets may be missing when the manager starts: an API
+// server that has just started, or a Role that was just created, denies for a moment what it allows
+// afterwards.
 const grantPatience = 5 * time.Second
 
-// grantedSecrets are those of the namespaces whose Secrets may be read. The cache would wait without end for one whose Role is missing, or
-// went with the namespace, and with it all else that the manager does. What depends on the Secrets of such a namespace says that they
-// may not be read.
+// grantedSecrets returns the namespaces whose Secrets the manager may read. For a namespace without
+// the Role the cache would wait for ever, and all other work of the manager with it. Objects that
+// depend on Secrets of such a namespace say that they may not be read.
 func grantedSecrets(ctx context.Context, live client.Reader, namespaces []string, patience time.Duration) ([]string, error) {
 	granted, missing := map[string]bool{}, map[string]error{}
 	var failed error
@@ -104,7 +107,7 @@ func grantedSecrets(ctx context.Context, live client.Reader, namespaces []string
 			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 				missing[namespace] = err
 			default:
-				failed = fmt.Errorf("asking whether the Secrets of namespace %s may be read: %w", namespace, err)
+				failed = fmt.Errorf("checking the right to read Secrets in namespace %s: %w", namespace, err)
 				return true, nil
 			}
 		}
@@ -114,24 +117,25 @@ func grantedSecrets(ctx context.Context, live client.Reader, namespaces []string
 		return nil, failed
 	}
 	if err != nil && ctx.Err() != nil {
-		return nil, fmt.Errorf("asking whose Secrets may be read: %w", err)
+		return nil, fmt.Errorf("checking the rights to read Secrets: %w", err)
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(missing)) {
 		ctrl.Log.WithName("setup").Error(missing[namespace],
-			"The Secrets of a namespace are not read until the next start: the Role is missing that lets "+
-				"the manager get, list and watch secrets there; helm upgrade makes it, if the namespace exists", "namespace", namespace)
+			"Secrets of a namespace are not read until the next start, because the manager has no Role to "+
+				"get, list and watch secrets there: create the namespace and run helm upgrade, which creates the Role", "namespace", namespace)
 	}
 	return slices.DeleteFunc(slices.Clone(namespaces), func(namespace string) bool { return !granted[namespace] }), nil
 }
 
-// askSecrets fails if the Secrets of a namespace may not be read. It asks for no value of any.
+// askSecrets returns an error if the Secrets of a namespace may not be read. It reads no value of
+// any.
 func askSecrets(ctx context.Context, live client.Reader, namespace string) error {
 	one := &metav1.PartialObjectMetadataList{}
 	one.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
 	return live.List(ctx, one, client.InNamespace(namespace), client.Limit(1))
 }
 
-// workloadReader reads what decisions about a namespace's workloads rest on.
+// workloadReader returns the reader of everything that decides about a namespace's workloads.
 func workloadReader(manager ctrl.Manager, settings Settings, on []kind, secrets observe.SecretAccess) observe.Reader {
 	isOn := func(name string) bool {
 		return slices.ContainsFunc(on, func(k kind) bool { return k.name == name })
@@ -142,7 +146,7 @@ func workloadReader(manager ctrl.Manager, settings Settings, on []kind, secrets 
 	}
 }
 
-// addWorkloads adds what the kinds share that have workloads restarted.
+// addWorkloads adds what the kinds share that restart workloads.
 func (w wiring) addWorkloads(ctx context.Context) error {
 	if !haveConfiguration(w.kinds) {
 		return nil

@@ -23,7 +23,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// restarting is a kind that has workloads restarted, and says something of the cache itself.
+// restarting returns a kind that restarts workloads and has cache options of its own.
 func restarting(name string, cached ...client.Object) kind {
 	return kind{name: name, usesWorkloads: true, usesConfiguration: true, cached: func() map[client.Object]cache.ByObject {
 		options := map[client.Object]cache.ByObject{}
@@ -34,7 +34,8 @@ func restarting(name string, cached ...client.Object) kind {
 	}}
 }
 
-// TestWorkloadsAreShared: what such kinds share is held once, beside what each of the others says, and not at all while they are off.
+// TestWorkloadsAreShared: what the kinds share is cached once, in addition to the options of each,
+// and not at all while they are off.
 func TestWorkloadsAreShared(t *testing.T) {
 	all := []string{"*v1.ConfigMap", "*v1.DaemonSet", "*v1.Deployment", "*v1.StatefulSet"}
 	heldBeside := func(secrets observe.SecretAccess, more ...kind) []string {
@@ -70,12 +71,12 @@ func TestWorkloadsAreShared(t *testing.T) {
 		t.Error(diff)
 	}
 	if _, err := cacheOptions([]kind{restarting("a", &corev1.ConfigMap{})}, opted); err == nil ||
-		!strings.Contains(err.Error(), "configuration and a both say how to cache *v1.ConfigMap") {
+		!strings.Contains(err.Error(), "configuration and a both configure the cache of *v1.ConfigMap") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestSecretAccess: the API server is asked for the key only where somebody needs it.
+// TestSecretAccess: the key is read only if Secrets are.
 func TestSecretAccess(t *testing.T) {
 	nowhere := &rest.Config{Host: "http://127.0.0.1:1"}
 	settings := DefaultSettings()
@@ -93,12 +94,12 @@ func TestSecretAccess(t *testing.T) {
 	}
 }
 
-// TestGrantedSecrets: a right that is missing costs the Secrets of that namespace, and nothing else.
+// TestGrantedSecrets: a missing right affects the Secrets of that namespace only.
 func TestGrantedSecrets(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	forbidden := apierrors.NewForbidden(secrets, "", errors.New("no"))
 	for name, test := range map[string]struct {
-		// answers are those for the namespace shop, one after the other, the last for good.
+		// answers are for the namespace shop, in order; the last one is repeated.
 		answers []error
 		want    []string
 		fails   string
@@ -109,7 +110,7 @@ func TestGrantedSecrets(t *testing.T) {
 		"no namespace": {[]error{apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")}, []string{"blog", "web"},
 			""},
 		"no answer": {[]error{errors.New("connection refused")}, nil,
-			"asking whether the Secrets of namespace shop may be read: connection refused"},
+			"checking the right to read Secrets in namespace shop: connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
@@ -144,8 +145,8 @@ func TestSecretNamespaces(t *testing.T) {
 		"without a key's place":  {"", nil, []string{"shop"}, "--secret-namespaces needs --namespace"},
 		"all are watched":        {"mainstay-system", nil, []string{"shop"}, ""},
 		"some are watched":       {"mainstay-system", []string{"web", "shop"}, []string{"shop"}, ""},
-		"not this one":           {"mainstay-system", []string{"web", "blog"}, []string{"web", "shop"}, `--secret-namespaces: "shop" is not watched, for --watch-namespaces is web,blog`},
-		"no name of a namespace": {"mainstay-system", nil, []string{"Shop"}, `--secret-namespaces: "Shop" is no name of a namespace`},
+		"not this one":           {"mainstay-system", []string{"web", "blog"}, []string{"web", "shop"}, `--secret-namespaces: invalid value "shop": must be one of --watch-namespaces (web,blog)`},
+		"no name of a namespace": {"mainstay-system", nil, []string{"Shop"}, `--secret-namespaces: invalid value "Shop": must be the name of a namespace`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := DefaultSettings()

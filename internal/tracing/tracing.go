@@ -1,8 +1,9 @@
 // Package tracing sends spans to an OpenTelemetry collector: OTLP over HTTP, protobuf-encoded.
 //
-// The encoding is OpenTelemetry's own (otlptrace); the few lines that send it are ours, for the exporters that come with
-// it (otlptracehttp as well as otlptracegrpc) bring gRPC: with either the manager's binary had 49.7 MB instead of 36.9, so it
-// has 37.6 (2026-11, linux/amd64, stripped).
+// The encoding is OpenTelemetry's own (otlptrace); the few lines that send it are ours. The
+// exporters that come with it (otlptracehttp as well as otlptracegrpc) depend on gRPC: with either
+// the manager's binary had 49.7 MB instead of 36.9, now it has 37.6 (2026-11, linux/amd64,
+// stripped).
 package tracing
 
 import (
@@ -33,21 +34,23 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// Options say where spans go. They are those that OpenTelemetry gives to every program by environment.
+// Options configure where spans are sent. They correspond to OpenTelemetry's standard environment
+// variables.
 type Options struct {
 	// URL is where batches are posted, with its path.
 	URL string
 	// Headers of each request, as name=value,name=value; percent-encoded.
 	Headers string
-	// Certificate is a file with the CAs that the collector is verified by; empty: the system's.
+	// Certificate is a file with the CAs of the collector; empty means those of the system.
 	Certificate string
 }
 
-// timeout bounds the sending of one batch. What could not be sent is lost: tracing must not keep anybody waiting.
+// timeout bounds the sending of one batch. A batch that can't be sent is lost: tracing must not
+// block anything.
 const timeout = 10 * time.Second
 
-// Start sends the spans of package trace from now on. The returned function sends what is left, and ends that. It makes
-// no call: a collector that is away is told by the log.
+// Start sends the spans of package trace from now on. The returned function sends the remaining
+// spans and stops. Start makes no call: if the collector is down, the log says so later.
 func Start(ctx context.Context, options Options) (stop func(context.Context), err error) {
 	sender, err := newClient(options)
 	if err != nil {
@@ -55,9 +58,9 @@ func Start(ctx context.Context, options Options) (stop func(context.Context), er
 	}
 	exporter, err := otlptrace.New(ctx, sender)
 	if err != nil {
-		return nil, fmt.Errorf("making the exporter of traces: %w", err)
+		return nil, fmt.Errorf("creating the exporter of traces: %w", err)
 	}
-	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
+	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
 	described, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", "mainstay"), attribute.String("service.version", version.Version)), resource.WithFromEnv())
 	if err != nil {
@@ -74,19 +77,19 @@ func Start(ctx context.Context, options Options) (stop func(context.Context), er
 	}, nil
 }
 
-// lost tells of spans that could not be sent, once for each reason: there may be a batch every five seconds.
+// lost logs spans that could not be sent, once per reason: there may be a batch every five seconds.
 type lost struct {
 	mutex sync.Mutex
-	told  string
+	last  string
 }
 
-// Handle logs an error that is not the last one.
+// Handle logs an error unless it is the same as the last one.
 func (l *lost) Handle(err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if err.Error() != l.told {
-		l.told = err.Error()
-		ctrl.Log.WithName("tracing").Info("Spans are lost", "because", l.told)
+	if err.Error() != l.last {
+		l.last = err.Error()
+		ctrl.Log.WithName("tracing").Info("Spans are lost", "because", l.last)
 	}
 }
 
@@ -102,7 +105,7 @@ var _ otlptrace.Client = (*client)(nil)
 func newClient(options Options) (*client, error) {
 	target, err := url.Parse(options.URL)
 	if err != nil || target.Host == "" || (target.Scheme != "http" && target.Scheme != "https") {
-		return nil, fmt.Errorf("the collector of traces: %q is not http(s)://host:port", options.URL)
+		return nil, fmt.Errorf("endpoint of the trace collector: invalid value %q: must be http(s)://host:port", options.URL)
 	}
 	headers := http.Header{"Content-Type": {"application/x-protobuf"}}
 	for pair := range strings.SplitSeq(options.Headers, ",") {
@@ -117,24 +120,26 @@ func newClient(options Options) (*client, error) {
 	if options.Certificate != "" {
 		certificates, err := os.ReadFile(options.Certificate)
 		if err != nil {
-			return nil, fmt.Errorf("reading the CA of the collector of traces: %w", err)
+			return nil, fmt.Errorf("reading the CA of the trace collector: %w", err)
 		}
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(certificates) {
-			return nil, fmt.Errorf("the CA of the collector of traces: %s has no certificate", options.Certificate)
+			return nil, fmt.Errorf("CA of the trace collector: %s has no certificate", options.Certificate)
 		}
 	}
 	return &client{url: options.URL, headers: headers, http: &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: noRedirect}},
 		nil
 }
 
-// noRedirect keeps headers, which may be secrets, from going elsewhere.
-func noRedirect(*http.Request, []*http.Request) error { return errors.New("the collector redirects") }
+// noRedirect keeps headers, which may be secrets, from other servers.
+func noRedirect(*http.Request, []*http.Request) error {
+	return errors.New("the collector sent a redirect")
+}
 
-// Start does nothing: there is no connection to keep.
+// Start does nothing: there is no connection to open.
 func (c *client) Start(context.Context) error { return nil }
 
-// Stop ends idle connections.
+// Stop closes idle connections.
 func (c *client) Stop(context.Context) error {
 	c.http.CloseIdleConnections()
 	return nil
@@ -142,7 +147,8 @@ func (c *client) Stop(context.Context) error {
 
 // UploadTraces posts a batch.
 //
-// Source: OTLP specification 1.10, "OTLP/HTTP"; TracesData is encoded as the request ExportTraceServiceRequest is.
+// Source: OTLP specification 1.10, "OTLP/HTTP"; TracesData has the same encoding as the request
+// ExportTraceServiceRequest.
 func (c *client) UploadTraces(ctx context.Context, spans []*tracev1.ResourceSpans) error {
 	body, err := proto.Marshal(&tracev1.TracesData{ResourceSpans: spans})
 	if err != nil {
@@ -158,7 +164,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracev1.ResourceSpan
 		return fmt.Errorf("sending spans: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be reused
 	if response.StatusCode/100 != 2 {
 		return fmt.Errorf("sending spans: %s", response.Status)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
-// collector keeps what it is sent; it answers with a status.
+// collector records what it is sent, and responds with a status.
 type collector struct {
 	server   *httptest.Server
 	status   int
@@ -42,7 +42,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// options that trust the collector.
+// options returns options that trust the collector.
 func (c *collector) options(t *testing.T) Options {
 	t.Helper()
 	ca := filepath.Join(t.TempDir(), "ca.crt")
@@ -53,7 +53,7 @@ func (c *collector) options(t *testing.T) Options {
 	return Options{URL: c.server.URL + "/v1/traces", Certificate: ca, Headers: "Authorization=Basic%20abc, X-Tenant=a"}
 }
 
-// TestStart: what is traced arrives, with all that it says.
+// TestStart: spans arrive with all their attributes.
 func TestStart(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 	c := newCollector(t)
@@ -90,7 +90,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartWithout a collector that can be: what is wrong is said at the start.
+// TestStartWithout a possible collector: errors are reported at the start.
 func TestStartWithout(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(empty, []byte("none"), 0o600); err != nil {
@@ -106,7 +106,7 @@ func TestStartWithout(t *testing.T) {
 	}
 }
 
-// TestUploadTraces: only a 2xx is success, and headers go nowhere else.
+// TestUploadTraces: only a 2xx is success, and headers are sent nowhere else.
 func TestUploadTraces(t *testing.T) {
 	c := newCollector(t)
 	sender, err := newClient(c.options(t))

@@ -202,7 +202,7 @@ func testServerAway(t *testing.T) {
 	t.Logf("the namespace was gone after %s", time.Since(away).Round(time.Second))
 	_, err := tryKubectl(t, "get", "farmpods")
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("farmpods")))
-	g.Eventually(func() string { return strings.Join(messages(t, system), "\n") }).Should(gomega.ContainSubstring("No endpoint was ready for 1m0s"))
+	g.Eventually(func() string { return strings.Join(messages(t, system), "\n") }).Should(gomega.ContainSubstring("The Service had no ready endpoint for 1m0s"))
 
 	scale(t, "mainstay-apiserver", 2)
 	awaitServed(t)

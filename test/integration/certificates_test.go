@@ -112,7 +112,7 @@ func TestExternalCertificates(t *testing.T) {
 	config := keeperConfig(t, in)
 	config.Wrap(recorded.Wrap)
 	keepers := startKeepers(t, config, 3, certificates.Options{Namespace: in, External: true})
-	g.Eventually(keepers[0].Ready).Should(gomega.MatchError(gomega.ContainSubstring("there is no such Secret")))
+	g.Eventually(keepers[0].Ready).Should(gomega.MatchError(gomega.ContainSubstring(": not found")))
 	g.Expect(keepers[0].Bundle()).To(gomega.BeNil())
 	_, err := keepers[0].GetCertificate(nil)
 	g.Expect(err).To(gomega.HaveOccurred())

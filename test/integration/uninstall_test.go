@@ -162,7 +162,7 @@ func TestUninstallIsBounded(t *testing.T) {
 	err := uninstall.Run(t.Context(), uninstall.Options{Client: w.apps, Definitions: w.crds, Namespace: "default", Deployment: managers.Name,
 		Patience: patience})
 	g.Expect(err).To(gomega.MatchError(gomega.And(gomega.ContainSubstring("stored in an older version"),
-		gomega.ContainSubstring("waiting until the pods of Deployment default/mainstay-manager have ended"))))
+		gomega.ContainSubstring("waiting for the pods of Deployment default/mainstay-manager to end"))))
 	var definition apiextensionsv1.CustomResourceDefinition
 	g.Expect(w.crds.Get(t.Context(), client.ObjectKey{Name: webappsCRD}, &definition)).To(gomega.Succeed())
 	g.Expect(definition.Spec.Conversion.Strategy).To(gomega.Equal(apiextensionsv1.NoneConverter))

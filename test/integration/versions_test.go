@@ -235,7 +235,7 @@ func TestVersionsUpgrade(t *testing.T) {
 // earlier release serves.
 func TestVersionsInstallKeepsTheConversion(t *testing.T) {
 	w, g, ctx := newWorld(t), gomega.NewWithT(t), t.Context()
-	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.MatchError(gomega.ContainSubstring("is not installed")))
+	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.MatchError(gomega.ContainSubstring(": not installed")))
 	g.Expect(crds.Install(ctx, w.crds)).To(gomega.Succeed())
 	g.Expect(crds.Convert(ctx, w.crds, w.webhook)).To(gomega.Succeed())
 	// mark makes the CRD look as if another release had written it.

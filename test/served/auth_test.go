@@ -50,7 +50,7 @@ func TestFarmPodsNeedPods(t *testing.T) {
 		asUser := newClient(t, as(user))
 		for where, in := range map[string]string{"in the namespace " + namespace: namespace, "in all namespaces": ""} {
 			for verb, err := range readAll(t, asUser, in) {
-				expectRefused(t, verb+" "+where, err, "farmpods show Pods, and the right to list pods "+where+" is missing")
+				expectRefused(t, verb+" "+where, err, "farmpods show Pods: the right to list pods "+where+" is missing")
 			}
 		}
 	})
@@ -261,7 +261,7 @@ func TestNotReady(t *testing.T) {
 	detail := func() answer { return ask(t, server.Server, asProxied("/readyz/farmpods", "admin", "system:masters")) }
 	g.Eventually(detail).Should(gomega.And(
 		gomega.HaveField("Status", http.StatusInternalServerError),
-		gomega.HaveField("Body", gomega.ContainSubstring("waiting until all farmpods of the cluster are read")),
+		gomega.HaveField("Body", gomega.ContainSubstring("waiting for the cache of farmpods")),
 	))
 	g.Expect(ask(t, server.Server, question{path: "/readyz"})).To(gomega.And(
 		gomega.HaveField("Status", http.StatusInternalServerError), gomega.HaveField("Body", gomega.ContainSubstring("[-]farmpods failed")),
@@ -289,7 +289,7 @@ func TestReadyToWrite(t *testing.T) {
 	}
 	g.Eventually(func() answer { return admission(writer) }).Should(gomega.And(
 		gomega.HaveField("Status", http.StatusInternalServerError),
-		gomega.HaveField("Body", gomega.ContainSubstring("waiting for the admission webhooks and policies of the cluster")),
+		gomega.HaveField("Body", gomega.ContainSubstring("waiting for the cache of the cluster's admission webhooks and policies")),
 	))
 	g.Expect(ask(t, writer.Server, question{path: "/readyz"})).To(gomega.HaveField("Body", gomega.ContainSubstring("[-]admission failed")))
 	rights, err := serverRights()

@@ -22,8 +22,9 @@ const (
 	onlyLlamas = "apiserver: {farmpods: {enabled: false}, llamas: {enabled: true}}"
 )
 
-// TestServed: with something to serve there is all that the server is made of, and the manager is told of it; without
-// there is nothing, in particular where it would need rights that an installation is not to have.
+// TestServed: with a served resource the chart has all objects of the server, and the manager
+// publishes it. Without one it has none of them, in particular none that need rights that an
+// installation must not have.
 func TestServed(t *testing.T) {
 	for values, want := range map[string]string{
 		"":                             "farmpods",
@@ -38,12 +39,12 @@ func TestServed(t *testing.T) {
 		"leaderElection: {enabled: false}\nreplicaCount: 1": "farmpods",
 	} {
 		manifest := mustRender(t, values, target{}).Manifest
-		told := slices.DeleteFunc(deployment(t, manifest).Spec.Template.Spec.Containers[0].Args, func(argument string) bool {
+		args := slices.DeleteFunc(deployment(t, manifest).Spec.Template.Spec.Containers[0].Args, func(argument string) bool {
 			return !strings.HasPrefix(argument, "--apiservice-")
 		})
 		if want == "" {
-			if strings.Contains(manifest, "apiserver") || strings.Contains(manifest, "- farm.mainstay.dev\n") || len(told) > 0 {
-				t.Errorf("%s: there is something of a server, or the manager is told %v", values, told)
+			if strings.Contains(manifest, "apiserver") || strings.Contains(manifest, "- farm.mainstay.dev\n") || len(args) > 0 {
+				t.Errorf("%s: there is a part of a server, or the manager has arguments %v", values, args)
 			}
 			continue
 		}
@@ -53,8 +54,8 @@ func TestServed(t *testing.T) {
 		}
 		flags := []string{"--apiservice-service=mainstay-apiserver", "--apiservice-secret=mainstay-apiserver",
 			"--apiservice-certificate-external=" + isExternal}
-		if diff := cmp.Diff(flags, told); diff != "" {
-			t.Errorf("%s: the manager is told: %s", values, diff)
+		if diff := cmp.Diff(flags, args); diff != "" {
+			t.Errorf("%s: the manager has the arguments: %s", values, diff)
 		}
 		var kinds []string
 		for _, object := range apiserver.objects(t, manifest) {
@@ -75,8 +76,8 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestServerIsReachable: the port is the same in the argument, the container, the probes, the Service and the NetworkPolicy, and the certificate is
-// where the server looks for it.
+// TestServerIsReachable: the port is the same in the argument, the container, the probes, the
+// Service and the NetworkPolicy, and the certificate is where the server looks for it.
 func TestServerIsReachable(t *testing.T) {
 	manifest := mustRender(t, "apiserver: {port: 8843}", target{}).Manifest
 	pod := apiserver.deployment(t, manifest).Spec.Template.Spec
@@ -114,7 +115,7 @@ func TestServerIsReachable(t *testing.T) {
 		container.VolumeMounts); diff != "" {
 		t.Error(diff)
 	}
-	// Whom the clients are told to trust is not the server's business.
+	// The CA that clients must trust is not mounted into the server.
 	secret := &corev1.SecretVolumeSource{SecretName: "mainstay-apiserver", Items: []corev1.KeyToPath{{Key: "tls.crt", Path: "tls.crt"},
 		{Key: "tls.key", Path: "tls.key"}}}
 	if diff := cmp.Diff([]corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: secret}}}, pod.Volumes); diff != "" {
@@ -122,8 +123,8 @@ func TestServerIsReachable(t *testing.T) {
 	}
 }
 
-// TestServerIsAlwaysThere: an upgrade takes no replica before another one is ready, a drain not both at once, and a
-// replica that goes has time to answer.
+// TestServerIsAlwaysThere: an upgrade removes no replica before another one is ready, a drain does
+// not remove both at once, and a terminating replica has time to answer.
 func TestServerIsAlwaysThere(t *testing.T) {
 	manifest := mustRender(t, "", target{}).Manifest
 	server := apiserver.deployment(t, manifest).Spec
@@ -147,7 +148,7 @@ func TestServerIsAlwaysThere(t *testing.T) {
 		"maxUnavailable"); missing != float64(1) {
 		t.Errorf("%v may be missing", missing)
 	}
-	// Neither the manager's Service nor its budget takes the server's pods for its own.
+	// The manager's Service and PodDisruptionBudget do not select the server's pods.
 	if diff := cmp.Diff(map[string]string{
 		"app.kubernetes.io/name": "mainstay", "app.kubernetes.io/instance": "mainstay", "app.kubernetes.io/component": "apiserver",
 	}, server.Selector.MatchLabels); diff != "" {
@@ -155,7 +156,8 @@ func TestServerIsAlwaysThere(t *testing.T) {
 	}
 }
 
-// boundTo are the names of the roles that an account has by bindings, as kind, namespace of the binding and name.
+// boundTo returns the roles that an account is bound to, as kind, namespace of the binding and
+// name.
 func boundTo(t *testing.T, manifest, account string) []string {
 	t.Helper()
 	var found []string
@@ -173,8 +175,9 @@ func boundTo(t *testing.T, manifest, account string) []string {
 	return found
 }
 
-// TestRightsOfTheServer: it has what its code asks for, for what it serves, and what Kubernetes has for such servers; no right on Secrets, and none of
-// the manager's roles, as the manager has none of its.
+// TestRightsOfTheServer: it has the rights that its code needs for the served resources, and
+// Kubernetes' own roles for such servers. It has no right on Secrets and none of the manager's
+// roles, and the manager has none of its.
 func TestRightsOfTheServer(t *testing.T) {
 	for values, parts := range map[string][]string{"": {"farmpods"}, llamas: {"farmpods", "llamas", "admission"},
 		onlyLlamas: {"llamas", "admission"}} {
@@ -211,8 +214,8 @@ func TestRightsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestUsersMayWhatIsServed: everybody who may view a namespace sees farmpods and llamas there, who may edit writes llamas, and nobody what the server
-// keeps them in.
+// TestUsersMayWhatIsServed: users who may view a namespace see its farmpods and llamas, users who
+// may edit it write llamas, and no user has rights on the records.
 func TestUsersMayWhatIsServed(t *testing.T) {
 	const group = "farm.mainstay.dev"
 	manifest := mustRender(t, llamas, target{}).Manifest
@@ -240,7 +243,8 @@ func TestUsersMayWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestAuditPolicy: the rules reach the server as they are, and another policy replaces its pods, for it is read at the start.
+// TestAuditPolicy: the rules reach the server unchanged, and another policy replaces its pods,
+// because it is read at the start.
 func TestAuditPolicy(t *testing.T) {
 	pod := func(level string) (corev1.PodTemplateSpec, string) {
 		manifest := mustRender(t, "apiserver: {audit: {rules: [{level: "+level+", resources: [{group: farm.mainstay.dev}]}]}}", target{}).Manifest
@@ -275,13 +279,13 @@ func TestAuditPolicy(t *testing.T) {
 	}
 }
 
-// TestNotes: who installs is told what is served.
+// TestNotes: the notes of an installation name the served resources.
 func TestNotes(t *testing.T) {
 	for values, want := range map[string][]string{"": {"farmpods"}, llamas: {"farmpods", "llamas"}, nothing: nil} {
 		notes := mustRender(t, values, target{}).Info.Notes
 		for _, resource := range []string{"farmpods", "llamas"} {
-			if told := strings.Contains(notes, "\n  kubectl get "+resource+" --all-namespaces\n"); told != slices.Contains(want, resource) {
-				t.Errorf("%s: %s is told: %t: %s", values, resource, told, notes)
+			if named := strings.Contains(notes, "\n  kubectl get "+resource+" --all-namespaces\n"); named != slices.Contains(want, resource) {
+				t.Errorf("%s: %s is named: %t: %s", values, resource, named, notes)
 			}
 		}
 		if strings.Contains(notes, "mainstay-apiserver") != (want != nil) || strings.Contains(notes, "\n\n\n") {
@@ -290,7 +294,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestNotesOfRemoval: who removes everything is told to have agents taken out first, as long as somebody would.
+// TestNotesOfRemoval: the notes about removing everything say to remove agents first, as long as an
+// injecting kind is on.
 func TestNotesOfRemoval(t *testing.T) {
 	const everywhere, cluster = "\n  kubectl delete instrumentations --all --all-namespaces\n", "\n  kubectl delete clusterinstrumentations --all\n"
 	for values, want := range map[string][]string{
@@ -300,19 +305,20 @@ func TestNotesOfRemoval(t *testing.T) {
 		"kinds: {instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}": nil,
 	} {
 		notes := mustRender(t, values, target{}).Info.Notes
-		first, _, told := strings.Cut(notes, "kubectl delete crd ")
+		first, _, found := strings.Cut(notes, "kubectl delete crd ")
 		for _, command := range []string{everywhere, cluster} {
 			if strings.Contains(first, command) != slices.Contains(want, command) {
-				t.Errorf("%s: %q is to be told before the definitions go: %t: %s", values, command, slices.Contains(want, command), notes)
+				t.Errorf("%s: %q must come before the deletion of the definitions: %t: %s", values, command, slices.Contains(want, command), notes)
 			}
 		}
-		if !told || strings.Contains(notes, "\n\n\n") || strings.Contains(notes, "agents in workloads") != (want != nil) {
+		if !found || strings.Contains(notes, "\n\n\n") || strings.Contains(notes, "agents in workloads") != (want != nil) {
 			t.Errorf("%s: %s", values, notes)
 		}
 	}
 }
 
-// TestObjectsAreOfTheirAPIs: nothing that the chart makes has a field that Kubernetes does not know, or one of another type.
+// TestObjectsAreOfTheirAPIs: nothing that the chart makes has a field that Kubernetes does not
+// know, or one of another type.
 func TestObjectsAreOfTheirAPIs(t *testing.T) {
 	for _, values := range []string{"", llamas, "apiserver: {audit: {rules: [{level: Metadata}]}}"} {
 		for _, object := range objects(t, mustRender(t, values, target{}).Manifest) {

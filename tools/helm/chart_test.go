@@ -35,14 +35,14 @@ const (
 	oldest = "v1.33.0"
 )
 
-// target says what to render for; zero values are the usual ones.
+// target is the cluster to render for; zero values are the defaults.
 type target struct {
 	release, namespace, kubernetes string
-	// apis are those of others that the cluster has.
+	// apis are the optional APIs that the cluster has.
 	apis []string
 }
 
-// render is what `helm template` would print, with the notes, or its error.
+// render returns what `helm template` would print, with the notes, or its error.
 func render(t *testing.T, values string, to target) (*releasev1.Release, error) {
 	t.Helper()
 	chart, err := loader.Load(chartDirectory)
@@ -104,7 +104,7 @@ func objects(t *testing.T, manifest string) []*unstructured.Unstructured {
 	}
 }
 
-// component is what objects belong to: the manager, or our API server.
+// component is what an object belongs to: the manager, or our API server.
 type component string
 
 const (
@@ -112,7 +112,7 @@ const (
 	apiserver component = "apiserver"
 )
 
-// objects are those of a manifest that belong to the component.
+// objects returns the objects of a manifest that belong to the component.
 func (c component) objects(t *testing.T, manifest string) []*unstructured.Unstructured {
 	t.Helper()
 	return slices.DeleteFunc(objects(t, manifest), func(object *unstructured.Unstructured) bool {
@@ -120,13 +120,13 @@ func (c component) objects(t *testing.T, manifest string) []*unstructured.Unstru
 	})
 }
 
-// only is the component's one object of a kind.
+// only returns the component's only object of a kind.
 func (c component) only(t *testing.T, manifest, kind string) *unstructured.Unstructured {
 	t.Helper()
 	return single(t, c.objects(t, manifest), kind)
 }
 
-// deployment is the component's.
+// deployment returns the component's Deployment.
 func (c component) deployment(t *testing.T, manifest string) *appsv1.Deployment {
 	t.Helper()
 	var typed appsv1.Deployment
@@ -137,7 +137,7 @@ func (c component) deployment(t *testing.T, manifest string) *appsv1.Deployment 
 	return &typed
 }
 
-// only is the one object of a kind.
+// only returns the only object of a kind.
 func only(t *testing.T, manifest, kind string) *unstructured.Unstructured {
 	t.Helper()
 	return single(t, objects(t, manifest), kind)
@@ -161,7 +161,7 @@ func single(t *testing.T, among []*unstructured.Unstructured, kind string) *unst
 	return found
 }
 
-// deployment is the manager's.
+// deployment returns the manager's Deployment.
 func deployment(t *testing.T, manifest string) *appsv1.Deployment {
 	t.Helper()
 	return manager.deployment(t, manifest)
@@ -186,9 +186,9 @@ func TestLintIsStrict(t *testing.T) {
 	}
 }
 
-// TestAnyNameAndNamespace renders with the shortest and longest names there are: names must be
-// valid and unique, everything namespaced must be in the release's namespace, and references
-// between the objects must fit.
+// TestAnyNameAndNamespace renders with the shortest and longest names: names must be valid and
+// unique, everything namespaced must be in the release's namespace, and references between the
+// objects must match.
 func TestAnyNameAndNamespace(t *testing.T) {
 	longName, longNamespace := strings.Repeat("n", 53), strings.Repeat("s", 63)
 	for _, to := range []target{
@@ -203,7 +203,7 @@ func TestAnyNameAndNamespace(t *testing.T) {
 	}
 }
 
-// clusterScoped are the kinds of the chart that are in no namespace.
+// clusterScoped are the cluster-scoped kinds of the chart.
 var clusterScoped = []string{"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
 
 func checkNames(t *testing.T, found []*unstructured.Unstructured, release *releasev1.Release) {
@@ -238,7 +238,8 @@ func checkNames(t *testing.T, found []*unstructured.Unstructured, release *relea
 	}
 }
 
-// authenticationReader is Kubernetes' own Role, in kube-system, and builtIn are all of Kubernetes' own that the chart binds.
+// authenticationReader is Kubernetes' own Role in kube-system, and builtIn are all of Kubernetes'
+// roles that the chart binds.
 const authenticationReader = "extension-apiserver-authentication-reader"
 
 var builtIn = []string{authenticationReader, "system:auth-delegator"}
@@ -250,7 +251,7 @@ func checkReferences(t *testing.T, release *releasev1.Release) {
 	}
 }
 
-// checkComponent: what belongs to a component refers to what belongs to it too.
+// checkComponent checks that objects of a component refer to its own objects.
 func checkComponent(t *testing.T, release *releasev1.Release, c component) {
 	t.Helper()
 	pod := c.deployment(t, release.Manifest).Spec.Template
@@ -301,8 +302,8 @@ func hasObject(t *testing.T, manifest, kind, name string) bool {
 	})
 }
 
-// TestDevelopmentVersion: in the tree, the chart, the binary and the image say the same, so that
-// what is built from it fits together.
+// TestDevelopmentVersion: in the tree, the chart, the binary and the image have the same version,
+// so that what is built from it works together.
 func TestDevelopmentVersion(t *testing.T) {
 	const want = "0.0.0-dev"
 	metadata := mustRender(t, "", target{}).Chart.Metadata
@@ -361,14 +362,14 @@ func TestPodIsRestricted(t *testing.T) {
 		if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
 			t.Errorf("%s: %s", installed.values, result.ForbiddenDetail())
 		}
-		// What "restricted" does not ask for, and security.md does.
+		// "restricted" does not require this, but security.md does.
 		for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			if readOnly := container.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
 				t.Errorf("the root file system of %s can be written", container.Name)
 			}
 		}
 	}
-	// The test can fail.
+	// Proof that the test can fail.
 	pod.Spec.SecurityContext.SeccompProfile = nil
 	if policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)).Allowed {
 		t.Error("a pod without a seccomp profile passes")
@@ -400,8 +401,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// checkSecrets: the manager may read and change two Secrets, each by name and in its own namespace. A right to
-// create can't go by name.
+// checkSecrets: the manager may read and change two Secrets, each by name and in its own namespace.
+// A right to create can't go by name.
 func checkSecrets(t *testing.T, role *unstructured.Unstructured, rules []any) {
 	t.Helper()
 	for _, rule := range rules {
@@ -418,7 +419,7 @@ func checkSecrets(t *testing.T, role *unstructured.Unstructured, rules []any) {
 	}
 }
 
-// definitions are those that the chart carries.
+// definitions returns those that the chart has.
 func definitions(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	chart, err := chartloader.Load(chartDirectory)
@@ -435,8 +436,9 @@ func definitions(t *testing.T) []*unstructured.Unstructured {
 	return found
 }
 
-// TestDefinitionsAreNotPartOfTheRelease: what Helm owns it deletes, and will not take from
-// another release. So the chart carries the definitions where Helm only makes missing ones.
+// TestDefinitionsAreNotPartOfTheRelease: Helm deletes what it owns, and does not take it over from
+// another release. So the definitions are in the chart's folder crds, of which Helm only creates
+// missing ones.
 func TestDefinitionsAreNotPartOfTheRelease(t *testing.T) {
 	rendered := mustRender(t, "", target{}).Manifest
 	for _, object := range objects(t, rendered) {
@@ -445,7 +447,7 @@ func TestDefinitionsAreNotPartOfTheRelease(t *testing.T) {
 		}
 	}
 	for _, definition := range definitions(t) {
-		// One rule is about the definition, one about the status of those with several versions.
+		// One rule is about the definition, the other about the status of those with several versions.
 		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 		if named := strings.Count(rendered, "      - "+definition.GetName()+"\n"); named != min(len(versions), 2) {
 			t.Errorf("the manager may patch %s by %d rules", definition.GetName(), named)
@@ -468,7 +470,7 @@ func TestReleaseFits(t *testing.T) {
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	const most = 800_000 // of 1,048,576, so that there is time to do something
+	const most = 800_000 // of 1,048,576, so that there is time to react
 	size := base64.StdEncoding.EncodedLen(packed.Len())
 	t.Logf("a release takes %d bytes", size)
 	if size > most {
@@ -476,8 +478,8 @@ func TestReleaseFits(t *testing.T) {
 	}
 }
 
-// TestInstallManifest: dist/install.yaml is what the chart renders now, small enough for
-// kubectl, and all that the chart has.
+// TestInstallManifest: dist/install.yaml is what the chart renders now, small enough for kubectl,
+// and complete.
 func TestInstallManifest(t *testing.T) {
 	content, err := os.ReadFile("../../dist/install.yaml")
 	if err != nil {

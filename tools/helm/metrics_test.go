@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// monitors is the API of the Prometheus Operator that the chart uses.
+// monitors are the Prometheus Operator's APIs that the chart uses.
 var monitors = []string{"monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule"}
 
-// named is the object of a kind and name; nil if there is none.
+// named returns the object of a kind and name, or nil.
 func named(t *testing.T, manifest, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	for _, object := range objects(t, manifest) {
@@ -30,8 +30,8 @@ func named(t *testing.T, manifest, kind, name string) *unstructured.Unstructured
 	return nil
 }
 
-// TestMetrics: the port is the same in the argument, the container, the Service and the NetworkPolicy, and
-// nothing of it is left when metrics are off.
+// TestMetrics: the port is the same in the argument, the container, the Service and the
+// NetworkPolicy, and nothing of it is left when metrics are off.
 func TestMetrics(t *testing.T) {
 	on := mustRender(t, "metrics: {port: 9999}", target{}).Manifest
 	container := deployment(t, on).Spec.Template.Spec.Containers[0]
@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsReaders may get one path and nothing else.
+// TestMetricsReaders: readers may get one path and nothing else.
 func TestMetricsReaders(t *testing.T) {
 	manifest := mustRender(t, `metrics: {readers: [{kind: ServiceAccount, namespace: monitoring, name: prometheus},
 		{kind: ServiceAccount, name: here}, {kind: Group, name: "ops:all"}]}`, target{}).Manifest
@@ -84,7 +84,8 @@ func TestMetricsReaders(t *testing.T) {
 	}
 }
 
-// TestMonitors are made where their API is, or where they are asked for, and verify whom they scrape.
+// TestMonitors: monitors are created if their API exists or the values say so, and verify the
+// certificate of what they scrape.
 func TestMonitors(t *testing.T) {
 	const name = "mainstay-metrics"
 	for label, test := range map[string]struct {
@@ -131,8 +132,9 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
-// TestServerIsMonitored: each replica of our own API server is scraped at its Service's one port, and verified by the CA of its own certificate,
-// whoever makes the manager's; where nothing is served there is nothing to scrape.
+// TestServerIsMonitored: each replica of our own API server is scraped at its Service's only port,
+// and verified with the CA of its own certificate, whatever makes the manager's. Without a served
+// resource there is nothing to scrape.
 func TestServerIsMonitored(t *testing.T) {
 	for _, values := range []string{"", "webhook: {enabled: false}", "certManager: {enabled: true}"} {
 		manifest := mustRender(t, values+"\nmetrics: {serviceMonitor: {interval: 7s, labels: {team: a}}}", target{apis: monitors}).Manifest
@@ -159,7 +161,7 @@ func TestServerIsMonitored(t *testing.T) {
 		if diff := cmp.Diff(want, monitor.Object["spec"]); diff != "" {
 			t.Errorf("%s: %s", values, diff)
 		}
-		// By the labels of the Service's pods it finds the Service, and no other.
+		// The Service's labels select the Service, and no other.
 		for _, object := range objects(t, manifest) {
 			isFound := labels.SelectorFromSet(selector).Matches(labels.Set(object.GetLabels()))
 			if object.GetKind() == "Service" && isFound != (object.GetName() == "mainstay-apiserver") {
@@ -206,7 +208,8 @@ func readFile(t *testing.T, name string, into any) {
 	}
 }
 
-// TestMonitorsAreOfTheirAPI: they have no field that the Prometheus Operator does not know, and none of another type.
+// TestMonitorsAreOfTheirAPI: the monitors have no field that the Prometheus Operator does not know,
+// and none of another type.
 func TestMonitorsAreOfTheirAPI(t *testing.T) {
 	for _, values := range []string{"", "webhook: {enabled: false}", "metrics: {serviceMonitor: {interval: 7s, labels: {a: b}}}"} {
 		manifest := mustRender(t, values, target{apis: monitors}).Manifest

@@ -11,7 +11,7 @@ import (
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// TestPackage: what a release publishes names the image that it has pushed, in the chart and in the manifest.
+// TestPackage: a release's chart and manifest name the image that it has pushed.
 func TestPackage(t *testing.T) {
 	for registry, image := range map[string]string{
 		"":                "docker.io/mainstay/mainstay:1.2.3",

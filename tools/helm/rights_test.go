@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// right is one verb on one resource; name is empty where the right is on all of them.
+// right is one verb on one resource; an empty name means all objects.
 type right struct{ Group, Resource, Name, Verb string }
 
-// rightsOf are what a role gives, as seen from one object of the manifest.
+// rightsOf returns the rights of a role, as seen from one object of the manifest.
 func rightsOf(t *testing.T, role *unstructured.Unstructured) []right {
 	t.Helper()
 	var found []right
@@ -43,7 +43,8 @@ func rightsOf(t *testing.T, role *unstructured.Unstructured) []right {
 	return found
 }
 
-// resourcesOf are the resources, as resource.group, that the roles of a kind and name give anything on.
+// resourcesOf returns the resources, as resource.group, on which roles of a kind and name grant any
+// right.
 func resourcesOf(t *testing.T, manifest, kind, name string) []string {
 	t.Helper()
 	var found []string
@@ -59,7 +60,8 @@ func resourcesOf(t *testing.T, manifest, kind, name string) []string {
 	return slices.Compact(found)
 }
 
-// TestKindsOff: what is off brings no rights on itself and its children, and takes none away that what is on needs.
+// TestKindsOff: a kind that is off adds no rights on itself and its children, and removes none that
+// an enabled kind needs.
 func TestKindsOff(t *testing.T) {
 	children := []string{
 		"deployments.apps", "services", "serviceaccounts", "pods", "ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io",
@@ -75,7 +77,7 @@ func TestKindsOff(t *testing.T) {
 	instrumentation := []string{"instrumentations.instrumentation.mainstay.dev", "instrumentations/status.instrumentation.mainstay.dev"}
 	clusterwide := []string{"clusterinstrumentations.instrumentation.mainstay.dev",
 		"clusterinstrumentations/status.instrumentation.mainstay.dev"}
-	// The kinds of configuration and those that inject need Deployments and Namespaces, too.
+	// The configuration kinds and the injecting kinds need Deployments and Namespaces, too.
 	const alone = ", appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}"
 	for off, wanted := range map[string]struct {
 		none, all []string
@@ -105,7 +107,7 @@ func TestKindsOff(t *testing.T) {
 		if strings.Contains(manifest, "--default-policy") != (off != "platformpolicy") {
 			t.Errorf("without %s the default policy is wrong", off)
 		}
-		// People must be able to see and delete what is there.
+		// Users must still be able to see and delete existing objects.
 		people := resourcesOf(t, manifest, "ClusterRole", "mainstay-edit")
 		for _, resource := range []string{
 			"webapps.apps.mainstay.dev", "appconfigs.config.mainstay.dev", "configmonitors.config.mainstay.dev",
@@ -118,7 +120,8 @@ func TestKindsOff(t *testing.T) {
 	}
 }
 
-// TestSharedRights: what a kind that is off shared with one that is on is still granted, as far as that one needs it.
+// TestSharedRights: rights that a disabled kind shares with an enabled one are still granted, as
+// far as the enabled one needs them.
 func TestSharedRights(t *testing.T) {
 	for off, wanted := range map[string]struct{ kept, gone right }{
 		"webapp":         {right{"apps", "deployments", "", "patch"}, right{"apps", "deployments", "", "create"}},
@@ -134,7 +137,7 @@ func TestSharedRights(t *testing.T) {
 	}
 }
 
-// roleRights are the rights that the roles of a kind, namespace and name give.
+// roleRights returns the rights of the roles of a kind, namespace and name.
 func roleRights(t *testing.T, manifest, kind, namespace, name string) []right {
 	t.Helper()
 	var found []right
@@ -146,7 +149,8 @@ func roleRights(t *testing.T, manifest, kind, namespace, name string) []right {
 	return found
 }
 
-// TestWatchNamespaces: for some namespaces there are rights in these, and of what is in namespaces none elsewhere.
+// TestWatchNamespaces: for some namespaces there are rights in these, and of what is in namespaces
+// none elsewhere.
 func TestWatchNamespaces(t *testing.T) {
 	everywhere := mustRender(t, nothing, target{}).Manifest // for some namespaces nothing is served
 	some := mustRender(t, "watchNamespaces: [shop, web]", target{}).Manifest
@@ -164,7 +168,7 @@ func TestWatchNamespaces(t *testing.T) {
 			t.Errorf("for some namespaces there is a right to %s %s everywhere", r.Verb, r.Resource)
 		}
 	}
-	// Together they are what there is for all namespaces, so that nothing is missing.
+	// Together they equal the rights for all namespaces, so that nothing is missing.
 	for _, r := range whole {
 		if !slices.Contains(slices.Concat(smallest, within), r) {
 			t.Errorf("for some namespaces there is no right to %s %s", r.Verb, r.Resource)
@@ -197,7 +201,8 @@ func TestWatchNamespaces(t *testing.T) {
 	}
 }
 
-// TestSecrets: Secrets are read in the namespaces that are named, and in no other, and the key that they are hashed with is there then only.
+// TestSecrets: Secrets are read in the namespaces that are named, and in no other, and the key that
+// they are hashed with is there then only.
 func TestSecrets(t *testing.T) {
 	read := []right{{"", "secrets", "", "get"}, {"", "secrets", "", "list"}, {"", "secrets", "", "watch"}}
 	key := []right{{"", "secrets", "mainstay-hash-key", "get"}, {"", "secrets", "", "create"}}
@@ -237,7 +242,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s: everywhere: %v", values, everywhere)
 		}
 		if granted := strings.Contains(mustRender(t, values, target{}).Manifest, "--secret-namespaces="); granted != (want.shop != nil) {
-			t.Errorf("%s: the manager is told of them: %t", values, granted)
+			t.Errorf("%s: the manager has the flag: %t", values, granted)
 		}
 	}
 }
@@ -245,8 +250,8 @@ func TestSecrets(t *testing.T) {
 // records is the group in which our own API server keeps what it serves: no kinds of people's.
 const records = "records.mainstay.dev"
 
-// TestUsersMayEveryKind: each definition is in the roles for users, who may write no status; and policies are
-// not changed by those whom they govern.
+// TestUsersMayEveryKind: the users' roles have each kind, without writing its status, and do not
+// change the policies that apply to those users.
 func TestUsersMayEveryKind(t *testing.T) {
 	manifest := mustRender(t, "", target{}).Manifest
 	for _, object := range definitions(t) {
@@ -293,7 +298,8 @@ func TestUsersMayEveryKind(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy: the API server reaches the webhooks, from wherever it is, and nobody anything else.
+// TestNetworkPolicy: only the webhooks are reachable, from anywhere, because the API server may be
+// anywhere.
 func TestNetworkPolicy(t *testing.T) {
 	for values, want := range map[string]string{
 		"webhook: {port: 10250}":    `{"ingress":[{"ports":[{"port":"webhook","protocol":"TCP"}]}],"podSelector":{"matchLabels":{"app.kubernetes.io/component":"manager","app.kubernetes.io/instance":"mainstay","app.kubernetes.io/name":"mainstay"}},"policyTypes":["Ingress"]}`,
@@ -315,7 +321,8 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// TestRightsOfParts: the rights of a part are there when it is on, and only then; and no file of rights is forgotten.
+// TestRightsOfParts: the rights of a part are there when it is on, and only then; and no file of
+// rights is forgotten.
 func TestRightsOfParts(t *testing.T) {
 	const small = "replicaCount: 1, leaderElection: {enabled: false}"
 	for part, wanted := range map[string]struct {
@@ -358,10 +365,10 @@ func TestRightsOfParts(t *testing.T) {
 			})
 		}
 		if !granted(wanted.on) {
-			t.Errorf("%s: with %s nobody may %s %s", part, wanted.on, wanted.verb, wanted.resource)
+			t.Errorf("%s: with %s no user may %s %s", part, wanted.on, wanted.verb, wanted.resource)
 		}
 		if wanted.off != "" && granted(wanted.off) {
-			t.Errorf("%s: with %s somebody may %s %s", part, wanted.off, wanted.verb, wanted.resource)
+			t.Errorf("%s: with %s a user may %s %s", part, wanted.off, wanted.verb, wanted.resource)
 		}
 		if _, err := os.Stat(path.Join(chartDirectory, "files/rbac", part+".yaml")); err != nil {
 			t.Error(err)
@@ -381,7 +388,8 @@ func TestRightsOfParts(t *testing.T) {
 	}
 }
 
-// TestRightsToTellWhoServes: what the manager may more than where nothing is served, and all of it by name where that can be.
+// TestRightsToTellWhoServes: what the manager may more than where nothing is served, and all of it
+// by name where that can be.
 func TestRightsToTellWhoServes(t *testing.T) {
 	more := func(base, kind, namespace string) []right {
 		without := roleRights(t, mustRender(t, "{"+base+", "+nothing+"}", target{}).Manifest, kind, namespace, "mainstay-manager")
@@ -418,6 +426,6 @@ func TestRightsToTellWhoServes(t *testing.T) {
 		return r.Resource == "secrets" && r.Verb != "list" && r.Verb != "watch"
 	})
 	if diff := cmp.Diff(unwritten, more("webhook: {enabled: false}, certManager: {enabled: true}", "Role", "mainstay-system")); diff != "" {
-		t.Errorf("with somebody else's certificate: %s", diff)
+		t.Errorf("with another certificate: %s", diff)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// hooks are the manifests of what is made before a release is deleted.
+// hooks returns the manifests that are applied before a release is deleted.
 func hooks(t *testing.T, values string) string {
 	t.Helper()
 	all := ""
@@ -22,7 +22,7 @@ func hooks(t *testing.T, values string) string {
 	return all
 }
 
-// always are values with which the step is rendered also where there is no cluster.
+// always returns values with which the step is rendered even without a cluster.
 func always(values string) string {
 	return "{uninstall: {enabled: true}, " + values + "}"
 }
@@ -34,7 +34,8 @@ func TestUninstallIsHelms(t *testing.T) {
 	}
 }
 
-// TestUninstall: a Job of few rights runs before the release is deleted, leaves nothing, and tells what it did.
+// TestUninstall: a Job with few rights runs before the release is deleted, leaves nothing, and logs
+// what it did.
 func TestUninstall(t *testing.T) {
 	for _, values := range []string{"", "ambassador: {enabled: true}", "watchNamespaces: [shop, web], crds: {keep: false}",
 		"serviceAccount: {create: false, name: mine}"} {
@@ -67,7 +68,7 @@ func TestUninstall(t *testing.T) {
 	}
 }
 
-// checkJob: it runs as the managers do, and ends.
+// checkJob checks that the Job runs like the managers do, and ends.
 func checkJob(t *testing.T, values string, job *batchv1.Job) {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -98,8 +99,8 @@ func checkJob(t *testing.T, values string, job *batchv1.Job) {
 	}
 }
 
-// TestRightsOfUninstall: of what there is in namespaces it may change finalizers of our kinds only, and it has no Role in
-// a namespace that may be gone; definitions are deleted by those only who were told to.
+// TestRightsOfUninstall: in namespaces it may change only finalizers of our kinds, and it has no
+// Role in a namespace that may be gone. It may delete definitions only if the values say so.
 func TestRightsOfUninstall(t *testing.T) {
 	kept := roleRights(t, hooks(t, ""), "ClusterRole", "", "mainstay-uninstall")
 	var resources []string

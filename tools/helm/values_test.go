@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// effects has for every value of the schema one setting and what it must bring into the
-// manifest that is not there without it.
+// effects has, for every value of the schema, a setting and a text that it must add to the
+// manifest.
 var effects = map[string]struct{ values, want string }{
 	"apiserver.affinity":                   {"apiserver: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}}", "nodeAffinity:"},
 	"apiserver.audit.rules":                {"apiserver: {audit: {rules: [{level: Metadata}]}}", "    - level: Metadata\n"},
@@ -91,7 +91,7 @@ var effects = map[string]struct{ values, want string }{
 	"secrets.namespaces":              {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
 }
 
-// removals has for every value that takes something away one setting and what it removes.
+// removals has, for every value that removes something, a setting and what it removes.
 var removals = map[string]struct{ values, gone string }{
 	"apiserver.farmpods": {"apiserver: {farmpods: {enabled: false}}", "mainstay-apiserver"},
 	"apiserver.serviceAccount.create": {"apiserver: {serviceAccount: {create: false, name: mine}}",
@@ -114,7 +114,7 @@ var removals = map[string]struct{ values, gone string }{
 
 const digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
-// whole is all that a release makes, that of its hooks too.
+// whole returns all manifests of a release, including its hooks.
 func whole(release *releasev1.Release) string {
 	all := release.Manifest
 	for _, hook := range release.Hooks {
@@ -123,7 +123,7 @@ func whole(release *releasev1.Release) string {
 	return all
 }
 
-// TestEveryValueHasAnEffect: a value that the schema takes and the templates forgot is a lie.
+// TestEveryValueHasAnEffect: no value of the schema is ignored by the templates.
 func TestEveryValueHasAnEffect(t *testing.T) {
 	plain := whole(mustRender(t, "", target{}))
 	for name, effect := range effects {
@@ -150,7 +150,7 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 	}
 }
 
-// TestValuesFollowSchema: values.yaml names every value of the schema, and no other.
+// TestValuesFollowSchema: values.yaml has every value of the schema, and no other.
 func TestValuesFollowSchema(t *testing.T) {
 	content, err := os.ReadFile(path.Join(chartDirectory, "values.yaml"))
 	if err != nil {
@@ -173,7 +173,7 @@ func TestValuesFollowSchema(t *testing.T) {
 	}
 }
 
-// TestValuesRefused: what would do nothing, or something else than meant, is an error.
+// TestValuesRefused: values without an effect, or with another than meant, are errors.
 func TestValuesRefused(t *testing.T) {
 	for values, want := range map[string]string{
 		"replicas: 3":                                        "additional properties 'replicas' not allowed",
@@ -209,9 +209,9 @@ func TestValuesRefused(t *testing.T) {
 		"secrets: {namespaces: [Shop]}":                      "does not match pattern",
 		"secrets: {namespaces: [shop, shop]}":                "items at 0 and 1 are equal",
 		"secrets: {namespace: shop}":                         "additional properties 'namespace' not allowed",
-		"{watchNamespaces: [web, blog], secrets: {namespaces: [web, shop]}}":      "secrets.namespaces: shop is not watched, for watchNamespaces is web, blog",
-		"{watchNamespaces: [web], apiserver: {llamas: {enabled: true}}}":          "apiserver.llamas.enabled: with watchNamespaces or ambassador.enabled nothing is served",
-		"{ambassador: {enabled: true}, apiserver: {llamas: {enabled: true}}}":     "apiserver.llamas.enabled: with watchNamespaces or ambassador.enabled nothing is served",
+		"{watchNamespaces: [web, blog], secrets: {namespaces: [web, shop]}}":      "secrets.namespaces: Invalid value: shop: must be one of watchNamespaces (web, blog)",
+		"{watchNamespaces: [web], apiserver: {llamas: {enabled: true}}}":          "apiserver.llamas.enabled: can't be used with watchNamespaces or ambassador.enabled",
+		"{ambassador: {enabled: true}, apiserver: {llamas: {enabled: true}}}":     "apiserver.llamas.enabled: can't be used with watchNamespaces or ambassador.enabled",
 		"apiserver: {serviceAccount: {create: false}}":                            "apiserver.serviceAccount.name is needed",
 		"apiserver: {serviceAccount: {name: mainstay-manager}}":                   "mainstay-manager is the manager's account",
 		"{serviceAccount: {name: one}, apiserver: {serviceAccount: {name: one}}}": "one is the manager's account",
@@ -227,7 +227,7 @@ func TestValuesRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", values, err, want)
 		}
 	}
-	// A parent chart hands this down.
+	// A parent chart passes this on.
 	mustRender(t, "global: {anything: true}", target{})
 }
 
@@ -241,7 +241,7 @@ func TestSmallInstallation(t *testing.T) {
 	}
 }
 
-// TestOwnLabelsWin: a label of the user's can't break the selector.
+// TestOwnLabelsWin: a user's label can't break the selector.
 func TestOwnLabelsWin(t *testing.T) {
 	for _, value := range []string{"podLabels", "commonLabels"} {
 		for _, c := range []component{manager, apiserver} {
@@ -259,7 +259,7 @@ func TestOwnLabelsWin(t *testing.T) {
 	}
 }
 
-// TestAmbassador: the side-car starts first and ends last, and has the credentials, which the manager does not.
+// TestAmbassador: the side-car starts first and ends last, and only it has the credentials.
 func TestAmbassador(t *testing.T) {
 	pod := deployment(t, mustRender(t, "ambassador: {enabled: true}", target{}).Manifest).Spec.Template.Spec
 	if *pod.AutomountServiceAccountToken || len(pod.Volumes) != 1 || pod.Volumes[0].Projected == nil || len(pod.InitContainers) != 1 {
@@ -281,8 +281,8 @@ func TestAmbassador(t *testing.T) {
 	}
 }
 
-// TestCertManager: with cert-manager the manager writes no Secret, and with an issuer of the user's
-// there is none of ours. The webhooks and our API server each have a certificate, and a CA, of their own.
+// TestCertManager: with cert-manager the manager writes no Secret, and with a user's issuer the
+// chart has none. The webhooks and our API server each have their own certificate and CA.
 func TestCertManager(t *testing.T) {
 	count := func(values, kind string) int {
 		return strings.Count(mustRender(t, values, target{}).Manifest, "kind: "+kind+"\nmetadata")
@@ -334,7 +334,7 @@ func readSchema(t *testing.T) schema {
 	return parsed
 }
 
-// leaves are the paths of all values that have no named parts.
+// leaves returns the paths of all values without named parts.
 func leaves(at schema, prefix string) []string {
 	var found []string
 	for name, child := range at.Properties {

@@ -26,7 +26,7 @@ import (
 
 const (
 	entrypoint = "/mainstay"
-	// apiServer is in the same image: whoever has the one has the other of the same release.
+	// apiServer is in the same image, so that both programs are always of the same release.
 	apiServer = "/mainstay-apiserver"
 	// user is "nonroot" of the distroless images: a uid that no host gives to a person.
 	user = "65532:65532"
@@ -35,15 +35,15 @@ const (
 // epoch is the time of everything in the image, so that equal binaries make equal images.
 var epoch = time.Unix(0, 0).UTC()
 
-// program is a file of the image, and where its content is.
+// program is a file of the image, and the binary with its content.
 type program struct{ path, binary string }
 
-// programs are all files of the image: the build leaves the API server beside the manager.
+// programs returns all files of the image: the build writes the API server beside the manager.
 func (o options) programs() []program {
 	return []program{{entrypoint, o.binary}, {apiServer, filepath.Join(filepath.Dir(o.binary), path.Base(apiServer))}}
 }
 
-// build makes the image: one layer with the programs.
+// build returns the image: one layer with the programs.
 func build(o options) (v1.Image, error) {
 	for _, p := range o.programs() {
 		if err := checkStatic(p.binary, o.arch); err != nil {
@@ -92,7 +92,7 @@ func build(o options) (v1.Image, error) {
 func checkStatic(binary, arch string) error {
 	file, err := elf.Open(binary)
 	if err != nil {
-		return fmt.Errorf("reading %s, which should be a Linux binary: %w", binary, err)
+		return fmt.Errorf("reading %s as a Linux binary: %w", binary, err)
 	}
 	defer file.Close()
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
@@ -132,7 +132,7 @@ func layer(programs []program) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// save writes an archive as docker save does.
+// save writes an archive in the format of docker save.
 func save(o options, image v1.Image, out io.Writer) error {
 	tag, err := name.NewTag(o.name, name.StrictValidation)
 	if err != nil {
@@ -141,7 +141,7 @@ func save(o options, image v1.Image, out io.Writer) error {
 	if err := os.MkdirAll(path.Dir(o.output), 0o755); err != nil {
 		return err
 	}
-	// A reader must never see half an archive.
+	// A reader must never see an incomplete archive.
 	temporary := o.output + ".tmp"
 	if err := tarball.WriteToFile(temporary, tag, image); err != nil {
 		return errors.Join(err, os.Remove(temporary))
@@ -153,11 +153,11 @@ func save(o options, image v1.Image, out io.Writer) error {
 	return err
 }
 
-// push pushes the image with the credentials of docker login, if there are any, and tells by
-// which digest it can be had.
+// push pushes the image with the credentials of docker login, if there are any, and prints its
+// digest.
 func push(ctx context.Context, o options, registry string, image v1.Image, out io.Writer) error {
 	if registry == "" {
-		return errors.New("--push needs $REGISTRY")
+		return errors.New("--push requires $REGISTRY")
 	}
 	tag, err := name.NewTag(o.name, name.StrictValidation)
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// staticBinaries builds the two smallest programs there are: it returns the manager's, which has the API server's beside it.
+// staticBinaries builds two minimal programs and returns the manager's path; the API server's is
+// beside it.
 func staticBinaries(t *testing.T, arch string) string {
 	t.Helper()
 	directory := t.TempDir()
@@ -57,7 +58,7 @@ func TestArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := output + ": docker.io/mainstay/mainstay:1.2.3\n"; out.String() != want {
-			t.Errorf("told %q, want %q", out.String(), want)
+			t.Errorf("printed %q, want %q", out.String(), want)
 		}
 		content, err := os.ReadFile(output)
 		if err != nil {
@@ -74,7 +75,8 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// containerd imports under these very words: a short or an index.docker.io name would not be found.
+	// containerd imports under these very words: a short or an index.docker.io name would not be
+	// found.
 	if diff := cmp.Diff([]string{"docker.io/mainstay/mainstay:1.2.3"}, manifest[0].RepoTags); diff != "" {
 		t.Error(diff)
 	}
@@ -170,8 +172,8 @@ func TestRefused(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		{"no binary", []string{"--binary", text}, "should be a Linux binary"},
-		{"no API server", []string{"--binary", alone, "--arch", "arm64"}, "mainstay-apiserver, which should be a Linux binary"},
+		{"no binary", []string{"--binary", text}, "as a Linux binary"},
+		{"no API server", []string{"--binary", alone, "--arch", "arm64"}, "mainstay-apiserver as a Linux binary"},
 		{"other architecture", []string{"--binary", arm, "--arch", "amd64"}, "not for amd64"},
 		{"shared libraries", []string{"--binary", "/bin/sh", "--arch", "native"}, "CGO_ENABLED=0"},
 		{"no registry", []string{"--binary", arm, "--arch", "arm64", "--output", "", "--push"}, "$REGISTRY"},

@@ -1,5 +1,5 @@
-// Command image makes a container image of the static binaries of the manager and of the API server, and can push it. It
-// needs no Docker, no base image and no network but that of the push.
+// Command image builds a container image from the static binaries of the manager and of the API
+// server, and can push it. It needs no Docker and no base image, and uses the network only to push.
 package main
 
 import (
@@ -42,7 +42,7 @@ func run(ctx context.Context, arguments []string, registry string, out io.Writer
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is unexpected", flags.Arg(0))
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if o.name == "" {
 		o.name = "docker.io/mainstay/mainstay:" + o.version
@@ -58,7 +58,7 @@ func run(ctx context.Context, arguments []string, registry string, out io.Writer
 	}
 	if o.sbom != "" {
 		if err := saveSBOM(o); err != nil {
-			return fmt.Errorf("writing the list of parts: %w", err)
+			return fmt.Errorf("writing the SBOM: %w", err)
 		}
 	}
 	if o.push {

@@ -13,8 +13,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes what Go binaries of one module are made of, as CycloneDX: the product, its programs, and of each the modules
-// that the linker took in, as the binary itself tells them.
+// writeSBOM writes the components of Go binaries of one module, as CycloneDX: the product, its
+// programs, and for each the linked modules, as recorded in the binary itself.
 //
 // Source: https://cyclonedx.org/specification/overview/, https://github.com/package-url/purl-spec
 func writeSBOM(binaries []string, version string, to io.Writer) error {
@@ -24,12 +24,12 @@ func writeSBOM(binaries []string, version string, to io.Writer) error {
 	for _, binary := range binaries {
 		info, err := buildinfo.ReadFile(binary)
 		if err != nil {
-			return fmt.Errorf("reading what %s is made of: %w", binary, err)
+			return fmt.Errorf("reading the modules of %s: %w", binary, err)
 		}
 		product.BOMRef, product.Name, product.PackageURL = info.Main.Path, info.Main.Path, packageURL(info.Main.Path, version)
 		program := cdx.Component{
 			Type: cdx.ComponentTypeApplication, BOMRef: info.Path + "@" + version, Name: info.Path, Version: version,
-			// A package is named by its path within the module.
+			// The package URL of a package has its path within the module.
 			PackageURL: packageURL(info.Main.Path, version) + "#" + strings.TrimPrefix(strings.TrimPrefix(info.Path, info.Main.Path), "/"),
 		}
 		parts[program.BOMRef] = program
@@ -52,7 +52,7 @@ func writeSBOM(binaries []string, version string, to io.Writer) error {
 	return cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
 }
 
-// libraries are the modules in a binary, and Go's own.
+// libraries returns the modules in a binary, and Go's standard library.
 func libraries(info *debug.BuildInfo) []cdx.Component {
 	found := []cdx.Component{{
 		Type: cdx.ComponentTypeLibrary, BOMRef: "std@" + info.GoVersion, Name: "std", Version: info.GoVersion, PackageURL: packageURL("std",
@@ -64,7 +64,7 @@ func libraries(info *debug.BuildInfo) []cdx.Component {
 	return found
 }
 
-// component is a module, or what replaces it.
+// component returns the component of a module, or of its replacement.
 func component(module *debug.Module) cdx.Component {
 	if module.Replace != nil {
 		module = module.Replace
@@ -77,7 +77,7 @@ func component(module *debug.Module) cdx.Component {
 
 func packageURL(path, version string) string { return "pkg:golang/" + path + "@" + version }
 
-// saveSBOM writes it to a file.
+// saveSBOM writes the SBOM to a file.
 func saveSBOM(o options) error {
 	file, err := os.Create(o.sbom)
 	if err != nil {
@@ -88,7 +88,7 @@ func saveSBOM(o options) error {
 		binaries = append(binaries, p.binary)
 	}
 	if err := writeSBOM(binaries, o.version, file); err != nil {
-		_ = file.Close() // the first error tells more
+		_ = file.Close() // the first error says more
 		return err
 	}
 	return file.Close()

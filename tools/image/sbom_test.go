@@ -12,7 +12,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// listed is the list of parts of some binaries.
+// listed returns the SBOM of some binaries.
 func listed(t *testing.T, binaries ...string) cdx.BOM {
 	t.Helper()
 	var text bytes.Buffer
@@ -26,7 +26,7 @@ func listed(t *testing.T, binaries ...string) cdx.BOM {
 	return bom
 }
 
-// TestSBOM reads what this test's own binary is made of.
+// TestSBOM reads the components of this test's own binary.
 func TestSBOM(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -49,7 +49,8 @@ func TestSBOM(t *testing.T) {
 	}
 }
 
-// TestSBOMOfPrograms: each program of a product is listed with what it needs itself, and what both need is there once.
+// TestSBOMOfPrograms: each program of a product is listed with what it needs itself, and what both
+// need is there once.
 func TestSBOMOfPrograms(t *testing.T) {
 	folder := t.TempDir()
 	const module = "example.com/product"

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// TestSignWhatWasPushed: a tag could be moved between the push and the signature.
+// TestSignWhatWasPushed: the tag could be moved between the push and the signature.
 func TestSignWhatWasPushed(t *testing.T) {
 	server := httptest.NewServer(registry.New())
 	defer server.Close()
@@ -29,7 +29,7 @@ func TestSignWhatWasPushed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "cosign"), []byte("#!/bin/sh\necho cosign \"$@\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// The programs themselves are not what this is about.
+	// The programs themselves do not matter here.
 	for _, target := range []string{"push", "sign"} {
 		command := exec.CommandContext(t.Context(), "make", "-C", root, "--old-file=build", target, "VERSION=1.2.3", "GOARCH=amd64",
 			"BINARY="+binary, "REGISTRY="+host, "PACKAGED="+folder, "COSIGN_KEY=")

@@ -1,3 +1,3 @@
-// Package monitoring has the checks of our alerts, runbooks and dashboard: that every query can be read, asks for
-// metrics and labels that exist, and fires when it should.
+// Package monitoring has the checks of our alerts, runbooks and dashboard: every query is valid,
+// uses existing metrics and labels, and fires when it should.
 package monitoring

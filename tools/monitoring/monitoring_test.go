@@ -22,13 +22,13 @@ const (
 	metricPage    = "../../docs/metrics.md"
 )
 
-// metric is what docs/metrics.md says of one, which is made of the declarations.
+// metric is a metric in docs/metrics.md, which is generated from the declarations.
 type metric struct {
 	kind   string
 	labels []string
 }
 
-// known are the metrics that there are, by name.
+// known returns the existing metrics by name.
 func known(t *testing.T) map[string]metric {
 	t.Helper()
 	page, err := os.ReadFile(metricPage)
@@ -51,17 +51,17 @@ func known(t *testing.T) map[string]metric {
 	return found
 }
 
-// ofTargets are labels that scraping adds.
+// ofTargets are the labels that scraping adds.
 var ofTargets = []string{"job", "instance", "pod", "namespace"}
 
-// check tells what is wrong with a query.
+// check returns the errors of a query.
 func check(query string, metrics map[string]metric) []string {
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(query)
 	if err != nil {
 		return []string{err.Error()}
 	}
 	var problems []string
-	var labels []string // of all that is selected
+	var labels []string // of all selected metrics
 	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
 		selector, ok := node.(*parser.VectorSelector)
 		if !ok {
@@ -101,7 +101,7 @@ func check(query string, metrics map[string]metric) []string {
 	return problems
 }
 
-// cutPart takes the part of a histogram from a name.
+// cutPart cuts the suffix of a histogram's series from a name.
 func cutPart(name string) (base, suffix string, found bool) {
 	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 		if base, found := strings.CutSuffix(name, suffix); found {
@@ -111,7 +111,7 @@ func cutPart(name string) (base, suffix string, found bool) {
 	return name, "", false
 }
 
-// TestCheck shows that each rule refuses something.
+// TestCheck: each rule refuses something.
 func TestCheck(t *testing.T) {
 	metrics := known(t)
 	for query, want := range map[string]string{
@@ -131,7 +131,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// alert is one rule of the rules file.
+// alert is an alert in the rules file.
 type alert struct {
 	Alert, Expr, For    string
 	Labels, Annotations map[string]string
@@ -222,8 +222,8 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// TestAlertsFire, and only when they should: promtool runs testdata/alerts.yaml, in which each alert has to fire once
-// and to be silent once, with something to look at.
+// TestAlertsFire runs testdata/alerts.yaml with promtool: each alert must fire once and be silent
+// once, on real samples.
 func TestAlertsFire(t *testing.T) {
 	promtool := os.Getenv("PROMTOOL")
 	if promtool == "" {
@@ -263,7 +263,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// TestDashboard: every query can be read, and asks for what exists.
+// TestDashboard: every query is valid and uses existing metrics.
 func TestDashboard(t *testing.T) {
 	var dashboard struct {
 		Panels []struct {
@@ -309,7 +309,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestUsed: of the libraries' metrics the page has those that an alert or the dashboard asks for, and of the APIService's each is shown.
+// TestUsed: the page has exactly the library metrics that an alert or the dashboard uses, and the
+// dashboard shows every metric of the APIService.
 func TestUsed(t *testing.T) {
 	dashboard, err := os.ReadFile(dashboardFile)
 	if err != nil {

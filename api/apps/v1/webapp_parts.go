@@ -6,8 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The parts of a WebAppSpec.
-
 // Labels are labels of children.
 //
 // +kubebuilder:validation:MaxProperties=64
@@ -29,10 +27,10 @@ type Annotations map[string]string
 
 // Metadata are labels and annotations of one kind of child.
 type Metadata struct {
-	// Labels are added to those of spec.labels, and win over them.
+	// Labels are added to those of spec.labels, and take precedence over them.
 	// +optional
 	Labels Labels `json:"labels,omitempty"`
-	// Annotations are added to those of spec.annotations, and win over them.
+	// Annotations are added to those of spec.annotations, and take precedence over them.
 	// +optional
 	Annotations Annotations `json:"annotations,omitempty"`
 }
@@ -50,7 +48,7 @@ type Container struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?(:[0-9]+)?/|\\\\[[a-fA-F0-9:]+\\\\](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$')",message="must be an image reference: [registry[:port]/]path[:tag][@digest], the path in lower case, for example registry.example.com/team/shop:1.4.2"
 	Image string `json:"image"`
-	// ImagePullPolicy as of the application container.
+	// ImagePullPolicy is that of spec.imagePullPolicy, for this container.
 	// +optional
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
@@ -70,7 +68,7 @@ type Container struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=500
 	Env []corev1.EnvVar `json:"env,omitempty"`
-	// EnvFrom takes all keys of ConfigMaps and Secrets as environment variables.
+	// EnvFrom adds all keys of ConfigMaps and Secrets as environment variables.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -84,16 +82,16 @@ type Container struct {
 	// +listMapKey=mountPath
 	// +kubebuilder:validation:MaxItems=64
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
-	// SecurityContext as of the application container.
+	// SecurityContext is that of spec.securityContext, for this container.
 	// +optional
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
-	// StartupProbe, for a side-car: what comes after it starts once it succeeds.
+	// StartupProbe of a side-car: the containers after it start when it succeeds.
 	// +optional
 	StartupProbe *corev1.Probe `json:"startupProbe,omitempty"`
 }
 
-// Volume is one volume, from exactly one source. Volumes of the node itself (hostPath) and
-// those of storage systems that have a CSI driver are left out on purpose.
+// Volume has exactly one source. Volumes of the node (hostPath) and of storage systems that have a
+// CSI driver are not supported on purpose.
 //
 // +kubebuilder:validation:ExactlyOneOf=configMap;secret;projected;downwardAPI;emptyDir;persistentVolumeClaim;ephemeral;csi;image
 type Volume struct {
@@ -120,10 +118,10 @@ type Volume struct {
 	// PersistentVolumeClaim: a claim of this namespace.
 	// +optional
 	PersistentVolumeClaim *corev1.PersistentVolumeClaimVolumeSource `json:"persistentVolumeClaim,omitempty"`
-	// Ephemeral: a claim that is made for each pod and goes with it.
+	// Ephemeral: a claim that is created for each pod and deleted with it.
 	// +optional
 	Ephemeral *corev1.EphemeralVolumeSource `json:"ephemeral,omitempty"`
-	// CSI: a volume that a CSI driver makes for the pod.
+	// CSI: a volume that a CSI driver provides for the pod.
 	// +optional
 	CSI *corev1.CSIVolumeSource `json:"csi,omitempty"`
 	// Image: the files of a container image, read-only.
@@ -133,12 +131,11 @@ type Volume struct {
 
 // Probes are the application container's health checks.
 type Probes struct {
-	// Readiness: while it fails the pod gets no requests. Default: a TCP connection to the port.
+	// Readiness: while it fails, the pod gets no requests. Default: a TCP connection to the port.
 	// +optional
 	Readiness *corev1.Probe `json:"readiness,omitempty"`
-	// Liveness: when it fails the container is restarted. No default: a probe that fails
-	// under load turns a slow service into a stopped one, and a process that ends is
-	// restarted anyway.
+	// Liveness: when it fails, the container is restarted. No default: a probe that fails under load
+	// stops a slow service, and a process that exits is restarted anyway.
 	// +optional
 	Liveness *corev1.Probe `json:"liveness,omitempty"`
 	// Startup: the other probes wait for its first success. No default.
@@ -157,7 +154,7 @@ const (
 	SecurityRestricted SecurityProfile = "Restricted"
 )
 
-// TopologySpread says how strictly pods are spread.
+// TopologySpread is how strictly pods are spread.
 type TopologySpread string
 
 // Ways to spread pods.
@@ -166,29 +163,29 @@ const (
 	SpreadPreferred TopologySpread = "Preferred"
 	// SpreadRequired leaves a pod pending rather than put a node more than one ahead of another.
 	SpreadRequired TopologySpread = "Required"
-	// SpreadDisabled leaves it to the scheduler.
+	// SpreadDisabled adds no rules for the scheduler.
 	SpreadDisabled TopologySpread = "Disabled"
 )
 
 // Ingress publishes an application through an Ingress controller.
 type Ingress struct {
-	// Host is the DNS name, for example shop.example.com; a leading "*." takes any one label.
+	// Host is the DNS name, for example shop.example.com; a leading "*." matches any one label.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be a DNS name in lower case without scheme, port or path, for example shop.example.com"
 	Host string `json:"host"`
-	// Path prefix of the requests that are taken; default "/".
+	// Path prefix of the requests; default "/".
 	// +optional
 	// +default="/"
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="must begin with '/'"
 	Path string `json:"path,omitempty"`
-	// ClassName names the IngressClass; the cluster's default one where it is left out.
+	// ClassName is the name of the IngressClass. Default: the cluster's default class.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClassName *string `json:"className,omitempty"`
-	// TLSSecretName names a Secret of type kubernetes.io/tls of this namespace; TLS is off where it is left out.
+	// TLSSecretName is a Secret of type kubernetes.io/tls in this namespace. Default: no TLS.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	TLSSecretName string `json:"tlsSecretName,omitempty"`
@@ -205,14 +202,14 @@ type Route struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	ParentRefs []ParentReference `json:"parentRefs"`
-	// Hostnames that are taken; all of the Gateway's where it is left out.
+	// Hostnames of the requests. Default: all hostnames of the Gateway.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Hostnames []Hostname `json:"hostnames,omitempty"`
 }
 
-// Hostname is a DNS name; a leading "*." takes any one label.
+// Hostname is a DNS name; a leading "*." matches any one label.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
@@ -226,12 +223,12 @@ type ParentReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Namespace of the Gateway; the WebApp's where it is left out. The Gateway decides
-	// which namespaces may attach.
+	// Namespace of the Gateway. Default: the WebApp's. The Gateway decides which namespaces may
+	// attach.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// SectionName names one listener; all that match where it is left out.
+	// SectionName is the name of a listener. Default: all that match.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SectionName string `json:"sectionName,omitempty"`
@@ -241,49 +238,50 @@ type ParentReference struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="spec.autoscaling.min must not be above spec.autoscaling.max"
 type Autoscaling struct {
-	// Min is the least number of replicas; default 1.
+	// Min is the lowest number of replicas; default 1.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Min int32 `json:"min,omitempty"`
-	// Max is the greatest number of replicas.
+	// Max is the highest number of replicas.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Max int32 `json:"max"`
-	// CPU is the targeted average use, in percent of the CPU request. Default 80 where
-	// neither cpu nor memory is given. It needs a CPU request (or limit) in resources.
+	// CPU is the target average utilization, in percent of the CPU request. Default: 80 without
+	// memory. It needs a CPU request (or limit) in resources.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	CPU *int32 `json:"cpu,omitempty"`
-	// Memory is the targeted average use, in percent of the memory request, which it needs.
+	// Memory is the target average utilization, in percent of the memory request, which it needs.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Memory *int32 `json:"memory,omitempty"`
 }
 
-// Disruption is a PodDisruptionBudget.
+// Disruption configures a PodDisruptionBudget.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.minAvailable) && has(self.maxUnavailable))",message="spec.disruption: give minAvailable or maxUnavailable, not both"
 type Disruption struct {
-	// Disabled makes no budget: a drain may take all pods at once.
+	// Disabled creates no budget: a drain may evict all pods at once.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
-	// MinAvailable pods, a number or a percentage, must stay.
+	// MinAvailable is how many pods, a number or a percentage, must stay available.
 	// +optional
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
-	// MaxUnavailable pods, a number or a percentage, may be away at once; default 1.
+	// MaxUnavailable is how many pods, a number or a percentage, may be unavailable at once; default
+	// 1.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// NetworkPolicy says who may reach the application.
+// NetworkPolicy is which peers may connect to the application.
 type NetworkPolicy struct {
-	// From are the peers that may connect to the port; nobody else may, and nobody at all
-	// where it is empty. Probes of the kubelet are always let through by Kubernetes.
+	// From are the peers that may connect to the port. If it is empty, no peer may. Kubernetes always
+	// allows probes of the kubelet.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -299,21 +297,23 @@ type Strategy struct {
 	// +default="RollingUpdate"
 	// +kubebuilder:validation:Enum=RollingUpdate;Recreate
 	Type StrategyType `json:"type,omitempty"`
-	// MaxSurge is how many pods, a number or a percentage, may exist above the wanted ones; default 25%.
+	// MaxSurge is how many pods, a number or a percentage, may exist above the desired number; default
+	// 25%.
 	// +optional
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
-	// MaxUnavailable is how many pods, a number or a percentage, may be missing during the
-	// change; default 0: a bad image never takes a good pod away.
+	// MaxUnavailable is how many pods, a number or a percentage, may be unavailable during the change;
+	// default 0: a bad image never removes a good pod.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// MinReadySeconds is how long a new pod must have been ready to count; default 2, for
+	// MinReadySeconds is how long a new pod must be ready to be available; default 2, because
 	// kube-proxy may take more than a second to send it requests.
 	// +optional
 	// +default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
-	// ProgressDeadlineSeconds is after how long without progress a rollout has failed; default 600.
+	// ProgressDeadlineSeconds is how long a rollout may be without progress before it has failed;
+	// default 600.
 	// +optional
 	// +default=600
 	// +kubebuilder:validation:Minimum=1

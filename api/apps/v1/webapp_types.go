@@ -5,9 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WebApp is a web application: one container image that answers HTTP on a port, kept
-// running in any number of replicas, and made reachable through a Service and, as asked,
-// an Ingress or an HTTPRoute.
+// WebApp is a web application: one container image that answers HTTP on a port. Mainstay runs it in
+// a number of replicas, behind a Service and optionally an Ingress or an HTTPRoute.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -27,10 +26,10 @@ type WebApp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the application as it should be.
+	// Spec is the desired application.
 	// +required
 	Spec WebAppSpec `json:"spec"`
-	// Status is the application as it is.
+	// Status is the observed state.
 	// +optional
 	Status WebAppStatus `json:"status,omitzero"`
 }
@@ -44,16 +43,16 @@ type WebAppList struct {
 	Items           []WebApp `json:"items"`
 }
 
-// WebAppSpec is what a WebApp should be. Only image is required.
+// WebAppSpec is the desired application. Only image is required.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas)",message="spec.replicas and spec.autoscaling exclude each other: leave replicas out, the autoscaler owns it"
 // +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || self.sidecars.all(c, c.name != 'webapp')",message="spec.sidecars: the name webapp is the application's own container: choose another"
 // +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || self.initContainers.all(c, c.name != 'webapp')",message="spec.initContainers: the name webapp is the application's own container: choose another"
 // +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || !has(self.sidecars) || self.initContainers.all(i, !self.sidecars.exists(s, s.name == i.name))",message="spec.initContainers and spec.sidecars share a container name: names must be unique within the pod"
 type WebAppSpec struct {
-	// Replicas is the number of pods, at least 1; `kubectl scale webapp` changes it. Where it
-	// is left out the application starts with 1 and the number is then left alone, for an
-	// autoscaler of your own to choose (`kubectl scale webapp` is refused then). It excludes
+	// Replicas is the number of pods, at least 1; `kubectl scale webapp` changes it. If it is left
+	// out, the application starts with 1, and Mainstay does not change the number afterwards, so that
+	// your own autoscaler can (`kubectl scale webapp` is refused then). It can't be used with
 	// autoscaling.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -67,8 +66,8 @@ type WebAppSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?(:[0-9]+)?/|\\\\[[a-fA-F0-9:]+\\\\](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$')",message="must be an image reference: [registry[:port]/]path[:tag][@digest], the path in lower case, for example registry.example.com/team/shop:1.4.2"
 	Image string `json:"image"`
 
-	// ImagePullPolicy is Always, IfNotPresent or Never. Where it is left out, Kubernetes
-	// pulls always for the tag latest (or none) and if not present otherwise.
+	// ImagePullPolicy is Always, IfNotPresent or Never. Default: Always for the tag latest or none,
+	// IfNotPresent otherwise.
 	// +optional
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
@@ -87,13 +86,13 @@ type WebAppSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 
-	// ServicePort is the port of the Service; the same as port where it is left out.
+	// ServicePort is the port of the Service. Default: port.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	ServicePort int32 `json:"servicePort,omitempty"`
 
-	// Resources are the application container's requests and limits.
+	// Resources are the requests and limits of the application container.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
@@ -105,7 +104,7 @@ type WebAppSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="each variable needs a name"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
-	// EnvFrom takes all keys of ConfigMaps and Secrets as environment variables.
+	// EnvFrom adds all keys of ConfigMaps and Secrets as environment variables.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -130,17 +129,16 @@ type WebAppSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	InitContainers []Container `json:"initContainers,omitempty"`
 
-	// Sidecars run beside the application for as long as it does: they start before it
-	// and end after it.
+	// Sidecars run beside the application: they start before it and stop after it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Sidecars []Container `json:"sidecars,omitempty"`
 
-	// TerminationGracePeriodSeconds is how long, in seconds, a pod may take to stop; default
-	// 30. Its first seconds (5, or half of a shorter period) are a pause in which the
-	// application still serves while load balancers take the pod out, so that no request fails.
+	// TerminationGracePeriodSeconds is how long a pod may take to stop, in seconds; default 30. In its
+	// first seconds (5, or half of a shorter period) the application still serves while load balancers
+	// remove the pod, so that no request fails.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -156,26 +154,27 @@ type WebAppSpec struct {
 	// +optional
 	Probes Probes `json:"probes,omitzero"`
 
-	// ServiceAccountName names a ServiceAccount of this namespace, whose token is then
-	// mounted as that account says. Where it is left out, one is made, without a token.
+	// ServiceAccountName is a ServiceAccount in this namespace, whose token is mounted unless the
+	// account says otherwise. Default: a new ServiceAccount, without a token.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// SecurityProfile Default lets an ordinary image run as it is, without privilege
-	// escalation and with the runtime's default seccomp profile. Restricted is the Pod Security Standard of that name: not root (uid 1000 unless another is given),
-	// no capabilities, and the root file system read-only.
+	// SecurityProfile is Default or Restricted. Default runs an ordinary image as it is, without
+	// privilege escalation and with the runtime's default seccomp profile. Restricted is the Pod
+	// Security Standard of that name: not root (uid 1000 unless you set another), no capabilities, and
+	// a read-only root file system.
 	// +optional
 	// +default="Default"
 	// +kubebuilder:validation:Enum=Default;Restricted
 	SecurityProfile SecurityProfile `json:"securityProfile,omitempty"`
 
-	// SecurityContext is the application container's; what it sets wins over the defaults
-	// of the Default profile. What contradicts the Restricted profile is refused.
+	// SecurityContext is the application container's. It takes precedence over the Default profile.
+	// Values that contradict the Restricted profile are refused.
 	// +optional
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 
-	// PodSecurityContext is the pod's (fsGroup, supplementalGroups, sysctls ...), on the same terms.
+	// PodSecurityContext is the pod's (fsGroup, supplementalGroups, sysctls ...), with the same rules.
 	// +optional
 	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
 
@@ -183,26 +182,27 @@ type WebAppSpec struct {
 	// +optional
 	Ingress *Ingress `json:"ingress,omitempty"`
 
-	// Route publishes the application through an HTTPRoute of the Gateway API. While that
-	// API is not installed the application runs without it and is not Ready; the
-	// route is made as soon as the API is there.
+	// Route publishes the application through an HTTPRoute of the Gateway API. Without that API in the
+	// cluster the application runs but is not Ready; Mainstay creates the route when the API is
+	// installed.
 	// +optional
 	Route *Route `json:"route,omitempty"`
 
-	// Autoscaling lets a HorizontalPodAutoscaler choose the number of replicas. It excludes replicas.
+	// Autoscaling lets a HorizontalPodAutoscaler set the number of replicas. It can't be used with
+	// replicas.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 
-	// Disruption says how many pods may be taken away at once by drains and upgrades of
-	// nodes. By default, where there is more than one replica, 1.
+	// Disruption is how many pods drains and upgrades of nodes may evict at once. Default: 1 if there
+	// is more than one replica.
 	// +optional
 	Disruption *Disruption `json:"disruption,omitempty"`
 
-	// NetworkPolicy, where it is given, lets only the peers it names reach the application.
+	// NetworkPolicy lets only the listed peers connect to the application. Default: all.
 	// +optional
 	NetworkPolicy *NetworkPolicy `json:"networkPolicy,omitempty"`
 
-	// Strategy is how a change is rolled out.
+	// Strategy is how a change replaces the pods.
 	// +optional
 	Strategy Strategy `json:"strategy,omitzero"`
 
@@ -213,7 +213,7 @@ type WebAppSpec struct {
 	// +kubebuilder:validation:Enum=Preferred;Required;Disabled
 	TopologySpread TopologySpread `json:"topologySpread,omitempty"`
 
-	// NodeSelector names labels that a node must have.
+	// NodeSelector has the labels that a node must have.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
@@ -224,12 +224,12 @@ type WebAppSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// Affinity are further rules on where the pods run.
+	// Affinity has further scheduling rules.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 
-	// Volumes that the containers may mount. The name tmp is taken where the root file
-	// system is read-only: it is an empty directory at /tmp.
+	// Volumes that the containers may mount. With a read-only root file system the name tmp is
+	// reserved, for an empty directory at /tmp.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -243,38 +243,39 @@ type WebAppSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 
-	// Labels of every child and pod. Changing them replaces the pods.
+	// Labels of all children and pods. Changing them replaces the pods.
 	// +optional
 	Labels Labels `json:"labels,omitempty"`
 
-	// Annotations of every child and pod. Changing them replaces the pods.
+	// Annotations of all children and pods. Changing them replaces the pods.
 	// +optional
 	Annotations Annotations `json:"annotations,omitempty"`
 
-	// PodMetadata are further labels and annotations of the pods.
+	// PodMetadata has additional labels and annotations of the pods.
 	// +optional
 	PodMetadata Metadata `json:"podMetadata,omitzero"`
 
-	// ServiceMetadata are further labels and annotations of the Service.
+	// ServiceMetadata has additional labels and annotations of the Service.
 	// +optional
 	ServiceMetadata Metadata `json:"serviceMetadata,omitzero"`
 
-	// ServiceAccountMetadata are further labels and annotations of the ServiceAccount
-	// that is made where serviceAccountName is left out.
+	// ServiceAccountMetadata has additional labels and annotations of the ServiceAccount that is
+	// created without serviceAccountName.
 	// +optional
 	ServiceAccountMetadata Metadata `json:"serviceAccountMetadata,omitzero"`
 
-	// Paused stops Mainstay from changing anything; status is still kept.
+	// Paused stops Mainstay from changing anything; it still updates the status.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
 
-// WebAppStatus is what a WebApp is.
+// WebAppStatus is the observed state of a WebApp.
 type WebAppStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase is a one-word summary: Pending, Deploying, Running or Failed. The conditions are the truth.
+	// Phase is a one-word summary: Pending, Deploying, Running or Failed. Programs should read the
+	// conditions.
 	// +optional
 	Phase WebAppPhase `json:"phase,omitempty"`
 	// Replicas is the number of pods that exist.
@@ -286,20 +287,20 @@ type WebAppStatus struct {
 	// UpdatedReplicas is the number of pods that run the current template.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas"`
-	// ReplicaSummary is ready/wanted, for people.
+	// ReplicaSummary is ready/desired, for display.
 	// +optional
 	ReplicaSummary string `json:"replicaSummary,omitempty"`
 	// Selector selects the pods; the scale subresource and autoscalers use it.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// URL is where the application answers: its route, its Ingress, or its Service inside the cluster.
+	// URL of the application: that of its route, its Ingress, or its Service inside the cluster.
 	// +optional
 	URL string `json:"url,omitempty"`
-	// FirstReadyTime is when Ready was True for the first time. It stays, whatever becomes of Ready later;
-	// it is absent until then.
+	// FirstReadyTime is when Ready became True for the first time; absent until then. It never changes
+	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready, Progressing, Degraded, Paused and, when it is True, Stalled.
+	// Conditions are Ready, Progressing, Degraded and Paused, and Stalled while it is True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

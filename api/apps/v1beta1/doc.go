@@ -1,6 +1,5 @@
-// Package v1beta1 is the API group apps.mainstay.dev, version v1beta1: the small form in which
-// WebApp began. It is deprecated, never stored, and served only while Mainstay's conversion
-// webhook is there.
+// Package v1beta1 is the API group apps.mainstay.dev, version v1beta1: the first, small form of
+// WebApp. It is deprecated, never stored, and served only with Mainstay's conversion webhook.
 //
 // +kubebuilder:object:generate=true
 // +groupName=apps.mainstay.dev

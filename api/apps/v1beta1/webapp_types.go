@@ -6,9 +6,9 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// WebApp is a web application: one container image that answers HTTP on a port. Everything
-// that this version has no field for is kept in the annotation mainstay.dev/v1-spec: leave
-// that as it is, or use apps.mainstay.dev/v1.
+// WebApp is a web application: one container image that answers HTTP on a port. Fields that this
+// version lacks are in the annotation mainstay.dev/v1-spec: do not change it, or use
+// apps.mainstay.dev/v1.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:deprecatedversion:warning="apps.mainstay.dev/v1beta1 WebApp is deprecated: use apps.mainstay.dev/v1"
@@ -28,10 +28,10 @@ type WebApp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the application as it should be.
+	// Spec is the desired application.
 	// +required
 	Spec WebAppSpec `json:"spec"`
-	// Status is the application as it is; the same as in v1.
+	// Status is the observed state; the same as in v1.
 	// +optional
 	Status msappsv1.WebAppStatus `json:"status,omitzero"`
 }
@@ -45,10 +45,10 @@ type WebAppList struct {
 	Items           []WebApp `json:"items"`
 }
 
-// WebAppSpec is what a WebApp should be. Only image is required.
+// WebAppSpec is the desired application. Only image is required.
 type WebAppSpec struct {
-	// Replicas is the number of pods, at least 1. Where it is left out the application starts
-	// with 1 and the number is then left alone.
+	// Replicas is the number of pods, at least 1. If it is left out, the application starts with 1,
+	// and Mainstay does not change the number afterwards.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -68,8 +68,8 @@ type WebAppSpec struct {
 	Port int32 `json:"port,omitempty"`
 
 	// Host publishes the application through an Ingress under this DNS name, for example
-	// shop.example.com; a leading "*." takes any one label. Where it is left out there is no
-	// Ingress: to remove it removes all that v1 says about the Ingress.
+	// shop.example.com; a leading "*." matches any one label. Default: no Ingress. Removing it removes
+	// all Ingress settings of v1, too.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be a DNS name in lower case without scheme, port or path, for example shop.example.com"

@@ -1,37 +1,46 @@
 package v1
 
-// An AppConfig has the conditions Ready, Progressing and Degraded, and, when they are True, Stalled and
-// SecretAccessNotGranted. They are declared with those of ConfigMonitor. Of an AppConfig
+// An AppConfig has the conditions Ready, Progressing and Degraded, and Stalled and
+// SecretAccessNotGranted while they are True. They are declared with those of ConfigMonitor. Of an
+// AppConfig
 //
-//   - Ready is True when the ConfigMap has the content that the spec asks for, and every pod that uses it runs that content;
+//   - Ready is True when the ConfigMap has the content that the spec asks for, and all pods that
+//     use it run that content;
 //   - Progressing is True while pods are being replaced for it;
-//   - Degraded is True when something is wrong that needs a look; with the reason SecretMissing also while Ready is True;
-//   - Stalled is True when nothing gets better until someone acts;
-//   - SecretAccessNotGranted is True when spec.secretRefs names a Secret of a namespace whose Secrets Mainstay may not read: its
-//     changes roll nothing. It says nothing about Ready, for pods get what is in the Secret all the same.
+//   - Degraded is True when something is wrong that needs attention; with the reason SecretMissing
+//     also while Ready is True;
+//   - Stalled is True when only a user can fix the problem;
+//   - SecretAccessNotGranted is True when spec.secretRefs names a Secret in a namespace whose
+//     Secrets Mainstay may not read: its changes restart nothing. It does not affect Ready, because
+//     pods get the Secret's values all the same.
 
-// Reasons of the conditions of an AppConfig, beside those that it shares with ConfigMonitor and those in package api.
-// AwaitingApproval, OutsideWindow, RolledBack and Pinned are also those of status.pending.
+// Reasons of the conditions of an AppConfig, in addition to those that it shares with ConfigMonitor
+// and those in package api. AwaitingApproval, OutsideWindow, RolledBack and Pinned are also used in
+// status.pending.
 const (
-	// ReasonNoUsers (Ready): the ConfigMap is written, and no workload uses it.
+	// ReasonNoUsers (Ready): the ConfigMap exists, but no workload uses it.
 	ReasonNoUsers = "NoUsers"
 	// ReasonRollingOut (Ready, Progressing): pods are being replaced.
 	ReasonRollingOut = "RollingOut"
-	// ReasonAwaitingApproval (Ready): rollout.mode is Manual, and rollout.approved does not name the content.
+	// ReasonAwaitingApproval (Ready): rollout.mode is Manual, and rollout.approved is not the hash of
+	// the content.
 	ReasonAwaitingApproval = "AwaitingApproval"
 	// ReasonOutsideWindow (Ready): the content is written when rollout.window opens.
 	ReasonOutsideWindow = "OutsideWindow"
-	// ReasonRolledBack (Ready, Degraded): the rollout of what the spec renders failed, and the last content that all pods
-	// had run was put back.
+	// ReasonRolledBack (Ready, Degraded): the rollout of what the spec renders failed, and the last
+	// content that all pods had run was restored.
 	ReasonRolledBack = "RolledBack"
-	// ReasonPinned (Ready): spec.revision chooses the content.
+	// ReasonPinned (Ready): spec.revision selects the content.
 	ReasonPinned = "Pinned"
-	// ReasonRevisionNotFound (Ready, Degraded, Stalled): spec.revision names none that is kept. The ConfigMap stays as it was.
+	// ReasonRevisionNotFound (Ready, Degraded, Stalled): spec.revision is not one of the kept
+	// revisions. The ConfigMap stays unchanged.
 	ReasonRevisionNotFound = "RevisionNotFound"
-	// ReasonSecretMissing (Degraded): spec.secretRefs names a Secret that does not exist, or a key that it does not have.
+	// ReasonSecretMissing (Degraded): spec.secretRefs names a Secret that does not exist, or a key
+	// that it does not have.
 	ReasonSecretMissing = "SecretMissing"
-	// ReasonContentLost (Ready, Degraded, Stalled): the content that the ConfigMap should have is no longer anywhere, for somebody has edited it
-	// and deleted the revision. The ConfigMap stays as it is.
+	// ReasonContentLost (Ready, Degraded, Stalled): the content that the ConfigMap should have no
+	// longer exists, because the ConfigMap was edited and the revision deleted. The ConfigMap stays
+	// unchanged.
 	ReasonContentLost = "ContentLost"
 )
 
@@ -43,7 +52,7 @@ const (
 	WorkloadRolling = "Rolling"
 	// WorkloadWaiting: it will be rolled, but not yet.
 	WorkloadWaiting = "Waiting"
-	// WorkloadFailed: its new pods do not become available in time.
+	// WorkloadFailed: its new pods did not become available in time.
 	WorkloadFailed = "Failed"
 )
 
@@ -51,10 +60,10 @@ const (
 const (
 	// RevisionCurrent: the ConfigMap has it.
 	RevisionCurrent = "Current"
-	// RevisionGood: the last one that all pods have run.
+	// RevisionGood: the last content that all pods have run.
 	RevisionGood = "Good"
 	// RevisionFailed: its rollout failed.
 	RevisionFailed = "Failed"
-	// RevisionOld: none of these.
+	// RevisionOld: none of the others.
 	RevisionOld = "Old"
 )

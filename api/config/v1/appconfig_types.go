@@ -7,9 +7,10 @@ import (
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
-// AppConfig is the configuration of one application in one namespace. It is rendered into the ConfigMap
-// APPLICATION-config, in one write; workloads of the namespace that use that ConfigMap are rolled when its content
-// changes, once for each content. Earlier contents are kept as revisions, to go back to.
+// AppConfig is the configuration of one application in one namespace. Mainstay renders it into the
+// ConfigMap APPLICATION-config with one write. When its content changes, the workloads in the
+// namespace that use the ConfigMap are restarted, once per content. Earlier contents are kept as
+// revisions for rollbacks.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -26,10 +27,10 @@ type AppConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the configuration as it should be.
+	// Spec is the desired configuration.
 	// +required
 	Spec AppConfigSpec `json:"spec"`
-	// Status is what of it runs where.
+	// Status is the observed state: which content runs where.
 	// +optional
 	Status AppConfigStatus `json:"status,omitzero"`
 }
@@ -43,10 +44,11 @@ type AppConfigList struct {
 	Items           []AppConfig `json:"items"`
 }
 
-// AppConfigSpec is what an AppConfig should be. Only application is required.
+// AppConfigSpec is the desired configuration. Only application is required.
 type AppConfigSpec struct {
-	// Application names the application. The ConfigMap is called APPLICATION-config. Of several AppConfigs of a namespace for
-	// one application the oldest counts; the others have the reason Conflict. It can't be changed: make another AppConfig.
+	// Application is the name of the application. The ConfigMap is called APPLICATION-config. If
+	// several AppConfigs of a namespace have the same application, the oldest is used; the others have
+	// the reason Conflict. The field is immutable: to rename, create another AppConfig.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=56
@@ -54,42 +56,47 @@ type AppConfigSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.application can't be changed, for running pods use its ConfigMap: make another AppConfig"
 	Application string `json:"application"`
 
-	// Environment is development (dev), staging or production (prod): which of environments counts. Left out: the
-	// namespace's own, by its label mainstay.dev/environment or its name. One that contradicts the namespace's is refused.
+	// Environment is development (dev), staging or production (prod), and selects an entry of
+	// environments. Default: the namespace's environment, from its label mainstay.dev/environment or
+	// its name. A value that contradicts the namespace's is refused.
 	// +optional
 	// +kubebuilder:validation:Enum=development;dev;staging;production;prod
 	Environment string `json:"environment,omitempty"`
 
-	// Config are the keys of the ConfigMap. A value may be a Go template over .Application, .Environment,
-	// .Namespace and .Values, which has the other keys: "http://{{ .Values.HOST }}:8080". docs/spec/appconfig.md lists the functions.
+	// Config are the keys of the ConfigMap. A value may be a Go template over .Application,
+	// .Environment, .Namespace and .Values, which has the other keys: "http://{{ .Values.HOST
+	// }}:8080". docs/spec/appconfig.md lists the functions.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=1000
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="keys are made of letters, digits, -, _ and ., at most 253 of them"
 	Config map[string]string `json:"config,omitempty"`
 
-	// Files are whole files, by name: keys of the same ConfigMap, rendered in the same way after config. Mount the ConfigMap to read them.
+	// Files are whole files, by name: keys of the same ConfigMap, rendered in the same way after
+	// config. Mount the ConfigMap to read them.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="names of files are made of letters, digits, -, _ and ., at most 253 of them"
 	Files map[string]string `json:"files,omitempty"`
 
-	// Environments are what differs in an environment, by its name or alias: what is given there replaces, key by key, what
-	// is given above.
+	// Environments are the differences per environment, by its name or alias. Their config and files
+	// replace those above, key by key.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['development','dev','staging','production','prod'])",message="environments are development (dev), staging and production (prod)"
 	// +kubebuilder:validation:MaxProperties=5
 	Environments map[string]ConfigOverride `json:"environments,omitempty"`
 
-	// Schema is a JSON Schema (draft 2020-12, no references to elsewhere) that the rendered config must satisfy, as an
-	// object of strings: {"properties": {"PORT": {"pattern": "^[0-9]+$"}}, "required": ["PORT"]}. Left out: none.
+	// Schema is a JSON Schema (draft 2020-12, without external references) that the rendered config
+	// must satisfy, as an object of strings: {"properties": {"PORT": {"pattern": "^[0-9]+$"}},
+	// "required": ["PORT"]}. Default: none.
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Schema *runtime.RawExtension `json:"schema,omitempty"`
 
-	// SecretRefs name what the application takes from Secrets. The values stay there: pods get them by reference
-	// (env.valueFrom.secretKeyRef, or a volume), never through the ConfigMap. Where Mainstay may read the namespace's Secrets, a
-	// change of one of these keys rolls the workloads that use it.
+	// SecretRefs are the Secret keys that the application uses. The values stay in the Secrets: pods
+	// get them by reference (env.valueFrom.secretKeyRef, or a volume), never through the ConfigMap. If
+	// Mainstay may read the namespace's Secrets, a change of one of these keys restarts the workloads
+	// that use it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -100,14 +107,14 @@ type AppConfigSpec struct {
 	// +optional
 	Rollout Rollout `json:"rollout,omitzero"`
 
-	// Revision goes back to an earlier content, by the number of its revision, and stays there until it is taken out
-	// again. Left out: what this spec renders.
+	// Revision selects an earlier content by its revision number, until the field is removed. Default:
+	// the content that this spec renders.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Revision *int64 `json:"revision,omitempty"`
 
-	// RevisionHistoryLimit is how many earlier contents are kept. Those that pods still run, and the last one that
-	// all pods have run, are kept beyond it.
+	// RevisionHistoryLimit is how many earlier contents are kept. Contents that pods still run, and
+	// the last one that all pods have run, are always kept.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:Minimum=0
@@ -115,7 +122,7 @@ type AppConfigSpec struct {
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 }
 
-// ConfigOverride is what differs in one environment.
+// ConfigOverride are the differences of one environment.
 type ConfigOverride struct {
 	// Config replaces values of spec.config, or adds to them.
 	// +optional
@@ -129,58 +136,57 @@ type ConfigOverride struct {
 	Files map[string]string `json:"files,omitempty"`
 }
 
-// SecretRef is one thing that the application takes from a Secret.
+// SecretRef is one Secret key that the application uses.
 type SecretRef struct {
-	// Name by which the application knows it: DATABASE_PASSWORD. No key of config has the same.
+	// Name by which the application knows it, such as DATABASE_PASSWORD. It must not be a key of
+	// config.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]{1,253}$`
 	Name string `json:"name"`
-	// Secret of the same namespace.
+	// Secret is the name of a Secret in the same namespace.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Secret string `json:"secret"`
-	// Key within it.
+	// Key in the Secret.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]{1,253}$`
 	Key string `json:"key"`
 }
 
-// RolloutMode says who starts a rollout.
+// RolloutMode is what starts a rollout.
 type RolloutMode string
 
-// Modes.
 const (
-	// RolloutAutomatic starts it when the content changes and the window is open.
+	// RolloutAutomatic starts a rollout when the content changes and the window is open.
 	RolloutAutomatic RolloutMode = "Automatic"
-	// RolloutManual waits until somebody approves the content.
+	// RolloutManual waits until a user approves the content.
 	RolloutManual RolloutMode = "Manual"
 )
 
-// FailureAction says what becomes of a rollout that fails.
+// FailureAction is what happens after a failed rollout.
 type FailureAction string
 
-// Actions.
 const (
-	// FailureStop leaves everything as it is then: no further workload begins.
+	// FailureStop changes nothing more: no further workload is restarted.
 	FailureStop FailureAction = "Stop"
-	// FailureRollback puts the last revision back that all pods have run.
+	// FailureRollback restores the last revision that all pods have run.
 	FailureRollback FailureAction = "Rollback"
 )
 
-// Rollout is how a new content reaches the workloads. The ConfigMap is written when the rollout starts; until then it
-// keeps what it has.
+// Rollout is how a new content reaches the workloads. The ConfigMap is written when the rollout
+// starts; until then it keeps its content.
 type Rollout struct {
-	// Policy says which workloads go when.
+	// Policy controls the order and the timing of the workloads.
 	rolloutv1.Policy `json:",inline"`
 
-	// Mode is Automatic, or Manual: then a content waits until approved names it.
+	// Mode is Automatic, or Manual: a new content then waits until approved has its hash.
 	// +optional
 	// +default="Automatic"
 	// +kubebuilder:validation:Enum=Automatic;Manual
 	Mode RolloutMode `json:"mode,omitempty"`
 
-	// Approved is, with Manual, the hash of the content that may be rolled out: status.pending.hash.
+	// Approved is, with mode Manual, the hash of the content to roll out, from status.pending.hash.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Approved string `json:"approved,omitempty"`
@@ -192,18 +198,18 @@ type Rollout struct {
 	OnFailure FailureAction `json:"onFailure,omitempty"`
 }
 
-// AppConfigStatus is what of an AppConfig runs where.
+// AppConfigStatus is the observed state of an AppConfig.
 type AppConfigStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Environment that the content was rendered for: development, staging, production, or empty.
+	// Environment for which the content was rendered: development, staging, production, or empty.
 	// +optional
 	Environment string `json:"environment,omitempty"`
 	// ConfigMap is the name of the ConfigMap that pods use.
 	// +optional
 	ConfigMap string `json:"configMap,omitempty"`
-	// Revision is the number of the content that the ConfigMap has.
+	// Revision is the number of the ConfigMap's content.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 	// Hash is the hash of that content.
@@ -212,7 +218,7 @@ type AppConfigStatus struct {
 	// LastGood is the last revision that all pods have run; absent until there is one.
 	// +optional
 	LastGood int64 `json:"lastGood,omitempty"`
-	// Pending is a content that this spec renders and the ConfigMap does not have yet.
+	// Pending is a content that this spec renders but that is not in the ConfigMap yet.
 	// +optional
 	Pending *PendingContent `json:"pending,omitempty"`
 	// UpdatedPods is the number of pods that run the content of the ConfigMap.
@@ -221,38 +227,39 @@ type AppConfigStatus struct {
 	// Pods is the number of pods that use the ConfigMap.
 	// +optional
 	Pods int32 `json:"pods"`
-	// PodSummary is updatedPods/pods, for people.
+	// PodSummary is updatedPods/pods, for display.
 	// +optional
 	PodSummary string `json:"podSummary,omitempty"`
 	// Workloads that use the ConfigMap, by kind and name: the first 100.
 	// +optional
 	// +listType=atomic
 	Workloads []WorkloadStatus `json:"workloads,omitempty"`
-	// Revisions that are kept, the newest first.
+	// Revisions that are kept, newest first.
 	// +optional
 	// +listType=map
 	// +listMapKey=revision
 	Revisions []RevisionStatus `json:"revisions,omitempty"`
-	// FirstReadyTime is when Ready was True for the first time. It stays, whatever becomes of Ready later;
-	// it is absent until then.
+	// FirstReadyTime is when Ready became True for the first time; absent until then. It never changes
+	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready, Progressing, Degraded, SecretAccessNotGranted (where it is True) and, when it is True, Stalled.
+	// Conditions are Ready, Progressing and Degraded, and SecretAccessNotGranted and Stalled while
+	// they are True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PendingContent is a content that waits.
+// PendingContent is a content that is waiting to be rolled out.
 type PendingContent struct {
-	// Hash names it: rollout.approved takes it.
+	// Hash of the content, for rollout.approved.
 	Hash string `json:"hash"`
-	// Reason is why it waits: AwaitingApproval, OutsideWindow, RolledBack or Pinned.
+	// Reason why it waits: AwaitingApproval, OutsideWindow, RolledBack or Pinned.
 	Reason string `json:"reason"`
 }
 
-// WorkloadStatus is how far one workload is.
+// WorkloadStatus is the progress of one workload.
 type WorkloadStatus struct {
 	// Kind is Deployment, StatefulSet or DaemonSet.
 	Kind string `json:"kind"`
@@ -260,25 +267,25 @@ type WorkloadStatus struct {
 	Name string `json:"name"`
 	// State is UpToDate, Rolling, Waiting or Failed.
 	State string `json:"state"`
-	// Revision that its newest pods run; 0 if it is not known.
+	// Revision that its newest pods run; 0 if unknown.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 	// UpdatedPods is the number of its pods that run the content of the ConfigMap.
 	UpdatedPods int32 `json:"updatedPods"`
 	// Pods is the number of its pods.
 	Pods int32 `json:"pods"`
-	// Message says what it waits for or what is wrong; empty if nothing is.
+	// Message says what it waits for or what is wrong; otherwise empty.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
 // RevisionStatus is one content that is kept.
 type RevisionStatus struct {
-	// Revision is its number: spec.revision takes it.
+	// Revision is its number, for spec.revision.
 	Revision int64 `json:"revision"`
 	// Hash of the content.
 	Hash string `json:"hash"`
-	// ConfigMap that keeps it.
+	// ConfigMap that has the content.
 	ConfigMap string `json:"configMap"`
 	// State is Current, Good (all pods have run it), Failed (its rollout failed), or Old.
 	State string `json:"state"`

@@ -1,78 +1,87 @@
 package v1
 
-// Condition types of a ConfigMonitor. Each carries observedGeneration and is always present unless it says otherwise.
+// Condition types of a ConfigMonitor. Each has observedGeneration, and is always present unless its
+// comment says otherwise.
 const (
-	// ConditionReady is True when everything that is selected runs the present content of the source, and nothing is wrong.
+	// ConditionReady is True when all selected workloads run the current content of the source, and
+	// nothing is wrong.
 	ConditionReady = "Ready"
 
 	// ConditionProgressing is True while something is being restarted.
 	ConditionProgressing = "Progressing"
 
-	// ConditionDegraded is True when something is wrong that needs a look: its reason and message say what.
+	// ConditionDegraded is True when something is wrong that needs attention. Its reason and message
+	// say what.
 	ConditionDegraded = "Degraded"
 
-	// ConditionStalled is True when nothing will get better until someone acts: an invalid spec, a Secret that may not be
-	// read. It is absent otherwise.
+	// ConditionStalled is True when only a user can fix the problem: an invalid spec, a Secret that
+	// may not be read. It is absent otherwise.
 	ConditionStalled = "Stalled"
 
-	// ConditionSecretAccessNotGranted is True when the spec names a Secret of a namespace whose Secrets Mainstay may not
-	// read. The message says how to grant it. It is absent otherwise.
+	// ConditionSecretAccessNotGranted is True when the spec names a Secret in a namespace whose
+	// Secrets Mainstay may not read. The message says how to grant that. It is absent otherwise.
 	ConditionSecretAccessNotGranted = "SecretAccessNotGranted"
 
-	// ConditionFlapping is True when the source has changed again and again, so that something was restarted four times or
-	// more in close succession. The message names the source and its last writers. It is absent otherwise.
+	// ConditionFlapping is True when the source changed so often that a workload was restarted four
+	// times or more in close succession. The message names the source and its last writers. It is
+	// absent otherwise.
 	ConditionFlapping = "Flapping"
 )
 
-// Reasons of the conditions of a ConfigMonitor. Those that all kinds share stand in package api.
+// Reasons of the conditions of a ConfigMonitor. Package api has those that all kinds share.
 const (
-	// ReasonUpToDate (Ready): everything that is selected runs the present content.
+	// ReasonUpToDate (Ready): all selected workloads run the current content.
 	ReasonUpToDate = "UpToDate"
 	// ReasonRestarting (Ready, Progressing): something is being restarted.
 	ReasonRestarting = "Restarting"
-	// ReasonWaiting (Ready): something will be restarted, but not yet: status.skipped says what and why.
+	// ReasonWaiting (Ready): something will be restarted, but not yet. status.skipped has the reasons.
 	ReasonWaiting = "Waiting"
-	// ReasonBlocked (Ready): a workload's template has the change, but its pods are not replaced: it is paused, or waits for
-	// somebody to delete them.
+	// ReasonBlocked (Ready): a workload's template has the change, but its pods are not replaced: it
+	// is paused, or has the update strategy OnDelete or a partition.
 	ReasonBlocked = "Blocked"
-	// ReasonSkipped (Ready): pods that run an earlier content are left alone, with the strategy Evict: status.skipped says why.
+	// ReasonSkipped (Ready): with the strategy Evict, pods that run an earlier content are not
+	// evicted. status.skipped has the reasons.
 	ReasonSkipped = "Skipped"
 	// ReasonNothingMatched (Ready): spec.podSelector selects nothing.
 	ReasonNothingMatched = "NothingMatched"
-	// ReasonSourceMissing (Ready, Degraded): the ConfigMap or Secret does not exist. Nothing restarts because of that.
+	// ReasonSourceMissing (Ready, Degraded): the ConfigMap or Secret does not exist. Nothing is
+	// restarted for that.
 	ReasonSourceMissing = "SourceMissing"
-	// ReasonEditedByHand (Ready): somebody has edited a ConfigMap of an AppConfig, and it is being put back. Nothing
-	// restarts because of that.
+	// ReasonEditedByHand (Ready): a user has edited a ConfigMap of an AppConfig, and Mainstay is
+	// restoring it. Nothing is restarted for that.
 	ReasonEditedByHand = "EditedByHand"
-	// ReasonRolloutFailed (Ready, Degraded): something was restarted, and its new pods do not become available in time.
+	// ReasonRolloutFailed (Ready, Degraded): a workload was restarted, and its new pods did not become
+	// available in time.
 	ReasonRolloutFailed = "RolloutFailed"
-	// ReasonSecretAccessNotGranted (Ready, Degraded, Stalled and the condition of this name): the Secret may not be read.
+	// ReasonSecretAccessNotGranted (Ready, Degraded, Stalled and the condition of this name): the
+	// Secret may not be read.
 	ReasonSecretAccessNotGranted = "SecretAccessNotGranted"
-	// ReasonFlapping (Ready, Degraded and the condition of this name): the source changes without end.
+	// ReasonFlapping (Ready, Degraded and the condition of this name): the source keeps changing.
 	ReasonFlapping = "Flapping"
 	// ReasonSettled (Progressing): nothing is being restarted.
 	ReasonSettled = "Settled"
 )
 
-// Reasons for which something is not restarted, or not yet, in status.skipped. Beside them there are those of the rollout
-// policy: OutsideWindow and WaitingForOthers.
+// Reasons in status.skipped why something is not restarted, or not yet. The rollout policy's
+// OutsideWindow and WaitingForOthers are used too.
 const (
-	// SkippedCooldown: it was restarted a moment ago.
+	// SkippedCooldown: it was restarted less than spec.cooldown ago.
 	SkippedCooldown = "Cooldown"
-	// SkippedDebounce: a change was acted on at once, and further ones are collected.
+	// SkippedDebounce: a change was applied at once, and further ones are collected.
 	SkippedDebounce = "Debounce"
-	// SkippedHeldByAnother: another ConfigMonitor, an AppConfig or an annotation that concerns the same workload holds it.
+	// SkippedHeldByAnother: another ConfigMonitor, an AppConfig or an annotation does not let the
+	// workload restart yet.
 	SkippedHeldByAnother = "HeldByAnother"
-	// SkippedBaseline: nobody knows yet with which content its pods were started.
+	// SkippedBaseline: it is not known yet with which content its pods were started.
 	SkippedBaseline = "Baseline"
-	// SkippedBlocked: the workload is paused, or waits for somebody to delete its pods.
+	// SkippedBlocked: the workload is paused, or has the update strategy OnDelete or a partition.
 	SkippedBlocked = "Blocked"
-	// SkippedDisruptionBudget (Evict): a PodDisruptionBudget does not allow it now.
+	// SkippedDisruptionBudget (Evict): a PodDisruptionBudget does not allow the eviction now.
 	SkippedDisruptionBudget = "DisruptionBudget"
-	// SkippedEvictionFailed (Evict): the API server refused its eviction, or failed at it. It is tried again.
+	// SkippedEvictionFailed (Evict): the eviction was refused or failed. Mainstay tries again.
 	SkippedEvictionFailed = "EvictionFailed"
-	// SkippedUnowned (Evict): nobody would bring the pod back, and spec.allowUnowned is false.
+	// SkippedUnowned (Evict): no controller would recreate the pod, and spec.allowUnowned is false.
 	SkippedUnowned = "Unowned"
-	// SkippedStaticPod (Evict): the pod is made by its node out of a file, and can't be evicted.
+	// SkippedStaticPod (Evict): the pod is a static pod of its node, and can't be evicted.
 	SkippedStaticPod = "StaticPod"
 )

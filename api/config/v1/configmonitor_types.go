@@ -6,8 +6,8 @@ import (
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
-// ConfigMonitor restarts pods when the data of a ConfigMap or Secret change, whether or not they mount it. A workload is restarted once for one
-// change, however many monitors select it.
+// ConfigMonitor restarts pods when the data of a ConfigMap or Secret change, whether or not they
+// mount it. A change restarts a workload once, however many ConfigMonitors select it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -23,10 +23,10 @@ type ConfigMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is watched, and what is restarted.
+	// Spec is what to watch, and what to restart.
 	// +required
 	Spec ConfigMonitorSpec `json:"spec"`
-	// Status is what came of it.
+	// Status is the observed state.
 	// +optional
 	Status ConfigMonitorStatus `json:"status,omitzero"`
 }
@@ -43,39 +43,42 @@ type ConfigMonitorList struct {
 // Strategy is how pods are restarted.
 type Strategy string
 
-// Strategies.
 const (
-	// StrategyRollout has the owning Deployment, StatefulSet or DaemonSet roll, by its own strategy.
+	// StrategyRollout restarts the owning Deployment, StatefulSet or DaemonSet with its own update
+	// strategy.
 	StrategyRollout Strategy = "Rollout"
-	// StrategyEvict evicts the pods, respecting PodDisruptionBudgets: for pods whose owner does not roll.
+	// StrategyEvict evicts the pods, respecting PodDisruptionBudgets: for pods whose owner has no
+	// rolling update.
 	StrategyEvict Strategy = "Evict"
 )
 
-// ConfigMonitorSpec is what is watched, and what is restarted. One of configMap and secret is required, and podSelector.
+// ConfigMonitorSpec is what to watch, and what to restart. Exactly one of configMap and secret is
+// required, and podSelector.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.configMap) && has(self.configmap))",message="spec.configMap and spec.configmap are two spellings of one field: give one of them"
 // +kubebuilder:validation:XValidation:rule="(has(self.configMap) || has(self.configmap)) != has(self.secret)",message="give one of spec.configMap and spec.secret: the name of what is watched"
 type ConfigMonitorSpec struct {
-	// ConfigMap is the name of the ConfigMap, of the same namespace, that is watched.
+	// ConfigMap is the name of the ConfigMap to watch, in the same namespace.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ConfigMap string `json:"configMap,omitempty"`
 
-	// LowerConfigMap (configmap) is another spelling of configMap, and means the same.
+	// LowerConfigMap (configmap) is an alternative spelling of configMap.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	LowerConfigMap string `json:"configmap,omitempty"`
 
-	// Secret is the name of the Secret, of the same namespace, that is watched. Mainstay may read Secrets only in the
-	// namespaces that its installation names (secrets.namespaces); elsewhere the condition SecretAccessNotGranted is True.
+	// Secret is the name of the Secret to watch, in the same namespace. Mainstay may read Secrets only
+	// in the namespaces that its installation lists (secrets.namespaces); elsewhere the condition
+	// SecretAccessNotGranted is True.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Secret string `json:"secret,omitempty"`
 
-	// Keys are those whose values matter. Left out: all.
+	// Keys are the keys to watch. Default: all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=500
@@ -83,7 +86,7 @@ type ConfigMonitorSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Keys []string `json:"keys,omitempty"`
 
-	// PodSelector are labels that pods must have, all of them.
+	// PodSelector are the labels that a pod must have, all of them.
 	// +required
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
@@ -95,74 +98,77 @@ type ConfigMonitorSpec struct {
 	// +kubebuilder:validation:Enum=Rollout;Evict
 	Strategy Strategy `json:"strategy,omitempty"`
 
-	// AllowUnowned lets Evict take pods that no controller would bring back.
+	// AllowUnowned lets the strategy Evict delete pods that no controller would recreate.
 	// +optional
 	AllowUnowned bool `json:"allowUnowned,omitempty"`
 
-	// Debounce is how long, after a change that was acted on at once, further ones are collected and then taken together.
-	// Left out: 0s.
+	// Debounce is how long further changes are collected after a change that was applied at once. They
+	// are then applied together. Default: 0s.
 	// +optional
 	Debounce *metav1.Duration `json:"debounce,omitempty"`
 
-	// Cooldown is the shortest time between two restarts of one workload. What changes meanwhile arrives at its end. Left out: 30s.
+	// Cooldown is the shortest time between two restarts of one workload. Changes in between are
+	// applied at its end. Default: 30s.
 	// +optional
 	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
 
-	// Window is when restarts may begin. Left out: at any time.
+	// Window is when restarts may begin. Default: at any time.
 	// +optional
 	Window *rolloutv1.Window `json:"window,omitempty"`
 
-	// MaxParallel is how many workloads (or, with Evict, pods) may be restarting at one time. Left out: all.
+	// MaxParallel is how many workloads (or, with Evict, pods) may be restarting at the same time.
+	// Default: all.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxParallel *int32 `json:"maxParallel,omitempty"`
 }
 
-// ConfigMonitorStatus is what came of a ConfigMonitor.
+// ConfigMonitorStatus is the observed state of a ConfigMonitor.
 type ConfigMonitorStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Source is what is watched, "ConfigMap/flags".
+	// Source is what is watched, such as "ConfigMap/flags".
 	// +optional
 	Source string `json:"source,omitempty"`
-	// LastChange is when its data changed last, as far as it tells.
+	// LastChange is when the source's data last changed, as far as its metadata tell.
 	// +optional
 	LastChange *metav1.Time `json:"lastChange,omitempty"`
-	// LastRestart is when a selected workload was restarted last for it.
+	// LastRestart is when a selected workload was last restarted for the source.
 	// +optional
 	LastRestart *metav1.Time `json:"lastRestart,omitempty"`
-	// Restarts is how many restarts there were for it, of the workloads that are selected now.
+	// Restarts is the number of restarts for the source, of the currently selected workloads.
 	// +optional
 	Restarts int64 `json:"restarts"`
-	// Matched is the number of workloads (or, with Evict, pods) that are selected.
+	// Matched is the number of selected workloads (or, with Evict, pods).
 	// +optional
 	Matched int32 `json:"matched"`
-	// UpToDate is how many of them run the present content.
+	// UpToDate is how many of them run the current content.
 	// +optional
 	UpToDate int32 `json:"upToDate"`
-	// Skipped are those that are not restarted, or not yet, and why: the first 20.
+	// Skipped are those that are not restarted, or not yet, with the reason: the first 20.
 	// +optional
 	// +listType=atomic
 	Skipped []Skipped `json:"skipped,omitempty"`
-	// FirstReadyTime is when Ready was True for the first time. It stays, whatever becomes of Ready later;
-	// it is absent until then.
+	// FirstReadyTime is when Ready became True for the first time; absent until then. It never changes
+	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready, Progressing, Degraded and, where they are True, SecretAccessNotGranted, Flapping and Stalled.
+	// Conditions are Ready, Progressing and Degraded, and SecretAccessNotGranted, Flapping and Stalled
+	// while they are True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Skipped is one thing that is not restarted, or not yet.
+// Skipped is a workload or pod that is not restarted, or not yet.
 type Skipped struct {
 	// Name is "Deployment/web", or "Pod/job-x2f".
 	Name string `json:"name"`
-	// Reason in one word.
+	// Reason is one word.
 	Reason string `json:"reason"`
-	// Message says more.
+	// Message has the details.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

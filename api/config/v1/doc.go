@@ -1,4 +1,4 @@
-// Package v1 has the kinds of config.mainstay.dev/v1: configuration, and what is restarted when it changes.
+// Package v1 has the kinds of config.mainstay.dev/v1: configuration, and restarts when it changes.
 //
 // +kubebuilder:object:generate=true
 // +groupName=config.mainstay.dev

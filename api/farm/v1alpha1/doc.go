@@ -1,6 +1,7 @@
-// Package v1alpha1 has the resources of farm.mainstay.dev/v1alpha1, which Mainstay's own API server serves behind that of Kubernetes
-// (https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/). They have no
-// CustomResourceDefinitions.
+// Package v1alpha1 has the resources of farm.mainstay.dev/v1alpha1, which Mainstay's own API server
+// serves behind the Kubernetes API server
+// (https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/).
+// They have no CustomResourceDefinitions.
 //
 // +kubebuilder:skip
 // +kubebuilder:object:generate=true

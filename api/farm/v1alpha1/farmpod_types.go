@@ -5,22 +5,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FarmPodPrefix stands before the name of a Pod in that of its FarmPod.
+// FarmPodPrefix is the prefix of a FarmPod's name, before the name of its Pod.
 const FarmPodPrefix = "farm-"
 
-// FarmPod is a Pod as somebody on call wants to see it. It can be read and watched, and is computed from the Pod of the same namespace whose
-// name is its own without "farm-": it changes when that Pod does, and has its resourceVersion and labels. Who may not list Pods in a namespace
-// sees no FarmPods of it.
+// FarmPod is a Pod as an engineer on call wants to see it. It can be read and watched, and is
+// computed from the Pod of the same namespace whose name is its own without "farm-". It changes
+// when that Pod does, and has its resourceVersion and labels. Users who may not list Pods in a
+// namespace see no FarmPods of it.
 //
 // +kubebuilder:object:root=true
 type FarmPod struct {
 	metav1.TypeMeta `json:",inline"`
-	// Metadata are as those of any resource. Annotations, finalizers, owners and managed fields of the Pod are not shown.
+	// Standard object's metadata. Annotations, finalizers, owners and managed fields of the Pod are
+	// not shown.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the Pod is.
+	// Spec describes the Pod.
 	Spec FarmPodSpec `json:"spec"`
-	// Status is how it does.
+	// Status is the observed state of the Pod.
 	Status FarmPodStatus `json:"status"`
 }
 
@@ -29,68 +31,76 @@ type FarmPod struct {
 // +kubebuilder:object:root=true
 type FarmPodList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Metadata are as those of any list.
+	// Standard list metadata.
 	metav1.ListMeta `json:"metadata,omitempty"`
-	// Items are those that were asked for.
+	// Items are the FarmPods in the list.
 	Items []FarmPod `json:"items"`
 }
 
-// FarmPodSpec is what a Pod is.
+// FarmPodSpec describes a Pod.
 type FarmPodSpec struct {
-	// Containers is how many containers the Pod has, side-cars included; those that only run at its start do not count.
+	// Containers is the number of the Pod's containers, including side-cars but not containers that
+	// only run at its start.
 	Containers int32 `json:"containers"`
-	// NodeName is the node that it is on; empty while it is on none. A field selector may name it.
+	// NodeName is the node of the Pod, or empty while it has none. Field selectors support it.
 	NodeName string `json:"nodeName,omitempty"`
-	// Owner is what the Pod belongs to in the end, as Kind/name: a resource of Mainstay's if there is one, else the workload. Empty for a Pod
-	// that stands alone. A field selector may name it.
+	// Owner is the top of the Pod's owner chain, as Kind/name: a resource of Mainstay's if there is
+	// one, otherwise the workload. It is empty for a Pod without a controller. Field selectors support
+	// it.
 	Owner string `json:"owner,omitempty"`
-	// Images are those of its containers, in their order, and behind them those of side-cars.
+	// Images of the containers, in their order, followed by those of side-cars.
 	Images []FarmPodImage `json:"images,omitempty"`
-	// Requests are what its containers together ask for, of cpu, memory and the like, or what the Pod asks for as a whole. Those that only run at
-	// its start do not count; for a scheduler they do.
+	// Requests are those of the Pod as a whole, or the sum over its containers, of cpu, memory and so
+	// on. Containers that only run at its start do not count here, although they do for a scheduler.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
-	// Limits are what its containers together may use, or the Pod as a whole; a resource that one of them has no limit of is left out.
+	// Limits are those of the Pod as a whole, or the sum over its containers. A resource for which one
+	// container has no limit is left out.
 	Limits corev1.ResourceList `json:"limits,omitempty"`
-	// ConfigurationRevision tells which configuration it was started with: a short hash, the same for Pods with the same. Empty until Mainstay has
-	// restarted its workload for a change of configuration.
+	// ConfigurationRevision is a short hash of the configuration that the Pod was started with. It is
+	// empty until Mainstay has restarted the workload for a change of configuration.
 	ConfigurationRevision string `json:"configurationRevision,omitempty"`
-	// Agents are those that an Instrumentation or ClusterInstrumentation injected, each as the name of that and its revision.
+	// Agents that an Instrumentation or ClusterInstrumentation injected, each as its name and
+	// revision.
 	Agents []string `json:"agents,omitempty"`
 }
 
 // FarmPodImage is the image of a container.
 type FarmPodImage struct {
-	// Container is its name.
+	// Container is the name of the container.
 	Container string `json:"container"`
-	// Image is what was asked for.
+	// Image in the container's spec.
 	Image string `json:"image"`
-	// Digest is what runs, as sha256:...; empty until the image is there.
+	// Digest of the running image, as sha256:...; empty until the image is pulled.
 	Digest string `json:"digest,omitempty"`
 }
 
-// FarmPodStatus is how a Pod does.
+// FarmPodStatus is the observed state of a Pod.
 type FarmPodStatus struct {
-	// Phase is the Pod's: Pending, Running, Succeeded, Failed or Unknown; and Terminating once it is being deleted. A field selector may name it.
+	// Phase of the Pod: Pending, Running, Succeeded, Failed or Unknown; Terminating while it is being
+	// deleted. Field selectors support it.
 	Phase string `json:"phase"`
-	// Reason is what somebody would say is wrong, or is being waited for, as "CrashLoopBackOff: exit 1, 5 restarts in 10 min"; it begins with one
-	// word. Completed for a Pod that has done its work, empty for one that does what it should. It never has the text of a log or of a termination message, for secrets may stand there.
+	// Reason is the problem, or what the Pod waits for, such as "CrashLoopBackOff: exit 1, 5 restarts
+	// in 10 min". It begins with one word. It is Completed for a Pod that has completed, and empty for
+	// one that works. It never has the text of a log or of a termination message, because they may
+	// contain secrets.
 	Reason string `json:"reason,omitempty"`
-	// ReadyContainers is how many of its containers are ready.
+	// ReadyContainers is the number of ready containers.
 	ReadyContainers int32 `json:"readyContainers"`
-	// Restarts is how often its containers were started anew, all together.
+	// Restarts is the number of restarts of all containers.
 	Restarts int32 `json:"restarts"`
-	// LastTermination is how a container last ended, if one has. Those that only run at its start count if they failed.
+	// LastTermination is how a container last terminated, if one has. Containers that only run at the
+	// start count if they failed.
 	LastTermination *FarmPodTermination `json:"lastTermination,omitempty"`
 }
 
-// FarmPodTermination is how a container ended.
+// FarmPodTermination is how a container terminated.
 type FarmPodTermination struct {
-	// Container is its name.
+	// Container is the name of the container.
 	Container string `json:"container"`
-	// Reason is that of the container runtime, as Error, OOMKilled or Completed.
+	// Reason of the container runtime, such as Error, OOMKilled or Completed.
 	Reason string `json:"reason,omitempty"`
-	// ExitCode is that of the process: 0 is success, above 128 is 128 and a signal.
+	// ExitCode of the process: 0 is success; above 128 it is 128 plus a signal.
 	ExitCode int32 `json:"exitCode"`
-	// FinishedAt is when.
+	// FinishedAt is when the container terminated.
 	FinishedAt metav1.Time `json:"finishedAt,omitempty"`
 }

@@ -4,17 +4,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Llama is an animal of the farm. It is the worked example of a resource that Mainstay's own API server keeps: see docs/add-a-served-resource.md.
+// Llama is an animal of the farm. It is an example of a resource that Mainstay's own API server
+// stores: see docs/add-a-served-resource.md.
 //
 // +kubebuilder:object:root=true
 type Llama struct {
 	metav1.TypeMeta `json:",inline"`
-	// Metadata are as those of any resource.
+	// Standard object's metadata.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what it is like.
+	// Spec describes the Llama.
 	Spec LlamaSpec `json:"spec"`
-	// Status is how it does.
+	// Status is the observed state.
 	// +optional
 	Status LlamaStatus `json:"status,omitempty"`
 }
@@ -24,23 +25,23 @@ type Llama struct {
 // +kubebuilder:object:root=true
 type LlamaList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Metadata are as those of any list.
+	// Standard list metadata.
 	metav1.ListMeta `json:"metadata,omitempty"`
-	// Items are those that were asked for.
+	// Items are the Llamas in the list.
 	Items []Llama `json:"items"`
 }
 
-// LlamaSpec is what a Llama is like.
+// LlamaSpec describes a Llama.
 type LlamaSpec struct {
-	// Weight is in kilograms, and above 0: a number, as 120 or 120.5.
+	// Weight in kilograms, greater than 0: a number such as 120 or 120.5.
 	Weight float64 `json:"weight"`
-	// Height is in metres, and above 0: a number, as 1.7.
+	// Height in metres, greater than 0: a number such as 1.7.
 	Height float64 `json:"height"`
 }
 
-// LlamaStatus is how a Llama does.
+// LlamaStatus is the observed state of a Llama.
 type LlamaStatus struct {
-	// Conditions are Ready, which the server itself writes, and what others add.
+	// Conditions are Ready, which the server sets, and those that other clients add.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -50,11 +51,12 @@ type LlamaStatus struct {
 }
 
 const (
-	// ConditionReady is True: the Llama of this generation is kept. It is False for one that can't be read any more.
+	// ConditionReady is True when the Llama of this generation is stored. It is False if the stored
+	// Llama can't be read.
 	ConditionReady = "Ready"
-	// ReasonKept (Ready True): it is kept.
+	// ReasonKept (Ready True): the Llama is stored.
 	ReasonKept = "Kept"
-	// ReasonUnreadable (Ready False): somebody wrote into the LlamaRecord that keeps it, and it can't be read any more. It says nothing of the
-	// Llama but its name and labels, until it is written anew, whole, or deleted.
+	// ReasonUnreadable (Ready False): the LlamaRecord that stores the Llama was edited and can't be
+	// decoded. Only name and labels are known, until the whole Llama is replaced or deleted.
 	ReasonUnreadable = "Unreadable"
 )

@@ -2,21 +2,24 @@ package v1alpha1
 
 // Annotations that users write.
 const (
-	// AnnotationInject stands on a Deployment, StatefulSet or DaemonSet, on its pod template, or on a namespace. "false" keeps every
-	// agent out, and takes out what is there.
+	// AnnotationInject is set on a Deployment, StatefulSet or DaemonSet, on its pod template, or on a
+	// namespace. "false" excludes all agents, and removes those that are injected.
 	AnnotationInject = domain + "/inject"
 )
 
 // Annotations that Mainstay writes.
 const (
-	// AnnotationInjected stands on a workload's pod template, and so on its pods: what is injected and by which Instrumentation, as JSON.
+	// AnnotationInjected, on a workload's pod template and so on its pods, has what is injected and by
+	// which Instrumentation, as JSON.
 	AnnotationInjected = domain + "/injected"
 
-	// AnnotationGranted stands on a workload, with the id of the Instrumentation before it ("agent-1f6a0c2b." + AnnotationGranted): the
-	// revision of the Instrumentation that was last brought to the workload, and when. To write it has the webhook look at the workload.
+	// AnnotationGranted, on a workload, has the revision of an Instrumentation that the workload last
+	// got, and when. Its key begins with the id of the Instrumentation ("agent-1f6a0c2b." +
+	// AnnotationGranted). Writing it makes the webhook inject.
 	AnnotationGranted = domain + "/granted"
 
-	// AnnotationFailed stands on an Instrumentation: the revision whose canaries failed, and why. It is injected nowhere. To take the
-	// annotation off tries it once more; Mainstay does so where the strategy is not Canary any more.
+	// AnnotationFailed, on an Instrumentation, has the revision whose canaries failed, and why. That
+	// revision is not injected anywhere. Remove the annotation to try once more; Mainstay does so when
+	// the strategy is no longer Canary.
 	AnnotationFailed = domain + "/failed"
 )

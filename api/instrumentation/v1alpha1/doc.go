@@ -1,4 +1,5 @@
-// Package v1alpha1 has the kinds of instrumentation.mainstay.dev/v1alpha1: agents that are injected into workloads of others.
+// Package v1alpha1 has the kinds of instrumentation.mainstay.dev/v1alpha1: agents that are injected
+// into workloads of others.
 //
 // +kubebuilder:object:generate=true
 // +groupName=instrumentation.mainstay.dev

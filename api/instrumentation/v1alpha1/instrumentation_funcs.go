@@ -16,10 +16,10 @@ func (i *Instrumentation) GetFirstReadyTime() *metav1.Time { return i.Status.Fir
 // SetFirstReadyTime replaces that time.
 func (i *Instrumentation) SetFirstReadyTime(first *metav1.Time) { i.Status.FirstReadyTime = first }
 
-// What returns what is injected, and where.
+// GetSpec returns the spec that both kinds share.
 func (i *Instrumentation) GetSpec() *InstrumentationSpec { return &i.Spec }
 
-// Outcome returns the status.
+// GetStatus returns the status.
 func (i *Instrumentation) GetStatus() *InstrumentationStatus { return &i.Status }
 
 // GetConditions returns the conditions as they are stored.
@@ -38,8 +38,8 @@ func (i *ClusterInstrumentation) SetFirstReadyTime(first *metav1.Time) {
 	i.Status.FirstReadyTime = first
 }
 
-// What returns what is injected, and where.
+// GetSpec returns the spec that both kinds share.
 func (i *ClusterInstrumentation) GetSpec() *InstrumentationSpec { return &i.Spec.InstrumentationSpec }
 
-// Outcome returns the status.
+// GetStatus returns the status.
 func (i *ClusterInstrumentation) GetStatus() *InstrumentationStatus { return &i.Status }

@@ -8,8 +8,8 @@ import (
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
-// Instrumentation injects an agent into workloads of its namespace, without a change to their images or manifests. Deleting it
-// restores each workload's pod template to what its owner wrote.
+// Instrumentation injects an agent into workloads of its namespace, without changes to their images
+// or manifests. Deleting it removes the agent: each pod template is again as its owner wrote it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -26,10 +26,10 @@ type Instrumentation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is injected, and where.
+	// Spec is what to inject, and where.
 	// +required
 	Spec InstrumentationSpec `json:"spec"`
-	// Status is what came of it.
+	// Status is the observed state.
 	// +optional
 	Status InstrumentationStatus `json:"status,omitzero"`
 }
@@ -43,8 +43,9 @@ type InstrumentationList struct {
 	Items           []Instrumentation `json:"items"`
 }
 
-// ClusterInstrumentation injects an agent into workloads of all namespaces that it selects. Deleting it restores each workload's pod
-// template to what its owner wrote. Kubernetes' own namespaces and Mainstay's are left alone.
+// ClusterInstrumentation injects an agent into workloads of all namespaces that it selects.
+// Deleting it removes the agent: each pod template is again as its owner wrote it. Kubernetes' own
+// namespaces and Mainstay's are excluded.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -61,10 +62,10 @@ type ClusterInstrumentation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is injected, and where.
+	// Spec is what to inject, and where.
 	// +required
 	Spec ClusterInstrumentationSpec `json:"spec"`
-	// Status is what came of it.
+	// Status is the observed state.
 	// +optional
 	Status InstrumentationStatus `json:"status,omitzero"`
 }
@@ -78,36 +79,36 @@ type ClusterInstrumentationList struct {
 	Items           []ClusterInstrumentation `json:"items"`
 }
 
-// ClusterInstrumentationSpec is what is injected, and where.
+// ClusterInstrumentationSpec is what to inject, and where.
 type ClusterInstrumentationSpec struct {
 	InstrumentationSpec `json:",inline"`
 
-	// NamespaceSelector selects namespaces by their labels. Left out or empty: all.
+	// NamespaceSelector selects namespaces by labels. Default: all.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// AllowAll permits matchers that match every workload of the namespaces that are selected. Without it they are refused, for one
-	// character too few would have every pod of the cluster replaced.
+	// AllowAll permits matchers that match every workload in the selected namespaces. Without it they
+	// are refused, because a small mistake could replace every pod of the cluster.
 	// +optional
 	AllowAll bool `json:"allowAll,omitempty"`
 }
 
-// InstrumentationSpec is what is injected, and where.
+// InstrumentationSpec is what to inject, and where.
 type InstrumentationSpec struct {
-	// Matchers say into which containers of which workloads. A container that several match takes the env of all; of variables
-	// of one name that of the first counts.
+	// Matchers select the containers. A container that several match gets the env of all; of variables
+	// with the same name it gets the first.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	Matchers []Matcher `json:"matchers"`
 
-	// Agent is what is injected.
+	// Agent is what to inject.
 	// +required
 	Agent Agent `json:"agent"`
 
-	// Rollout is how it reaches workloads that exist; new ones too, where strategy is Canary, or order, maxParallel or window is given.
-	// Left out: all at once.
+	// Rollout is how a change reaches existing workloads; new ones too, if strategy is Canary, or
+	// order, maxParallel or window is set. Default: all at once.
 	// +optional
 	Rollout Rollout `json:"rollout,omitzero"`
 }
@@ -115,39 +116,39 @@ type InstrumentationSpec struct {
 // WorkloadKind is a kind of workload.
 type WorkloadKind string
 
-// Kinds of workloads.
 const (
 	KindDeployment  WorkloadKind = "Deployment"
 	KindStatefulSet WorkloadKind = "StatefulSet"
 	KindDaemonSet   WorkloadKind = "DaemonSet"
 )
 
-// Matcher matches containers. What is left out matches all.
+// Matcher selects containers. A field that is left out matches all.
 type Matcher struct {
-	// Deployment is the name of the workload, of whichever of the kinds; * stands for any characters, ? for one, [a-c] for one of some.
+	// Deployment is the name of the workload, of any of the kinds; * matches any characters, ? matches
+	// one, [a-c] matches one of several.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Deployment string `json:"deployment,omitempty"`
 
-	// Container is the name of the container, written in the same way. Left out: all but well-known side-cars (docs/spec/instrumentation.md
-	// lists them). Init containers are never matched.
+	// Container is the name of the container, with the same patterns. Default: all but well-known
+	// side-cars (docs/spec/instrumentation.md lists them). Init containers are never matched.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Container string `json:"container,omitempty"`
 
-	// Labels select workloads by their labels (not by those of their pods).
+	// Labels select workloads by their own labels, not by those of their pods.
 	// +optional
 	Labels *metav1.LabelSelector `json:"labels,omitempty"`
 
-	// Kinds are the kinds of workloads. Left out: Deployment.
+	// Kinds of workloads. Default: Deployment.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=3
 	// +kubebuilder:validation:items:Enum=Deployment;StatefulSet;DaemonSet
 	Kinds []WorkloadKind `json:"kinds,omitempty"`
 
-	// Env are variables for the containers that this matches, before those of agent.env. A container that has a variable of such a name
-	// keeps its own.
+	// Env has variables for the matched containers, which take precedence over agent.env. A variable
+	// that a container already has keeps its value.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -155,7 +156,7 @@ type Matcher struct {
 	Env []corev1.EnvVar `json:"env,omitempty"`
 }
 
-// Language says by which variable a runtime is made to load the agent.
+// Language is the runtime of the application, which determines the variable that loads the agent.
 type Language string
 
 // Languages. Each extends a variable of the container.
@@ -179,20 +180,20 @@ type VolumeMode string
 
 // Volume modes.
 const (
-	// VolumeInitContainer has an init container copy them to a volume of the pod.
+	// VolumeInitContainer copies them to a volume of the pod, in an init container.
 	VolumeInitContainer VolumeMode = "InitContainer"
-	// VolumeImage mounts the image itself, where the cluster can: from Kubernetes 1.35.
+	// VolumeImage mounts the image itself, if the cluster supports it: from Kubernetes 1.35.
 	VolumeImage VolumeMode = "ImageVolume"
 )
 
-// Agent is what is injected.
+// Agent is what to inject.
 //
 // +kubebuilder:validation:XValidation:rule="self.language != 'dotnet' || (has(self.profiler) && has(self.path))",message="dotnet needs spec.agent.profiler, the GUID of its profiler, and spec.agent.path, its library"
 // +kubebuilder:validation:XValidation:rule="self.language == 'dotnet' || !has(self.profiler)",message="spec.agent.profiler is for the language dotnet"
 // +kubebuilder:validation:XValidation:rule="self.language == 'java' || !has(self.options)",message="spec.agent.options is for the language java"
 // +kubebuilder:validation:XValidation:rule="self.volumeMode != 'ImageVolume' || !has(self.command)",message="spec.agent.command copies files in an init container, which ImageVolume does without"
 type Agent struct {
-	// Image has the agent's files. It must not need root where the pods that it is injected into may not run as root.
+	// Image has the agent's files. It must not need root if the pods may not run as root.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1000
@@ -204,19 +205,20 @@ type Agent struct {
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 
-	// Language says how the runtime is made to load the agent: java, nodejs, python, dotnet, ruby or custom.
+	// Language is java, nodejs, python, dotnet, ruby or custom, and determines the variable that loads
+	// the agent.
 	// +required
 	// +kubebuilder:validation:Enum=java;nodejs;python;dotnet;ruby;custom
 	Language Language `json:"language"`
 
-	// Path of what the runtime loads, within mountPath. Left out: agent.jar (java), agent.js (nodejs), mountPath itself (python),
-	// agent.rb (ruby).
+	// Path of the file that the runtime loads, relative to mountPath. Default: agent.jar (java),
+	// agent.js (nodejs), mountPath itself (python), agent.rb (ruby).
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._+-]+(/[A-Za-z0-9._+-]+)*$`
 	Path string `json:"path,omitempty"`
 
-	// Options are handed to a Java agent: -javaagent:PATH=OPTIONS.
+	// Options of a Java agent: -javaagent:PATH=OPTIONS.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=500
@@ -235,38 +237,39 @@ type Agent struct {
 	// +kubebuilder:validation:Enum=InitContainer;ImageVolume
 	VolumeMode VolumeMode `json:"volumeMode,omitempty"`
 
-	// Directory of the image in which the agent's files are.
+	// Directory in the image that has the agent's files.
 	// +optional
 	// +default="/agent"
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._+-]+)+$`
 	Directory string `json:"directory,omitempty"`
 
-	// Command copies the files to mountPath, where the volume is mounted in the init container, too. Left out:
-	// cp -R DIRECTORY/. MOUNTPATH.
+	// Command copies the files to mountPath, where the volume is mounted in the init container, too.
+	// Default: cp -R DIRECTORY/. MOUNTPATH.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	Command []string `json:"command,omitempty"`
 
-	// MountPath is where the containers find the files.
+	// MountPath is the path of the files in the containers.
 	// +optional
 	// +default="/mainstay/agent"
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._+-]+)+$`
 	MountPath string `json:"mountPath,omitempty"`
 
-	// SizeLimit is how large the volume may become that the files are copied to.
+	// SizeLimit is the size limit of the volume that the files are copied to.
 	// +optional
 	// +default="256Mi"
 	SizeLimit *resource.Quantity `json:"sizeLimit,omitempty"`
 
-	// Resources of the init container. Left out: requests and limits of 100m CPU and 128Mi memory, with which a pod of the class Guaranteed
-	// stays so.
+	// Resources of the init container. Default: requests and limits of 100m CPU and 128Mi memory, with
+	// which a pod of the QoS class Guaranteed keeps its class.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// Env are variables for all containers that are matched. A container that has a variable of such a name keeps its own.
+	// Env has variables for all matched containers. A variable that a container already has keeps its
+	// value.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -274,69 +277,69 @@ type Agent struct {
 	Env []corev1.EnvVar `json:"env,omitempty"`
 }
 
-// RolloutStrategy says whether some try the agent first.
+// RolloutStrategy is whether canaries run the agent first.
 type RolloutStrategy string
 
-// Strategies.
 const (
-	// RolloutAutomatic lets all go, as the rest of the policy says.
+	// RolloutAutomatic uses no canaries; the rest of the policy applies.
 	RolloutAutomatic RolloutStrategy = "Automatic"
-	// RolloutCanary lets some try it first; where they fail they go back to what they had, and no other gets it.
+	// RolloutCanary injects into some workloads first. If they fail, they return to their previous
+	// state, and no other workload gets the agent.
 	RolloutCanary RolloutStrategy = "Canary"
 )
 
-// Rollout is how a new or changed agent reaches the workloads that exist. Workloads of several namespaces are named "NAMESPACE/NAME" in
-// its order.
+// Rollout is how a new or changed agent reaches existing workloads. In the order of a
+// ClusterInstrumentation, workloads are named "NAMESPACE/NAME".
 //
 // +kubebuilder:validation:XValidation:rule="self.strategy == 'Canary' || !has(self.canary)",message="spec.rollout.canary needs spec.rollout.strategy: Canary"
 type Rollout struct {
-	// Policy says which workloads go when.
+	// Policy controls the order and the timing of the workloads.
 	rolloutv1.Policy `json:",inline"`
 
-	// Strategy is Automatic, or Canary: then canary.percent of the workloads (left out, with count: 10) try the agent for canary.soak
-	// (left out: 5m).
+	// Strategy is Automatic, or Canary: then canary.percent of the workloads (default without count:
+	// 10) run the agent first, for canary.soak (default: 5m).
 	// +optional
 	// +default="Automatic"
 	// +kubebuilder:validation:Enum=Automatic;Canary
 	Strategy RolloutStrategy `json:"strategy,omitempty"`
 }
 
-// InstrumentationStatus is what came of an Instrumentation.
+// InstrumentationStatus is the observed state of an Instrumentation.
 type InstrumentationStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Revision names what spec injects: it changes with agent and matchers.
+	// Revision is a hash of what spec injects: it changes with agent and matchers.
 	// +optional
 	Revision string `json:"revision,omitempty"`
-	// Matched is the number of workloads that are matched and have not opted out.
+	// Matched is the number of matched workloads that have not opted out.
 	// +optional
 	Matched int32 `json:"matched"`
-	// Injected is how many of them run with the agent as spec has it.
+	// Injected is how many of them run with the agent of the spec.
 	// +optional
 	Injected int32 `json:"injected"`
-	// Pending is how many will, or are just being replaced.
+	// Pending is how many wait for the agent, or are being replaced.
 	// +optional
 	Pending int32 `json:"pending"`
 	// Failed is how many can't be injected, or do not run with the agent.
 	// +optional
 	Failed int32 `json:"failed"`
-	// Workloads are those that are pending or have failed, and why: the first 50, failed ones first.
+	// Workloads that are pending or have failed, with the reason: the first 50, failed ones first.
 	// +optional
 	// +listType=atomic
 	Workloads []WorkloadStatus `json:"workloads,omitempty"`
-	// FirstReadyTime is when Ready was True for the first time. It stays, whatever becomes of Ready later;
-	// it is absent until then.
+	// FirstReadyTime is when Ready became True for the first time; absent until then. It never changes
+	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready, Progressing, Degraded and, where they are True, Overruled and Stalled.
+	// Conditions are Ready, Progressing and Degraded, and Overruled and Stalled while they are True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// WorkloadState is how far a workload is.
+// WorkloadState is the progress of a workload.
 type WorkloadState string
 
 // States of a workload in status.workloads.
@@ -345,18 +348,18 @@ const (
 	StateFailed  WorkloadState = "Failed"
 )
 
-// WorkloadStatus is one workload that does not run with the agent, or not yet.
+// WorkloadStatus is a workload that does not run with the agent, or not yet.
 type WorkloadStatus struct {
-	// Namespace of the workload; absent where it is that of the Instrumentation.
+	// Namespace of the workload; absent if it is the Instrumentation's own.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	// Name is "Deployment/web".
 	Name string `json:"name"`
 	// State is Pending or Failed.
 	State WorkloadState `json:"state"`
-	// Reason in one word.
+	// Reason is one word.
 	Reason string `json:"reason"`
-	// Message says more.
+	// Message has the details.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -1,4 +1,4 @@
-// Package v1 has the kinds of policy.mainstay.dev/v1: what a platform asks of those who use it.
+// Package v1 has the kinds of policy.mainstay.dev/v1: rules of a platform for its users.
 //
 // +kubebuilder:object:generate=true
 // +groupName=policy.mainstay.dev

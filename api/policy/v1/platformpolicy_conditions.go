@@ -2,9 +2,9 @@ package v1
 
 // Condition types of a PlatformPolicy.
 const (
-	// ConditionReady is True when the policy is in force as it is written.
+	// ConditionReady is True when the policy is in force as written.
 	ConditionReady = "Ready"
-	// ConditionStalled is True when the spec can't be carried out: change it. Absent otherwise.
+	// ConditionStalled is True when the spec is invalid and must be changed. It is absent otherwise.
 	ConditionStalled = "Stalled"
 )
 

@@ -5,14 +5,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PlatformPolicy says what the platform asks of applications: in all namespaces, and in those
-// of an environment. Where several policies, or several rules of one, govern a namespace, all
-// of them count: the strictest decides.
+// PlatformPolicy has rules for applications in all namespaces, or in those of an environment. If
+// several policies, or several rules of one, apply to a namespace, an object must satisfy all of
+// them.
 //
-// A policy is checked when an object is written, and again whenever Mainstay acts on it. What
-// already runs when a policy is made stricter goes on running, with the condition
-// PolicyViolation, and can't be changed in a way that breaks more of the policy. The namespaces
-// kube-system, kube-public, kube-node-lease and Mainstay's own are not governed.
+// A policy is checked when an object is written, and again whenever Mainstay reconciles it. When a
+// policy becomes stricter, what already runs keeps running, with the condition PolicyViolation. A
+// change of such an object must not break more of the policy. Policies do not apply to the
+// namespaces kube-system, kube-public, kube-node-lease and Mainstay's own.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -28,10 +28,10 @@ type PlatformPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the policy asks.
+	// Spec has the rules.
 	// +required
 	Spec PlatformPolicySpec `json:"spec"`
-	// Status is what it governs, and what breaks it.
+	// Status is the observed state: the objects that the policy applies to, and those that break it.
 	// +optional
 	Status PlatformPolicyStatus `json:"status,omitzero"`
 }
@@ -45,9 +45,9 @@ type PlatformPolicyList struct {
 	Items           []PlatformPolicy `json:"items"`
 }
 
-// PlatformPolicySpec is what a policy asks.
+// PlatformPolicySpec has the rules of a policy.
 type PlatformPolicySpec struct {
-	// Rules, at most one for each environment, by whichever of its names.
+	// Rules, at most one per environment. An environment and its alias are the same.
 	// +required
 	// +listType=map
 	// +listMapKey=environment
@@ -56,27 +56,28 @@ type PlatformPolicySpec struct {
 	Rules []Rule `json:"rules"`
 }
 
-// Rule is what is asked in the namespaces of one environment.
+// Rule has the requirements in the namespaces of one environment.
 type Rule struct {
-	// Environment whose namespaces the rule governs: development (dev), staging, production (prod),
-	// or "*" for all namespaces. A namespace's environment is its label mainstay.dev/environment,
-	// else its name, if that is one of these words or ends in -dev, -staging or -prod.
+	// Environment of the namespaces that the rule applies to: development (dev), staging, production
+	// (prod), or "*" for all namespaces. A namespace's environment is its label
+	// mainstay.dev/environment, or else its name, if that is one of these words or ends in -dev,
+	// -staging or -prod.
 	// +required
 	// +kubebuilder:validation:Enum="*";development;dev;staging;production;prod
 	Environment string `json:"environment"`
 
-	// MaxReplicas is the greatest number of replicas of one application, and of its
-	// autoscaler's maximum. No limit where it is left out.
+	// MaxReplicas is the highest number of replicas of one application, also of its autoscaler's
+	// maximum. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
-	// AllowedRegistries are where images may come from: a registry host, with its port if it
-	// has one, and a path within it if only that is meant: registry.example.com,
-	// localhost:5000, docker.io/library. Host and port must be the same; a path ends at "/":
-	// registry.example.com/team allows .../team/shop and not .../teams. An image without a host
-	// (nginx) is of docker.io/library. Any registry is allowed where this is left out.
+	// AllowedRegistries are the registries that images may come from: a host, with its port if it has
+	// one, and optionally a path: registry.example.com, localhost:5000, docker.io/library. Host and
+	// port must match exactly; a path matches whole segments: registry.example.com/team allows
+	// .../team/shop but not .../teams. An image without a host (nginx) is in docker.io/library.
+	// Default: any registry.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -85,11 +86,11 @@ type Rule struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	AllowedRegistries []string `json:"allowedRegistries,omitempty"`
 
-	// RequireResourceLimits asks for a CPU and a memory limit on every container.
+	// RequireResourceLimits requires a CPU and a memory limit on every container.
 	// +optional
 	RequireResourceLimits bool `json:"requireResourceLimits,omitempty"`
 
-	// RequiredLabels are keys of labels that every object must have (metadata.labels).
+	// RequiredLabels are label keys that every object must have (metadata.labels).
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -97,26 +98,26 @@ type Rule struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	RequiredLabels []string `json:"requiredLabels,omitempty"`
 
-	// Defaults are filled in where the user is silent, when an object is written. Where several
-	// rules have one for the same thing, that of the environment counts before that of "*",
-	// and then the policy whose name comes first.
+	// Defaults are set when an object is written, for fields that the user left out. If several rules
+	// have a default for the same field, the rule of the environment takes precedence over "*", and
+	// then the policy whose name is first in alphabetical order.
 	// +optional
 	Defaults Defaults `json:"defaults,omitzero"`
 
-	// Enforced replaces what the user wrote, when an object is written. Numbers and images are
-	// never replaced: what breaks their rule is refused.
+	// Enforced replaces the user's values when an object is written. Numbers and images are never
+	// replaced: an object that breaks their rule is refused.
 	// +optional
 	Enforced Enforced `json:"enforced,omitzero"`
 }
 
-// Defaults are filled in where the user is silent.
+// Defaults are set for fields that the user left out.
 type Defaults struct {
 	// Labels of the object (metadata.labels).
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Labels map[string]string `json:"labels,omitempty"`
-	// Resources of every container, each request and limit for itself. A limit is never filled
-	// in below the user's request, nor a request above the user's limit.
+	// Resources of every container, for each request and limit separately. A default limit is never
+	// below the user's request, nor a default request above the user's limit.
 	// +optional
 	Resources Resources `json:"resources,omitzero"`
 }
@@ -131,18 +132,18 @@ type Resources struct {
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 
-// Enforced replaces what the user wrote.
+// Enforced replaces the user's values.
 type Enforced struct {
 	// Labels of the object (metadata.labels).
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Labels map[string]string `json:"labels,omitempty"`
-	// SecurityProfile Restricted is the Pod Security Standard of that name, and a read-only root file
-	// system. What contradicts it in an object's security contexts is taken out.
+	// SecurityProfile Restricted is the Pod Security Standard of that name, with a read-only root file
+	// system. Contradicting fields of an object's security contexts are removed.
 	// +optional
 	// +kubebuilder:validation:Enum=Restricted
 	SecurityProfile SecurityProfile `json:"securityProfile,omitempty"`
-	// SecurityContext is set on every container. It can only tighten.
+	// SecurityContext is set on every container. It can only make a container more restricted.
 	// +optional
 	SecurityContext *SecurityContext `json:"securityContext,omitempty"`
 }
@@ -153,25 +154,25 @@ type SecurityProfile string
 // SecurityRestricted is the Pod Security Standard "restricted", and a read-only root file system.
 const SecurityRestricted SecurityProfile = "Restricted"
 
-// SecurityContext is that part of a container's security context that a policy can enforce:
-// each field with the values that tighten.
+// SecurityContext has the fields of a container's security context that a policy can enforce, each
+// with the restricting values only.
 type SecurityContext struct {
-	// RunAsNonRoot: the container does not start as root; uid 0 is taken out.
+	// RunAsNonRoot: containers do not run as root; uid 0 is removed.
 	// +optional
 	// +kubebuilder:validation:Enum=true
 	RunAsNonRoot *bool `json:"runAsNonRoot,omitempty"`
-	// RunAsUser is the uid of every container, not 0. Of several rules' that of the environment
-	// counts before that of "*", and then that of the policy whose name comes first.
+	// RunAsUser is the uid of every container, not 0. Of several rules, that of the environment takes
+	// precedence over "*", and then that of the policy whose name is first in alphabetical order.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
 	// AllowPrivilegeEscalation false: no process gains more rights than its parent. Privileged
-	// containers are made unprivileged, and the capability SYS_ADMIN, which implies it, is taken out.
+	// containers become unprivileged, and the capability SYS_ADMIN, which implies it, is removed.
 	// +optional
 	// +kubebuilder:validation:Enum=false
 	AllowPrivilegeEscalation *bool `json:"allowPrivilegeEscalation,omitempty"`
-	// ReadOnlyRootFilesystem: the image's files can't be changed; /tmp is an empty directory.
+	// ReadOnlyRootFilesystem: the image's files are read-only; /tmp is an empty directory.
 	// +optional
 	// +kubebuilder:validation:Enum=true
 	ReadOnlyRootFilesystem *bool `json:"readOnlyRootFilesystem,omitempty"`
@@ -184,34 +185,33 @@ type SecurityContext struct {
 	DropCapabilities []string `json:"dropCapabilities,omitempty"`
 }
 
-// PlatformPolicyStatus is what a policy governs, and what breaks it. It follows changes within
-// some seconds.
+// PlatformPolicyStatus is the observed state of a policy. It follows changes within some seconds.
 type PlatformPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Environments that the policy has rules for, for people: "*,production".
+	// Environments that the policy has rules for, for display: "*,production".
 	// +optional
 	Environments string `json:"environments,omitempty"`
-	// Namespaces is the number of namespaces that it governs.
+	// Namespaces is the number of namespaces that the policy applies to.
 	// +optional
 	Namespaces int32 `json:"namespaces"`
-	// Objects is the number of objects that it governs.
+	// Objects is the number of objects that the policy applies to.
 	// +optional
 	Objects int32 `json:"objects"`
-	// Violations is the number of objects that break it.
+	// Violations is the number of objects that break the policy.
 	// +optional
 	Violations int32 `json:"violations"`
-	// Violating names the first 20 objects that break it, and how.
+	// Violating are the first 20 objects that break the policy, with the details.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Violating []Violator `json:"violating,omitempty"`
-	// FirstReadyTime is when Ready was True for the first time. It stays, whatever becomes of Ready later;
-	// it is absent until then.
+	// FirstReadyTime is when Ready became True for the first time; absent until then. It never changes
+	// afterwards.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
-	// Conditions are Ready and, when it is True, Stalled.
+	// Conditions are Ready, and Stalled while it is True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -226,6 +226,6 @@ type Violator struct {
 	Namespace string `json:"namespace"`
 	// Name of the object.
 	Name string `json:"name"`
-	// Message says which rules it breaks, in which field, and what is accepted.
+	// Message has the rules that it breaks, the fields and the accepted values.
 	Message string `json:"message"`
 }

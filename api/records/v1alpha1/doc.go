@@ -1,5 +1,6 @@
-// Package v1alpha1 has the kinds of records.mainstay.dev/v1alpha1, in which Mainstay's own API server keeps the resources that it serves itself.
-// They are no API for people: use the resource that is kept.
+// Package v1alpha1 has the kinds of records.mainstay.dev/v1alpha1, in which Mainstay's own API
+// server stores the resources that it serves. They are not an API for users, who work with the
+// served resources.
 //
 // +kubebuilder:object:generate=true
 // +groupName=records.mainstay.dev
@@ -16,8 +17,8 @@ import (
 // GroupVersion is records.mainstay.dev/v1alpha1.
 var GroupVersion = schema.GroupVersion{Group: "records." + api.Domain, Version: "v1alpha1"}
 
-// Finalizer is on a record as long as what it keeps has finalizers of its own: so it outlives a deletion of the record itself, as by that of its
-// namespace.
+// Finalizer is on a record while the stored object has finalizers. So the stored object survives a
+// deletion of the record, for example with its namespace.
 const Finalizer = api.Domain + "/kept"
 
 // AddToScheme adds the kinds of this package to a scheme. It returns no error in practice; the

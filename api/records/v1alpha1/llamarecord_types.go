@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// LlamaRecord is where Mainstay's API server keeps a Llama (llamas.farm.mainstay.dev) of the same namespace and name. Read and write that: what
-// is written here is checked by nobody.
+// LlamaRecord is the storage of a Llama (llamas.farm.mainstay.dev) of the same namespace and name.
+// Use the Llama instead: nothing validates a LlamaRecord.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -15,7 +15,7 @@ type LlamaRecord struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Kept is the Llama, whole, but for its resourceVersion, which is the record's.
+	// Kept is the whole Llama without its resourceVersion, which is the record's.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +structType=atomic
@@ -31,5 +31,5 @@ type LlamaRecordList struct {
 	Items           []LlamaRecord `json:"items"`
 }
 
-// Content is what is kept.
+// Content returns the field with the stored object.
 func (r *LlamaRecord) Content() *runtime.RawExtension { return &r.Kept }

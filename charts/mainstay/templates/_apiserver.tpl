@@ -9,7 +9,7 @@ all of it, and with the credentials of its own pod.
 {{- if (get $.Values.apiserver $resource).enabled -}}{{- $served = append $served $resource -}}{{- end -}}
 {{- end -}}
 {{- else if .Values.apiserver.llamas.enabled -}}
-{{- fail "apiserver.llamas.enabled: with watchNamespaces or ambassador.enabled nothing is served, for the server needs rights in all namespaces, and credentials of its own: leave llamas off, or those out" -}}
+{{- fail "apiserver.llamas.enabled: can't be used with watchNamespaces or ambassador.enabled: the server needs rights in all namespaces, and its own credentials. Disable llamas, or remove those" -}}
 {{- end -}}
 {{- toYaml $served -}}
 {{- end -}}

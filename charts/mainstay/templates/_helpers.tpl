@@ -225,7 +225,7 @@ tolerations:
 {{- if has "configuration" (include "mainstay.parts" . | fromYamlArray) -}}
 {{- range $namespace := .Values.secrets.namespaces -}}
 {{- if and $.Values.watchNamespaces (not (has $namespace $.Values.watchNamespaces)) -}}
-{{- fail (printf "secrets.namespaces: %s is not watched, for watchNamespaces is %s: name it there too, or not here" $namespace (join ", " $.Values.watchNamespaces)) -}}
+{{- fail (printf "secrets.namespaces: Invalid value: %s: must be one of watchNamespaces (%s): add it there, or remove it here" $namespace (join ", " $.Values.watchNamespaces)) -}}
 {{- end -}}
 {{- $granted = append $granted $namespace -}}
 {{- end -}}

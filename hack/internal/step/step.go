@@ -1,5 +1,5 @@
-// Package step runs the parts of a longer work and shows them as they happen: one line each,
-// with the time since the start, and a sign of life while a part takes long.
+// Package step runs the parts of a longer task and shows them as they happen: one line each, with
+// the time since the start, and a sign of life during long parts.
 package step
 
 import (
@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// signOfLife is how often a part that takes long shows that it goes on.
+// signOfLife is how often a long part shows that it is still running.
 const signOfLife = 20 * time.Second
 
-// Log writes lines with the time since it was made. It is safe for use by many goroutines.
+// Log writes lines with the time since its creation. It is safe for concurrent use.
 type Log struct {
 	out   io.Writer
 	start time.Time
 }
 
-// NewLog starts a clock.
+// NewLog returns a Log whose time starts now.
 func NewLog(out io.Writer) *Log { return &Log{out: out, start: time.Now()} }
 
-// Elapsed is the time since the start, in whole seconds.
+// Elapsed returns the time since the start, in whole seconds.
 func (l *Log) Elapsed() time.Duration { return time.Since(l.start).Round(time.Second) }
 
 // Say writes one line.
@@ -33,7 +33,7 @@ func (l *Log) Say(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(l.out, "[%6s] %s\n", l.Elapsed(), fmt.Sprintf(format, arguments...))
 }
 
-// lingering is how long a command that was told to end, or its children, may hold on to its output.
+// lingering is how long a command that was interrupted, or its children, may keep its output open.
 const lingering = 10 * time.Second
 
 // Do runs a command, which must succeed, under a title. Its output is shown only if it fails, and
@@ -43,7 +43,7 @@ func (l *Log) Do(ctx context.Context, title string, command *exec.Cmd) error {
 	return err
 }
 
-// Count is Do, and returns how many lines the command wrote.
+// Count is like Do, and returns how many lines the command wrote.
 func (l *Log) Count(ctx context.Context, title string, command *exec.Cmd) (int, error) {
 	l.Say("%s", title)
 	output := &counted{}
@@ -70,7 +70,7 @@ func (c *counted) Write(text []byte) (int, error) {
 	return c.text.Write(text)
 }
 
-// signs shows every now and then that a part goes on, until the returned function is called.
+// signs shows regularly that a part is still running, until the returned function is called.
 func (l *Log) signs(ctx context.Context, title string, lines *atomic.Int64) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -81,14 +81,14 @@ func (l *Log) signs(ctx context.Context, title string, lines *atomic.Int64) func
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				l.Say("  ... %s goes on (%d lines of output)", title, lines.Load())
+				l.Say("  ... %s is still running (%d lines of output)", title, lines.Load())
 			}
 		}
 	}()
 	return cancel
 }
 
-// tail is the end of a long output: where the error stands.
+// tail returns the end of a long output, which has the error.
 func tail(output string) string {
 	const most = 60
 	lines := strings.Split(strings.TrimRight(output, "\n"), "\n")

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Programs and archives that the build leaves in bin/, relative to the repository's root.
+// Programs and archives that the build writes to bin/, relative to the repository's root.
 const (
 	Testbed = "bin/testbed"
 	Helm    = "bin/helm"
 	Image   = "bin/mainstay-image.tar"
 )
 
-// BuildTestbed builds the tool that makes clusters, and returns how many packages were compiled for it.
+// BuildTestbed builds the tool that creates clusters, and returns how many packages were compiled.
 func (l *Log) BuildTestbed(ctx context.Context) (packages int, err error) {
-	// The settings of all static programs here, so that Go's build cache serves them with the same packages.
+	// The same settings as for all static programs, so that Go's build cache has the same packages.
 	build := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-o", "../"+Testbed, "./cmd/testbed")
 	build.Dir = "testbed"
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -38,7 +38,7 @@ func (l *Log) BuildProduct(ctx context.Context) error {
 	return l.BuildImage(ctx)
 }
 
-// Ask is one line that the testbed tool answers.
+// Ask returns one line of the testbed tool's output.
 func Ask(ctx context.Context, question ...string) (string, error) {
 	answer, err := Answer(exec.CommandContext(ctx, Testbed, question...))
 	if err != nil {
@@ -47,7 +47,8 @@ func Ask(ctx context.Context, question ...string) (string, error) {
 	return answer, nil
 }
 
-// Answer is what a command prints, without white space around it. What it says on standard error is shown.
+// Answer returns a command's standard output without surrounding white space. Its standard error is
+// shown.
 func Answer(command *exec.Cmd) (string, error) {
 	command.Stderr = os.Stderr
 	answer, err := command.Output()
@@ -57,13 +58,13 @@ func Answer(command *exec.Cmd) (string, error) {
 	return strings.TrimSpace(string(answer)), nil
 }
 
-// Cluster is what one needs to use the testbed's cluster.
+// Cluster has what a client of the testbed's cluster needs.
 type Cluster struct {
 	// Kubeconfig and Kubectl are paths.
 	Kubeconfig, Kubectl string
 }
 
-// FindCluster asks where the running cluster is.
+// FindCluster returns the running cluster.
 func FindCluster(ctx context.Context) (Cluster, error) {
 	kubeconfig, err := Ask(ctx, "kubeconfig")
 	if err != nil {
@@ -73,7 +74,7 @@ func FindCluster(ctx context.Context) (Cluster, error) {
 	return Cluster{Kubeconfig: kubeconfig, Kubectl: filepath.Join(assets, "kubectl")}, err
 }
 
-// Environment is that of a command that uses the cluster.
+// Environment returns the environment of a command that uses the cluster.
 func (c Cluster) Environment() []string {
 	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
 }

@@ -1,5 +1,5 @@
-// Package aggregatedtest puts our API server behind one of envtest, for tests and measurements: with a certificate of its own, and found by an
-// APIService as in a cluster.
+// Package aggregatedtest runs our API server behind one of envtest, for tests and measurements. It
+// has a certificate of its own and an APIService, as in a cluster.
 package aggregatedtest
 
 import (
@@ -32,13 +32,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
 )
 
-// Namespace and Service are where the APIService says that the server is.
+// Namespace and Service are the address in the APIService.
 const (
 	Namespace = "mainstay-system"
 	Service   = "mainstay-apiserver"
 )
 
-// frontProxy is the only name that the server believes when it says in whose name it asks.
+// frontProxy is the only client name that the server trusts to act for other users.
 const frontProxy = "front-proxy"
 
 // pair is a certificate with its key, in files.
@@ -49,8 +49,9 @@ type pair struct {
 	keyFile     string
 }
 
-// Front gives the API server of an environment, before it is started, what it needs to ask others: a CA for that and a certificate of it, in a
-// folder. It returns the files of the certificate.
+// Front prepares the API server of an environment, before its start, for calls to other API
+// servers: it writes a CA and a client certificate of it to a folder. It returns the files of the
+// certificate.
 func Front(environment *envtest.Environment, folder string) (certFile, keyFile string, err error) {
 	authority, err := newPair(folder, frontProxy+"-ca", nil)
 	if err != nil {
@@ -71,8 +72,8 @@ func Front(environment *envtest.Environment, folder string) (certFile, keyFile s
 	return client.certFile, client.keyFile, nil
 }
 
-// Certificate makes one in the folder that Front was given, of the same CA: for somebody whose word must not count unless the CA's names do not
-// matter. It returns its files.
+// Certificate makes another certificate of the same CA in the folder that Front was given. A server
+// that checks only the CA, and not the name, would trust it. It returns its files.
 func Certificate(folder, name string) (certFile, keyFile string, err error) {
 	authority := &pair{certFile: filepath.Join(folder, frontProxy+"-ca.crt"), keyFile: filepath.Join(folder, frontProxy+"-ca.key")}
 	certificates, err := certutil.CertsFromFile(authority.certFile)
@@ -95,7 +96,7 @@ func Certificate(folder, name string) (certFile, keyFile string, err error) {
 	return made.certFile, made.keyFile, nil
 }
 
-// newPair is signed by authority, or by itself.
+// newPair returns a pair signed by authority, or self-signed.
 func newPair(folder, name string, authority *pair) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -135,15 +136,15 @@ func sign(name string, key crypto.Signer, authority *pair) (*x509.Certificate, e
 	return x509.ParseCertificate(der)
 }
 
-// Server is ours, as a process would be started: its certificate and how it reaches the API server are in files.
+// Server runs our API server as a process would: its certificate and its kubeconfig are in files.
 type Server struct {
 	Options *aggregated.Options
-	// Port is where it listens, on the loopback, and Bundle what its certificate is trusted by.
+	// Port is the loopback port, and Bundle has the CA of the serving certificate.
 	Port   int
 	Bundle []byte
 }
 
-// NewServer prepares one in a folder, for the user of a kubeconfig.
+// NewServer prepares a Server in a folder, for the user of a kubeconfig.
 func NewServer(folder string, kubeconfig []byte, resources ...string) (*Server, error) {
 	path := filepath.Join(folder, "kubeconfig")
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
@@ -164,7 +165,7 @@ func NewServer(folder string, kubeconfig []byte, resources ...string) (*Server, 
 	return s, s.Listen(0)
 }
 
-// Listen opens the port, 0 being any: once for each Run.
+// Listen opens the port, where 0 means any. Call it once before each Run.
 func (s *Server) Listen(port int) error {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(port)))
 	if err != nil {
@@ -187,8 +188,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return server.Run(ctx)
 }
 
-// Register tells the API server where it is, and waits until that has found it, with FarmPods. The Service is one of type ExternalName, which is
-// asked for without an address of its own.
+// Register creates the APIService, and waits until the API server discovers FarmPods. The Service
+// is of type ExternalName, which needs no address of its own.
 func (s *Server) Register(ctx context.Context, cluster client.Client) error {
 	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Service}
 	port := int32(s.Port) //nolint:gosec // ports are small
@@ -210,7 +211,7 @@ func (s *Server) Register(ctx context.Context, cluster client.Client) error {
 		if !isAvailable(registration) {
 			return false, nil
 		}
-		// It is found available a moment before requests go to it.
+		// The APIService is available a moment before requests are forwarded.
 		_, err := cluster.RESTMapper().ResourceFor(farmv1alpha1.GroupVersion.WithResource("farmpods"))
 		return err == nil, nil
 	})

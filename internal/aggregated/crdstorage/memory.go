@@ -20,11 +20,11 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// memoryEvents is how many events Memory remembers, for watches that begin in the past.
+// memoryEvents is the number of events that Memory keeps, for watches that begin in the past.
 const memoryEvents = 10_000
 
-// Memory has objects in this process, for development and tests: they are gone with it, and no other replica knows them. It behaves as a custom
-// resource does, finalizers included.
+// Memory has objects in this process, for development and tests: they are lost with it, and no
+// other replica sees them. It behaves like a custom resource, finalizers included.
 type Memory struct {
 	resource schema.GroupResource
 	newList  func() runtime.Object
@@ -32,7 +32,7 @@ type Memory struct {
 	mutex   sync.Mutex
 	version uint64
 	objects map[types.NamespacedName]Object
-	// events are the last ones, oldest first; forgotten is the version of the last that is no more among them.
+	// events are the last ones, oldest first; forgotten is the version of the last dropped one.
 	events    []memoryEvent
 	forgotten uint64
 	// changed is closed at the next event.
@@ -47,12 +47,12 @@ type memoryEvent struct {
 
 var _ Objects = &Memory{}
 
-// NewMemory has no objects. It names the resource in errors.
+// NewMemory returns an empty Memory. Errors name the resource.
 func NewMemory(resource schema.GroupResource, newList func() runtime.Object) *Memory {
 	return &Memory{resource: resource, newList: newList, version: 1, objects: map[types.NamespacedName]Object{}, changed: make(chan struct{})}
 }
 
-// Get is that of Objects.
+// Get implements Objects.
 func (m *Memory) Get(_ context.Context, namespace, name string) (Object, error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -63,7 +63,8 @@ func (m *Memory) Get(_ context.Context, namespace, name string) (Object, error) 
 	return copyOf(found), nil
 }
 
-// List is that of Objects. It knows selectors of labels and of metadata.name, and lists what there is now, whichever version is asked for.
+// List implements Objects. It supports selectors of labels and of metadata.name, and always lists
+// the current objects, whatever version is requested.
 func (m *Memory) List(_ context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 	matches, err := matcher(namespace, options)
 	if err != nil {
@@ -105,7 +106,7 @@ func (m *Memory) List(_ context.Context, namespace string, options metav1.ListOp
 	return list, meta.SetList(list, items)
 }
 
-// Watch is that of Objects. From no version, or 0, it begins with what there is.
+// Watch implements Objects. Without a version, or from 0, it begins with the current objects.
 func (m *Memory) Watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
 	matches, err := matcher(namespace, options)
 	if err != nil {
@@ -120,7 +121,7 @@ func (m *Memory) Watch(ctx context.Context, namespace string, options metav1.Lis
 			begin = append(begin, memoryEvent{m.version, watch.Added, object})
 		}
 	} else if since, err = strconv.ParseUint(options.ResourceVersion, 10, 64); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: %q is no number", options.ResourceVersion))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: Invalid value: %q: must be a number", options.ResourceVersion))
 	}
 	if since < m.forgotten {
 		return nil, apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion: %d is too old, the oldest is %d", since, m.forgotten))
@@ -132,7 +133,7 @@ func (m *Memory) Watch(ctx context.Context, namespace string, options metav1.Lis
 	return events, nil
 }
 
-// memoryWatch is one that somebody watches by.
+// memoryWatch is a running watch.
 type memoryWatch struct {
 	since   uint64
 	matches func(Object) bool
@@ -140,7 +141,7 @@ type memoryWatch struct {
 	stop    <-chan struct{}
 }
 
-// send tells a watcher of what is pending and of all events after it, until he has enough.
+// send sends pending events and all later ones to a watcher, until it stops.
 func (m *Memory) send(ctx context.Context, to memoryWatch, pending []memoryEvent) {
 	defer close(to.out)
 	for {
@@ -175,7 +176,7 @@ func (m *Memory) send(ctx context.Context, to memoryWatch, pending []memoryEvent
 	}
 }
 
-// Create is that of Objects.
+// Create implements Objects.
 func (m *Memory) Create(_ context.Context, object Object) (Object, error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -185,7 +186,7 @@ func (m *Memory) Create(_ context.Context, object Object) (Object, error) {
 	return m.put(watch.Added, object), nil
 }
 
-// Update is that of Objects.
+// Update implements Objects.
 func (m *Memory) Update(_ context.Context, object Object) (Object, error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -201,7 +202,7 @@ func (m *Memory) Update(_ context.Context, object Object) (Object, error) {
 	return m.put(watch.Modified, object), nil
 }
 
-// Delete is that of Objects.
+// Delete implements Objects.
 func (m *Memory) Delete(_ context.Context, namespace, name, resourceVersion string) error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -220,14 +221,14 @@ func (m *Memory) Delete(_ context.Context, namespace, name, resourceVersion stri
 	return nil
 }
 
-// at is the object of a version. It needs the mutex, as all below do.
+// at returns the object with a resourceVersion. It requires the mutex, as do all functions below.
 func (m *Memory) at(name types.NamespacedName, resourceVersion string) (Object, error) {
 	former, exists := m.objects[name]
 	if !exists {
 		return nil, apierrors.NewNotFound(m.resource, name.Name)
 	}
 	if resourceVersion != "" && resourceVersion != former.GetResourceVersion() {
-		return nil, apierrors.NewConflict(m.resource, name.Name, fmt.Errorf("resourceVersion: %s is given, it is %s now", resourceVersion,
+		return nil, apierrors.NewConflict(m.resource, name.Name, fmt.Errorf("resourceVersion: Invalid value: %s: must be the current one, %s", resourceVersion,
 			former.GetResourceVersion()))
 	}
 	return former, nil
@@ -252,7 +253,7 @@ func (m *Memory) put(event watch.EventType, object Object) Object {
 	return copyOf(object)
 }
 
-// matcher tells which objects are asked for.
+// matcher returns a function that reports whether an object is selected.
 func matcher(namespace string, options metav1.ListOptions) (func(Object) bool, error) {
 	byLabel, err := labels.Parse(options.LabelSelector)
 	if err != nil {
@@ -277,8 +278,8 @@ func nameOf(object Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// prefixOf is that of the keys of a namespace, or of all. A token for the next page has a key without it, as one of the API server does: the library's
-// cache reads tokens so too.
+// prefixOf returns the prefix of the keys of a namespace, or of all. A token for the next page has
+// a key without it, like a token of the API server: the library's cache decodes tokens that way.
 func prefixOf(namespace string) string {
 	if namespace == "" {
 		return "/"

@@ -12,21 +12,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record is an object that keeps another whole.
+// Record is an object that stores another one as a whole.
 type Record interface {
 	Object
-	// Content is where.
+	// Content returns the field with the stored object.
 	Content() *runtime.RawExtension
 }
 
-// KeptForm is the form of what is kept whole in a record of the same name, T being what is served, of some kind, and R the record.
+// KeptForm returns the Form of objects that are stored as a whole in records of the same name. T is
+// the served type of some kind, R the record.
 //
-// The record's metadata are not those of what it keeps, one to one, for they are two objects of one cluster: with one UID, or with the finalizers by
-// which the garbage collector deletes dependents first, it would take the one for the other, and release what it must not.
-// docs/decisions/20261122-served-resources.md has more.
+// The metadata of a record are not simply those of the stored object, because both are objects of
+// one cluster. With the same UID, or with the finalizers by which the garbage collector deletes
+// dependents first, the collector would confuse them and release what it must not. See
+// docs/decisions/20261122-served-resources.md.
 //
-// A record that can't be read, for somebody wrote into it, is served all the same, with the metadata that it has itself and what unreadable says of
-// it: else a single one would be in the way of all lists. It can be deleted, or be put right by an update of the whole.
+// A record that can't be decoded, because a client edited it, is still served, with its own
+// metadata and what unreadable sets. Otherwise a single one would break all lists. It can be
+// deleted, or be repaired by an update of the whole object.
 func KeptForm[T, R any, PT interface {
 	*T
 	Object
@@ -43,7 +46,7 @@ func KeptForm[T, R any, PT interface {
 		Served: func(_ context.Context, backing Object) (Object, error) {
 			record, isRecord := backing.(PR)
 			if !isRecord {
-				return nil, fmt.Errorf("a %T keeps nothing", backing)
+				return nil, fmt.Errorf("a %T is not a record", backing)
 			}
 			served := PT(new(T))
 			if err := json.Unmarshal(record.Content().Raw, served); err != nil {
@@ -51,12 +54,12 @@ func KeptForm[T, R any, PT interface {
 				standIn(served, record, record.Content().Raw)
 				unreadable(served, err)
 			}
-			// The library knows the kind of what it serves by its type.
+			// The library finds the kind of what it serves by its Go type.
 			served.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 			served.SetName(record.GetName())
 			served.SetNamespace(record.GetNamespace())
 			served.SetResourceVersion(record.GetResourceVersion())
-			// Somebody deleted the record, as with its namespace: what it keeps is being deleted.
+			// The record is being deleted, for example with its namespace: so is the stored object.
 			if served.GetDeletionTimestamp() == nil && record.GetDeletionTimestamp() != nil {
 				served.SetDeletionTimestamp(record.GetDeletionTimestamp())
 				served.SetDeletionGracePeriodSeconds(new(int64))
@@ -66,13 +69,13 @@ func KeptForm[T, R any, PT interface {
 		Backed: func(served Object) (Object, error) {
 			kept, isKept := served.DeepCopyObject().(PT)
 			if !isKept {
-				return nil, fmt.Errorf("a %T is not kept here", served)
+				return nil, fmt.Errorf("a %T can't be stored here", served)
 			}
 			kept.SetResourceVersion("")
 			kept.GetObjectKind().SetGroupVersionKind(kind)
 			content, err := json.Marshal(kept)
 			if err != nil {
-				return nil, fmt.Errorf("encoding what is to be kept: %w", err)
+				return nil, fmt.Errorf("encoding the object to store: %w", err)
 			}
 			record := PR(new(R))
 			record.Content().Raw = content
@@ -81,18 +84,19 @@ func KeptForm[T, R any, PT interface {
 	}
 }
 
-// space is that of the UIDs of what can't be read: a record's own is not that of what it keeps.
+// space is the namespace of the UIDs of unreadable objects: a record's own UID must not be that of
+// its stored object.
 var space = uuid.NewSHA1(uuid.NameSpaceDNS, []byte("records.mainstay.dev"))
 
-// standIn gives something its metadata, which mostly can be read where the rest can't: who it is, what waits for its end and what it belongs to
-// must not be taken for something else. If not even they can be, it has what the record tells.
+// standIn sets the metadata of an unreadable object. Mostly the metadata can still be decoded:
+// identity, finalizers and owners must stay the same. If not, they are taken from the record.
 func standIn(served, record Object, content []byte) {
 	kept := &metav1.PartialObjectMetadata{}
 	if json.Unmarshal(content, kept) != nil || kept.UID == "" {
 		kept = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			UID:               types.UID(uuid.NewSHA1(space, []byte(record.GetUID())).String()),
 			CreationTimestamp: record.GetCreationTimestamp(), Labels: record.GetLabels(),
-			// Who waited for its end is not known any more: whoever deletes it has to know that, and to take this off.
+			// The object's finalizers are lost: to delete it, the user has to know that and remove this one.
 			Finalizers: record.GetFinalizers(),
 		}}
 	}

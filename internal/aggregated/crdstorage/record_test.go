@@ -11,7 +11,8 @@ import (
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 )
 
-// TestUnreadable: of what can't be read, who it is and what it belongs to stays what it was, as far as that can be.
+// TestUnreadable: an unreadable object keeps its identity and its owners, as far as they can be
+// read.
 func TestUnreadable(t *testing.T) {
 	form := KeptForm[farmv1alpha1.Llama, recordsv1alpha1.LlamaRecord](farmv1alpha1.GroupVersion.WithKind("Llama"),
 		func() runtime.Object { return &farmv1alpha1.LlamaList{} },

@@ -10,34 +10,34 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// REST are the objects of a resource in a cluster.
+// REST has the objects of a resource in a cluster.
 type REST struct {
-	// Client is of the resource's group and version.
+	// Client is a client of the resource's group and version.
 	Client rest.Interface
-	// Resource is its name, as "pods".
+	// Resource is its name, such as "pods".
 	Resource string
-	// New and NewList make empty ones.
+	// New and NewList return empty ones.
 	New     func() Object
 	NewList func() runtime.Object
-	// Codec puts options into requests.
+	// Codec encodes options into requests.
 	Codec runtime.ParameterCodec
 }
 
 var _ Objects = REST{}
 
-// Get is that of Objects.
+// Get implements Objects.
 func (r REST) Get(ctx context.Context, namespace, name string) (Object, error) {
 	found := r.New()
 	return found, r.request(r.Client.Get(), namespace).Name(name).Do(ctx).Into(found)
 }
 
-// List is that of Objects.
+// List implements Objects.
 func (r REST) List(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 	list := r.NewList()
 	return list, r.request(r.Client.Get(), namespace).VersionedParams(&options, r.Codec).Do(ctx).Into(list)
 }
 
-// Watch is that of Objects.
+// Watch implements Objects.
 func (r REST) Watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
 	request := r.request(r.Client.Get(), namespace).VersionedParams(&options, r.Codec)
@@ -47,19 +47,19 @@ func (r REST) Watch(ctx context.Context, namespace string, options metav1.ListOp
 	return request.Watch(ctx)
 }
 
-// Create is that of Objects.
+// Create implements Objects.
 func (r REST) Create(ctx context.Context, object Object) (Object, error) {
 	made := r.New()
 	return made, r.request(r.Client.Post(), object.GetNamespace()).Body(object).Do(ctx).Into(made)
 }
 
-// Update is that of Objects.
+// Update implements Objects.
 func (r REST) Update(ctx context.Context, object Object) (Object, error) {
 	written := r.New()
 	return written, r.request(r.Client.Put(), object.GetNamespace()).Name(object.GetName()).Body(object).Do(ctx).Into(written)
 }
 
-// Delete is that of Objects.
+// Delete implements Objects.
 func (r REST) Delete(ctx context.Context, namespace, name, resourceVersion string) error {
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &resourceVersion}}
 	return r.request(r.Client.Delete(), namespace).Name(name).Body(options).Do(ctx).Error()

@@ -18,20 +18,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Serving says how a resource is served out of its backing.
+// Serving configures how a resource is served out of its backing resource.
 type Serving struct {
 	Objects Objects
 	Form    Form
-	// Codec writes and reads what is served, for dry-runs.
+	// Codec encodes and decodes served objects, for dry-runs.
 	Codec runtime.Codec
-	// FromCache answers every read from the cache of this process, as new as the watch has told it, and asks for nothing: for what is computed.
-	// Otherwise a read that asks for no version asks anew, and is as new as can be.
+	// FromCache answers all reads from the cache of this process, as new as the watch, without a call:
+	// for computed resources. Otherwise a read without a version makes a call and is current.
 	FromCache bool
 }
 
 var _ generic.RESTOptionsGetter = Serving{}
 
-// GetRESTOptions is what the library's registry asks for.
+// GetRESTOptions implements the interface of the library's registry.
 func (s Serving) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	config := &storagebackend.ConfigForResource{GroupResource: resource}
 	config.Codec = s.Codec
@@ -45,10 +45,11 @@ func (s Serving) GetRESTOptions(resource schema.GroupResource, _ runtime.Object)
 	}, nil
 }
 
-// deleters is how many of a collection are deleted at once.
+// deleters is how many objects of a collection are deleted at once.
 const deleters = 4
 
-// decorate puts the library's cache on a Storage: from here on there is one list and one watch, however many ask.
+// decorate puts the library's cache on a Storage: from here on there is one list and one watch,
+// however many clients there are.
 func (s Serving) decorate( //nolint:revive // the library's interface
 	config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string,
 		error), newFunc, newListFunc func() runtime.Object,
@@ -72,18 +73,19 @@ func (s Serving) decorate( //nolint:revive // the library's interface
 		delegator := cacher.NewCacheDelegator(cached, behind)
 		served, stop = delegator, delegator.Stop
 	}
-	// Nobody waits for its end: with many events on the way it would wait for one that it passes on no more (cacher.go, processEvent).
+	// Do not wait for the end: with many pending events it would wait for an event that it no longer
+	// forwards (cacher.go, processEvent).
 	return served, sync.OnceFunc(func() { stop(); go cached.Stop() }), nil
 }
 
-// fromCache has reads that ask for no version answered by the cache as it is.
+// fromCache answers reads without a version from the cache as it is.
 type fromCache struct {
 	storage.Interface
 	cached   *cacher.Cacher
 	resource schema.GroupResource
 }
 
-// Get reads one from the cache.
+// Get reads an object from the cache.
 func (f fromCache) Get(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
 	if err := f.ready(); err != nil {
 		return err
@@ -94,7 +96,8 @@ func (f fromCache) Get(ctx context.Context, key string, options storage.GetOptio
 	return f.Interface.Get(ctx, key, options, out)
 }
 
-// GetList reads many from the cache. What it has now gets its version, so that limits count as they would for a new read.
+// GetList reads objects from the cache. The list is of the cache's current version, so that limits
+// work as for a new read.
 func (f fromCache) GetList(ctx context.Context, key string, options storage.ListOptions, out runtime.Object) error {
 	if err := f.ready(); err != nil {
 		return err
@@ -110,7 +113,7 @@ func (f fromCache) GetList(ctx context.Context, key string, options storage.List
 	return f.Interface.GetList(ctx, key, options, out)
 }
 
-// ready refuses, for a moment, what would else be asked of the API server.
+// ready refuses, for a moment, reads that would otherwise go to the API server.
 func (f fromCache) ready() error {
 	if f.cached.Ready() {
 		return nil
@@ -118,27 +121,28 @@ func (f fromCache) ready() error {
 	return reading(f.resource)
 }
 
-// reading is what a client is told, and tries again after a second.
+// reading returns an error that makes a client retry after a second.
 func reading(resource schema.GroupResource) error {
-	return apierrors.NewTooManyRequests(fmt.Sprintf("the server is reading what %s are made of", resource), 1)
+	return apierrors.NewTooManyRequests(fmt.Sprintf("the server is still filling its cache of %s", resource), 1)
 }
 
-// forgotten is asked for what the cache does not know: an old version, the rest of a list begun long ago, or anything at all while it is being filled.
+// forgotten answers reads that the cache can't: an old version, the rest of an old list, or
+// anything while the cache is being filled.
 type forgotten struct {
 	*Storage
 	cached   *cacher.Cacher
 	resource schema.GroupResource
 }
 
-// Get has the client wait: only while it is being filled is the cache passed by.
+// Get makes the client wait: it bypasses the cache only while that is being filled.
 func (f forgotten) Get(context.Context, string, storage.GetOptions, runtime.Object) error {
 	return reading(f.resource)
 }
 
-// GetList tells the client to begin anew.
+// GetList makes the client list again from the start.
 func (f forgotten) GetList(context.Context, string, storage.ListOptions, runtime.Object) error {
 	if !f.cached.Ready() {
 		return reading(f.resource)
 	}
-	return apierrors.NewResourceExpired("this version is no longer known: list anew, without resourceVersion and continue")
+	return apierrors.NewResourceExpired("this resourceVersion is no longer available: list again without resourceVersion and continue")
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// pageSize is how many objects are read at once: some 2 MB of Pods.
+// pageSize is the number of objects in one list call: some 2 MB of Pods.
 const pageSize = 500
 
 // Storage serves one resource out of another. Keys are prefix/namespace/name.
@@ -28,15 +28,15 @@ type Storage struct {
 
 var _ storage.Interface = &Storage{}
 
-// NewStorage reads and writes through objects. It makes no call.
+// NewStorage returns a Storage that reads and writes through objects. It makes no call.
 func NewStorage(objects Objects, form Form, prefix string) *Storage {
 	return &Storage{objects: objects, form: form, prefix: prefix}
 }
 
-// Versioner is that of every API object: resourceVersions are those of what backs.
+// Versioner returns that of every API object: resourceVersions are those of the backing objects.
 func (s *Storage) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
 
-// Create keeps something new. Times to live are not supported: ttl is passed over.
+// Create stores a new object. Times to live are not supported: ttl is ignored.
 func (s *Storage) Create(ctx context.Context, key string, object, out runtime.Object, _ uint64) error {
 	served, err := asObject(object)
 	if err != nil {
@@ -59,7 +59,8 @@ func (s *Storage) Create(ctx context.Context, key string, object, out runtime.Ob
 	return s.into(ctx, made, out)
 }
 
-// Get reads one. That it is at least as new as some resourceVersion is true of every read.
+// Get reads one object. Every read is current, so it satisfies any requested minimum
+// resourceVersion.
 func (s *Storage) Get(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
 	namespace, name := s.split(key)
 	found, err := s.get(ctx, namespace, name)
@@ -82,8 +83,8 @@ func (s *Storage) get(ctx context.Context, namespace, name string) (Object, erro
 	return s.objects.Get(ctx, namespace, backing)
 }
 
-// GetList reads many. With a limit there may be fewer than that, and more to come, as the API allows: a page of what backs them
-// is read, and what the selectors don't want is left out of it.
+// GetList reads many objects. A page may have fewer than the limit although more follow, as the API
+// allows: a page of backing objects is read, and those that the selectors exclude are left out.
 func (s *Storage) GetList(ctx context.Context, key string, options storage.ListOptions, out runtime.Object) error {
 	namespace, asked, err := s.asked(key, options)
 	if err != nil {
@@ -108,7 +109,7 @@ func (s *Storage) GetList(ctx context.Context, key string, options storage.ListO
 			return err
 		}
 		asked.Continue = page.GetContinue()
-		// Only the first page may be asked for by its resourceVersion; the others are of the same.
+		// Only the first page may have a resourceVersion; the others continue it.
 		asked.ResourceVersion, asked.ResourceVersionMatch = "", ""
 		if asked.Continue == "" || options.Predicate.Limit > 0 {
 			return fill(out, items, page)
@@ -116,7 +117,7 @@ func (s *Storage) GetList(ctx context.Context, key string, options storage.ListO
 	}
 }
 
-// asked is what to ask of that which backs.
+// asked returns the namespace and the list options for the backing objects.
 func (s *Storage) asked(key string, options storage.ListOptions) (string, metav1.ListOptions, error) {
 	namespace, name := s.split(key)
 	asked := metav1.ListOptions{
@@ -139,7 +140,7 @@ func (s *Storage) asked(key string, options storage.ListOptions) (string, metav1
 	return namespace, asked, nil
 }
 
-// appendServed adds what is wanted of a page.
+// appendServed appends the selected objects of a page.
 func (s *Storage) appendServed(ctx context.Context, items []runtime.Object, list runtime.Object,
 	wanted storage.SelectionPredicate) ([]runtime.Object, error) {
 	err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -164,7 +165,7 @@ func (s *Storage) appendServed(ctx context.Context, items []runtime.Object, list
 	return items, err
 }
 
-// fill puts items into a list that is like a page of what backs them.
+// fill puts items into a list with the metadata of a page of backing objects.
 func fill(out runtime.Object, items []runtime.Object, page metav1.ListInterface) error {
 	list, err := meta.ListAccessor(out)
 	if err != nil {
@@ -172,11 +173,12 @@ func fill(out runtime.Object, items []runtime.Object, page metav1.ListInterface)
 	}
 	list.SetResourceVersion(page.GetResourceVersion())
 	list.SetContinue(page.GetContinue())
-	// What remains is known only where nothing is left out.
+	// The number of remaining items is known only if none is left out.
 	return meta.SetList(out, items)
 }
 
-// Watch tells what becomes of all in a namespace, or everywhere. It is the library's cache that watches, and that selects.
+// Watch watches the objects of a namespace, or of all. The library's cache is the only watcher, and
+// does the selecting.
 func (s *Storage) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
 	namespace, _ := s.split(key)
 	events, err := s.objects.Watch(ctx, namespace, metav1.ListOptions{ResourceVersion: options.ResourceVersion, AllowWatchBookmarks: true})
@@ -189,7 +191,8 @@ func (s *Storage) Watch(ctx context.Context, key string, options storage.ListOpt
 	return served, nil
 }
 
-// serve passes events on until one side ends. The library's watch.Filter would wait for ever to pass one to who has stopped.
+// serve forwards events until one side ends. The library's watch.Filter would block for ever on a
+// receiver that has stopped.
 func (s *Storage) serve(ctx context.Context, events watch.Interface, out chan<- watch.Event, stop <-chan struct{}) {
 	defer close(out)
 	defer events.Stop()
@@ -210,7 +213,8 @@ func (s *Storage) serve(ctx context.Context, events watch.Interface, out chan<- 
 	}
 }
 
-// event is one of what is served. What can't be read ends the watch: to leave it out would be to lose it.
+// event converts an event. An object that can't be read ends the watch, because leaving the event
+// out would lose it.
 func (s *Storage) event(ctx context.Context, event watch.Event) watch.Event {
 	backing, isObject := event.Object.(Object)
 	if event.Type == watch.Error || !isObject {
@@ -231,16 +235,16 @@ func (s *Storage) event(ctx context.Context, event watch.Event) watch.Event {
 	return watch.Event{Type: event.Type, Object: served}
 }
 
-// Stats are not known without asking for all: nothing needs them.
+// Stats returns nothing: they would need a full list, and are not used.
 func (s *Storage) Stats(context.Context) (storage.Stats, error) { return storage.Stats{}, nil }
 
-// ReadinessCheck is nil: each call says itself whether it could be answered.
+// ReadinessCheck returns nil: each call reports itself whether it could be answered.
 func (s *Storage) ReadinessCheck() error { return nil }
 
-// RequestWatchProgress can't be had through the API, where bookmarks come by themselves.
+// RequestWatchProgress does nothing: the API can't request bookmarks, but sends them anyway.
 func (s *Storage) RequestWatchProgress(context.Context) error { return nil }
 
-// GetCurrentResourceVersion asks for one object, for a list says of when it is.
+// GetCurrentResourceVersion lists one object, because a list has the current version.
 func (s *Storage) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
 	list, err := s.objects.List(ctx, "", metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -253,23 +257,24 @@ func (s *Storage) GetCurrentResourceVersion(ctx context.Context) (uint64, error)
 	return s.Versioner().ParseResourceVersion(page.GetResourceVersion())
 }
 
-// EnableResourceSizeEstimation does nothing: sizes are that of the API server behind.
+// EnableResourceSizeEstimation does nothing: sizes are the concern of the API server behind.
 func (s *Storage) EnableResourceSizeEstimation(storage.KeysFunc) error { return nil }
 
-// IsWatchListSemanticsUnSupported has the cache list in pages before it watches, so that a form can prepare, and because it is the library's own
-// API for that, by this name.
+// IsWatchListSemanticsUnSupported makes the cache list in pages before it watches, so that a form
+// can prepare. The method's name is the library's.
 func (s *Storage) IsWatchListSemanticsUnSupported() bool { return true }
 
-// CompactRevision is 0, not known.
+// CompactRevision returns 0 for unknown.
 func (s *Storage) CompactRevision() int64 { return 0 }
 
-// split is namespace and name of a key; a name is empty in that of a namespace, both in that of all.
+// split returns namespace and name of a key. The name is empty in the key of a namespace, both are
+// in the key of all.
 func (s *Storage) split(key string) (string, string) {
 	namespace, name, _ := strings.Cut(strings.Trim(strings.TrimPrefix(key, s.prefix), "/"), "/")
 	return namespace, name
 }
 
-// into puts what is served into what the caller has given.
+// into converts a backing object into the caller's object.
 func (s *Storage) into(ctx context.Context, backing Object, out runtime.Object) error {
 	served, err := s.form.Served(ctx, backing)
 	if err != nil {

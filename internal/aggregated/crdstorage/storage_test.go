@@ -20,9 +20,10 @@ import (
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 )
 
-// TestAsTheLibraryExpects runs the library's own tests of a storage.Interface on one that keeps the library's example in records. Left out are those
-// about etcd, those that want to know the version of a deletion (the API of Kubernetes does not tell it, and the registry above tells nobody), lists
-// of what would be below one object, and pages of a past that Memory does not remember.
+// TestAsTheLibraryExpects runs the library's tests of a storage.Interface on a Storage with the
+// library's example in records. Left out are tests about etcd, tests of the version of a deletion
+// (the Kubernetes API does not return it, and the registry does not use it), lists below a single
+// object, and pages of a past that Memory does not have.
 func TestAsTheLibraryExpects(t *testing.T) {
 	for name, run := range map[string]func(context.Context, *testing.T, storage.Interface){
 		"Create": func(ctx context.Context, t *testing.T, s storage.Interface) {
@@ -55,7 +56,7 @@ func TestAsTheLibraryExpects(t *testing.T) {
 	}
 }
 
-// newServed is one in memory with the cache on it, at the keys that those tests use.
+// newServed returns a storage in memory with the cache on top, at the keys that those tests use.
 func newServed(t *testing.T) storage.Interface {
 	t.Helper()
 	newList := func() runtime.Object { return &example.PodList{} }
@@ -87,7 +88,7 @@ func newServed(t *testing.T) storage.Interface {
 	return served
 }
 
-// attributes are those that the tests select by.
+// attributes returns the labels and fields that the tests select by.
 func attributes(object runtime.Object) (labels.Set, fields.Set, error) {
 	pod, isPod := object.(*example.Pod)
 	if !isPod {

@@ -11,20 +11,21 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// schemaless: the registry names the resource in what it tells of a missing one.
+// schemaless is empty, because the registry adds the resource's name to NotFound errors.
 var schemaless = schema.GroupResource{}
 
-var errReadOnly = errors.New("what is computed can't be written")
+var errReadOnly = errors.New("computed resources are read-only")
 
-// attempts bounds how often a write is tried again because somebody else was faster; each time one of them has written.
+// attempts bounds the retries of a write after conflicts; each conflict means that another client's
+// write succeeded.
 const attempts = 100
 
-// state is something as it was last seen.
+// state is an object as last read.
 type state struct {
-	// served is never nil; it is empty if there is none.
+	// served is never nil; it is empty if the object does not exist.
 	served Object
 	exists bool
-	// isCurrent tells that it was just read, not found in a cache.
+	// isCurrent reports whether it was just read and not found in a cache.
 	isCurrent bool
 }
 
@@ -46,7 +47,7 @@ func (s *Storage) current(ctx context.Context, key string, mayMiss bool) (state,
 	return state{served: served, exists: true, isCurrent: true}, err
 }
 
-// start is the cached state, if there is one, for then a write takes one call only.
+// start returns the cached state if there is one, because then a write takes one call only.
 func (s *Storage) start(ctx context.Context, key string, mayMiss bool, cached runtime.Object) (state, error) {
 	if served, isObject := cached.(Object); isObject && served.GetResourceVersion() != "" {
 		return state{served: served, exists: true}, nil
@@ -54,7 +55,8 @@ func (s *Storage) start(ctx context.Context, key string, mayMiss bool, cached ru
 	return s.current(ctx, key, mayMiss)
 }
 
-// GuaranteedUpdate changes one, again and again until nobody else was faster. It writes nothing if nothing is changed.
+// GuaranteedUpdate changes an object, and retries after conflicts. It writes nothing if nothing
+// changes.
 func (s *Storage) GuaranteedUpdate( //nolint:revive // the library's interface
 	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, change storage.UpdateFunc, cached runtime.Object,
@@ -68,8 +70,9 @@ func (s *Storage) GuaranteedUpdate( //nolint:revive // the library's interface
 	return err
 }
 
-// insist tries until that says that it is done, each time with the state read anew, and returns the last. An error of a try that is not done may
-// come of a state that was too old: it stands if the state is the same when it is read anew.
+// insist calls try until it is done, each time with a newly read state, and returns the last state.
+// An error may be due to an old state: it is returned only if the state is the same when read
+// again.
 func (s *Storage) insist(ctx context.Context, key string, mayMiss bool, cached runtime.Object,
 	try func(was state) (done bool, err error)) (state, error) {
 	was, err := s.start(ctx, key, mayMiss, cached)
@@ -89,7 +92,7 @@ func (s *Storage) insist(ctx context.Context, key string, mayMiss bool, cached r
 			return was, failed
 		}
 	}
-	return was, storage.NewTimeoutError(key, "others wrote it all the time")
+	return was, storage.NewTimeoutError(key, "too many conflicting writes")
 }
 
 // update tries once.
@@ -129,12 +132,12 @@ func (s *Storage) update(ctx context.Context, key string, destination runtime.Ob
 	return true, s.into(ctx, written, destination)
 }
 
-// isOvertaken tells that somebody else wrote in between.
+// isOvertaken reports whether another client wrote in between.
 func isOvertaken(err error, existed bool) bool {
 	return apierrors.IsConflict(err) || existed && apierrors.IsNotFound(err) || !existed && apierrors.IsAlreadyExists(err)
 }
 
-// notOvertaken is what of an error the next try will not mend.
+// notOvertaken returns the error, unless the next try may succeed.
 func notOvertaken(err error, existed bool) error {
 	if isOvertaken(err, existed) {
 		return nil
@@ -142,7 +145,7 @@ func notOvertaken(err error, existed bool) error {
 	return err
 }
 
-// Delete deletes one, in the state that validate has seen.
+// Delete deletes an object in the state that validate has seen.
 func (s *Storage) Delete( //nolint:revive // the library's interface
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc,
 	cached runtime.Object, _ storage.DeleteOptions,
@@ -170,7 +173,7 @@ func (s *Storage) remove(ctx context.Context, key string, was state) (bool, erro
 		if err != nil {
 			return !isOvertaken(err, true), notOvertaken(err, true)
 		}
-		// What was already being deleted is gone with its last finalizer.
+		// An object that was already being deleted is gone with its last finalizer.
 		if released.GetDeletionTimestamp() != nil {
 			return true, nil
 		}
@@ -182,7 +185,7 @@ func (s *Storage) remove(ctx context.Context, key string, was state) (bool, erro
 	return !isOvertaken(err, true), notOvertaken(err, true)
 }
 
-// release takes our finalizer off what keeps something that has none any more.
+// release removes our finalizer from the backing object of one that has no finalizers left.
 func (s *Storage) release(ctx context.Context, key string, served Object) (Object, error) {
 	backed, err := s.backed(key, served)
 	if err != nil {
@@ -192,7 +195,7 @@ func (s *Storage) release(ctx context.Context, key string, served Object) (Objec
 	return s.objects.Update(ctx, backed)
 }
 
-// backed is what keeps something at a key.
+// backed returns the backing object for a key.
 func (s *Storage) backed(key string, served Object) (Object, error) {
 	if s.form.Backed == nil {
 		return nil, storage.NewInternalError(errReadOnly)

@@ -16,33 +16,34 @@ import (
 // wide is the priority of columns that only kubectl get -o wide shows.
 const wide = 1
 
-// Columns are what kubectl get farmpods shows. Detail is the last of the narrow ones, for it may be long.
+// Columns returns the columns of kubectl get farmpods. Detail is the last of the narrow ones,
+// because it may be long.
 func Columns() []table.Column[farmv1alpha1.FarmPod] {
 	columns := []table.Column[farmv1alpha1.FarmPod]{
 		table.Name[farmv1alpha1.FarmPod](),
 		column("Ready", "How many of its containers are ready, of how many.", 0, func(pod *farmv1alpha1.FarmPod) string {
 			return fmt.Sprintf("%d/%d", pod.Status.ReadyContainers, pod.Spec.Containers)
 		}),
-		column("Status", "What is wrong or waited for, in a word; its phase if nothing is.", 0, func(pod *farmv1alpha1.FarmPod) string {
+		column("Status", "The problem, or what it waits for, in a word; otherwise its phase.", 0, func(pod *farmv1alpha1.FarmPod) string {
 			word, _ := split(pod)
 			return word
 		}),
 		{
 			TableColumnDefinition: metav1.TableColumnDefinition{Name: "Restarts", Type: "integer",
-				Description: "How often its containers were started anew."},
+				Description: "How often its containers were restarted."},
 			Cell: func(pod *farmv1alpha1.FarmPod) any { return int64(pod.Status.Restarts) },
 		},
 		table.Age[farmv1alpha1.FarmPod](),
-		column("Owner", "What it belongs to in the end.", 0, func(pod *farmv1alpha1.FarmPod) string { return orNone(pod.Spec.Owner) }),
-		column("Node", "The node that it is on.", 0, func(pod *farmv1alpha1.FarmPod) string { return orNone(pod.Spec.NodeName) }),
-		column("Detail", "What is wrong or waited for, in some more words.", 0, func(pod *farmv1alpha1.FarmPod) string {
+		column("Owner", "The top of its owner chain.", 0, func(pod *farmv1alpha1.FarmPod) string { return orNone(pod.Spec.Owner) }),
+		column("Node", "The node it runs on.", 0, func(pod *farmv1alpha1.FarmPod) string { return orNone(pod.Spec.NodeName) }),
+		column("Detail", "The problem, or what it waits for, in more words.", 0, func(pod *farmv1alpha1.FarmPod) string {
 			_, rest := split(pod)
 			return rest
 		}),
-		column("Images", "The images of its containers, and what of them runs.", wide, shownImages),
-		column("Requests", "What its containers ask for.", wide,
+		column("Images", "The images of its containers, with the running digests.", wide, shownImages),
+		column("Requests", "The resource requests of its containers.", wide,
 			func(pod *farmv1alpha1.FarmPod) string { return shownResources(pod.Spec.Requests) }),
-		column("Limits", "What its containers may use.", wide, func(pod *farmv1alpha1.FarmPod) string { return shownResources(pod.Spec.Limits) }),
+		column("Limits", "The resource limits of its containers.", wide, func(pod *farmv1alpha1.FarmPod) string { return shownResources(pod.Spec.Limits) }),
 	}
 	for i := range facts {
 		columns = append(columns, facts[i].column)
@@ -50,7 +51,7 @@ func Columns() []table.Column[farmv1alpha1.FarmPod] {
 	return columns
 }
 
-// column is one of text.
+// column returns a column of text.
 func column(name, description string, priority int32, cell func(*farmv1alpha1.FarmPod) string) table.Column[farmv1alpha1.FarmPod] {
 	return table.Column[farmv1alpha1.FarmPod]{
 		TableColumnDefinition: metav1.TableColumnDefinition{Name: name, Type: "string", Description: description, Priority: priority},
@@ -58,7 +59,8 @@ func column(name, description string, priority int32, cell func(*farmv1alpha1.Fa
 	}
 }
 
-// split parts the word that a reason begins with from the others. The word of a Pod without a reason is its phase.
+// split returns the first word of a reason and the rest. The word of a Pod without a reason is its
+// phase.
 func split(pod *farmv1alpha1.FarmPod) (word, rest string) {
 	if pod.Status.Reason == "" {
 		return pod.Status.Phase, ""
@@ -74,7 +76,8 @@ func orNone(given string) string {
 	return given
 }
 
-// shownDigits are those of a digest that tables show: as many as registries and runtimes do.
+// shownDigits is the number of a digest's digits in tables: as many as registries and runtimes
+// show.
 const shownDigits = 12
 
 func shownImages(pod *farmv1alpha1.FarmPod) string {

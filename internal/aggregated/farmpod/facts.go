@@ -14,15 +14,15 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/injection"
 )
 
-// fact is what one kind of Mainstay's writes on pods, and how it is shown.
+// fact is what a kind of Mainstay's writes on pods, and how it is shown.
 type fact struct {
-	// fill reads it from a Pod's annotations.
+	// fill reads the fact from a Pod's annotations.
 	fill func(*farmv1alpha1.FarmPodSpec, map[string]string)
-	// column shows it in wide tables.
+	// column shows the fact in wide tables.
 	column table.Column[farmv1alpha1.FarmPod]
 }
 
-// facts are those of all kinds: one that comes later adds its own here, and a field to FarmPodSpec.
+// facts are those of all kinds. A new kind adds its own here, and a field to FarmPodSpec.
 var facts = []fact{
 	{
 		fill: func(spec *farmv1alpha1.FarmPodSpec, annotations map[string]string) {
@@ -31,7 +31,7 @@ var facts = []fact{
 		column: table.Column[farmv1alpha1.FarmPod]{
 			TableColumnDefinition: metav1.TableColumnDefinition{
 				Name: "Configuration", Type: "string", Priority: wide,
-				Description: "Which configuration the Pod was started with: the same for Pods with the same.",
+				Description: "A hash of the configuration that the Pod was started with.",
 			},
 			Cell: func(pod *farmv1alpha1.FarmPod) any { return orNone(pod.Spec.ConfigurationRevision) },
 		},
@@ -50,10 +50,12 @@ var facts = []fact{
 	},
 }
 
-// shortHash is how many hexadecimal digits tell revisions apart: two of the same workload are the same by chance once in 4 billion.
+// shortHash is the number of hexadecimal digits of a revision: two different revisions of a
+// workload have the same by chance once in 4 billion.
 const shortHash = 8
 
-// revisionOf is a hash of the contents that a Pod was started for; empty if Mainstay told none.
+// revisionOf returns a hash of the contents that a Pod was started for, or "" if Mainstay has not
+// recorded any.
 func revisionOf(restartedFor string) string {
 	if restartedFor == "" {
 		return ""
@@ -62,16 +64,17 @@ func revisionOf(restartedFor string) string {
 	return hex.EncodeToString(sum[:])[:shortHash]
 }
 
-// maxAgent is how long the name of an agent and its revision may be: users can write the annotation as well.
+// maxAgent is the longest name of an agent with its revision: users can write the annotation as
+// well.
 const maxAgent = 253 + 1 + shortHash
 
-// agentsOf are the agents that Mainstay has noted, as "java@1a2b3c4d".
+// agentsOf returns the agents that Mainstay has recorded, as "java@1a2b3c4d".
 func agentsOf(annotations map[string]string) []string {
 	record := annotations[instrv1.AnnotationInjected]
 	if record == "" {
 		return nil
 	}
-	// A record is long, and the same on all Pods of a workload: its hash stands for it.
+	// A record is long, and the same on all Pods of a workload: its hash is enough.
 	sum := sha256.Sum256([]byte(record))
 	return agentSets.get(sum[:], func() []string {
 		found := injection.Injected(annotations)

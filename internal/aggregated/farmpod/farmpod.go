@@ -1,5 +1,6 @@
-// Package farmpod makes FarmPods out of Pods: what somebody on call wants to know of them, in few bytes. It is pure: what a FarmPod says depends on
-// the Pod and the name of its owner alone, so that it never changes without the Pod's resourceVersion.
+// Package farmpod computes FarmPods from Pods: what an engineer on call wants to know of a Pod, in
+// few bytes. It is pure: a FarmPod depends only on the Pod and the name of its owner, so that it
+// never changes without the Pod's resourceVersion.
 package farmpod
 
 import (
@@ -14,27 +15,30 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
-// PhaseTerminating is the phase of what is being deleted.
+// PhaseTerminating is the phase of a Pod that is being deleted.
 const PhaseTerminating = "Terminating"
 
-// space is that of the UIDs of FarmPods: those of Pods they must not share, for the garbage collector knows objects by them.
+// space is the namespace of FarmPods' UIDs. They must differ from those of Pods, because the
+// garbage collector identifies objects by UID.
 var space = uuid.NewSHA1(uuid.NameSpaceDNS, []byte(farmv1alpha1.GroupVersion.Group))
 
-// UID is that of a Pod's FarmPod: always the same for the same Pod (RFC 9562, version 5).
+// UID returns the UID of a Pod's FarmPod: always the same for the same Pod (RFC 9562, version 5).
 func UID(pod types.UID) types.UID { return types.UID(uuid.NewSHA1(space, []byte(pod)).String()) }
 
-// Name is that of a Pod's FarmPod.
+// Name returns the name of a Pod's FarmPod.
 func Name(pod string) string { return farmv1alpha1.FarmPodPrefix + pod }
 
-// PodName is that of a FarmPod's Pod; false if no FarmPod can have this name.
+// PodName returns the name of a FarmPod's Pod, or false if no FarmPod can have this name.
 func PodName(name string) (string, bool) {
 	pod, ok := strings.CutPrefix(name, farmv1alpha1.FarmPodPrefix)
 	return pod, ok && pod != ""
 }
 
-// Of is the FarmPod of a Pod. Owner is what the Pod belongs to in the end, as Kind/name; empty if it stands alone.
+// Of returns the FarmPod of a Pod. Owner is the top of the Pod's owner chain as Kind/name, or empty
+// if it has no controller.
 //
-// It shares labels with the Pod, and labels, requests and limits with other FarmPods that have the same: none of them may be written.
+// The FarmPod shares labels with the Pod, and labels, requests and limits with other FarmPods that
+// have the same. None of them may be modified.
 func Of(pod *corev1.Pod, owner string) *farmv1alpha1.FarmPod {
 	running := containersOf(pod)
 	made := &farmv1alpha1.FarmPod{
@@ -68,13 +72,15 @@ func phase(pod *corev1.Pod) string {
 	return text(string(pod.Status.Phase))
 }
 
-// container is one of a Pod, with its status; that is nil as long as the kubelet has told none.
+// container is a container of a Pod with its status, which is nil until the kubelet has reported
+// it.
 type container struct {
 	*corev1.Container
 	status *corev1.ContainerStatus
 }
 
-// containersOf are those that run as long as the Pod does: the containers in their order, and behind them the side-cars.
+// containersOf returns the containers that run as long as the Pod does: the containers in their
+// order, then the side-cars.
 func containersOf(pod *corev1.Pod) []container {
 	all := make([]container, 0, len(pod.Spec.Containers))
 	for i := range pod.Spec.Containers {
@@ -89,7 +95,8 @@ func containersOf(pod *corev1.Pod) []container {
 	return all
 }
 
-// initContainersOf are those that run at the Pod's start, one after the other, side-cars among them.
+// initContainersOf returns the containers that start one after the other at the Pod's start,
+// side-cars included.
 func initContainersOf(pod *corev1.Pod) []container {
 	all := make([]container, 0, len(pod.Spec.InitContainers))
 	for i := range pod.Spec.InitContainers {
@@ -99,8 +106,8 @@ func initContainersOf(pod *corev1.Pod) []container {
 	return all
 }
 
-// isSideCar tells of an init container that it goes on beside the others.
-// Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
+// isSideCar reports whether an init container keeps running beside the containers. Source:
+// https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
 func isSideCar(one *corev1.Container) bool {
 	return one.RestartPolicy != nil && *one.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
@@ -124,7 +131,8 @@ func images(running []container) []farmv1alpha1.FarmPodImage {
 	return all
 }
 
-// digest is that in a container's imageID: runtimes write name@sha256:..., sha256:..., or either behind a scheme. Empty if there is none.
+// digest returns the digest in a container's imageID, or "". Runtimes write name@sha256:...,
+// sha256:..., or either behind a scheme.
 func digest(imageID string) string {
 	if _, after, found := strings.Cut(imageID, "://"); found {
 		imageID = after
@@ -137,7 +145,8 @@ func digest(imageID string) string {
 	return imageID
 }
 
-// restarts counts those of all containers, those that only run at the start included.
+// restarts returns the number of restarts of all containers, including those that only run at the
+// start.
 func restarts(pod *corev1.Pod) int32 {
 	var sum int32
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -148,7 +157,8 @@ func restarts(pod *corev1.Pod) int32 {
 	return sum
 }
 
-// lastTermination is how that container ended which was the last to. An init container that has done its work is none: they are there to end.
+// lastTermination returns how the container that terminated last did so. Init containers that have
+// completed do not count, because they are meant to.
 func lastTermination(pod *corev1.Pod) *farmv1alpha1.FarmPodTermination {
 	var last *corev1.ContainerStateTerminated
 	var name string

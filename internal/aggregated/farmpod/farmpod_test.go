@@ -39,7 +39,7 @@ func list(cpu, memory string) corev1.ResourceList {
 	return made
 }
 
-// whole has everything that a FarmPod tells of.
+// whole returns a Pod with everything that a FarmPod shows.
 func whole() *corev1.Pod {
 	return pod(hasProxy, was("OOMKilled", 137, 5), web(waits("CrashLoopBackOff", "back-off")), func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"app": "shop", "pod-template-hash": "1"}
@@ -72,7 +72,7 @@ func TestOf(t *testing.T) {
 	golden.Check(t, "farmpod.yaml", got)
 }
 
-// TestPure: the same Pod always gives the same, whoever asks at the same time, and is left as it was.
+// TestPure: the same Pod always gives the same FarmPod, also concurrently, and is not modified.
 func TestPure(t *testing.T) {
 	given, before := whole(), whole()
 	want := Of(whole(), "WebApp/shop")
@@ -90,7 +90,7 @@ func TestPure(t *testing.T) {
 	}
 }
 
-// TestForgets: tables do not grow for ever, and what is asked for stays.
+// TestForgets: tables do not grow for ever, and entries in use stay.
 func TestForgets(t *testing.T) {
 	numbers := shared[int]{limit: 10}
 	asked := 0
@@ -214,7 +214,7 @@ func TestFields(t *testing.T) {
 		}
 	}
 	_, _, err := scheme.ConvertFieldLabel(kind, "spec.containers", "1")
-	if want := `"spec.containers" is no field that FarmPods are selected by: metadata.name, metadata.namespace, spec.nodeName, spec.owner, status.phase are`; err == nil || err.Error() != want {
+	if want := `field label not supported: "spec.containers": must be one of metadata.name, metadata.namespace, spec.nodeName, spec.owner, status.phase`; err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 }
@@ -256,7 +256,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// FuzzTerminationMessages: whatever a Pod is like, nothing that a container said when it ended is told, and nothing that repeats it.
+// FuzzTerminationMessages: no FarmPod shows a container's termination message, or a message that
+// repeats it.
 func FuzzTerminationMessages(f *testing.F) {
 	for seed := range cases.Seeds(f, 100, 1000) {
 		f.Add(fmt.Appendf(nil, "%d %s", seed, strings.Repeat(fmt.Sprint(seed*7919), 400)))
@@ -283,12 +284,13 @@ func FuzzTerminationMessages(f *testing.F) {
 			t.Fatal(err)
 		}
 		if text := string(got); strings.Contains(text, "hunter2") || strings.Contains(text, "first line") {
-			t.Errorf("it is told:\n%s", text)
+			t.Errorf("the FarmPod shows it:\n%s", text)
 		}
 	})
 }
 
-// spread puts what a container said where the kubelet writes it, and what repeats it where others write.
+// spread puts a termination message where the kubelet writes it, and repetitions where others
+// write.
 func spread(pod *corev1.Pod, said string, repeated []string, chance int) {
 	reasons := []string{"ErrImagePull", "ImagePullBackOff", "CreateContainerError", "RunContainerError", "PostStartHookError",
 		"CrashLoopBackOff", "Other"}
@@ -318,8 +320,8 @@ func spread(pod *corev1.Pod, said string, repeated []string, chance int) {
 	each(pod.Spec.Containers, pod.Status.ContainerStatuses)
 }
 
-// many are Pods of one workload as an informer gets them: decoded one by one, so that they share nothing. There are no managed fields in them, for
-// an informer may drop them.
+// many returns Pods of one workload as an informer returns them: decoded one by one, so that they
+// share no memory. They lack managed fields, because an informer may drop those.
 func many(tb testing.TB, count int) []*corev1.Pod {
 	tb.Helper()
 	pods := make([]*corev1.Pod, count)
@@ -349,7 +351,7 @@ func many(tb testing.TB, count int) []*corev1.Pod {
 	return pods
 }
 
-// held is what is in use on the heap.
+// held returns the bytes in use on the heap.
 func held() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -358,7 +360,8 @@ func held() int64 {
 	return int64(now.HeapAlloc)
 }
 
-// TestMemory: what is kept of 10,000 Pods once these are thrown away. The heap is asked, which knows to the byte what is held; nothing else runs meanwhile.
+// TestMemory measures what stays in memory of 10,000 Pods when the Pods are dropped. It reads the
+// heap's size, which is exact as long as nothing else runs.
 func TestMemory(t *testing.T) {
 	const count = 10_000
 	before := held()

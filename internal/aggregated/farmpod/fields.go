@@ -14,7 +14,7 @@ import (
 // selectable are the fields that a field selector may name.
 var selectable = []string{"metadata.name", "metadata.namespace", "spec.nodeName", "spec.owner", "status.phase"}
 
-// Fields are those of a FarmPod that a field selector may name.
+// Fields returns the fields of a FarmPod that a field selector may name.
 func Fields(pod *farmv1alpha1.FarmPod) fields.Set {
 	return fields.Set{
 		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace,
@@ -22,15 +22,16 @@ func Fields(pod *farmv1alpha1.FarmPod) fields.Set {
 	}
 }
 
-// FieldLabel is how a scheme reads a term of a field selector: as it stands. The error names what is accepted.
+// FieldLabel converts a term of a field selector for a scheme, without a change. The error names
+// the accepted fields.
 func FieldLabel(label, value string) (string, string, error) {
 	if !slices.Contains(selectable, label) {
-		return "", "", fmt.Errorf("%q is no field that FarmPods are selected by: %s are", label, strings.Join(selectable, ", "))
+		return "", "", fmt.Errorf("field label not supported: %q: must be one of %s", label, strings.Join(selectable, ", "))
 	}
 	return label, value, nil
 }
 
-// FieldLabels has a scheme read field selectors of FarmPods.
+// FieldLabels registers the field selectors of FarmPods with a scheme.
 func FieldLabels(scheme *runtime.Scheme) error {
 	return scheme.AddFieldLabelConversionFunc(farmv1alpha1.GroupVersion.WithKind("FarmPod"), FieldLabel)
 }

@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What thousands of FarmPods have in common is kept once. The tables are memory only: what a FarmPod says does not depend on them.
+// Values that thousands of FarmPods have in common are in memory once. A FarmPod's content does not
+// depend on these tables.
 var (
 	texts     = shared[string]{limit: 8192}
 	labelSets = shared[map[string]string]{limit: 4096}
@@ -17,18 +18,20 @@ var (
 	agentSets = shared[[]string]{limit: 1024}
 )
 
-// maxKey is how long a key may be: a text that is longer is seldom the same twice.
+// maxKey is the longest key. Longer texts are seldom the same twice.
 const maxKey = 1024
 
-// shared has one value for each key. It forgets what was not asked for while limit other keys were: at most twice the limit are there, which is 2 MB of
-// texts, as they are here. (unique.Handle forgets a text once nobody holds its handle, and a handle is no field of an API type.)
+// shared has one value per key. It drops a key that was not used while limit other keys were. So it
+// has at most twice the limit, which is 2 MB of texts with the limits here. (unique.Handle drops a
+// text when no handle to it is left, but the fields of an API type are no handles.)
 type shared[V any] struct {
 	limit      int
 	mutex      sync.Mutex
 	young, old map[string]V
 }
 
-// get returns the value of a key; first is asked for one that is not known, and must give the same for the same key always.
+// get returns the value of a key. It calls first for a new key; first must always return the same
+// for the same key.
 func (s *shared[V]) get(key []byte, first func() V) V {
 	if len(key) > maxKey {
 		return first()
@@ -49,7 +52,7 @@ func (s *shared[V]) get(key []byte, first func() V) V {
 	return value
 }
 
-// text is one copy of a text, cut out of what it was part of.
+// text returns the shared copy of a text, so that the string it was cut from can be freed.
 func text(given string) string {
 	if given == "" {
 		return ""
@@ -57,7 +60,7 @@ func text(given string) string {
 	return texts.get([]byte(given), func() string { return strings.Clone(given) })
 }
 
-// labels are one copy of a Pod's: those of one ReplicaSet are the same.
+// labels returns the shared copy of a Pod's labels: Pods of one ReplicaSet have the same.
 func labels(given map[string]string) map[string]string {
 	if len(given) == 0 {
 		return nil
@@ -65,12 +68,12 @@ func labels(given map[string]string) map[string]string {
 	key := make([]byte, 0, 512)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		key = append(append(key, name...), '=')
-		key = append(append(key, given[name]...), ',') // neither = nor , can stand in a label
+		key = append(append(key, given[name]...), ',') // a label has neither = nor ,
 	}
 	return labelSets.get(key, func() map[string]string { return given })
 }
 
-// resources are one copy of a list; nil for an empty one.
+// resources returns the shared copy of a list, or nil for an empty one.
 func resources(given corev1.ResourceList) corev1.ResourceList {
 	if len(given) == 0 {
 		return nil

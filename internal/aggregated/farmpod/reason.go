@@ -13,7 +13,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// A reason begins with a word, as kubectl get pods shows it, and goes on with what somebody on call would ask next.
+// A reason begins with a word as kubectl get pods shows it, followed by what an engineer on call
+// would ask next.
 const (
 	wordCompleted   = "Completed"
 	wordContainers  = "ContainerCreating"
@@ -25,17 +26,17 @@ const (
 	wordPending     = "Pending"
 	wordUnscheduled = "Unschedulable"
 	wordInit        = "Init:"
-	// runtimeError is the container runtime's reason where it knows no more than the exit code.
+	// runtimeError is the container runtime's reason if it knows only the exit code.
 	runtimeError = "Error"
 )
 
-// rules are all that can be said of a Pod, in order: the first that has something to say is the reason. It is that of a Pod's life, from what ends it
-// to what merely delays it.
+// rules are the possible reasons, in order: the first that is not empty is the Pod's. The order is
+// that of severity, from what ends the Pod to what merely delays it.
 var rules = []func(*subject) string{
 	terminating, ended, lost, unscheduled, initializing, failing, creating, notReady, gated,
 }
 
-// reason is what somebody on call would say of a Pod; empty if it does what it should.
+// reason returns what is wrong with a Pod or what it waits for, or "" if it does what it should.
 func reason(pod *corev1.Pod) string {
 	about := &subject{Pod: pod, running: containersOf(pod)}
 	for _, rule := range rules {
@@ -46,20 +47,21 @@ func reason(pod *corev1.Pod) string {
 	return ""
 }
 
-// subject is the Pod that is talked about.
+// subject is the Pod to explain.
 type subject struct {
 	*corev1.Pod
 	running []container
 }
 
-// disruptions say in words why the cluster took a Pod away: the reasons of the condition DisruptionTarget.
-// Source: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+// disruptions are texts for the reasons of the condition DisruptionTarget: why the cluster removed
+// a Pod. Source:
+// https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 var disruptions = map[string]string{
 	"PreemptionByScheduler":  "preempted for a pod of higher priority",
 	"DeletionByTaintManager": "its node has a taint that it does not tolerate",
 	"EvictionByEvictionAPI":  "evicted by request",
 	"DeletionByPodGC":        "its node is gone",
-	"TerminationByKubelet":   "its node ended it",
+	"TerminationByKubelet":   "terminated by its node",
 }
 
 func (s *subject) disruption() string {
@@ -69,7 +71,8 @@ func (s *subject) disruption() string {
 	return ""
 }
 
-// terminating: being deleted. Since when is a matter of its age, which a reason does not tell: it would be another every second.
+// terminating: the Pod is being deleted. The reason does not say since when, because it would
+// change every second.
 func terminating(s *subject) string {
 	if s.DeletionTimestamp == nil {
 		return ""
@@ -87,7 +90,7 @@ func terminating(s *subject) string {
 	return sentence(PhaseTerminating, limited(strings.Join(why, "; ")))
 }
 
-// ended: all containers have, or it was ended from outside.
+// ended: all containers have terminated, or the Pod was terminated from outside.
 func ended(s *subject) string {
 	switch s.Status.Phase {
 	case corev1.PodSucceeded:
@@ -107,7 +110,7 @@ func ended(s *subject) string {
 	return sentence(wordFailed, s.disruption())
 }
 
-// lost: the control plane has given its node up.
+// lost: the control plane has given up the Pod's node.
 func lost(s *subject) string {
 	if !isLost(s) {
 		return ""
@@ -121,7 +124,7 @@ func isLost(s *subject) bool {
 
 func (s *subject) nodeIsSilent() string { return "node " + s.Spec.NodeName + " does not answer" }
 
-// unscheduled: no node yet.
+// unscheduled: the Pod has no node yet.
 func unscheduled(s *subject) string {
 	if s.Spec.NodeName != "" {
 		return ""
@@ -135,7 +138,7 @@ func unscheduled(s *subject) string {
 		}
 		return sentence(wordGated, limited("waits for "+strings.Join(names, ", ")))
 	case scheduled != nil && scheduled.Status == corev1.ConditionFalse:
-		// What follows is whether other pods could make room, node by node.
+		// The rest of the message says, node by node, whether evicting other pods would help.
 		detail, _, _ := strings.Cut(scheduled.Message, " preemption: ")
 		return sentence(wordUnscheduled, s.quote(detail))
 	case s.Spec.SchedulerName != "" && s.Spec.SchedulerName != corev1.DefaultSchedulerName:
@@ -144,7 +147,7 @@ func unscheduled(s *subject) string {
 	return sentence(wordPending, "waits for the scheduler")
 }
 
-// initializing: the containers that run at the start are not through.
+// initializing: the init containers have not completed.
 func initializing(s *subject) string {
 	starting := initContainersOf(s.Pod)
 	if initialized := workload.Condition(s.Pod, corev1.PodInitialized); initialized != nil && initialized.Status == corev1.ConditionTrue {
@@ -153,7 +156,7 @@ func initializing(s *subject) string {
 	for done, one := range starting {
 		status := one.status
 		if status == nil {
-			return "" // the kubelet has told nothing yet
+			return "" // the kubelet has reported nothing yet
 		}
 		isThrough := status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
 		if isSideCar(one.Container) {
@@ -181,7 +184,7 @@ func initializing(s *subject) string {
 	return ""
 }
 
-// failing: a container can't start, or keeps ending.
+// failing: a container can't start, or keeps terminating.
 func failing(s *subject) string {
 	for _, one := range s.running {
 		if one.status == nil {
@@ -199,7 +202,7 @@ func failing(s *subject) string {
 	return ""
 }
 
-// creating: on a node, and not all containers are there.
+// creating: the Pod has a node, but not all containers exist.
 func creating(s *subject) string {
 	for _, one := range s.running {
 		if one.status == nil {
@@ -209,16 +212,16 @@ func creating(s *subject) string {
 			continue
 		}
 		if sandbox := workload.Condition(s.Pod, corev1.PodReadyToStartContainers); sandbox != nil && sandbox.Status == corev1.ConditionTrue {
-			return sentence(wordContainers, "image "+one.Image+" of container "+one.Name+" is being pulled, or the container made")
+			return sentence(wordContainers, "image "+one.Image+" of container "+one.Name+" is being pulled, or the container created")
 		}
-		return sentence(wordContainers, "its volumes or its network are being made")
+		return sentence(wordContainers, "its volumes or its network are being set up")
 	}
 	return ""
 }
 
-// notReady: containers run, and not all are ready.
+// notReady: containers run, but not all are ready.
 func notReady(s *subject) string {
-	var told []string
+	var parts []string
 	for _, one := range s.running {
 		if one.status == nil || one.status.State.Running == nil || one.status.Ready {
 			continue
@@ -233,15 +236,15 @@ func notReady(s *subject) string {
 		if one.status.RestartCount > 0 {
 			why += ", after " + s.history(one.status)
 		}
-		told = append(told, "container "+one.Name+" "+why)
+		parts = append(parts, "container "+one.Name+" "+why)
 	}
-	if len(told) == 0 {
+	if len(parts) == 0 {
 		return ""
 	}
-	return sentence(wordNotReady, limited(strings.Join(told, "; ")))
+	return sentence(wordNotReady, limited(strings.Join(parts, "; ")))
 }
 
-// gated: all containers are ready, and something outside has to agree.
+// gated: all containers are ready, but a readiness gate is not.
 func gated(s *subject) string {
 	var missing []string
 	for _, gate := range s.Spec.ReadinessGates {
@@ -255,15 +258,18 @@ func gated(s *subject) string {
 	return sentence(wordNotReady, limited("readiness gate "+strings.Join(missing, ", ")+" is not passed"))
 }
 
-// isSilent: its containers were ready when its node last told, and no gate is closed, and yet it is not ready. The kubelet never writes that: the control
-// plane does once a node has not answered for a while (pkg/controller/util/node, MarkPodsNotReady).
+// isSilent reports whether the Pod's node has stopped answering: the containers were ready in its
+// last report and no gate is closed, but the Pod is not ready. The kubelet never writes that. The
+// control plane does when a node has not answered for a while (pkg/controller/util/node,
+// MarkPodsNotReady).
 func isSilent(s *subject) bool {
 	ready, containers := workload.Condition(s.Pod, corev1.PodReady), workload.Condition(s.Pod, corev1.ContainersReady)
 	return ready != nil && containers != nil && ready.Status != corev1.ConditionTrue && containers.Status == corev1.ConditionTrue &&
 		gated(s) == ""
 }
 
-// trouble is what is wrong with a container that waits or has ended; empty if it runs, is about to, or has ended as it may.
+// problem returns what is wrong with a container that waits or has terminated. It is "" if the
+// container runs, is about to, or has terminated as it may.
 func (s *subject) problem(one container, mayEnd bool) string {
 	waiting, terminated := one.status.State.Waiting, one.status.State.Terminated
 	switch {
@@ -283,7 +289,7 @@ func (s *subject) problem(one container, mayEnd bool) string {
 	return ""
 }
 
-// in names a container where there are others.
+// in returns a prefix with the container's name if the Pod has several containers.
 func (s *subject) in(one container) string {
 	if len(s.Spec.Containers)+len(s.Spec.InitContainers) == 1 {
 		return ""
@@ -291,27 +297,28 @@ func (s *subject) in(one container) string {
 	return "container " + one.Name + ": "
 }
 
-// history is how a container last ended, how often it was started anew, and in how long: from the Pod's start to that end. The reason of an end that
-// is the container's state now is the word before it.
+// history returns how a container last terminated, how often it was restarted, and in how long:
+// from the Pod's start to that termination. If the container is still terminated, the reason is
+// left out, because the first word is the reason.
 func (s *subject) history(status *corev1.ContainerStatus) string {
-	var told []string
+	var parts []string
 	last := status.State.Terminated
 	if last != nil {
-		told = append(told, exit(last))
+		parts = append(parts, exit(last))
 	} else if last = status.LastTerminationState.Terminated; last != nil {
-		told = append(told, ending(last))
+		parts = append(parts, ending(last))
 	}
 	if status.RestartCount > 0 {
 		text := plural(int(status.RestartCount), "restart")
 		if start := s.Status.StartTime; start != nil && last != nil && last.FinishedAt.After(start.Time) {
 			text += " in " + span(last.FinishedAt.Sub(start.Time))
 		}
-		told = append(told, text)
+		parts = append(parts, text)
 	}
-	return strings.Join(told, ", ")
+	return strings.Join(parts, ", ")
 }
 
-// wordOf is what kubectl calls a container that ended so.
+// wordOf returns kubectl's word for a container that terminated so.
 func wordOf(ended *corev1.ContainerStateTerminated) string {
 	if ended.Reason == "" {
 		return runtimeError
@@ -319,7 +326,8 @@ func wordOf(ended *corev1.ContainerStateTerminated) string {
 	return ended.Reason
 }
 
-// ending is how a container ended, as "exit 1", or with what the runtime calls it where that tells more: "OOMKilled, exit 137".
+// ending returns how a container terminated: "exit 1", or with the runtime's reason if that says
+// more: "OOMKilled, exit 137".
 func ending(ended *corev1.ContainerStateTerminated) string {
 	if slices.Contains([]string{"", runtimeError, wordCompleted}, ended.Reason) {
 		return exit(ended)
@@ -327,13 +335,15 @@ func ending(ended *corev1.ContainerStateTerminated) string {
 	return ended.Reason + ", " + exit(ended)
 }
 
-// shellBase is what a process that a signal ended has as exit code, less the signal; realTime is the highest signal.
+// shellBase plus the number of a signal is the exit code of a process that the signal ended;
+// realTime is the highest signal.
 const (
 	shellBase = 128
 	realTime  = 64
 )
 
-// exit is a container's exit code, with the signal that ended it if one did and the runtime does not say itself what happened.
+// exit returns a container's exit code, with the signal that ended it unless the runtime's own
+// reason says so.
 func exit(ended *corev1.ContainerStateTerminated) string {
 	text, signal := "exit "+strconv.Itoa(int(ended.ExitCode)), int(ended.Signal)
 	if signal == 0 && (ended.Reason == "" || ended.Reason == runtimeError) && ended.ExitCode > shellBase &&
@@ -346,7 +356,7 @@ func exit(ended *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// span is a duration as people say it, in its largest unit.
+// span returns a duration in its largest unit.
 func span(length time.Duration) string {
 	switch {
 	case length < time.Minute:
@@ -366,7 +376,7 @@ func plural(count int, noun string) string {
 	return strconv.Itoa(count) + " " + noun
 }
 
-// sentence puts a word before what there is to say.
+// sentence returns a word and the detail after it.
 func sentence(word, detail string) string {
 	if detail == "" {
 		return word
@@ -374,13 +384,14 @@ func sentence(word, detail string) string {
 	return word + ": " + detail
 }
 
-// maxDetail is how long what others say may be, in bytes: what a scheduler says of a few kinds of nodes is there whole.
+// maxDetail is the longest text from others, in bytes. A scheduler's message about a few kinds of
+// nodes fits.
 const maxDetail = 300
 
-// limited cuts what is too long.
+// limited cuts a long text.
 func limited(detail string) string { return cut(detail, maxDetail) }
 
-// cut cuts a text to so many bytes and marks it, between characters.
+// cut cuts a text to a number of bytes between two characters, and marks the cut.
 func cut(text string, most int) string {
 	const mark = "..."
 	if len(text) <= most {
@@ -393,10 +404,11 @@ func cut(text string, most int) string {
 	return text[:end] + mark
 }
 
-// seeDescribe stands for a message that can't be repeated.
+// seeDescribe replaces a message that must not be repeated.
 const seeDescribe = "kubectl describe pod tells more"
 
-// quote is a message of the cluster's on one line, without what names this Pod, and not too long; nothing of one that repeats a termination message.
+// quote returns a message of the cluster on one line, without the Pod's own name, and not too long.
+// It returns seeDescribe for a message that repeats a termination message.
 func (s *subject) quote(message string) string {
 	plain := oneLine(message)
 	if s.repeatsTermination(plain) {
@@ -407,10 +419,12 @@ func (s *subject) quote(message string) string {
 
 func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }
 
-// minSecret is how short a line of a termination message may be to be looked for: what is shorter stands in every other sentence.
+// minSecret is the shortest line of a termination message to look for: shorter ones are in every
+// other sentence.
 const minSecret = 4
 
-// repeatsTermination tells whether one line of what a container said when it ended is in a message of one line, as it was or quoted.
+// repeatsTermination reports whether a one-line message contains a line of a container's
+// termination message, as it is or quoted.
 func (s *subject) repeatsTermination(message string) bool {
 	if message == "" {
 		return false

@@ -15,7 +15,7 @@ func after(passed time.Duration) metav1.Time { return metav1.NewTime(began.Add(p
 
 type change func(*corev1.Pod)
 
-// pod is one with a container web that runs and is ready on the node n1, and changes.
+// pod returns a Pod with changes. Its container web runs and is ready, on the node n1.
 func pod(changes ...change) *corev1.Pod {
 	made := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-1-x", UID: "5f0c7a3e-8d4b-4b61-9a55-2f0e5b6b1c11"},
@@ -32,7 +32,7 @@ func pod(changes ...change) *corev1.Pod {
 	return made
 }
 
-// web changes the status of the first container.
+// web returns a change of the first container's status.
 func web(each func(*corev1.ContainerStatus)) change {
 	return func(pod *corev1.Pod) { each(&pod.Status.ContainerStatuses[0]) }
 }
@@ -53,7 +53,7 @@ func exits(reason string, code int32) func(*corev1.ContainerStatus) {
 	}
 }
 
-// was is how the container ended before, and how often.
+// was returns the change that a container has terminated before, and how often.
 func was(reason string, code, restarts int32) change {
 	return web(func(status *corev1.ContainerStatus) {
 		status.RestartCount, status.LastTerminationState.Terminated = restarts, termination(reason, code)
@@ -103,7 +103,8 @@ func unscheduledPod(pod *corev1.Pod) {
 	pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: "Pending"}
 }
 
-// starts has three init containers, first done, then one that changes, then one that waits; side says that the second is a side-car.
+// starts adds three init containers: a completed one, the one to change, and one that waits. side
+// makes the second a side-car.
 func starts(side bool, each func(*corev1.ContainerStatus)) change {
 	return func(pod *corev1.Pod) {
 		pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "first:1"}, {Name: "migrate", Image: "migrate:1"},
@@ -179,7 +180,7 @@ var reasonCases = map[string]struct {
 		"ErrImagePull: container web: image shop:9: not found"},
 	"a Secret that is not there":    {pod(web(waits("CreateContainerConfigError", `secret "db" not found`))), `CreateContainerConfigError: secret "db" not found`},
 	"a hook that fails":             {pod(web(waits("PostStartHookError", `Exec lifecycle hook failed, message: "hunter2"`))), "PostStartHookError: its postStart hook fails"},
-	"waiting for what nobody knows": {pod(web(waits("Meditating", "hunter2"))), "Meditating: container web"},
+	"waiting for an unknown reason": {pod(web(waits("Meditating", "hunter2"))), "Meditating: container web"},
 	"a crash loop": {pod(was("Error", 1, 5), web(waits("CrashLoopBackOff", "back-off"))),
 		"CrashLoopBackOff: exit 1, 5 restarts in 10 min"},
 	"a crash loop, one of two": {pod(hasProxy, was("Error", 1, 1), web(waits("CrashLoopBackOff", ""))),
@@ -193,8 +194,8 @@ var reasonCases = map[string]struct {
 	"a crash loop of successes": {pod(was("Completed", 0, 5), web(waits("CrashLoopBackOff", ""))),
 		"CrashLoopBackOff: exit 0, 5 restarts in 10 min"},
 	"just ended":                         {pod(was("Error", 1, 5), web(exits("OOMKilled", 137))), "OOMKilled: exit 137, 5 restarts in 10 min"},
-	"just ended, and has not been again": {pod(web(exits("Error", 1))), "Error: exit 1"},
-	"up again, and not ready": {pod(hasProbes, was("Error", 1, 5), has("Ready", "False", "", ""),
+	"just terminated, and not restarted": {pod(web(exits("Error", 1))), "Error: exit 1"},
+	"restarted, and not ready": {pod(hasProbes, was("Error", 1, 5), has("Ready", "False", "", ""),
 		has("ContainersReady", "False", "", ""), web(runsUnready)),
 		"NotReady: container web does not pass its readiness probe, after exit 1, 5 restarts in 10 min"},
 	"up, and not ready": {pod(hasProbes, has("Ready", "False", "", ""), has("ContainersReady", "False", "", ""),
@@ -211,9 +212,9 @@ var reasonCases = map[string]struct {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "lb/ready"}}
 	}), ""},
 	"being created, before the sandbox": {pod(web(waits("ContainerCreating", ""))),
-		"ContainerCreating: its volumes or its network are being made"},
+		"ContainerCreating: its volumes or its network are being set up"},
 	"being created, after the sandbox": {pod(web(waits("ContainerCreating", "")), has("PodReadyToStartContainers", "True", "", "")),
-		"ContainerCreating: image shop:9 of container web is being pulled, or the container made"},
+		"ContainerCreating: image shop:9 of container web is being pulled, or the container created"},
 	"an init container that runs": {pod(starts(false, runs)), "Init:1/3: container migrate runs"},
 	"an init container that will": {pod(starts(false, waits("PodInitializing", ""))), "Init:1/3: container migrate is about to start"},
 	"an init container that loops": {pod(starts(false, func(status *corev1.ContainerStatus) {
@@ -223,7 +224,7 @@ var reasonCases = map[string]struct {
 	"an init container that has failed": {pod(starts(false, exits("Error", 2))), "Init:Error: container migrate: exit 2"},
 	"an init container without an image": {pod(starts(false, waits("ErrImagePull", "not found"))),
 		"Init:ErrImagePull: container migrate: image migrate:1: not found"},
-	"an init container that tries again": {pod(starts(false, func(status *corev1.ContainerStatus) {
+	"an init container that is retried": {pod(starts(false, func(status *corev1.ContainerStatus) {
 		runs(status)
 		status.RestartCount, status.LastTerminationState.Terminated = 3, termination("Error", 2)
 	})), "Init:1/3: container migrate runs, after exit 2, 3 restarts in 10 min"},

@@ -6,8 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// requests are what the containers together ask for, or of what the Pod asks for as a whole, that. Containers that only run at its start are left
-// out: a scheduler counts them too, where one of them asks for more than all others together.
+// requests returns the Pod's requests: those of the Pod as a whole where it has any, otherwise the
+// sum over its running containers. Containers that only run at the start are left out. A scheduler
+// counts them too if one of them requests more than all others together.
 func requests(pod *corev1.Pod, running []container) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, one := range running {
@@ -19,8 +20,8 @@ func requests(pod *corev1.Pod, running []container) corev1.ResourceList {
 	return sum
 }
 
-// limits are what the containers together may use, or of what the Pod has a limit of as a whole, that. Of what a container has no limit of there
-// is no sum either.
+// limits returns the Pod's limits: those of the Pod as a whole where it has any, otherwise the sum
+// over its running containers. A resource for which a container has no limit has no sum.
 func limits(pod *corev1.Pod, running []container) corev1.ResourceList {
 	sum, having := corev1.ResourceList{}, map[corev1.ResourceName]int{}
 	for _, one := range running {
@@ -44,7 +45,7 @@ func add(sum, more corev1.ResourceList) {
 	for name, quantity := range more {
 		total, known := sum[name]
 		if !known {
-			// A copy of its own: adding to a quantity may write where it points to.
+			// A deep copy, because adding to a quantity may write through its pointers.
 			sum[name] = quantity.DeepCopy()
 			continue
 		}

@@ -1,4 +1,5 @@
-// Package llama has every decision about a Llama, the worked example of a resource that our API server keeps itself. It is pure.
+// Package llama has all decisions about Llamas, the example of a resource that our own API server
+// stores. Its functions are pure.
 package llama
 
 import (
@@ -15,13 +16,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
 )
 
-// Columns are what kubectl prints.
+// Columns returns the columns that kubectl prints.
 func Columns() []table.Column[farmv1alpha1.Llama] {
 	return []table.Column[farmv1alpha1.Llama]{
 		table.Name[farmv1alpha1.Llama](),
 		column("Weight", "number", "In kilograms.", func(l *farmv1alpha1.Llama) any { return l.Spec.Weight }),
 		column("Height", "number", "In metres.", func(l *farmv1alpha1.Llama) any { return l.Spec.Height }),
-		column("Ready", "string", "Whether it is kept.", func(l *farmv1alpha1.Llama) any { return ready(l) }),
+		column("Ready", "string", "Whether it is stored.", func(l *farmv1alpha1.Llama) any { return ready(l) }),
 		table.Age[farmv1alpha1.Llama](),
 	}
 }
@@ -40,14 +41,14 @@ func ready(llama *farmv1alpha1.Llama) string {
 	return string(condition.Status)
 }
 
-// PrepareForCreate fills in what is the server's: the generation and the status.
+// PrepareForCreate sets the fields that belong to the server: the generation and the status.
 func PrepareForCreate(llama *farmv1alpha1.Llama, now metav1.Time) {
 	llama.Generation = 1
 	llama.Status = farmv1alpha1.LlamaStatus{}
 	keep(llama, now)
 }
 
-// PrepareForUpdate leaves the status as it was, but for what the server itself says of the new spec.
+// PrepareForUpdate keeps the old status, except for what the server itself says about the new spec.
 func PrepareForUpdate(llama, old *farmv1alpha1.Llama, now metav1.Time) {
 	llama.Status = *old.Status.DeepCopy()
 	llama.Generation = old.Generation
@@ -57,7 +58,7 @@ func PrepareForUpdate(llama, old *farmv1alpha1.Llama, now metav1.Time) {
 	keep(llama, now)
 }
 
-// PrepareForStatusUpdate takes the status alone, in which Ready stays the server's.
+// PrepareForStatusUpdate takes the status only, in which the condition Ready stays the server's.
 func PrepareForStatusUpdate(llama, old *farmv1alpha1.Llama, now metav1.Time) {
 	status := llama.Status
 	llama.Spec, llama.Labels, llama.Annotations = old.Spec, old.Labels, old.Annotations
@@ -70,7 +71,7 @@ func PrepareForStatusUpdate(llama, old *farmv1alpha1.Llama, now metav1.Time) {
 	keep(llama, now)
 }
 
-// keep says of a Llama that it is kept as it stands: it is stored with these words, or not at all.
+// keep sets the conditions of a stored Llama. It is stored with these conditions or not at all.
 func keep(llama *farmv1alpha1.Llama, now metav1.Time) {
 	meta.SetStatusCondition(&llama.Status.Conditions, metav1.Condition{
 		Type: farmv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: farmv1alpha1.ReasonKept,
@@ -79,16 +80,17 @@ func keep(llama *farmv1alpha1.Llama, now metav1.Time) {
 	})
 }
 
-// Unreadable says of a Llama that what is kept of it is none.
+// Unreadable sets the conditions of a Llama whose record can't be decoded.
 func Unreadable(llama *farmv1alpha1.Llama, err error) {
 	llama.Status.Conditions = []metav1.Condition{{
 		Type: farmv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: farmv1alpha1.ReasonUnreadable,
 		LastTransitionTime: llama.CreationTimestamp,
-		Message:            fmt.Sprintf("the LlamaRecord of this name can't be read, write the Llama anew or delete it: %v", err),
+		Message:            fmt.Sprintf("the LlamaRecord of this name can't be read, replace the Llama or delete it: %v", err),
 	}}
 }
 
-// ValidateUpdate says what can't be accepted of a changed one. One that is being deleted need not become right to be so.
+// ValidateUpdate returns the errors of a changed Llama. A Llama that is being deleted does not need
+// to become valid.
 func ValidateUpdate(llama, old *farmv1alpha1.Llama) field.ErrorList {
 	if old.DeletionTimestamp != nil && equality.Semantic.DeepEqual(llama.Spec, old.Spec) {
 		return validateStatus(llama)
@@ -96,7 +98,7 @@ func ValidateUpdate(llama, old *farmv1alpha1.Llama) field.ErrorList {
 	return Validate(llama)
 }
 
-// Validate says what can't be accepted of a Llama.
+// Validate returns the errors of a Llama.
 func Validate(llama *farmv1alpha1.Llama) field.ErrorList {
 	spec := field.NewPath("spec")
 	problems := validatePositive(spec.Child("weight"), llama.Spec.Weight)
@@ -111,10 +113,10 @@ func validateStatus(llama *farmv1alpha1.Llama) field.ErrorList {
 	return validation.ValidateConditions(llama.Status.Conditions, field.NewPath("status", "conditions"))
 }
 
-// validatePositive refuses 0 too, which is also what a Llama has that says nothing.
+// validatePositive also refuses 0, which is the value of an unset field.
 func validatePositive(path *field.Path, given float64) field.ErrorList {
 	if given > 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, given, fmt.Sprintf("accepted is a number above 0, as in %s: 1.5", path))}
+	return field.ErrorList{field.Invalid(path, given, fmt.Sprintf("must be greater than 0, for example %s: 1.5", path))}
 }

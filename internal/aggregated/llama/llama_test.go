@@ -40,7 +40,7 @@ func shorn(reason string) metav1.Condition {
 	return metav1.Condition{Type: "Shorn", Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: before}
 }
 
-// TestValidateTable: each rule with what it refuses and what it accepts.
+// TestValidateTable has for each rule what it refuses and what it accepts.
 func TestValidateTable(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {
@@ -50,9 +50,9 @@ func TestValidateTable(t *testing.T) {
 		"right":        {func(*farmv1alpha1.Llama) {}, ""},
 		"the smallest": {func(l *farmv1alpha1.Llama) { l.Spec.Weight = math.SmallestNonzeroFloat64 }, ""},
 		"no weight": {func(l *farmv1alpha1.Llama) { l.Spec.Weight = 0 },
-			"spec.weight: Invalid value: 0: accepted is a number above 0, as in spec.weight: 1.5"},
+			"spec.weight: Invalid value: 0: must be greater than 0, for example spec.weight: 1.5"},
 		"a negative height": {func(l *farmv1alpha1.Llama) { l.Spec.Height = -1.5 },
-			"spec.height: Invalid value: -1.5: accepted is a number above 0, as in spec.height: 1.5"},
+			"spec.height: Invalid value: -1.5: must be greater than 0, for example spec.height: 1.5"},
 		"no number":         {func(l *farmv1alpha1.Llama) { l.Spec.Height = math.NaN() }, "spec.height: Invalid value"},
 		"a name of a path":  {func(l *farmv1alpha1.Llama) { l.Name = "a/b" }, "metadata.name: Invalid value"},
 		"a name of capital": {func(l *farmv1alpha1.Llama) { l.Name = "Perla" }, "metadata.name: Invalid value"},
@@ -70,7 +70,8 @@ func TestValidateTable(t *testing.T) {
 	}
 }
 
-// TestValidateUpdate: what is being deleted need not become right for that, and must not become something else.
+// TestValidateUpdate: an object that is being deleted does not need to become valid, and its spec
+// can't change to another invalid one.
 func TestValidateUpdate(t *testing.T) {
 	t.Parallel()
 	heavy := func(l *farmv1alpha1.Llama) { l.Spec.Weight = 0 }
@@ -92,7 +93,7 @@ func TestValidateUpdate(t *testing.T) {
 	}
 }
 
-// TestPrepare: generation, status and Ready are the server's, whatever is written.
+// TestPrepare: generation, status and Ready are the server's, whatever a client writes.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	t.Run("create", func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestPrepare(t *testing.T) {
 	})
 }
 
-// TestUnreadable: it says so until it is written anew.
+// TestUnreadable: the condition stays until the Llama is replaced.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	llama := newLlama(func(l *farmv1alpha1.Llama) {
@@ -147,7 +148,7 @@ func TestUnreadable(t *testing.T) {
 	ready := meta.FindStatusCondition(llama.Status.Conditions, "Ready")
 	want := &metav1.Condition{
 		Type: "Ready", Status: metav1.ConditionFalse, Reason: "Unreadable", LastTransitionTime: before,
-		Message: "the LlamaRecord of this name can't be read, write the Llama anew or delete it: json: broken",
+		Message: "the LlamaRecord of this name can't be read, replace the Llama or delete it: json: broken",
 	}
 	if diff := cmp.Diff(want, ready); diff != "" {
 		t.Error(diff)

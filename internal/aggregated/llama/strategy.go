@@ -14,7 +14,7 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
-// Strategy tells the library's registry how Llamas are made and changed.
+// Strategy tells the library's registry how to create and change Llamas.
 type Strategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -30,38 +30,38 @@ var (
 	_ rest.ResetFieldsStrategy = StatusStrategy{}
 )
 
-// NewStrategy knows of types by a scheme.
+// NewStrategy returns a Strategy with the types of a scheme.
 func NewStrategy(typer runtime.ObjectTyper, clock clock.PassiveClock) Strategy {
 	return Strategy{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator, clock: clock}
 }
 
-// NamespaceScoped is true.
+// NamespaceScoped returns true.
 func (Strategy) NamespaceScoped() bool { return true }
 
-// AllowCreateOnUpdate is false: who updates a Llama that is gone is told so.
+// AllowCreateOnUpdate returns false: an update of a deleted Llama is an error.
 func (Strategy) AllowCreateOnUpdate(context.Context) bool { return false }
 
-// AllowUnconditionalUpdate is true: an update without resourceVersion replaces what there is.
+// AllowUnconditionalUpdate returns true: an update without resourceVersion replaces the Llama.
 func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
 
 // Canonicalize has nothing to do.
 func (Strategy) Canonicalize(runtime.Object) {}
 
-// PrepareForCreate is before a Llama is validated and kept.
+// PrepareForCreate runs before a new Llama is validated and stored.
 func (s Strategy) PrepareForCreate(_ context.Context, object runtime.Object) {
 	if made, is := object.(*farmv1alpha1.Llama); is {
 		PrepareForCreate(made, s.now())
 	}
 }
 
-// PrepareForUpdate is before a changed one is.
+// PrepareForUpdate runs before a changed Llama is validated and stored.
 func (s Strategy) PrepareForUpdate(_ context.Context, object, old runtime.Object) {
 	if changed, was, are := both(object, old); are {
 		PrepareForUpdate(changed, was, s.now())
 	}
 }
 
-// Validate refuses what can't be kept.
+// Validate returns the errors of a new Llama.
 func (Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorList {
 	if made, is := object.(*farmv1alpha1.Llama); is {
 		return Validate(made)
@@ -69,7 +69,7 @@ func (Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorLi
 	return nil
 }
 
-// ValidateUpdate refuses what can't be kept any longer.
+// ValidateUpdate returns the errors of a changed Llama.
 func (Strategy) ValidateUpdate(_ context.Context, object, old runtime.Object) field.ErrorList {
 	if changed, was, are := both(object, old); are {
 		return ValidateUpdate(changed, was)
@@ -77,32 +77,33 @@ func (Strategy) ValidateUpdate(_ context.Context, object, old runtime.Object) fi
 	return nil
 }
 
-// WarningsOnCreate has none.
+// WarningsOnCreate returns no warnings.
 func (Strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
 
-// WarningsOnUpdate has none.
+// WarningsOnUpdate returns no warnings.
 func (Strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
 	return nil
 }
 
-// GetResetFields are those that a write of the Llama itself does not set, so that nobody seems to own them.
+// GetResetFields returns the fields that a write of the Llama itself does not set, so that the
+// client does not become their field manager.
 func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return fields(fieldpath.MakePathOrDie("status"))
 }
 
 func (s Strategy) now() metav1.Time { return metav1.NewTime(s.clock.Now()) }
 
-// StatusStrategy is that of the status subresource.
+// StatusStrategy is the strategy of the status subresource.
 type StatusStrategy struct{ Strategy }
 
-// PrepareForUpdate takes the status alone.
+// PrepareForUpdate takes the status only.
 func (s StatusStrategy) PrepareForUpdate(_ context.Context, object, old runtime.Object) {
 	if changed, was, are := both(object, old); are {
 		PrepareForStatusUpdate(changed, was, s.now())
 	}
 }
 
-// GetResetFields are those that a write of the status does not set.
+// GetResetFields returns the fields that a write of the status does not set.
 func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return fields(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "labels"),
 		fieldpath.MakePathOrDie("metadata", "annotations"),

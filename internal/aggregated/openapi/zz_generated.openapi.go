@@ -89,7 +89,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPod(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FarmPod is a Pod as somebody on call wants to see it. It can be read and watched, and is computed from the Pod of the same namespace whose name is its own without \"farm-\": it changes when that Pod does, and has its resourceVersion and labels. Who may not list Pods in a namespace sees no FarmPods of it.",
+				Description: "FarmPod is a Pod as an engineer on call wants to see it. It can be read and watched, and is computed from the Pod of the same namespace whose name is its own without \"farm-\". It changes when that Pod does, and has its resourceVersion and labels. Users who may not list Pods in a namespace see no FarmPods of it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -108,21 +108,21 @@ func schema_mainstay_api_farm_v1alpha1_FarmPod(ref common.ReferenceCallback) com
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Metadata are as those of any resource. Annotations, finalizers, owners and managed fields of the Pod are not shown.",
+							Description: "Standard object's metadata. Annotations, finalizers, owners and managed fields of the Pod are not shown.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Spec is what the Pod is.",
+							Description: "Spec describes the Pod.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.FarmPodSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Status is how it does.",
+							Description: "Status is the observed state of the Pod.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.FarmPodStatus{}.OpenAPIModelName()),
 						},
@@ -145,7 +145,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodImage(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"container": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Container is its name.",
+							Description: "Container is the name of the container.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -153,7 +153,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodImage(ref common.ReferenceCallback
 					},
 					"image": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Image is what was asked for.",
+							Description: "Image in the container's spec.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -161,7 +161,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodImage(ref common.ReferenceCallback
 					},
 					"digest": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Digest is what runs, as sha256:...; empty until the image is there.",
+							Description: "Digest of the running image, as sha256:...; empty until the image is pulled.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -196,14 +196,14 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodList(ref common.ReferenceCallback)
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Metadata are as those of any list.",
+							Description: "Standard list metadata.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
 						},
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Items are those that were asked for.",
+							Description: "Items are the FarmPods in the list.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -227,12 +227,12 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodSpec(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FarmPodSpec is what a Pod is.",
+				Description: "FarmPodSpec describes a Pod.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"containers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Containers is how many containers the Pod has, side-cars included; those that only run at its start do not count.",
+							Description: "Containers is the number of the Pod's containers, including side-cars but not containers that only run at its start.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -240,21 +240,21 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodSpec(ref common.ReferenceCallback)
 					},
 					"nodeName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "NodeName is the node that it is on; empty while it is on none. A field selector may name it.",
+							Description: "NodeName is the node of the Pod, or empty while it has none. Field selectors support it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"owner": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Owner is what the Pod belongs to in the end, as Kind/name: a resource of Mainstay's if there is one, else the workload. Empty for a Pod that stands alone. A field selector may name it.",
+							Description: "Owner is the top of the Pod's owner chain, as Kind/name: a resource of Mainstay's if there is one, otherwise the workload. It is empty for a Pod without a controller. Field selectors support it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"images": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Images are those of its containers, in their order, and behind them those of side-cars.",
+							Description: "Images of the containers, in their order, followed by those of side-cars.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -267,7 +267,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodSpec(ref common.ReferenceCallback)
 					},
 					"requests": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Requests are what its containers together ask for, of cpu, memory and the like, or what the Pod asks for as a whole. Those that only run at its start do not count; for a scheduler they do.",
+							Description: "Requests are those of the Pod as a whole, or the sum over its containers, of cpu, memory and so on. Containers that only run at its start do not count here, although they do for a scheduler.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -281,7 +281,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodSpec(ref common.ReferenceCallback)
 					},
 					"limits": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Limits are what its containers together may use, or the Pod as a whole; a resource that one of them has no limit of is left out.",
+							Description: "Limits are those of the Pod as a whole, or the sum over its containers. A resource for which one container has no limit is left out.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -295,14 +295,14 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodSpec(ref common.ReferenceCallback)
 					},
 					"configurationRevision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ConfigurationRevision tells which configuration it was started with: a short hash, the same for Pods with the same. Empty until Mainstay has restarted its workload for a change of configuration.",
+							Description: "ConfigurationRevision is a short hash of the configuration that the Pod was started with. It is empty until Mainstay has restarted the workload for a change of configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"agents": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Agents are those that an Instrumentation or ClusterInstrumentation injected, each as the name of that and its revision.",
+							Description: "Agents that an Instrumentation or ClusterInstrumentation injected, each as its name and revision.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -327,12 +327,12 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodStatus(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FarmPodStatus is how a Pod does.",
+				Description: "FarmPodStatus is the observed state of a Pod.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Phase is the Pod's: Pending, Running, Succeeded, Failed or Unknown; and Terminating once it is being deleted. A field selector may name it.",
+							Description: "Phase of the Pod: Pending, Running, Succeeded, Failed or Unknown; Terminating while it is being deleted. Field selectors support it.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -340,14 +340,14 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodStatus(ref common.ReferenceCallbac
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Reason is what somebody would say is wrong, or is being waited for, as \"CrashLoopBackOff: exit 1, 5 restarts in 10 min\"; it begins with one word. Completed for a Pod that has done its work, empty for one that does what it should. It never has the text of a log or of a termination message, for secrets may stand there.",
+							Description: "Reason is the problem, or what the Pod waits for, such as \"CrashLoopBackOff: exit 1, 5 restarts in 10 min\". It begins with one word. It is Completed for a Pod that has completed, and empty for one that works. It never has the text of a log or of a termination message, because they may contain secrets.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"readyContainers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ReadyContainers is how many of its containers are ready.",
+							Description: "ReadyContainers is the number of ready containers.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -355,7 +355,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodStatus(ref common.ReferenceCallbac
 					},
 					"restarts": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Restarts is how often its containers were started anew, all together.",
+							Description: "Restarts is the number of restarts of all containers.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -363,7 +363,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodStatus(ref common.ReferenceCallbac
 					},
 					"lastTermination": {
 						SchemaProps: spec.SchemaProps{
-							Description: "LastTermination is how a container last ended, if one has. Those that only run at its start count if they failed.",
+							Description: "LastTermination is how a container last terminated, if one has. Containers that only run at the start count if they failed.",
 							Ref:         ref(v1alpha1.FarmPodTermination{}.OpenAPIModelName()),
 						},
 					},
@@ -380,12 +380,12 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodTermination(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FarmPodTermination is how a container ended.",
+				Description: "FarmPodTermination is how a container terminated.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"container": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Container is its name.",
+							Description: "Container is the name of the container.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -393,14 +393,14 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodTermination(ref common.ReferenceCa
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Reason is that of the container runtime, as Error, OOMKilled or Completed.",
+							Description: "Reason of the container runtime, such as Error, OOMKilled or Completed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"exitCode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ExitCode is that of the process: 0 is success, above 128 is 128 and a signal.",
+							Description: "ExitCode of the process: 0 is success; above 128 it is 128 plus a signal.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -408,7 +408,7 @@ func schema_mainstay_api_farm_v1alpha1_FarmPodTermination(ref common.ReferenceCa
 					},
 					"finishedAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "FinishedAt is when.",
+							Description: "FinishedAt is when the container terminated.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -425,7 +425,7 @@ func schema_mainstay_api_farm_v1alpha1_Llama(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Llama is an animal of the farm. It is the worked example of a resource that Mainstay's own API server keeps: see docs/add-a-served-resource.md.",
+				Description: "Llama is an animal of the farm. It is an example of a resource that Mainstay's own API server stores: see docs/add-a-served-resource.md.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -444,21 +444,21 @@ func schema_mainstay_api_farm_v1alpha1_Llama(ref common.ReferenceCallback) commo
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Metadata are as those of any resource.",
+							Description: "Standard object's metadata.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Spec is what it is like.",
+							Description: "Spec describes the Llama.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.LlamaSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Status is how it does.",
+							Description: "Status is the observed state.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.LlamaStatus{}.OpenAPIModelName()),
 						},
@@ -495,14 +495,14 @@ func schema_mainstay_api_farm_v1alpha1_LlamaList(ref common.ReferenceCallback) c
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Metadata are as those of any list.",
+							Description: "Standard list metadata.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
 						},
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Items are those that were asked for.",
+							Description: "Items are the Llamas in the list.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -526,12 +526,12 @@ func schema_mainstay_api_farm_v1alpha1_LlamaSpec(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LlamaSpec is what a Llama is like.",
+				Description: "LlamaSpec describes a Llama.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"weight": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Weight is in kilograms, and above 0: a number, as 120 or 120.5.",
+							Description: "Weight in kilograms, greater than 0: a number such as 120 or 120.5.",
 							Default:     0,
 							Type:        []string{"number"},
 							Format:      "double",
@@ -539,7 +539,7 @@ func schema_mainstay_api_farm_v1alpha1_LlamaSpec(ref common.ReferenceCallback) c
 					},
 					"height": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Height is in metres, and above 0: a number, as 1.7.",
+							Description: "Height in metres, greater than 0: a number such as 1.7.",
 							Default:     0,
 							Type:        []string{"number"},
 							Format:      "double",
@@ -556,7 +556,7 @@ func schema_mainstay_api_farm_v1alpha1_LlamaStatus(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LlamaStatus is how a Llama does.",
+				Description: "LlamaStatus is the observed state of a Llama.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conditions": {
@@ -571,7 +571,7 @@ func schema_mainstay_api_farm_v1alpha1_LlamaStatus(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Conditions are Ready, which the server itself writes, and what others add.",
+							Description: "Conditions are Ready, which the server sets, and those that other clients add.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -1,5 +1,6 @@
-// Package ownerchain tells what a Pod belongs to in the end: a resource of Mainstay's if there is one above it, else the workload. It follows controller
-// references up by UID, and keeps those in memory, for the same few owners are above thousands of Pods.
+// Package ownerchain finds the top of a Pod's owner chain: a resource of Mainstay's if there is
+// one, otherwise the workload. It follows controller references by UID and keeps them in memory,
+// because thousands of Pods have the same few owners.
 package ownerchain
 
 import (
@@ -27,32 +28,37 @@ import (
 )
 
 const (
-	// pageSize is how many objects one LIST asks for.
+	// pageSize is the number of objects in one LIST.
 	pageSize = 500
-	// capacity is how many owners are remembered: 10,000 Deployments with their 10 former ReplicaSets each, and some more. An owner takes about 400
-	// bytes, so that they are 50 MB at most; that which was not asked for longest goes first.
+	// capacity is the number of owners in memory: 10,000 Deployments with 10 former ReplicaSets each,
+	// and a margin. An owner takes about 400 bytes, so that they are 50 MB at most. The least recently
+	// used owner is dropped first.
 	capacity = 120_000
-	// lifetime is how long what is known of an owner is not asked for again: somebody may adopt a Deployment, or let it go.
+	// lifetime is how long an owner's controller is not read again: a Deployment may be adopted or
+	// released.
 	lifetime = 5 * time.Minute
-	// patience is how long an answer is waited for: it is asked while a watch is being read, and what comes behind waits. The client tries again by
-	// itself meanwhile, after a second, what the API server asks it to (429, a shutdown) and when a connection breaks.
+	// patience is how long a Pod's event waits for an answer: later events of the watch wait behind
+	// it. Meanwhile the client retries after a second what the API server tells it to retry (429, a
+	// shutdown) and broken connections.
 	patience = 2 * time.Second
-	// endurance bounds a question. It outlasts who asked, so that what a slow API server says is there for the Pod's next change, and for the
-	// Pods beside it: those of a new ReplicaSet change several times until they are ready.
+	// endurance bounds a request. It outlasts the caller, so that a slow answer is there for the Pod's
+	// next change and for its neighbours: Pods of a new ReplicaSet change several times until they are
+	// ready.
 	endurance = 10 * time.Second
-	// atOnce bounds the questions that are under way: after a while without changes, what is known of all owners is old.
+	// atOnce bounds concurrent requests: after a time without changes, all that is known is old.
 	atOnce = 16
-	// maxHeight is how many owners stand above each other at most. Kubernetes itself has 2 (Job, CronJob); users could make a circle.
+	// maxHeight is the longest chain of owners. Kubernetes itself has 2 (Job, CronJob); users could
+	// make a circle.
 	maxHeight = 8
 )
 
-// kind is one that may stand between a Pod and what it belongs to.
+// kind is a kind that may be between a Pod and the top of its chain.
 type kind struct {
 	schema.GroupKind
 	resource schema.GroupVersionResource
 }
 
-// kinds are all of them. What has another kind is asked for nothing: it ends the chain.
+// kinds are all of them. An owner of another kind is not read: it ends the chain.
 var kinds = []kind{
 	workload("apps", "ReplicaSet", "replicasets"),
 	workload("apps", "Deployment", "deployments"),
@@ -84,12 +90,12 @@ func controllerOf(object metav1.Object) reference {
 	}
 	named := reference{schema.GroupKind{Group: group.Group, Kind: found.Kind}, found.Name, found.UID}
 	if known := named.kind(); known != nil {
-		named.GroupKind = known.GroupKind // the same few texts for all
+		named.GroupKind = known.GroupKind // share the same few strings
 	}
 	return named
 }
 
-// kind is nil if nothing is asked for what is referred to.
+// kind returns the kind of the owner, or nil if it is not to be read.
 func (r reference) kind() *kind {
 	at := slices.IndexFunc(kinds, func(known kind) bool { return known.GroupKind == r.GroupKind })
 	if at < 0 {
@@ -98,40 +104,41 @@ func (r reference) kind() *kind {
 	return &kinds[at]
 }
 
-// isOurs: what a resource of ours belongs to is nobody's question.
+// isOurs reports whether the owner is a resource of ours, which always ends the chain.
 func (r reference) isOurs() bool {
 	return r.Group == api.Domain || strings.HasSuffix(r.Group, "."+api.Domain)
 }
 
 // answer is what is known of an owner.
 type answer struct {
-	// above controls it; none if it is the zero reference.
+	// above is its controller, or the zero reference for none.
 	above reference
-	// asked is when the question was put.
+	// asked is when the request was sent.
 	asked time.Time
 }
 
-// Lineage knows who owns whom. It is safe to use from several goroutines.
+// Resolver knows the owners of objects. It is safe for concurrent use.
 type Resolver struct {
 	client metadata.Interface
 	clock  clock.PassiveClock
-	// owners has an answer for each that is known, by UID.
+	// owners has the answer for each known owner, by UID.
 	owners *lru.Cache
 	asking singleflight.Group
-	// turns has room for as many as may ask at once.
+	// turns has room for as many requests as may run at once.
 	turns chan struct{}
-	// mutex is for who writes to owners.
+	// mutex guards writes to owners.
 	mutex sync.Mutex
 }
 
-// New makes a Lineage that knows nothing yet. The clock says when an owner is asked for again.
+// New returns a Resolver that knows nothing yet. The clock decides when an owner is read again.
 func New(client metadata.Interface, clock clock.PassiveClock) *Resolver {
 	return &Resolver{client: client, clock: clock, owners: lru.New(capacity), turns: make(chan struct{}, atOnce)}
 }
 
-// Fill reads the metadata of all that may own Pods, in pages. It is for the time when all Pods are listed: whom a Pod belongs to is told anew then. An
-// owner that is no more keeps the controller it had, as long as it is remembered: its Pods may outlive it. An error tells of which kinds not all is
-// known; what was read is kept.
+// Fill reads the metadata of all objects that may own Pods, in pages. Call it when all Pods are
+// listed, because the owner of each is computed then. A deleted owner keeps its last known
+// controller while it is in memory: its Pods may outlive it. An error names the kinds that were not
+// read completely; what was read is kept.
 //
 // +kubebuilder:rbac:part=farmpods,groups=apps,resources=replicasets;deployments;statefulsets;daemonsets,verbs=list
 // +kubebuilder:rbac:part=farmpods,groups=batch,resources=jobs;cronjobs,verbs=list
@@ -157,9 +164,10 @@ func (l *Resolver) Fill(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// Owner is what a Pod belongs to in the end, as Kind/name; empty if it stands alone. An owner that is not known is asked for with one GET, for which it
-// waits 2 seconds at most; without an answer the Pod belongs to what is known so far. What was learnt 5 minutes ago or longer is told, and asked for
-// again besides. What is answered later counts for the next change.
+// Owner returns the top of a Pod's owner chain as Kind/name, or "" if it has no controller. It
+// reads an unknown owner with one GET, for which it waits at most 2 seconds. Without an answer the
+// chain ends at what is known. An answer that is 5 minutes old is used, and read again in the
+// background. Late answers count for the next change.
 func (l *Resolver) Owner(ctx context.Context, namespace string, pod metav1.Object) string {
 	owner := controllerOf(pod)
 	if owner.name == "" {
@@ -177,7 +185,7 @@ func (l *Resolver) Owner(ctx context.Context, namespace string, pod metav1.Objec
 	return owner.Kind + "/" + owner.name
 }
 
-// controller is that of an owner; none if nothing is above it. An error means that it is not known.
+// controller returns the controller of an owner, or none. An error means that it is not known.
 func (l *Resolver) controller(ctx context.Context, namespace string, owner reference) (reference, error) {
 	if owner.isOurs() || owner.kind() == nil {
 		return reference{}, nil
@@ -186,12 +194,12 @@ func (l *Resolver) controller(ctx context.Context, namespace string, owner refer
 	if isKnown && l.isFresh(known) {
 		return known.above, nil
 	}
-	told := l.learn(ctx, namespace, owner)
+	answered := l.learn(ctx, namespace, owner)
 	if isKnown {
-		return known.above, nil // nobody waits for what hardly ever changes: all that is watched would wait, too
+		return known.above, nil // do not wait for what hardly ever changes: all watched events would wait, too
 	}
 	select {
-	case result := <-told:
+	case result := <-answered:
 		above, _ := result.Val.(reference)
 		return above, result.Err
 	case <-ctx.Done():
@@ -199,13 +207,13 @@ func (l *Resolver) controller(ctx context.Context, namespace string, owner refer
 	}
 }
 
-// learn asks who controls an owner, together with all who ask the same: Pods of a new ReplicaSet come together. Who gives up waiting does not end the
-// question for the others.
+// learn reads the controller of an owner, once for all concurrent callers: Pods of a new ReplicaSet
+// appear together. A caller that stops waiting does not end the request for the others.
 func (l *Resolver) learn(ctx context.Context, namespace string, owner reference) <-chan singleflight.Result {
 	return l.asking.DoChan(namespace+"/"+string(owner.uid), func() (any, error) {
 		known, isKnown := l.remembered(owner.uid)
 		if isKnown && l.isFresh(known) {
-			return known.above, nil // the question that was under way has just been answered
+			return known.above, nil // the running request has just been answered
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endurance)
 		defer cancel()
@@ -227,10 +235,10 @@ func (l *Resolver) learn(ctx context.Context, namespace string, owner reference)
 	})
 }
 
-// errGone says that an owner is no more: it has the controller that it had, if it had one, and will have no other.
-var errGone = errors.New("it is gone")
+// errGone means that an owner no longer exists. It keeps its last known controller.
+var errGone = errors.New("deleted")
 
-// ask reads the controller of an owner. One that has been made anew under its name is gone.
+// ask reads the controller of an owner. An owner that was recreated under its name is gone.
 //
 // +kubebuilder:rbac:part=farmpods,groups=apps,resources=replicasets;deployments;statefulsets;daemonsets,verbs=get
 // +kubebuilder:rbac:part=farmpods,groups=batch,resources=jobs;cronjobs,verbs=get
@@ -245,7 +253,7 @@ func (l *Resolver) ask(ctx context.Context, namespace string, owner reference) (
 	return controllerOf(found), nil
 }
 
-// remembered is what is known of an owner.
+// remembered returns what is known of an owner.
 func (l *Resolver) remembered(uid types.UID) (answer, bool) {
 	found, isKnown := l.owners.Get(uid)
 	known, _ := found.(answer)
@@ -254,11 +262,12 @@ func (l *Resolver) remembered(uid types.UID) (answer, bool) {
 
 func (l *Resolver) isFresh(known answer) bool { return l.clock.Since(known.asked) < lifetime }
 
-// remember keeps an answer, unless there is one to a later question: that which comes late may be from before a change.
-func (l *Resolver) remember(uid types.UID, told answer) {
+// remember stores an answer, unless there is one to a later request: a late answer may be from
+// before a change.
+func (l *Resolver) remember(uid types.UID, answered answer) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if known, isKnown := l.remembered(uid); !isKnown || !told.asked.Before(known.asked) {
-		l.owners.Add(uid, told)
+	if known, isKnown := l.remembered(uid); !isKnown || !answered.asked.Before(known.asked) {
+		l.owners.Add(uid, answered)
 	}
 }

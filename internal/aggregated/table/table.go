@@ -1,4 +1,5 @@
-// Package table prints resources on the server's side, out of a list of columns: what kubectl get shows of them.
+// Package table prints resources on the server's side from a list of columns: what kubectl get
+// shows.
 package table
 
 import (
@@ -13,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Column is one of what is shown of a T.
+// Column is a column of a table of T.
 type Column[T any] struct {
 	metav1.TableColumnDefinition
-	// Cell is what stands in it: a string, an int64, a bool, or a metav1.Time, of which the age is shown.
+	// Cell returns the value: a string, an int64, a bool, or a metav1.Time, whose age is shown.
 	Cell func(*T) any
 }
 
-// Name is the column that every resource begins with.
+// Name returns the first column of every resource.
 func Name[T any, P interface {
 	*T
 	metav1.Object
@@ -31,7 +32,7 @@ func Name[T any, P interface {
 	}
 }
 
-// Age is the column of how long an object exists.
+// Age returns the column of an object's age.
 func Age[T any, P interface {
 	*T
 	metav1.Object
@@ -42,19 +43,21 @@ func Age[T any, P interface {
 	}
 }
 
-// Convertor makes tables of T and of lists of T. It is a rest.TableConvertor of k8s.io/apiserver. It is safe to use from several goroutines.
+// Convertor makes tables of T and of lists of T. It is a rest.TableConvertor of k8s.io/apiserver,
+// and safe for concurrent use.
 type Convertor[T any] struct {
 	columns []Column[T]
 	now     func() time.Time
 }
 
-// New makes a Convertor; now is what ages are reckoned from.
+// New returns a Convertor; ages are relative to now.
 func New[T any](columns []Column[T], now func() time.Time) *Convertor[T] {
 	return &Convertor[T]{columns: columns, now: now}
 }
 
-// ConvertToTable makes a table of one object or of a list, with the object itself in each row: the library takes from it what the client asked for.
-// Headers are left out where options say so: a watch gives them once. Any other object is not acceptable (406).
+// ConvertToTable returns the table of an object or of a list, with the object itself in each row:
+// the library takes from it what the client asked for. Options can omit the headers: a watch sends
+// them once. Any other object is not acceptable (406).
 func (c *Convertor[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	made := &metav1.Table{}
 	if given, ok := options.(*metav1.TableOptions); !ok || !given.NoHeaders {
@@ -104,7 +107,7 @@ func (c *Convertor[T]) cells(object *T, now time.Time) []any {
 	return cells
 }
 
-// age is as kubectl writes it.
+// age returns an age in kubectl's format.
 func age(at metav1.Time, now time.Time) string {
 	if at.IsZero() {
 		return "<unknown>"
@@ -112,7 +115,7 @@ func age(at metav1.Time, now time.Time) string {
 	return duration.HumanDuration(now.Sub(at.Time))
 }
 
-// statusNotAcceptable is HTTP's; the package that has the name knows the network as well.
+// statusNotAcceptable is HTTP's; the package net/http would bring the network with it.
 const statusNotAcceptable = 406
 
 func unprintable[T any](object runtime.Object) error {

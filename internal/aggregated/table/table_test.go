@@ -35,7 +35,7 @@ func convert(t *testing.T, object, options runtime.Object) *metav1.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is in a cell must be what JSON has: the library copies it.
+	// A cell must have a type of JSON, because the library deep-copies it.
 	return made.DeepCopy()
 }
 

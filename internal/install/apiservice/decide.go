@@ -13,15 +13,16 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 )
 
-// Name is that of the APIService: Kubernetes wants the version and the group.
+// Name is the name of the APIService. Kubernetes requires version and group.
 var Name = farmv1alpha1.GroupVersion.Version + "." + farmv1alpha1.GroupVersion.Group
 
-// Patience is for how long the APIService stays without a ready endpoint: both replicas of the server may be replaced meanwhile, and
-// nobody is told that there are no such resources.
+// Patience is how long the APIService stays without a ready endpoint. Both replicas of the server
+// may be replaced in that time without clients seeing the resources disappear.
 const Patience = 60 * time.Second
 
 const (
-	// groupPriority and versionPriority are those of an API that no other has to give way to: below Kubernetes' own.
+	// groupPriority and versionPriority are lower than Kubernetes' own. No other API competes with
+	// ours.
 	groupPriority   = 1000
 	versionPriority = 15
 	// servicePort is the Service's port.
@@ -32,69 +33,72 @@ const (
 type action string
 
 const (
-	// keep: it is as it should be, or what it should be is not known.
+	// keep: it is as desired, or the desired state is not known.
 	keep action = "Keep"
-	// publish: it is made, or put right.
+	// publish: create or update it.
 	publish action = "Publish"
-	// withdraw: it is deleted.
+	// withdraw: delete it.
 	withdraw action = "Withdraw"
-	// wait: it is not there, or not ours, and that is right for now.
+	// wait: it does not exist or is not ours, and nothing is to be done yet.
 	wait action = "Wait"
 )
 
-// observed is everything that a decision rests on.
+// observed is the input of decide.
 type observed struct {
-	// apiService is nil where there is none. It is not changed.
+	// apiService is nil if it does not exist. It must not be modified.
 	apiService *apiregistrationv1.APIService
-	// isOurs tells that it is this installation's.
+	// isOurs reports whether it belongs to this installation.
 	isOurs bool
-	// known tells that the endpoints could be read: what is not known is not absent.
+	// known reports whether the endpoints could be read. Unknown is not the same as none.
 	known bool
-	// ready is the number of endpoints that are.
+	// ready is the number of ready endpoints.
 	ready int
-	// missing is since when there is none, and zero while there is one, or they are not known.
+	// missing is since when no endpoint has been ready. It is zero while there is one, or if that is
+	// unknown.
 	missing time.Time
-	// present is since when one is, as far as this process knows, and zero while there is none, or they are not known.
+	// present is since when, as far as this process knows, an endpoint has been ready. It is zero
+	// while there is none, or if that is unknown.
 	present time.Time
-	// leaving tells that our own namespace is being deleted, and with it whoever serves.
+	// leaving reports whether our own namespace, and with it the server, is being deleted.
 	leaving bool
-	// wanted is what the APIService should be; nil while that is not known, for lack of a certificate.
+	// wanted is the desired APIService, or nil while there is no certificate.
 	wanted *apiregistrationv1.APIService
 	now    time.Time
 }
 
-// decision says what to do, and why.
+// decision is what to do, and why.
 type decision struct {
 	action action
-	// why is a reason for people. It has no random parts.
+	// why is the reason, for people. It has no random parts.
 	why string
-	// conflict tells that the APIService is somebody else's.
+	// conflict reports whether the APIService belongs to another installation or program.
 	conflict bool
-	// again is when time alone asks for another decision; zero for never.
+	// again is when to decide again without an event, or zero for never.
 	again time.Time
-	// unreachable is the API server's reason for which it has not reached who is ready, for Patience; empty while it has.
+	// unreachable is the API server's reason why it has not reached the ready endpoints for Patience.
+	// It is empty while it reaches them.
 	unreachable string
 }
 
-// decide is the first line that applies:
+// decide returns the decision of the first line that applies:
 //
 //	the APIService is   and                                               then
-//	somebody else's                                                       wait: it is left alone
+//	not ours                                                              wait
 //	being deleted                                                         wait
 //	ours                our namespace is being deleted                    withdraw
 //	ours                no endpoint has been ready for Patience           withdraw
-//	ours                it differs from what is wanted, and that is known publish
-//	ours                                                                  keep; without a ready endpoint look again after Patience
-//	not there           our namespace is being deleted                    wait
-//	not there           no endpoint is ready, or they are not known       wait
-//	not there           what is wanted is not known                       wait
-//	not there                                                             publish
+//	ours                it differs from the desired one, which is known   publish
+//	ours                                                                  keep; without a ready endpoint decide again after Patience
+//	absent              our namespace is being deleted                    wait
+//	absent              no endpoint is ready, or they are not known       wait
+//	absent              the desired one is not known                      wait
+//	absent                                                                publish
 func decide(o observed) decision {
 	switch {
 	case o.apiService == nil:
 		return decideAbsent(o)
 	case !o.isOurs:
-		return decision{action: wait, conflict: true, why: "there is an APIService of that name which somebody else made"}
+		return decision{action: wait, conflict: true, why: "an APIService of that name exists and was not created by this installation"}
 	case !o.apiService.DeletionTimestamp.IsZero():
 		return decision{action: wait, why: "it is being deleted"}
 	case o.leaving:
@@ -108,12 +112,12 @@ func decide(o observed) decision {
 		}
 	}
 	if o.wanted != nil && differs(o.apiService, o.wanted) {
-		return decision{action: publish, why: "it is not as it should be", again: again}
+		return decision{action: publish, why: "it differs from the desired state", again: again}
 	}
 	return decision{action: keep, again: again}
 }
 
-// decideAbsent is decide where there is no APIService.
+// decideAbsent is decide for an APIService that does not exist.
 func decideAbsent(o observed) decision {
 	switch {
 	case o.leaving:
@@ -129,17 +133,18 @@ func decideAbsent(o observed) decision {
 	}
 }
 
-// absence remembers since when no endpoint is ready.
+// absence remembers since when no endpoint has been ready.
 type absence struct {
-	// since is zero while one is, and before that is known.
+	// since is zero while an endpoint is ready, and before anything is known.
 	since time.Time
-	// sawReady tells that this process has seen one that was.
+	// sawReady reports whether this process has seen a ready endpoint.
 	sawReady bool
 }
 
-// next is the absence after another observation, of which it does not read missing. A process that finds no endpoint when it begins takes the
-// time from the APIService, for its predecessor may have waited already; one that saw the last endpoint go
-// knows better.
+// next returns the absence after another observation, whose field missing it does not read. A
+// process that finds no ready endpoint at its start takes the time from the APIService, because the
+// former leader may have waited already. A process that saw the last endpoint disappear uses its
+// own time.
 func (a absence) next(o observed) absence {
 	switch {
 	case !o.known:
@@ -159,8 +164,9 @@ func (a absence) next(o observed) absence {
 	return a
 }
 
-// unreachable is the API server's reason for which it has not reached those who are ready, once that has lasted for Patience; before, it is when
-// to look again. Who only became ready gets that time too, whatever was said before.
+// unreachable returns the API server's reason why it has not reached the ready endpoints, once that
+// has lasted for Patience. Before, it returns when to decide again. Endpoints that have just become
+// ready get the full time, whatever the API server said before.
 func unreachable(o observed) (reason string, again time.Time) {
 	condition := availability(o.apiService)
 	if !o.isOurs || o.present.IsZero() || condition == nil || condition.Status != apiregistrationv1.ConditionFalse {
@@ -176,7 +182,8 @@ func unreachable(o observed) (reason string, again time.Time) {
 	return condition.Reason, time.Time{}
 }
 
-// availability is what the API server says of whether it reaches who serves; nil if it has not said.
+// availability returns the condition in which the API server says whether it reaches the server, or
+// nil if there is none.
 func availability(live *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
 	if live == nil {
 		return nil
@@ -189,13 +196,13 @@ func availability(live *apiregistrationv1.APIService) *apiregistrationv1.APIServ
 	return nil
 }
 
-// isAvailable tells whether the API server says that it reaches who serves.
+// isAvailable reports whether the API server says that it reaches the server.
 func isAvailable(live *apiregistrationv1.APIService) bool {
 	condition := availability(live)
 	return condition != nil && condition.Status == apiregistrationv1.ConditionTrue
 }
 
-// earlier is the earlier of two times, of which zero is never.
+// earlier returns the earlier of two times. Zero means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -203,7 +210,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// unavailableSince is since when the API server itself has not reached who serves; zero if it does, or has not said.
+// unavailableSince returns since when the API server has not reached the server. It is zero if it
+// does, or if there is no condition.
 func unavailableSince(live *apiregistrationv1.APIService) time.Time {
 	if condition := availability(live); condition != nil && condition.Status == apiregistrationv1.ConditionFalse {
 		return condition.LastTransitionTime.Time
@@ -211,7 +219,8 @@ func unavailableSince(live *apiregistrationv1.APIService) time.Time {
 	return time.Time{}
 }
 
-// desired is the APIService as it should be. The bundle is in PEM; without an owner it stays when the installation goes.
+// desired returns the desired APIService. The bundle is in PEM. Without an owner the APIService
+// outlives the installation.
 func desired(namespace, service string, bundle []byte, owner *metav1.OwnerReference) *apiregistrationv1.APIService {
 	wanted := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: Name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelPartOf: api.ManagedBy}},
@@ -227,7 +236,7 @@ func desired(namespace, service string, bundle []byte, owner *metav1.OwnerRefere
 	return wanted
 }
 
-// differs tells whether something of what is wanted is otherwise. What others added to the metadata is theirs.
+// differs reports whether a field that we write differs. Metadata that others added stay.
 func differs(live, wanted *apiregistrationv1.APIService) bool {
 	for key, value := range wanted.Labels {
 		if live.Labels[key] != value {
@@ -261,16 +270,17 @@ func isSameSpec(a, b apiregistrationv1.APIServiceSpec) bool {
 		a.GroupPriorityMinimum == b.GroupPriorityMinimum && a.VersionPriority == b.VersionPriority
 }
 
-// Whose tells whether an APIService of our name may be touched.
+// Whose reports whether an APIService of our name may be changed.
 type Whose func(*apiregistrationv1.APIService) bool
 
-// Anyones is that of whichever installation of Mainstay made it, but not what is no work of Mainstay's.
+// Anyones accepts the APIService of any installation of Mainstay, and none that Mainstay did not
+// create.
 func Anyones(live *apiregistrationv1.APIService) bool {
 	return live.Labels[api.LabelManagedBy] == api.ManagedBy
 }
 
-// Of is that of the installation with this ClusterRole: it goes with that, or with none and is Mainstay's work. Without a
-// role to name it is only what goes with none.
+// Of accepts the APIService of the installation with this ClusterRole: it is owned by that role, or
+// it has no ClusterRole as owner and was created by Mainstay. Without a role, only the latter.
 func Of(role string) Whose {
 	return func(live *apiregistrationv1.APIService) bool {
 		isAnothers := false

@@ -17,7 +17,7 @@ var (
 	role  = metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}
 )
 
-// stored is an APIService as it should be, changed.
+// stored returns the desired APIService with changes.
 func stored(change ...func(*apiregistrationv1.APIService)) *apiregistrationv1.APIService {
 	made := desired("system", "server", []byte("ca"), &role)
 	for _, change := range change {
@@ -26,7 +26,7 @@ func stored(change ...func(*apiregistrationv1.APIService)) *apiregistrationv1.AP
 	return made
 }
 
-// unavailable is what the API server says of an APIService since a time.
+// unavailable returns a change that marks an APIService as unavailable since a time.
 func unavailable(since time.Time) func(*apiregistrationv1.APIService) {
 	return func(a *apiregistrationv1.APIService) {
 		a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: "Available", Status: "False",
@@ -39,7 +39,6 @@ func deleted(a *apiregistrationv1.APIService) {
 	a.DeletionTimestamp = new(metav1.NewTime(start))
 }
 
-// TestDecide is the table of what is done.
 func TestDecide(t *testing.T) {
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	for name, test := range map[string]struct {
@@ -51,34 +50,34 @@ func TestDecide(t *testing.T) {
 			time.Time{}},
 		"served, and it was edited": {observed{apiService: stored(edited), isOurs: true, known: true, ready: 2, wanted: stored()},
 			publish, time.Time{}},
-		"edited, and nobody knows the bundle": {observed{apiService: stored(edited), isOurs: true, known: true, ready: 2}, keep, time.Time{}},
+		"edited, and the bundle is unknown":   {observed{apiService: stored(edited), isOurs: true, known: true, ready: 2}, keep, time.Time{}},
 		"served, and it is not there":         {observed{known: true, ready: 1, wanted: stored()}, publish, time.Time{}},
 		"served, without a certificate":       {observed{known: true, ready: 1}, wait, time.Time{}},
-		"nobody serves, and it is not there":  {observed{known: true, wanted: stored(), missing: start}, wait, time.Time{}},
-		"nobody knows who serves":             {observed{wanted: stored()}, wait, time.Time{}},
-		"nobody knows who serves, and it is":  {observed{apiService: stored(), isOurs: true, wanted: stored()}, keep, time.Time{}},
-		"nobody serves from now on": {observed{apiService: stored(), isOurs: true, known: true, missing: start, wanted: stored()}, keep,
+		"no ready endpoint, and it is absent": {observed{known: true, wanted: stored(), missing: start}, wait, time.Time{}},
+		"endpoints unknown, and it is absent": {observed{wanted: stored()}, wait, time.Time{}},
+		"endpoints unknown, and it exists":    {observed{apiService: stored(), isOurs: true, wanted: stored()}, keep, time.Time{}},
+		"no ready endpoint from now on": {observed{apiService: stored(), isOurs: true, known: true, missing: start, wanted: stored()}, keep,
 			at(60)},
-		"nobody has for 59 s": {observed{apiService: stored(), isOurs: true, known: true, missing: at(-59), wanted: stored()},
+		"no ready endpoint for 59 s": {observed{apiService: stored(), isOurs: true, known: true, missing: at(-59), wanted: stored()},
 			keep, at(1)},
-		"nobody has for 60 s": {observed{apiService: stored(), isOurs: true, known: true, missing: at(-60), wanted: stored()},
+		"no ready endpoint for 60 s": {observed{apiService: stored(), isOurs: true, known: true, missing: at(-60), wanted: stored()},
 			withdraw, time.Time{}},
-		"nobody has for 60 s, no bundle": {observed{apiService: stored(), isOurs: true, known: true, missing: at(-60)}, withdraw,
+		"no ready endpoint for 60 s, no bundle": {observed{apiService: stored(), isOurs: true, known: true, missing: at(-60)}, withdraw,
 			time.Time{}},
-		"edited while nobody serves": {observed{apiService: stored(edited), isOurs: true, known: true, missing: at(-59),
+		"edited without a ready endpoint": {observed{apiService: stored(edited), isOurs: true, known: true, missing: at(-59),
 			wanted: stored()}, publish, at(1)},
-		"edited, and nobody has for 60 s": {observed{apiService: stored(edited), isOurs: true, known: true, missing: at(-60),
+		"edited, and no ready endpoint for 60 s": {observed{apiService: stored(edited), isOurs: true, known: true, missing: at(-60),
 			wanted: stored()}, withdraw, time.Time{}},
-		"our namespace goes": {observed{apiService: stored(), isOurs: true, known: true, ready: 2, leaving: true,
+		"our namespace is being deleted": {observed{apiService: stored(), isOurs: true, known: true, ready: 2, leaving: true,
 			wanted: stored()}, withdraw, time.Time{}},
-		"our namespace goes, unknown":    {observed{apiService: stored(), isOurs: true, leaving: true}, withdraw, time.Time{}},
-		"our namespace goes, without it": {observed{known: true, ready: 2, leaving: true, wanted: stored()}, wait, time.Time{}},
+		"our namespace is deleted, endpoints unknown": {observed{apiService: stored(), isOurs: true, leaving: true}, withdraw, time.Time{}},
+		"our namespace is deleted, it is absent":      {observed{known: true, ready: 2, leaving: true, wanted: stored()}, wait, time.Time{}},
 		"it is being deleted": {observed{apiService: stored(deleted), isOurs: true, known: true, missing: at(-60),
 			wanted: stored()}, wait, time.Time{}},
 		"another's, and we serve": {observed{apiService: stored(edited), known: true, ready: 2, wanted: stored()}, wait, time.Time{}},
-		"another's, and nobody serves": {observed{apiService: stored(), known: true, missing: at(-60), wanted: stored()}, wait,
+		"another's, and no ready endpoint": {observed{apiService: stored(), known: true, missing: at(-60), wanted: stored()}, wait,
 			time.Time{}},
-		"another's, and our namespace goes": {observed{apiService: stored(), known: true, leaving: true, wanted: stored()}, wait, time.Time{}},
+		"another's, our namespace is deleted": {observed{apiService: stored(), known: true, leaving: true, wanted: stored()}, wait, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.o.now = start
@@ -96,7 +95,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestUnreachable is the table of what is told while endpoints are ready.
 func TestUnreachable(t *testing.T) {
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	refused := func(seconds int) *apiregistrationv1.APIService {
@@ -118,8 +116,8 @@ func TestUnreachable(t *testing.T) {
 		"ready from now on": {observed{apiService: refused(-90), isOurs: true, present: at(0)}, "", at(60)},
 		"ready for 60 s, never reached": {observed{apiService: refused(-90), isOurs: true, present: at(-60)}, "FailedDiscoveryCheck",
 			time.Time{}},
-		"nobody is ready": {observed{apiService: refused(-90), isOurs: true}, "", time.Time{}},
-		"somebody else's": {observed{apiService: refused(-90), present: at(-90)}, "", time.Time{}},
+		"no ready endpoint": {observed{apiService: refused(-90), isOurs: true}, "", time.Time{}},
+		"another's":         {observed{apiService: refused(-90), present: at(-90)}, "", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.o.now = start
@@ -133,7 +131,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestAbsence: a process that finds nobody goes on counting where another stopped; one that saw them go begins then.
+// TestAbsence: a process that starts without a ready endpoint continues the former leader's count;
+// a process that saw the last endpoint disappear starts at that time.
 func TestAbsence(t *testing.T) {
 	earlier, later := start.Add(-30*time.Second), start.Add(30*time.Second)
 	for name, test := range map[string]struct {
@@ -171,12 +170,12 @@ func TestAbsence(t *testing.T) {
 	}
 }
 
-// TestDiffers: each thing that we write is put right, and what others add is theirs.
+// TestDiffers: every field that we write is corrected, and fields that others added stay.
 func TestDiffers(t *testing.T) {
 	wanted := stored()
 	for name, change := range map[string]func(*apiregistrationv1.APIService){
 		"a label":            func(a *apiregistrationv1.APIService) { delete(a.Labels, "app.kubernetes.io/part-of") },
-		"whose it is":        func(a *apiregistrationv1.APIService) { a.OwnerReferences[0].UID = "2" },
+		"owner":              func(a *apiregistrationv1.APIService) { a.OwnerReferences[0].UID = "2" },
 		"group":              func(a *apiregistrationv1.APIService) { a.Spec.Group = "x" },
 		"version":            func(a *apiregistrationv1.APIService) { a.Spec.Version = "x" },
 		"group's priority":   func(a *apiregistrationv1.APIService) { a.Spec.GroupPriorityMinimum = 1001 },
@@ -185,11 +184,11 @@ func TestDiffers(t *testing.T) {
 		"trust":              func(a *apiregistrationv1.APIService) { a.Spec.InsecureSkipTLSVerify = true },
 		"no Service":         func(a *apiregistrationv1.APIService) { a.Spec.Service = nil },
 		"Service":            func(a *apiregistrationv1.APIService) { a.Spec.Service.Name = "x" },
-		"Service's place":    func(a *apiregistrationv1.APIService) { a.Spec.Service.Namespace = "x" },
+		"Service namespace":  func(a *apiregistrationv1.APIService) { a.Spec.Service.Namespace = "x" },
 		"port":               func(a *apiregistrationv1.APIService) { a.Spec.Service.Port = ptr.To[int32](8443) },
 	} {
 		if live := stored(change); !differs(live, wanted) {
-			t.Errorf("%s may be changed", name)
+			t.Errorf("a changed %s is not noticed", name)
 		}
 	}
 	theirs := stored(unavailable(start), func(a *apiregistrationv1.APIService) {
@@ -200,11 +199,10 @@ func TestDiffers(t *testing.T) {
 		t.Error("what others added is undone")
 	}
 	if differs(stored(), desired("system", "server", []byte("ca"), nil)) {
-		t.Error("an owner that nobody names is undone")
+		t.Error("an owner is removed though none is desired")
 	}
 }
 
-// TestDesired is what issue and design ask for.
 func TestDesired(t *testing.T) {
 	want := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{
@@ -221,8 +219,8 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-// TestWhose: an installation touches its own, also where a hand took away one of the two signs; an uninstallation that
-// is told of none touches Mainstay's.
+// TestWhose: an installation accepts its own APIService even if its labels or its owner were
+// removed by hand. An uninstallation without a role accepts any of Mainstay's.
 func TestWhose(t *testing.T) {
 	unlabelled := func(a *apiregistrationv1.APIService) { a.Labels = nil }
 	unowned := func(a *apiregistrationv1.APIService) { a.OwnerReferences = nil }
@@ -235,7 +233,7 @@ func TestWhose(t *testing.T) {
 		"ours without labels":   {stored(unlabelled), true, false, false},
 		"ours without an owner": {stored(unowned), true, true, true},
 		"another's":             {stored(another), false, false, true},
-		"somebody's":            {stored(unowned, unlabelled), false, false, false},
+		"not Mainstay's":        {stored(unowned, unlabelled), false, false, false},
 		"ours, and another's": {stored(func(a *apiregistrationv1.APIService) {
 			a.OwnerReferences = append([]metav1.OwnerReference{{Kind: "ClusterRole", Name: "other-manager"}}, a.OwnerReferences...)
 		}), true, false, true},
@@ -267,7 +265,7 @@ func TestCountReady(t *testing.T) {
 		"none is ready":  {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(no, "a", "10.0.0.1")}}}, 0},
 		"one of two": {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(no, "a", "10.0.0.1"),
 			endpoint(yes, "b", "10.0.0.2")}}}, 1},
-		"nothing is said":    {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(nil, "", "10.0.0.1")}}}, 1},
+		"no condition":       {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(nil, "", "10.0.0.1")}}}, 1},
 		"without an address": {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "a")}}}, 0},
 		"by addresses": {[]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{endpoint(yes, "", "10.0.0.1"),
 			endpoint(yes, "", "10.0.0.2")}}}, 2},

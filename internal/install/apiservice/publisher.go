@@ -18,71 +18,75 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
-// Certificates are those that the resources are served with.
+// Certificates are the serving certificates of the API server that serves the resources.
 type Certificates interface {
-	// Bundle is what the API server must trust; nil until it is known.
+	// Bundle returns the CAs that the API server must trust, or nil until they are known.
 	Bundle() []byte
-	// Changed is closed when Bundle changes next.
+	// Changed returns a channel that is closed when Bundle changes next.
 	Changed() <-chan struct{}
-	// Trusted says that the API server was told of a bundle.
+	// Trusted reports that the API server trusts a bundle from now on.
 	Trusted(bundle []byte)
 }
 
-// Options of a Publisher.
+// Options configure a Publisher.
 type Options struct {
-	// Client asks the API server, and writes only while this process leads. It has no cache.
+	// Client reads from the API server without a cache, and writes only while this process leads.
 	Client client.Client
-	// Cache is one of NewCache.
+	// Cache is made by NewCache.
 	Cache        cache.Cache
 	Certificates Certificates
-	// Namespace and Service name the Service of those who serve.
+	// Namespace and Service name the Service of the server.
 	Namespace, Service string
-	// Owner is what goes with the installation, as it is now, so that the APIService does; nil means that it stays.
+	// Owner returns the current owner of the APIService, which is garbage-collected with it. Nil means
+	// that the APIService stays.
 	Owner func(ctx context.Context) (*metav1.OwnerReference, error)
-	// Whose tells what is this installation's.
+	// Whose reports whether an APIService belongs to this installation.
 	Whose Whose
-	// External tells that somebody else makes the certificate: then what was trusted before stays so until it expires, for
-	// who serves may not have the new one yet.
+	// External means that another program makes the certificate. Former CAs then stay trusted until
+	// they expire, because the server may not have the new certificate yet.
 	External bool
-	// Recorder tells the Service of what is done.
+	// Recorder records events about the Service.
 	Recorder events.EventRecorder
 	Clock    clock.Clock
 }
 
-// Publisher keeps the APIService for as long as somebody serves. Only the leader runs one.
+// Publisher keeps the APIService while the Service has ready endpoints. Only the leader runs a
+// Publisher.
 type Publisher struct {
 	options Options
-	// wake has room for one, so that no change is missed and nobody waits.
+	// wake has a buffer of one, so that no change is missed and no handler blocks.
 	wake chan struct{}
-	// watched are the informers of what decisions rest on.
+	// watched are the informers of the objects that decisions depend on.
 	watched watched
-	// writes stop a quarrel with somebody who undoes what we write.
+	// writes limits writes, in case another program reverts them.
 	writes flowcontrol.PassiveRateLimiter
-	// absence, present (of which observed tells) and owner are what Start alone knows. The owner is read once, and again before each write.
+	// absence, present (see observed) and owner are used by Start only. The owner is read once, and
+	// again before each write.
 	absence   absence
 	present   time.Time
 	owner     *metav1.OwnerReference
 	ownerRead bool
-	// written is what was last written over: while the cache still shows it, there is nothing new to decide.
+	// written is the version replaced by the last write. While the cache still has that version, there
+	// is nothing to decide.
 	written written
 
 	mutex sync.Mutex
 	state State
 }
 
-// State is what is to be known of the APIService.
+// State is what the Publisher knows about the APIService.
 type State struct {
-	// Known tells that this process leads and has looked.
+	// Known reports whether this process leads and has observed the cluster.
 	Known bool
-	// Published tells that our APIService is there.
+	// Published reports whether our APIService exists.
 	Published bool
-	// Available tells that the API server says that it reaches who serves.
+	// Available reports whether the API server says that it reaches the server.
 	Available bool
-	// Endpoints is how many are ready.
+	// Endpoints is the number of ready endpoints.
 	Endpoints int
 }
 
-// New is a Publisher that has not looked yet.
+// New returns a Publisher that has not observed anything yet.
 func New(options Options) *Publisher {
 	return &Publisher{
 		options: options, wake: make(chan struct{}, 1),
@@ -90,7 +94,7 @@ func New(options Options) *Publisher {
 	}
 }
 
-// State is as it was seen last.
+// State returns the last observed state.
 func (p *Publisher) State() State {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -98,34 +102,38 @@ func (p *Publisher) State() State {
 }
 
 const (
-	// failurePause is how soon to try again after an error.
+	// failurePause is the time between an error and the next attempt.
 	failurePause = 5 * time.Second
-	// cacheLag is how long the cache may take to show what was written: milliseconds, unless the API server is away.
+	// cacheLag is how long the cache may take to show a write. It takes milliseconds, unless the API
+	// server is down.
 	cacheLag = 5 * time.Second
-	// passTimeout bounds one pass: a connection that hangs must not stop the Publisher.
-	passTimeout = 30 * time.Second
-	// writesPerSecond and writesAtOnce are far above what an upgrade or a rotation takes: two writes. To withdraw is not counted.
+	// reconcileTimeout bounds one reconcile: a hanging connection must not stop the Publisher.
+	reconcileTimeout = 30 * time.Second
+	// writesPerSecond and writesAtOnce are far above the two writes of an upgrade or a rotation.
+	// Deletions are not counted.
 	writesPerSecond = 1.0 / 30
 	writesAtOnce    = 10
 )
 
-// NeedLeaderElection is true: two could not agree on how long nobody has served.
+// NeedLeaderElection returns true: two replicas might disagree on how long no endpoint has been
+// ready.
 func (p *Publisher) NeedLeaderElection() bool { return true }
 
-// Start keeps the APIService until ctx ends, and then returns nil: what fails is tried again, but for a cache that does not
-// start. When this process ends the APIService stays: the next leader goes on.
+// Start keeps the APIService until ctx ends, and then returns nil. It retries everything except a
+// cache that does not start. The APIService stays when this process ends: the next leader takes
+// over.
 func (p *Publisher) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("apiservice").WithValues("APIService", Name))
 	return watch.Through(ctx, "the APIService", p.options.Cache, p.watch, p.run)
 }
 
-// run makes passes until ctx ends.
+// run reconciles until ctx ends.
 func (p *Publisher) run(ctx context.Context) {
-	var told reported
+	var last reported
 	for ctx.Err() == nil {
 		changed := p.options.Certificates.Changed()
-		d, err := p.pass(ctx)
-		told = p.report(ctx, told, d, err)
+		d, err := p.reconcile(ctx)
+		last = p.report(ctx, last, d, err)
 		until := d.again
 		if soon := p.options.Clock.Now().Add(failurePause); err != nil && (until.IsZero() || soon.Before(until)) {
 			until = soon
@@ -134,7 +142,7 @@ func (p *Publisher) run(ctx context.Context) {
 	}
 }
 
-// sleep ends with a change, with ctx, or at a time, unless that is zero.
+// sleep returns at a change, when ctx ends, or at the given time unless that is zero.
 func (p *Publisher) sleep(ctx context.Context, until time.Time, changed <-chan struct{}) {
 	var due <-chan time.Time
 	if !until.IsZero() {
@@ -150,12 +158,13 @@ func (p *Publisher) sleep(ctx context.Context, until time.Time, changed <-chan s
 	}
 }
 
-// pass looks, decides and acts, in bounded time. Where nothing is to be done it makes no call.
-func (p *Publisher) pass(ctx context.Context) (decision, error) {
-	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+// reconcile observes, decides and acts within reconcileTimeout. It makes no call if nothing needs
+// to change.
+func (p *Publisher) reconcile(ctx context.Context) (decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	if !p.watched.isSynced() {
-		return decision{action: wait, why: "the API server has not said yet what there is"}, nil
+		return decision{action: wait, why: "the cache is not filled yet"}, nil
 	}
 	o, problem := p.observe(ctx)
 	if o == nil {
@@ -165,7 +174,7 @@ func (p *Publisher) pass(ctx context.Context) (decision, error) {
 	p.state = State{Known: o.known, Published: o.isOurs, Available: o.isOurs && isAvailable(o.apiService), Endpoints: o.ready}
 	p.mutex.Unlock()
 	reason, again := unreachable(*o)
-	if p.written.isShown(o) {
+	if p.written.isPending(o) {
 		return decision{action: keep, again: p.written.until, unreachable: reason}, problem
 	}
 	d := decide(*o)
@@ -176,7 +185,7 @@ func (p *Publisher) pass(ctx context.Context) (decision, error) {
 	case withdraw:
 		return d, errors.Join(problem, p.after(o, p.withdraw(ctx, o, d)))
 	case keep:
-		// Also right after it was written, for of that the watch tells.
+		// Also right after a write, because the watch delivers it.
 		if o.wanted != nil {
 			p.options.Certificates.Trusted(o.wanted.Spec.CABundle)
 		}
@@ -184,15 +193,16 @@ func (p *Publisher) pass(ctx context.Context) (decision, error) {
 	return d, problem
 }
 
-// written is the version of the APIService that a write has replaced, empty where there was none.
+// written is the version of the APIService that a write replaced, or empty if there was none.
 type written struct {
 	version string
-	// until is when it is no longer waited for another: a write may have changed nothing. Zero if nothing was written.
+	// until is when to stop waiting for a newer version, because a write may have changed nothing. It
+	// is zero if nothing was written.
 	until time.Time
 }
 
-// isShown tells whether the cache does not have yet what a write has brought about.
-func (w written) isShown(o *observed) bool {
+// isPending reports whether the cache still has the state before the write.
+func (w written) isPending(o *observed) bool {
 	return o.now.Before(w.until) && w.version == versionOf(o)
 }
 
@@ -203,7 +213,7 @@ func versionOf(o *observed) string {
 	return o.apiService.ResourceVersion
 }
 
-// after remembers a write that has succeeded.
+// after remembers a successful write.
 func (p *Publisher) after(o *observed, err error) error {
 	p.written = written{}
 	if err == nil {
@@ -212,10 +222,11 @@ func (p *Publisher) after(o *observed, err error) error {
 	return err
 }
 
-// told is what was said last, so that it is not said again.
+// reported is what was last logged, so that it is not repeated.
 type reported struct{ waiting, failure, unreachable string }
 
-// tell logs what is new, and tells the Service that its APIService is somebody else's, or that the API server does not reach it.
+// report logs what is new. It records an event if the APIService is not ours, or if the API server
+// does not reach the Service.
 func (p *Publisher) report(ctx context.Context, before reported, d decision, err error) reported {
 	log := ctrl.LoggerFrom(ctx)
 	if ctx.Err() != nil {
@@ -223,7 +234,7 @@ func (p *Publisher) report(ctx context.Context, before reported, d decision, err
 	}
 	now := reported{unreachable: d.unreachable}
 	if now.unreachable != "" && before.unreachable == "" {
-		log.Info("The API server does not reach who serves, though endpoints are ready", "because", d.unreachable)
+		log.Info("The API server does not reach the Service, although it has ready endpoints", "because", d.unreachable)
 		p.record(ctx, unreached(d.unreachable))
 	}
 	if err != nil {
@@ -233,7 +244,7 @@ func (p *Publisher) report(ctx context.Context, before reported, d decision, err
 		}
 	}
 	if err != nil && now.unreachable == "" {
-		now.unreachable = before.unreachable // it may not have been looked at
+		now.unreachable = before.unreachable // it may not have been observed
 	}
 	if d.action == wait && err == nil {
 		now.waiting = d.why
@@ -247,24 +258,25 @@ func (p *Publisher) report(ctx context.Context, before reported, d decision, err
 	return now
 }
 
-// event is what the Service is told.
+// event is an event about the Service.
 type event struct{ kind, reason, note string }
 
 var (
-	published = event{"Normal", "Published", "The API server now asks this Service for " + Name + "."}
+	published = event{"Normal", "Published", "The API server now sends requests for  " + Name + "."}
 	withdrawn = event{"Warning", "Withdrawn",
-		fmt.Sprintf("No endpoint was ready for %s, so APIService %s was deleted: it would keep namespaces from being deleted. It comes back with the first endpoint that is ready: see why the pods are not.", Patience, Name)}
+		fmt.Sprintf("The Service had no ready endpoint for %s, so APIService %s was deleted: it would block the deletion of namespaces. It is published again when an endpoint is ready: check why the pods are not ready.", Patience, Name)}
 	conflicting = event{"Warning", "Conflict", "APIService " + Name +
-		" was made by somebody else and is left alone, so nobody is sent here. If it is a remnant, delete it: kubectl delete apiservice " + Name}
+		" was not created by this installation and is not changed, so this Service gets no requests. If it is left over, delete it:  kubectl delete apiservice " + Name}
 )
 
-// unreached is the event for an API server that says, for this reason, that it does not get through. What it says beside has random parts.
+// unreached returns the event for an API server that does not reach the Service, for this reason.
+// The condition's message is left out because it has random parts.
 func unreached(reason string) event {
-	return event{"Warning", "Unreachable", fmt.Sprintf("For %s the API server has not reached this Service, though endpoints are ready (%s). Meanwhile namespaces that are deleted stay Terminating. "+
-		"Let the API server reach the pods' port (apiserver.port, 6443 by default), or switch off all that is served: apiserver.farmpods.enabled and apiserver.llamas.enabled.", Patience, reason)}
+	return event{"Warning", "Unreachable", fmt.Sprintf("For %s the API server has not reached this Service, although it has ready endpoints (%s). Deleted namespaces stay Terminating meanwhile.  "+
+		"Let the API server reach the pods' port (apiserver.port, 6443 by default), or switch off all served resources:  apiserver.farmpods.enabled and apiserver.llamas.enabled.", Patience, reason)}
 }
 
-// record tells the Service, if there is one. That it can't be told is no failure of what was done.
+// record records an event about the Service. If there is no Service, that is not an error.
 func (p *Publisher) record(ctx context.Context, e event) {
 	service, err := p.service(ctx)
 	if err != nil {

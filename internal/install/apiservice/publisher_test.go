@@ -15,7 +15,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch/watchtest"
 )
 
-// TestWritten: what was written is not written again before the cache can show it, and is if the cache never does.
+// TestWritten: a write is not repeated before the cache can show it, and is repeated if the cache
+// never does.
 func TestWritten(t *testing.T) {
 	version := func(version string) *observed {
 		o := &observed{now: start}
@@ -30,14 +31,14 @@ func TestWritten(t *testing.T) {
 		later       time.Duration
 		want        bool
 	}{
-		"made, and not there yet":         {version(""), version(""), nil, 0, true},
-		"made, and there":                 {version(""), version("1"), nil, 0, false},
-		"changed, and not to be seen yet": {version("1"), version("1"), nil, 4 * time.Second, true},
-		"changed":                         {version("1"), version("2"), nil, 0, false},
-		"deleted, and not gone yet":       {version("1"), version("1"), nil, 0, true},
-		"deleted":                         {version("1"), version(""), nil, 0, false},
-		"it never changes":                {version("1"), version("1"), nil, 5 * time.Second, false},
-		"it failed":                       {version("1"), version("1"), errors.New("no answer"), 0, false},
+		"created, and not visible yet": {version(""), version(""), nil, 0, true},
+		"created, and visible":         {version(""), version("1"), nil, 0, false},
+		"changed, and not visible yet": {version("1"), version("1"), nil, 4 * time.Second, true},
+		"changed":                      {version("1"), version("2"), nil, 0, false},
+		"deleted, and not gone yet":    {version("1"), version("1"), nil, 0, true},
+		"deleted":                      {version("1"), version(""), nil, 0, false},
+		"it never changes":             {version("1"), version("1"), nil, 5 * time.Second, false},
+		"it failed":                    {version("1"), version("1"), errors.New("no answer"), 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &Publisher{}
@@ -45,30 +46,32 @@ func TestWritten(t *testing.T) {
 				t.Error(err)
 			}
 			test.now.now = start.Add(test.later)
-			if got := p.written.isShown(test.now); got != test.want {
+			if got := p.written.isPending(test.now); got != test.want {
 				t.Errorf("got %t", got)
 			}
 		})
 	}
-	if (written{}).isShown(version("")) {
+	if (written{}).isPending(version("")) {
 		t.Error("nothing was written, and it waits")
 	}
 }
 
-// TestUnreached: with one resource served the APIService stays, so who wants it gone is told of all; and the API server takes an event of this length.
+// TestUnreached: the APIService stays while any resource is served, so the note names the switches
+// of all. The API server must accept an event of this length.
 func TestUnreached(t *testing.T) {
 	note := unreached("FailedDiscoveryCheck").note
 	for _, resource := range aggregated.AllResources() {
 		if name := "apiserver." + resource + ".enabled"; !strings.Contains(note, name) {
-			t.Errorf("%s is not told: %s", name, note)
+			t.Errorf("the note lacks %s: %s", name, note)
 		}
 	}
 	if len(note) > 1024 {
-		t.Errorf("the note has %d bytes, and 1024 are accepted", len(note))
+		t.Errorf("the note has %d bytes, must have at most 1024", len(note))
 	}
 }
 
-// TestStartBroken: without a cache, or a watch, nothing would ever be decided, so the process ends, and says why.
+// TestStartBroken: without a cache or a watch nothing could be decided, so the process ends with an
+// error.
 func TestStartBroken(t *testing.T) {
 	watchtest.EndsWhenBroken(t, func(ctx context.Context, broken cache.Cache) error {
 		return New(Options{Cache: broken, Clock: clock.RealClock{}}).Start(ctx)

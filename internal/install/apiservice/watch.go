@@ -27,10 +27,11 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
-// NewCache is a cache of the one APIService, of the endpoints of one Service and of the metadata of its namespace. It outlasts an
-// API server that is away.
+// NewCache returns a cache of the APIService, of the endpoints of one Service and of the metadata
+// of its namespace. It survives an API server that is down.
 //
-// The right to watch the namespace stands in the chart's templates/rbac.yaml, for it goes by name.
+// The right to watch the namespace is in the chart's templates/rbac.yaml, because it uses
+// resourceNames.
 //
 // +kubebuilder:rbac:part=apiservice,groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.farm.mainstay.dev,verbs=list;watch
 // +kubebuilder:rbac:part=apiservice,groups=discovery.k8s.io,namespace=mainstay-system,resources=endpointslices,verbs=list;watch
@@ -52,13 +53,14 @@ func NewCache(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMappe
 	return made, nil
 }
 
-// watched tells what has been read at least once.
+// watched reports what has been read at least once.
 type watched struct{ apiService, namespace, endpoints toolscache.InformerSynced }
 
-// isSynced tells whether there is enough to decide. Of endpoints decide asks itself.
+// isSynced reports whether enough is known to decide. decide itself handles unknown endpoints.
 func (w watched) isSynced() bool { return w.apiService() && w.namespace() }
 
-// watch wakes the Publisher when something changes of what its decisions rest on, and when it has been read for the first time.
+// watch wakes the Publisher when an object changes that its decisions depend on, and when all have
+// been read for the first time.
 func (p *Publisher) watch(ctx context.Context, running *sync.WaitGroup) error {
 	for _, one := range []struct {
 		object client.Object
@@ -82,7 +84,7 @@ func (p *Publisher) watch(ctx context.Context, running *sync.WaitGroup) error {
 		}
 		*one.synced = registration.HasSynced
 		running.Go(func() {
-			// Of an empty list no handler hears.
+			// No handler is called for an empty list.
 			toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
 			p.poke()
 		})
@@ -97,8 +99,8 @@ func (p *Publisher) poke() {
 	}
 }
 
-// observe reads what a decision rests on, from the cache. It returns an error beside what is known if the owner can't be read, for
-// to withdraw does not need it.
+// observe returns the input of decide, from the cache. If the owner can't be read it returns an
+// error and the rest, because withdrawing does not need the owner.
 func (p *Publisher) observe(ctx context.Context) (*observed, error) {
 	o := &observed{now: p.options.Clock.Now(), known: p.watched.endpoints()}
 	var live apiregistrationv1.APIService
@@ -145,7 +147,7 @@ func (p *Publisher) observe(ctx context.Context) (*observed, error) {
 	return o, nil
 }
 
-// bundle is what the API server must trust; nil until that is known.
+// bundle returns the CAs that the API server must trust, or nil until they are known.
 func (p *Publisher) bundle(o *observed) []byte {
 	bundle := p.options.Certificates.Bundle()
 	if bundle == nil || !p.options.External || !o.isOurs {
@@ -163,7 +165,8 @@ func (p *Publisher) readOwner(ctx context.Context) error {
 	return nil
 }
 
-// countReady is the number of endpoints that are ready: each once, though it may have an address of each family.
+// countReady returns the number of ready endpoints. An endpoint with an address of each family
+// counts once.
 func (p *Publisher) countReady(ctx context.Context) (int, error) {
 	var found discoveryv1.EndpointSliceList
 	if err := p.options.Cache.List(ctx, &found, client.InNamespace(p.options.Namespace)); err != nil {
@@ -176,7 +179,7 @@ func countReady(slices []discoveryv1.EndpointSlice) int {
 	ready := map[string]bool{}
 	for _, slice := range slices {
 		for _, endpoint := range slice.Endpoints {
-			// Who says nothing of it is ready, by the API's definition.
+			// An endpoint without the condition is ready, by the definition of the API.
 			if !ptr.Deref(endpoint.Conditions.Ready, true) || len(endpoint.Addresses) == 0 {
 				continue
 			}
@@ -190,8 +193,8 @@ func countReady(slices []discoveryv1.EndpointSlice) int {
 	return len(ready)
 }
 
-// service is the Service that is told of what is done. The right to read it stands in the chart's templates/rbac.yaml, for it
-// goes by name.
+// service returns the Service that events are about. The right to read it is in the chart's
+// templates/rbac.yaml, because it uses resourceNames.
 //
 // +kubebuilder:rbac:part=apiservice,groups=events.k8s.io,namespace=mainstay-system,resources=events,verbs=create;patch
 func (p *Publisher) service(ctx context.Context) (*metav1.PartialObjectMetadata, error) {

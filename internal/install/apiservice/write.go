@@ -15,15 +15,16 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 )
 
-// fieldManager owns what we write of the APIService.
+// fieldManager owns the fields that we write of the APIService.
 var fieldManager = naming.Manager("apiservice")
 
-// publish writes the APIService as it should be. The owner is read anew: where it is gone, so is the installation.
+// publish writes the desired APIService. It reads the owner again: if the owner is gone, so is the
+// installation.
 //
 // +kubebuilder:rbac:part=apiservice,groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.farm.mainstay.dev,verbs=create;patch
 func (p *Publisher) publish(ctx context.Context, o *observed, d decision) error {
 	if !p.writes.TryAccept() {
-		return errors.New("it had to be written too often: does somebody else write it?")
+		return errors.New("written too often: another program may be reverting it")
 	}
 	if err := p.readOwner(ctx); err != nil {
 		return err
@@ -39,7 +40,8 @@ func (p *Publisher) publish(ctx context.Context, o *observed, d decision) error 
 	return nil
 }
 
-// apply writes it by server-side apply. One that we have not seen may be somebody else's: then that is a conflict.
+// apply writes the APIService by server-side apply. If the cache had none but one exists, it may
+// not be ours, so a conflict is an error.
 func (p *Publisher) apply(ctx context.Context, wanted *apiregistrationv1.APIService, isNew bool) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
@@ -49,7 +51,7 @@ func (p *Publisher) apply(ctx context.Context, wanted *apiregistrationv1.APIServ
 	object.SetGroupVersionKind(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(object.Object, "status")
-	// Said and not left out, so that it is put right too.
+	// The value is explicit, so that it is corrected too.
 	if err := unstructured.SetNestedField(object.Object, false, "spec", "insecureSkipTLSVerify"); err != nil {
 		return fmt.Errorf("rendering APIService %s: %w", Name, err)
 	}
@@ -63,7 +65,7 @@ func (p *Publisher) apply(ctx context.Context, wanted *apiregistrationv1.APIServ
 	return nil
 }
 
-// withdraw deletes the APIService that was observed.
+// withdraw deletes the observed APIService.
 //
 // +kubebuilder:rbac:part=apiservice,groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.farm.mainstay.dev,verbs=delete
 func (p *Publisher) withdraw(ctx context.Context, o *observed, d decision) error {
@@ -71,13 +73,13 @@ func (p *Publisher) withdraw(ctx context.Context, o *observed, d decision) error
 		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Withdrew the APIService", "because", d.why)
-	if !o.leaving { // no events can be made there
+	if !o.leaving { // no events can be created there
 		p.record(ctx, withdrawn)
 	}
 	return nil
 }
 
-// remove deletes this very APIService, and not one that was made under its name since.
+// remove deletes the APIService with this UID, not a later one of its name.
 func remove(ctx context.Context, c client.Client, live *apiregistrationv1.APIService) error {
 	if err := c.Delete(ctx, live, client.Preconditions{UID: &live.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting APIService %s: %w", Name, err)
@@ -85,12 +87,12 @@ func remove(ctx context.Context, c client.Client, live *apiregistrationv1.APISer
 	return nil
 }
 
-// Withdraw deletes the APIService if it is there and may be touched. It is idempotent. What is not ours is left alone,
-// and that is no error.
+// Withdraw deletes the APIService if it exists and may be changed. It is idempotent. An APIService
+// that is not ours stays, without an error.
 //
 // +kubebuilder:rbac:part=apiservicewithdrawal;uninstall,groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.farm.mainstay.dev,verbs=get;delete
 func Withdraw(ctx context.Context, c client.Client, whose Whose) error {
-	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	live := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: Name}}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
@@ -100,7 +102,7 @@ func Withdraw(ctx context.Context, c client.Client, whose Whose) error {
 		return fmt.Errorf("reading APIService %s: %w", Name, err)
 	}
 	if !whose(live) {
-		ctrl.LoggerFrom(ctx).Info("Leaving an APIService alone that is not of this installation", "APIService", Name)
+		ctrl.LoggerFrom(ctx).Info("Keeping an APIService that does not belong to this installation", "APIService", Name)
 		return nil
 	}
 	if err := remove(ctx, c, live); err != nil {

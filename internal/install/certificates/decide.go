@@ -11,66 +11,65 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 )
 
-// reason says why the Secret is to be written.
+// reason is why the Secret is to be written.
 type reason string
 
 const (
-	// keep: the Secret is as it should be.
+	// keep: the Secret is as desired.
 	keep reason = ""
 
-	// The pair is replaced: there is none; or none that clients would accept, by what
-	// parsePair says; or it is due; or somebody asked, with api.AnnotationRotate.
+	// The pair is replaced because it is missing, because clients would not accept it (see parsePair),
+	// because it is due for renewal, or because api.AnnotationRotate requests it.
 	missing   reason = "Missing"
 	unusable  reason = "Unusable"
 	expiring  reason = "Expiring"
 	requested reason = "Requested"
 
-	// bundle: the pair stays, older CAs are dropped, or added because a replica serves what they signed.
+	// bundle: the pair stays. Older CAs are dropped, or a CA is added because a replica serves a
+	// certificate that it signed.
 	bundle reason = "Bundle"
 )
 
-// observed is everything that a decision rests on.
+// observed is the input of decide.
 type observed struct {
-	// secret is nil where there is none. It is not changed.
+	// secret is nil if it does not exist. It must not be modified.
 	secret *corev1.Secret
-	// vouched are the CAs that this replica gives out as trusted.
+	// vouched are the CAs that this replica publishes as trusted.
 	vouched []*x509.Certificate
 	now     time.Time
 }
 
-// decision says what to write.
+// decision is what to write.
 type decision struct {
 	reason reason
-	// why explains unusable; nil otherwise.
+	// why is the error behind the reason unusable; nil otherwise.
 	why error
-	// names are those of the pair to make; nil means that the pair stays.
+	// names are the names of the pair to make; nil means that the pair stays.
 	names []string
-	// trusted is the new bundle; where a pair is made, without its CA.
+	// trusted is the new bundle. If a pair is to be made, it lacks that pair's CA.
 	trusted []*x509.Certificate
-	// again is when time alone asks for another decision; where something is to be
-	// written it is not set.
+	// again is when to decide again without an event. It is not set if something is to be written.
 	again time.Time
 }
 
-// decide compares the Secret with what it should be.
+// decide compares the Secret with the desired state.
 //
-//	the pair is   and since it was made   the bundle is to hold
+//	the pair is   and since it was made   the bundle must have
 //	to be made                            its CA, all that are in the bundle, all that are vouched for
 //	kept          < Overlap/2             its CA, all that are in the bundle, all that are vouched for
 //	kept          < Overlap               its CA, all that are in the bundle
 //	kept          >= Overlap              its CA
 //
-// A replica may vouch for a CA that the bundle lacks: when the Secret was deleted and a replica that had just
-// started made the new one. It may do so in the first half only, so that two
-// replicas, of which one adds and the other drops, would have to differ by half an overlap in
-// their clocks to quarrel.
+// A replica may vouch for a CA that the bundle lacks: the Secret was deleted, and a replica that
+// had just started made the new one. Only the first half of the overlap allows that. So the clocks
+// of two replicas must differ by half an overlap before one adds what the other drops.
 func decide(o observed, options Options) decision {
 	var existing corev1.Secret
 	if o.secret != nil {
 		existing = *o.secret
 	}
-	// Of a bundle that is damaged, what can be read is still trusted by somebody; that it is
-	// damaged parsePair says too.
+	// A damaged bundle still has CAs that clients trust: keep the readable ones. parsePair reports the
+	// damage.
 	older, _ := parseBundle(existing.Data[bundleKey])
 	current, err := parsePair(existing.Data, options.Names, o.now)
 	if reason := rotation(o, current, err); reason != keep {
@@ -87,8 +86,8 @@ func decide(o observed, options Options) decision {
 	return decision{again: again}
 }
 
-// rotation tells why a new pair is needed; keep means that none is. The pair is nil where err
-// says why the Secret holds none.
+// rotation returns why a new pair is needed, or keep. The pair is nil if err says why the Secret
+// has no usable one.
 func rotation(o observed, current *pair, err error) reason {
 	switch {
 	case o.secret == nil:
@@ -104,15 +103,17 @@ func rotation(o observed, current *pair, err error) reason {
 	}
 }
 
-// isRequested: taking a request back is not a request.
+// isRequested reports whether a rotation is requested and not done. Removing the annotation is no
+// request.
 func isRequested(annotations map[string]string) bool {
 	request := annotations[api.AnnotationRotate]
 	return request != "" && request != annotations[api.AnnotationRotated]
 }
 
-// wantedNames are ours and, where those are not enough, the present ones too: during an upgrade
-// that changes names, old and new replicas must both be content, or each would undo
-// the other's work. What is no longer needed is gone with the next rotation for another reason.
+// wantedNames returns our names, and also the present ones if ours are not all covered. During an
+// upgrade that changes names, old and new replicas must both accept the pair, or each would undo
+// the other's write. The next rotation for another reason drops the names that are no longer
+// needed.
 func wantedNames(data map[string][]byte, options Options) []string {
 	names := slices.Clone(options.Names)
 	present, err := parseBundle(data[certificateKey])
@@ -132,7 +133,7 @@ func wantedNames(data map[string][]byte, options Options) []string {
 	return slices.Compact(names)
 }
 
-// overlapping is the bundle that a pair should have, and when that changes by itself.
+// overlapping returns the bundle that a pair should have, and when that changes without an event.
 func overlapping(current *pair, o observed, overlap time.Duration) (trusted []*x509.Certificate, again time.Time) {
 	trusted = []*x509.Certificate{current.ca}
 	age := o.now.Sub(current.issuedAt())
@@ -153,8 +154,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// desired is the Secret after a decision, for Create or for Update. A new one has no resource
-// version; an existing one keeps what is not ours. The new pair may be nil.
+// desired returns the Secret after a decision, for Create or Update. A new Secret has no resource
+// version. An existing one keeps the data and metadata that are not ours. The new pair may be nil.
 func desired(existing *corev1.Secret, d decision, pair *made, options Options) *corev1.Secret {
 	secret := existing.DeepCopy()
 	if secret == nil {

@@ -23,8 +23,8 @@ func secretWith(data map[string][]byte, annotations ...string) *corev1.Secret {
 	return secret
 }
 
-// TestDecideToRotate: the pair was made at start. Each rule has one case that it takes and a neighbour that
-// it does not.
+// TestDecideToRotate: the pair was made at start. Each rule has a case that triggers it and a near
+// one that does not.
 func TestDecideToRotate(t *testing.T) {
 	data, foreign := newData(t, start, []string{host}), newData(t, start, []string{host})
 	for name, test := range map[string]struct {
@@ -64,7 +64,7 @@ func TestDecideToRotate(t *testing.T) {
 	}
 }
 
-// TestDecideBundle: a is older than b, the pair in the Secret, which was made at start.
+// TestDecideBundle: a is older than b. The Secret has b, made at start.
 func TestDecideBundle(t *testing.T) {
 	a, expired := newPair(t, start.Add(-month)), newPair(t, start.Add(-3*month+time.Minute))
 	alone, both := newData(t, start, []string{host}), newData(t, start, []string{host}, a.ca)
@@ -117,7 +117,7 @@ func TestDecideBundle(t *testing.T) {
 			if diff := cmp.Diff(want, written.Data); diff != "" {
 				t.Error(diff)
 			}
-			// What was decided must be the end of it.
+			// The decision must be stable: after the write there is nothing to do.
 			if again := decide(observed{secret: written, vouched: test.vouched, now: clock.Now()}, options); again.reason != keep {
 				t.Errorf("and then %q", again.reason)
 			}
@@ -125,7 +125,8 @@ func TestDecideBundle(t *testing.T) {
 	}
 }
 
-// TestRotationKeepsOlderCAs: those in the Secret, even of one that can't be used, and those that are vouched for.
+// TestRotationKeepsOlderCAs: those in the Secret, even in an unusable one, and those that are
+// vouched for.
 func TestRotationKeepsOlderCAs(t *testing.T) {
 	a, b, expired := newPair(t, start), newPair(t, start), newPair(t, start.Add(-4*month))
 	data := newData(t, start, []string{host}, a.ca, expired.ca)

@@ -17,9 +17,9 @@
 //	3                      B                  A B      Options.Settle later
 //	4         B            B                  B        Options.Overlap after 1
 //
-// A replica that starts between 1 and 3 has no A. It serves B at once, and Ready tells that it is
+// A replica that starts between 1 and 3 has no A. It serves B at once, and Ready says that it is
 // not to be asked yet. A pair that was replaced before it was trusted is never served.
 //
-// With Options.External the Secret is somebody else's, cert-manager's for example: a Keeper then
+// With Options.External another program owns the Secret, for example cert-manager: a Keeper then
 // only reads it, and itself goes on trusting the CAs that it saw until they expire.
 package certificates

@@ -27,27 +27,28 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
 )
 
-// Options say which certificate to keep. Zero durations mean the defaults.
+// Options configure a Keeper. Zero durations mean the defaults.
 type Options struct {
-	// Namespace and Name are those of the Secret.
+	// Namespace and Name name the Secret.
 	Namespace, Name string
 	// Names are the DNS names and IP addresses by which clients call us; at least one.
 	Names []string
-	// Owner reads what goes with the installation, so that a Secret that is made here does; nil, or an
-	// answer of nil, means that it stays. It is asked each time: what was recreated has another UID.
+	// Owner returns the current owner of a Secret that the Keeper creates, which is garbage-collected
+	// with it. A nil function or a nil result means that the Secret stays. It is called each time,
+	// because a recreated owner has another UID.
 	Owner func(ctx context.Context) (*metav1.OwnerReference, error)
-	// Lifetime is how long a pair is valid. It is replaced after two thirds. Default 90 days.
+	// Lifetime is how long a pair is valid. It is replaced after two thirds of that. Default 90 days.
 	Lifetime time.Duration
-	// Overlap is how long an older CA stays in the Secret's bundle. It must be ample
-	// for the publisher to write the newer one everywhere. Default 1 h.
+	// Overlap is how long an older CA stays in the Secret's bundle. The publisher needs less than that
+	// to write the newer one everywhere. Default 1 h.
 	Overlap time.Duration
-	// Settle is how long after Trusted the new pair is served: as long as API servers may
-	// take to notice a changed webhook configuration. Default 5 s.
+	// Settle is the time between Trusted and serving the new pair: as long as API servers may take to
+	// notice a changed webhook configuration. Default 5 s.
 	Settle time.Duration
-	// External means that somebody else, as cert-manager, makes the Secret, with tls.crt, tls.key and
-	// ca.crt. It is never written then, and Lifetime and Overlap have no meaning.
+	// External means that another program, such as cert-manager, makes the Secret with tls.crt,
+	// tls.key and ca.crt. The Keeper then never writes it, and ignores Lifetime and Overlap.
 	External bool
-	// Clock tells the time; nil means the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.Clock
 }
 
@@ -58,43 +59,44 @@ const (
 )
 
 const (
-	// lookAgain bounds every wait, for timers know nothing of a clock that was set or of a
-	// machine that slept. Looking costs no call.
-	lookAgain = time.Hour
-	// spread is the most by which a wait for time to pass is lengthened, so that one replica
-	// renews and the others see it.
+	// recheckInterval bounds every wait, because timers do not notice a clock that was set or a
+	// machine that slept. A check makes no call.
+	recheckInterval = time.Hour
+	// spread is the most by which a wait for a point in time is lengthened, so that one replica renews
+	// and the others see it.
 	spread = time.Minute
-	// writeTimeout bounds one call: a connection that hangs must not stop the Keeper.
+	// writeTimeout bounds one call: a hanging connection must not stop the Keeper.
 	writeTimeout = 10 * time.Second
-	// writesPerSecond and writesAtOnce stop a quarrel with somebody who undoes what we write.
-	// A rotation is two writes: the pair, and an overlap later its bundle.
+	// writesPerSecond and writesAtOnce limit writes, in case another program reverts them. A rotation
+	// takes two writes: the pair, and an overlap later its bundle.
 	writesPerSecond = 0.1
 	writesAtOnce    = 20
 )
 
-// retry is the wait after a failed write: 1 s, doubled up to 30 s. A change of the Secret ends it early.
+// retry is the wait after a failed write: 1 s, doubled up to 30 s. A change of the Secret ends it
+// early.
 var retry = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 
-// Keeper holds the certificate that this replica serves, and, unless it is external, sees to it that there
-// is a good one. All methods may be called at any time from any goroutine.
+// Keeper has the certificate that this replica serves and, unless it is external, renews it. All
+// methods are safe for concurrent use.
 type Keeper struct {
 	options Options
 	client  corev1client.SecretInterface
-	// watched is for what is watched alone.
+	// watched is the client of the watch only.
 	watched corev1client.SecretInterface
 	writes  flowcontrol.RateLimiter
-	// wake has room for one, so that no change is missed and nobody waits.
+	// wake has a buffer of one, so that no change is missed and no sender blocks.
 	wake chan struct{}
 
 	mutex   sync.Mutex
 	shelf   shelf
 	problem error
-	// announced is the bundle that those who waited on changed were woken for.
+	// announced is the bundle for which changed was last closed.
 	announced []byte
 	changed   chan struct{}
 }
 
-// New connects a Keeper. It makes no call.
+// New returns a Keeper. It makes no call.
 func New(config *rest.Config, options Options) (*Keeper, error) {
 	if options.Namespace == "" || options.Name == "" || len(options.Names) == 0 {
 		return nil, errors.New("a serving certificate needs the name of a Secret and at least one name of its own")
@@ -106,7 +108,8 @@ func New(config *rest.Config, options Options) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	// What is watched is asked for by a client of its own, which outlasts an API server that is away. A write must fail in time.
+	// The watch has a client of its own, which survives an API server that is down. A write must fail
+	// in time.
 	outlasting := rest.CopyConfig(config)
 	outlasting.Wrap(retrytransport.Transport(ctrl.Log.WithName("certificates"), clock.RealClock{}))
 	watched, err := corev1client.NewForConfig(outlasting)
@@ -121,7 +124,7 @@ func New(config *rest.Config, options Options) (*Keeper, error) {
 		writes:  flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesAtOnce),
 		wake:    make(chan struct{}, 1),
 		shelf:   shelf{settle: options.Settle, keepKnown: options.External},
-		problem: errors.New("it has not been read yet"),
+		problem: errors.New("not read yet"),
 		changed: make(chan struct{}),
 	}, nil
 }
@@ -142,7 +145,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// GetCertificate is that of tls.Config. It fails only until there is a first pair.
+// GetCertificate is for tls.Config. It fails only until there is a first pair.
 func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -153,32 +156,31 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return &serving.certificate, nil
 }
 
-// Bundle is what clients must trust now, in PEM: the bundle of the Secret and the CAs of what this
-// replica serves. Nil until there is a first pair.
+// Bundle returns the CAs that clients must trust now, in PEM: the bundle of the Secret, and the CAs
+// of what this replica serves. It is nil until there is a first pair.
 func (k *Keeper) Bundle() []byte {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	return encode(k.shelf.bundle())
 }
 
-// Changed returns a channel that is closed when Bundle changes next. Take it before Bundle, so
-// that no change falls in between.
+// Changed returns a channel that is closed when Bundle changes next. Call it before Bundle, so that
+// no change is missed in between.
 func (k *Keeper) Changed() <-chan struct{} {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	return k.changed
 }
 
-// Trusted says that from now on all clients have this bundle: it has been written
-// wherever one stands. Every replica must be told, as often as one likes. What in it is no certificate is
-// passed over.
+// Trusted reports that all clients have this bundle from now on, wherever one is configured. Call
+// it in every replica, as often as you like. Blocks that are not certificates are ignored.
 func (k *Keeper) Trusted(bundle []byte) {
 	trusted, _ := parseBundle(bundle)
 	k.update(func(now time.Time) { k.shelf.trust(trusted, now) })
 	k.poke()
 }
 
-// NotAfter is when the pair that is served expires; zero if there is none.
+// NotAfter returns when the served pair expires, or zero if there is none.
 func (k *Keeper) NotAfter() time.Time {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -189,7 +191,8 @@ func (k *Keeper) NotAfter() time.Time {
 	return serving.certificate.Leaf.NotAfter
 }
 
-// Ready is nil when clients accept what this replica serves, and otherwise says what is waited for. It makes no call.
+// Ready returns nil when clients accept what this replica serves, and otherwise an error that says
+// what is missing. It makes no call.
 func (k *Keeper) Ready() error {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -207,7 +210,7 @@ func (k *Keeper) Ready() error {
 	}
 }
 
-// waiting needs the mutex.
+// waiting requires the mutex.
 func (k *Keeper) waiting() error {
 	if k.problem == nil {
 		return fmt.Errorf("waiting for a serving certificate in Secret %s", k)
@@ -215,17 +218,17 @@ func (k *Keeper) waiting() error {
 	return fmt.Errorf("waiting for a serving certificate in Secret %s: %w", k, k.problem)
 }
 
-// String names the Secret.
+// String returns the Secret's namespace and name.
 func (k *Keeper) String() string { return k.options.Namespace + "/" + k.options.Name }
 
-// NeedLeaderElection is false: every replica serves.
+// NeedLeaderElection returns false: every replica serves.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// Start keeps the certificate until ctx ends, and then returns nil: nothing that fails
-// is given up. It needs no cache of a manager.
+// Start keeps the certificate until ctx ends, and then returns nil. It retries every failure. It
+// needs no cache of a manager.
 //
-// The rights to list, watch and update the Secret stand in the chart's templates and not in a
-// marker here, for they go by name. A right to create can't.
+// The rights to list, watch and update the Secret are in the chart's templates and not in a marker
+// here, because they use resourceNames. A right to create can't.
 //
 // +kubebuilder:rbac:part=certificates,groups="",namespace=mainstay-system,resources=secrets,verbs=create
 func (k *Keeper) Start(ctx context.Context) error {
@@ -250,7 +253,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	return nil
 }
 
-// informer watches the one Secret. By its field selector the API server knows that no other is asked for.
+// informer watches the one Secret. The field selector lets the API server check the right by name.
 func (k *Keeper) informer() (cache.Store, cache.Controller) {
 	selector := "metadata.name=" + k.options.Name
 	source := &cache.ListWatch{
@@ -278,29 +281,29 @@ func (k *Keeper) informer() (cache.Store, cache.Controller) {
 	})
 }
 
-// reportWatch tells only failures: that a watch began says nothing about the Secret.
+// reportWatch reports only failures: the start of a watch says nothing about the Secret.
 func (k *Keeper) reportWatch(ctx context.Context, err error) {
 	if err != nil {
 		k.report(ctx, fmt.Errorf("watching Secret %s: %w", k, err))
 	}
 }
 
-// step does what is to be done now, and returns how long nothing more is, unless something changes.
+// step does what is due now, and returns how long to wait if nothing changes.
 func (k *Keeper) step(ctx context.Context, store cache.Store) (time.Duration, error) {
 	secret := stored(store)
 	err := k.load(secret)
 	if k.options.External {
-		return k.untilSettled(lookAgain), err
+		return k.untilSettled(recheckInterval), err
 	}
-	// From here on err says nothing that the decision does not see for itself.
+	// The decision finds out for itself what err says.
 	now := k.options.Clock.Now()
 	d := decide(observed{secret: secret, vouched: k.vouched(), now: now}, k.options)
 	if d.reason != keep {
-		return k.untilSettled(lookAgain), k.write(ctx, secret, d)
+		return k.untilSettled(recheckInterval), k.write(ctx, secret, d)
 	}
 	until := max(0, d.again.Sub(now))
 	until += rand.N(min(until/10, spread) + 1) //nolint:gosec // spreads load, guards nothing
-	return k.untilSettled(min(until, lookAgain)), nil
+	return k.untilSettled(min(until, recheckInterval)), nil
 }
 
 func (k *Keeper) vouched() []*x509.Certificate {
@@ -309,7 +312,7 @@ func (k *Keeper) vouched() []*x509.Certificate {
 	return k.shelf.bundle()
 }
 
-// stored is the Secret as last seen, or nil. It belongs to the store: it is never changed.
+// stored returns the Secret as last seen, or nil. It belongs to the store and must not be modified.
 func stored(store cache.Store) *corev1.Secret {
 	for _, object := range store.List() {
 		if secret, ok := object.(*corev1.Secret); ok {
@@ -319,10 +322,10 @@ func stored(store cache.Store) *corev1.Secret {
 	return nil
 }
 
-// load takes the Secret's pair. One that clients would not accept leaves us with what we have.
+// load takes the Secret's pair. If clients would not accept it, the present one stays.
 func (k *Keeper) load(secret *corev1.Secret) error {
 	if secret == nil {
-		return errors.New("there is no such Secret")
+		return errors.New("not found")
 	}
 	p, err := parsePair(secret.Data, k.options.Names, k.options.Clock.Now())
 	if err != nil {
@@ -332,10 +335,11 @@ func (k *Keeper) load(secret *corev1.Secret) error {
 	return nil
 }
 
-// write carries out a decision. Where another replica was faster it does nothing: its change wakes us.
+// write carries out a decision. If another replica was faster it does nothing: that replica's
+// change wakes us.
 func (k *Keeper) write(ctx context.Context, existing *corev1.Secret, d decision) error {
 	if !k.writes.TryAccept() {
-		return errors.New("it had to be written too often: does somebody else write it?")
+		return errors.New("written too often: another program may be reverting it")
 	}
 	var pair *made
 	if d.names != nil {
@@ -348,7 +352,7 @@ func (k *Keeper) write(ctx context.Context, existing *corev1.Secret, d decision)
 	defer cancel()
 	secret := desired(existing, d, pair, k.options)
 	if err := k.store(ctx, secret, existing == nil); err != nil {
-		return fmt.Errorf("writing it for reason %s: %w", d.reason, err)
+		return fmt.Errorf("writing (reason %s): %w", d.reason, err)
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("secret", k.String(), "reason", d.reason)
 	if d.why != nil {
@@ -377,30 +381,30 @@ func (k *Keeper) store(ctx context.Context, secret *corev1.Secret, isNew bool) e
 	return err
 }
 
-// isLostRace: another replica, or somebody's hand, wrote first.
+// isLostRace reports whether another client wrote the Secret first.
 func isLostRace(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 
-// report remembers what is wrong, and logs it once.
+// report remembers the current problem, and logs it once.
 func (k *Keeper) report(ctx context.Context, err error) {
 	log := ctrl.LoggerFrom(ctx).WithValues("secret", k.String())
 	switch {
 	case ctx.Err() != nil:
 		return
 	case isLostRace(err):
-		log.V(1).Info("Somebody else wrote the serving certificate's Secret first")
+		log.V(1).Info("Another client wrote the serving certificate's Secret first")
 		return
 	}
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	if err != nil && (k.problem == nil || k.problem.Error() != err.Error()) {
-		log.Info("Waiting for a good serving certificate", "problem", err.Error(), "external", k.options.External)
+		log.Info("Waiting for a valid serving certificate", "problem", err.Error(), "external", k.options.External)
 	}
 	k.problem = err
 }
 
-// update changes the shelf and wakes those who wait for another bundle.
+// update changes the shelf, and closes changed if the bundle differs.
 func (k *Keeper) update(change func(now time.Time)) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -414,14 +418,14 @@ func (k *Keeper) update(change func(now time.Time)) {
 	}
 }
 
-// untilSettled shortens a pause to when the next pair is due.
+// untilSettled shortens a pause to the time when the next pair is due.
 func (k *Keeper) untilSettled(pause time.Duration) time.Duration {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	if k.shelf.next == nil {
 		return pause
 	}
-	if at, told := k.shelf.settledAt(k.shelf.next); told {
+	if at, trusted := k.shelf.settledAt(k.shelf.next); trusted {
 		pause = min(pause, max(0, at.Sub(k.options.Clock.Now())))
 	}
 	return pause

@@ -19,7 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
-// newKeeper talks to nobody: tests put into its shelf what the Secret would hold.
+// newKeeper returns a Keeper without an API server: tests put pairs into its shelf directly.
 func newKeeper(t *testing.T, clock *clocktesting.FakeClock) *Keeper {
 	t.Helper()
 	k, err := New(&rest.Config{Host: "192.0.2.1"}, Options{Namespace: "mainstay-system", Name: "mainstay-serving", Names: []string{host},
@@ -49,8 +49,9 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestAnAPIServerThatIsAway: the watch asks again, without a failure that its reflector would wait longer and longer for.
-func TestAnAPIServerThatIsAway(t *testing.T) {
+// TestAPIServerDown: the watch is retried below the reflector, whose back-off would grow with each
+// failure.
+func TestAPIServerDown(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	away := transport.Func(func(*http.Request) (*http.Response, error) {
 		select {
@@ -67,11 +68,11 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- k.Start(ctx) }()
-	// When it asks anew, it has learnt how the first time ended.
+	// A second request shows that the first has ended.
 	for range 2 {
 		<-asked
 	}
-	if err := k.Ready(); err == nil || !strings.HasSuffix(err.Error(), "it has not been read yet") {
+	if err := k.Ready(); err == nil || !strings.HasSuffix(err.Error(), "not read yet") {
 		t.Errorf("got %v", err)
 	}
 	cancel()
@@ -89,13 +90,13 @@ func TestReady(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	expect("waiting for a serving certificate in Secret mainstay-system/mainstay-serving: it has not been read yet")
+	expect("waiting for a serving certificate in Secret mainstay-system/mainstay-serving: not read yet")
 	k.report(t.Context(), errors.New("watching it: forbidden"))
 	expect("waiting for a serving certificate in Secret mainstay-system/mainstay-serving: watching it: forbidden")
 	k.report(t.Context(), nil)
 	expect("waiting for a serving certificate in Secret mainstay-system/mainstay-serving")
 	if !k.NotAfter().IsZero() || k.Bundle() != nil {
-		t.Error("there is something before the first pair")
+		t.Error("there is a pair before the first")
 	}
 	k.update(func(now time.Time) { k.shelf.put(newPair(t, start), now) })
 	expect("waiting until clients trust the serving certificate of Secret mainstay-system/mainstay-serving")
@@ -109,7 +110,7 @@ func TestReady(t *testing.T) {
 	expect("the serving certificate has expired: waiting for a serving certificate in Secret mainstay-system/mainstay-serving")
 }
 
-// TestChanged: who waits is woken by another bundle, also by one that only time has brought about.
+// TestChanged: Changed is closed at another bundle, also at one that only time has caused.
 func TestChanged(t *testing.T) {
 	clock := clocktesting.NewFakeClock(start)
 	k := newKeeper(t, clock)
@@ -122,7 +123,8 @@ func TestChanged(t *testing.T) {
 		{func() { k.update(func(now time.Time) { k.shelf.put(a, now) }) }, false},
 		{func() { k.update(func(now time.Time) { k.shelf.put(b, now) }) }, true},
 		{func() { k.Trusted(k.Bundle()) }, false},
-		// The first, which is in no Secret, is served no more: a handshake may be the first to notice.
+		// The first pair, which is in no Secret, is no longer served: a handshake may be the first to
+		// notice.
 		{func() {
 			clock.Step(5 * time.Second)
 			k.NotAfter()
@@ -143,19 +145,19 @@ func TestChanged(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(k.Bundle(), encode(cas([]*pair{b}))) {
-		t.Error("the bundle is not that of the second pair alone")
+		t.Error("the bundle is not that of the second pair only")
 	}
 }
 
-// TestHandshakesWhileItRotates: for the race detector, and so that a client that trusts the bundle of the
-// moment is never refused.
+// TestHandshakesWhileItRotates is for the race detector, and checks that a client that trusts the
+// current bundle is never refused.
 func TestHandshakesWhileItRotates(t *testing.T) {
 	clock := clocktesting.NewFakeClock(start)
 	k := newKeeper(t, clock)
 	latest := newPair(t, start)
 	k.update(func(now time.Time) { k.shelf.put(latest, now) })
 	ctx, cancel := context.WithCancel(t.Context())
-	// A handshake is shorter than the settle time: the clock stands still while there is one.
+	// A handshake is shorter than Settle: the clock does not advance during one.
 	var handshakes sync.RWMutex
 	var clients sync.WaitGroup
 	for range 3 {
@@ -189,12 +191,12 @@ func TestHandshakesWhileItRotates(t *testing.T) {
 	}
 }
 
-// handshake is one of a client that trusts what it should now.
+// handshake connects as a client that trusts the current bundle.
 func handshake(k *Keeper, clock *clocktesting.FakeClock) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(k.Bundle())
 	near, far := net.Pipe()
-	// A pipe has no buffer: who is refused and who refuses would wait for each other.
+	// A pipe has no buffer: after a refusal both ends would wait for each other.
 	if err := near.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
 	}
@@ -209,14 +211,14 @@ func handshake(k *Keeper, clock *clocktesting.FakeClock) error {
 	return errors.Join(err, near.Close(), far.Close())
 }
 
-// TestErrorsHoldNoKey: what is said about a Secret whose parts were mixed up.
+// TestErrorsHoldNoKey: errors about a Secret with mixed-up parts contain no key material.
 func TestErrorsHoldNoKey(t *testing.T) {
 	data := newData(t, start, []string{host})
 	for _, key := range []string{"tls.crt", "tls.key", "ca.crt"} {
 		for _, value := range [][]byte{data["tls.key"], data["tls.key"][:100], bytes.ReplaceAll(data["tls.key"], []byte("-----"), nil)} {
 			_, err := parsePair(with(data, key, value), []string{host}, start)
 			if err == nil {
-				continue // the key is where it belongs
+				continue // the key is in its place
 			}
 			for line := range strings.Lines(string(data["tls.key"])) {
 				if line = strings.TrimSpace(line); !strings.Contains(line, "PRIVATE KEY") && strings.Contains(err.Error(), line[:20]) {

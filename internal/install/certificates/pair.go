@@ -19,11 +19,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the Secret holds, all of it PEM. They are the keys of cert-manager too.
+// Keys of the Secret; all values are PEM. cert-manager uses the same keys.
 const (
 	certificateKey = corev1.TLSCertKey
 	privateKeyKey  = corev1.TLSPrivateKeyKey
-	// bundleKey is what clients must trust: the CA of the certificate first, then older ones.
+	// bundleKey has the CAs that clients must trust: the CA of the certificate first, then older ones.
 	bundleKey = "ca.crt"
 )
 
@@ -33,11 +33,11 @@ const (
 	privateKeyBlock  = "PRIVATE KEY"
 )
 
-// backdate is how long before its making a certificate begins to be valid, so that an API
-// server whose clock is behind accepts it at once.
+// backdate is how long before its creation a certificate becomes valid, so that an API server whose
+// clock is behind accepts it at once.
 const backdate = time.Hour
 
-// pair is what can be served: a certificate with its key. It never changes.
+// pair is a certificate with its key, ready to serve. It is immutable.
 type pair struct {
 	certificate tls.Certificate
 	// ca signed the certificate, perhaps through an intermediate.
@@ -46,8 +46,8 @@ type pair struct {
 	trusted []*x509.Certificate
 }
 
-// parsePair reads the data of a Secret, and refuses what a client that trusts its bundle would
-// refuse now under one of the names. Errors never hold key material.
+// parsePair reads the data of a Secret. It refuses a pair that a client with its bundle would
+// refuse now under one of the names. Errors never contain key material.
 func parsePair(data map[string][]byte, names []string, now time.Time) (*pair, error) {
 	certificate, err := tls.X509KeyPair(data[certificateKey], data[privateKeyKey])
 	if err != nil {
@@ -77,24 +77,24 @@ func (p *pair) isSame(other *pair) bool { return p.certificate.Leaf.Equal(other.
 
 func (p *pair) isExpired(now time.Time) bool { return now.After(p.certificate.Leaf.NotAfter) }
 
-// issuedAt is when Mainstay made the pair.
+// issuedAt returns when Mainstay made the pair.
 func (p *pair) issuedAt() time.Time { return p.certificate.Leaf.NotBefore.Add(backdate) }
 
-// renewAt is when a pair of ours is due: after two thirds of its life, as with cert-manager. The life is
-// read from the pair, so that replicas with different settings do not quarrel.
+// renewAt returns when a pair of ours is due for renewal: after two thirds of its life, as in
+// cert-manager. The life is read from the pair, so that replicas with different settings agree.
 func (p *pair) renewAt() time.Time {
 	life := p.certificate.Leaf.NotAfter.Sub(p.issuedAt())
 	return p.issuedAt().Add(life / 3 * 2)
 }
 
-// made is a new pair as PEM, and the CA that signed it.
+// made is a new pair in PEM, and the CA that signed it.
 type made struct {
 	certificate, key []byte
 	ca               *x509.Certificate
 }
 
-// issue makes a CA and one certificate under it, both valid for lifetime. The CA's key
-// ends with this function.
+// issue makes a CA and one certificate under it, both valid for lifetime. The CA's key is dropped
+// when it returns.
 func issue(names []string, now time.Time, lifetime time.Duration) (*made, error) {
 	template := x509.Certificate{NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime), BasicConstraintsValid: true}
 	authority := template
@@ -139,7 +139,7 @@ func issue(names []string, now time.Time, lifetime time.Duration) (*made, error)
 	}, nil
 }
 
-// sign makes the certificate of key out of a template, with a random serial number.
+// sign returns the certificate for key from a template, with a random serial number.
 func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
 	if err != nil {
@@ -148,8 +148,8 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 	return x509.ParseCertificate(der)
 }
 
-// parseBundle reads certificates in PEM, each once, in order. With an error it still returns
-// those that it could read. That there are none is an error.
+// parseBundle returns the certificates of a PEM bundle, each once, in order. With an error it still
+// returns those that it could read. An empty bundle is an error.
 func parseBundle(bundle []byte) ([]*x509.Certificate, error) {
 	var found []*x509.Certificate
 	var problem error
@@ -170,7 +170,7 @@ func parseBundle(bundle []byte) ([]*x509.Certificate, error) {
 	return found, problem
 }
 
-// encode is the PEM of certificates.
+// encode returns certificates in PEM.
 func encode(certificates []*x509.Certificate) []byte {
 	var encoded bytes.Buffer
 	for _, certificate := range certificates {
@@ -179,7 +179,7 @@ func encode(certificates []*x509.Certificate) []byte {
 	return encoded.Bytes()
 }
 
-// unite returns all certificates of the lists, each once, where it first stands.
+// unite returns all certificates of the lists, each once, at its first position.
 func unite(lists ...[]*x509.Certificate) []*x509.Certificate {
 	var united []*x509.Certificate
 	for _, certificate := range slices.Concat(lists...) {
@@ -190,8 +190,8 @@ func unite(lists ...[]*x509.Certificate) []*x509.Certificate {
 	return united
 }
 
-// Unite is all certificates of some bundles that have not expired, the newest first, in PEM: the same
-// for everybody, in whichever order the bundles are. What in them is no certificate is left out.
+// Unite returns the unexpired certificates of some bundles in PEM, the newest first. The result
+// does not depend on the order of the bundles. Blocks that are not certificates are left out.
 func Unite(now time.Time, bundles ...[]byte) []byte {
 	var all []*x509.Certificate
 	for _, bundle := range bundles {
@@ -204,7 +204,7 @@ func Unite(now time.Time, bundles ...[]byte) []byte {
 	return encode(all)
 }
 
-// unexpired returns the certificates that somebody may still rightly trust.
+// unexpired returns the certificates that have not expired.
 func unexpired(certificates []*x509.Certificate, now time.Time) []*x509.Certificate {
 	return slices.DeleteFunc(slices.Clone(certificates), func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
 }

@@ -19,7 +19,7 @@ const (
 	month = 30 * 24 * time.Hour
 )
 
-// newData is what a Secret holds after a rotation, with older CAs in its bundle.
+// newData returns the data of a Secret after a rotation, with older CAs in its bundle.
 func newData(t *testing.T, at time.Time, names []string, older ...*x509.Certificate) map[string][]byte {
 	t.Helper()
 	pair, err := issue(names, at, 3*month)
@@ -41,14 +41,14 @@ func newPair(t *testing.T, at time.Time, older ...*x509.Certificate) *pair {
 	return p
 }
 
-// with is data with one value replaced.
+// with returns data with one value replaced.
 func with(data map[string][]byte, key string, value []byte) map[string][]byte {
 	data = maps.Clone(data)
 	data[key] = value
 	return data
 }
 
-// TestIssue looks at a pair as a client does, with nothing but the standard library.
+// TestIssue verifies a pair like a client, with the standard library only.
 func TestIssue(t *testing.T) {
 	data := newData(t, start, []string{host, other})
 	certificate, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
@@ -132,8 +132,8 @@ func TestParsePair(t *testing.T) {
 	}
 }
 
-// FuzzParsePair: whatever a Secret holds, it is refused or it can be served, and nothing panics. Fuzz it with
-// -fuzzminimizetime=1x: a key's check signs, which never takes the same way twice, so that Go would try to
+// FuzzParsePair: every Secret is refused or can be served, and nothing panics. Run it with
+// -fuzzminimizetime=1x: checking a key signs with it, which is random, so that Go would try to
 // shorten each input for a minute.
 func FuzzParsePair(f *testing.F) {
 	pair, err := issue([]string{host}, start, month)
@@ -156,7 +156,7 @@ func FuzzParsePair(f *testing.F) {
 	})
 }
 
-// TestUnite: whoever unites which bundles in which order, the outcome is the same, without what has expired.
+// TestUnite: the result does not depend on the order of the bundles, and lacks what has expired.
 func TestUnite(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var bundles [][]byte
@@ -174,16 +174,16 @@ func TestUnite(t *testing.T) {
 		"in order": {young, middle, old}, "backwards": {old, middle, young}, "twice": {slices.Concat(old, young), slices.Concat(young, middle)},
 	} {
 		if !bytes.Equal(all, Unite(now, given...)) {
-			t.Errorf("%s: another bundle", name)
+			t.Errorf("%s: got another bundle", name)
 		}
 	}
 	if !bytes.Equal(Unite(now, []byte("rubble"), all, nil), all) {
 		t.Error("rubble counts")
 	}
 	if !bytes.Equal(Unite(at.AddDate(0, 0, 35), all), slices.Concat(young, middle)) {
-		t.Error("what has expired stays")
+		t.Error("expired certificates stay")
 	}
 	if Unite(now, nil) != nil {
-		t.Error("nothing is something")
+		t.Error("an empty bundle has a certificate")
 	}
 }

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// shelf holds the pairs that a replica has in memory, and knows which of them to serve. It is
-// not safe for concurrent use.
+// shelf has a replica's pairs in memory, and decides which one to serve. It is not safe for
+// concurrent use.
 type shelf struct {
 	// settle and keepKnown are Options.Settle and Options.External.
 	settle    time.Duration
 	keepKnown bool
 
-	// serving is nil until the first pair arrives. next is newer and waits until
-	// it is trusted; mostly nil.
+	// serving is nil until the first pair arrives. next is newer and waits until clients trust it; it
+	// is mostly nil.
 	serving, next *pair
 	// known is the bundle of the Secret.
 	known []*x509.Certificate
-	// told is since when clients trust a CA, by its DER.
-	told map[string]time.Time
+	// trustedSince is since when clients trust a CA, by the CA's DER.
+	trustedSince map[string]time.Time
 }
 
-// put takes what the Secret holds now.
+// put takes the current pair of the Secret.
 func (s *shelf) put(p *pair, now time.Time) {
 	before := s.known
 	s.known = p.trusted
@@ -39,33 +39,35 @@ func (s *shelf) put(p *pair, now time.Time) {
 	}
 }
 
-// trust takes what all clients trust from now on. A CA that they trusted before keeps its time; one
-// that is not named any more loses it.
+// trust takes the CAs that all clients trust from now on. A CA that they trusted before keeps its
+// time. A CA that is missing loses it.
 func (s *shelf) trust(trusted []*x509.Certificate, now time.Time) {
-	told := map[string]time.Time{}
+	trustedSince := map[string]time.Time{}
 	for _, ca := range trusted {
-		since, before := s.told[string(ca.Raw)]
+		since, before := s.trustedSince[string(ca.Raw)]
 		if !before {
 			since = now
 		}
-		told[string(ca.Raw)] = since
+		trustedSince[string(ca.Raw)] = since
 	}
-	s.told = told
+	s.trustedSince = trustedSince
 }
 
-// settledAt is when clients have taken notice of a pair's CA; false if nobody told them.
+// settledAt returns when clients use a new bundle with the pair's CA. It returns false if they do
+// not trust that CA.
 func (s *shelf) settledAt(p *pair) (time.Time, bool) {
-	since, told := s.told[string(p.ca.Raw)]
-	return since.Add(s.settle), told
+	since, trusted := s.trustedSince[string(p.ca.Raw)]
+	return since.Add(s.settle), trusted
 }
 
 func (s *shelf) isSettled(p *pair, now time.Time) bool {
-	at, told := s.settledAt(p)
-	return told && !now.Before(at)
+	at, trusted := s.settledAt(p)
+	return trusted && !now.Before(at)
 }
 
-// at is the pair to serve now, nil before there is any. What is older goes when the next is trusted, or
-// when it has expired: nobody accepts it any more then.
+// at returns the pair to serve now, or nil before there is one. The next pair replaces the serving
+// one when clients trust it, or when the serving one has expired, because no client accepts that
+// any more.
 func (s *shelf) at(now time.Time) *pair {
 	if s.next != nil && (s.isSettled(s.next, now) || s.serving.isExpired(now)) {
 		s.serving, s.next = s.next, nil
@@ -73,7 +75,8 @@ func (s *shelf) at(now time.Time) *pair {
 	return s.serving
 }
 
-// bundle is what clients must trust now: what the Secret says, and what we serve or will.
+// bundle returns the CAs that clients must trust now: those of the Secret, and those of the serving
+// and the next pair.
 func (s *shelf) bundle() []*x509.Certificate {
 	united := s.known
 	for _, p := range []*pair{s.next, s.serving} {

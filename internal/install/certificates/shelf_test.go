@@ -9,17 +9,17 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// step is something that happens to a replica, and what it serves then.
+// step is an event in a replica's life, and what the replica serves afterwards.
 type step struct {
 	after   time.Duration
 	put     *pair
 	trust   []*pair
 	serving *pair
-	// settled: whether clients have taken notice of the CA of what is served.
+	// settled is whether clients use the CA of the serving pair.
 	settled bool
 }
 
-// stories of one replica: what arrives, what clients trust, and what is served. Settle is 5 s.
+// stories returns sequences of events in one replica. Settle is 5 s.
 func stories(t *testing.T) map[string][]step {
 	t.Helper()
 	a := newPair(t, start)
@@ -35,26 +35,26 @@ func stories(t *testing.T) map[string][]step {
 			{put: a, serving: a}, {put: b, serving: a}, {after: time.Hour, serving: a}, {trust: []*pair{b, a}, serving: a},
 			{after: 4999 * time.Millisecond, serving: a}, {after: time.Millisecond, serving: b, settled: true},
 		},
-		"being told again does not start again": {
+		"trusting again does not restart the time": {
 			{put: a, serving: a}, {put: b, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: 3 * time.Second, trust: []*pair{b, a},
 				serving: a},
 			{after: 2 * time.Second, serving: b, settled: true},
 		},
-		"a bundle that lacks it again does": {
+		"a bundle without it restarts the time": {
 			{put: a, serving: a}, {put: b, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: 3 * time.Second, trust: []*pair{a}, serving: a},
 			{after: 2 * time.Second, serving: a, settled: true}, {trust: []*pair{a, b}, serving: a, settled: true}, {after: 5 * time.Second,
 				serving: b, settled: true},
 		},
-		"being told before it arrives counts": {
+		"trusting before it arrives counts": {
 			{put: a, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: 5 * time.Second, serving: a, settled: true}, {put: b, serving: b,
 				settled: true},
 		},
-		"one that was replaced before it was trusted is never served": {
+		"a pair replaced before it was trusted is never served": {
 			{put: a, serving: a}, {put: b, serving: a}, {put: c, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: time.Hour, serving: a,
 				settled: true},
 			{trust: []*pair{a, b, c}, serving: a, settled: true}, {after: 5 * time.Second, serving: c, settled: true},
 		},
-		"the same again changes nothing": {
+		"the same pair again changes nothing": {
 			{put: a, serving: a}, {put: a, serving: a}, {put: b, serving: a}, {trust: []*pair{b}, serving: a}, {put: b,
 				serving: a}, {after: 5 * time.Second, serving: b, settled: true},
 		},
@@ -62,10 +62,10 @@ func stories(t *testing.T) map[string][]step {
 			{put: a, serving: a}, {put: b, serving: a}, {put: a, serving: a}, {trust: []*pair{a, b}, serving: a}, {after: time.Hour, serving: a,
 				settled: true},
 		},
-		"what has expired gives way, trusted or not": {
+		"an expired pair is replaced by an untrusted one": {
 			{put: old, serving: old}, {put: b, serving: old}, {after: 2 * time.Second, serving: b},
 		},
-		"what has expired does not hold up the next": {
+		"an expired pair does not delay the next": {
 			{put: old, serving: old}, {after: 2 * time.Second, serving: old}, {put: b, serving: b},
 		},
 	}
@@ -114,12 +114,12 @@ func TestBundle(t *testing.T) {
 		trust    []*pair
 		want     []*pair
 	}{
-		"nothing": {},
-		"one":     {put: []*pair{a}, want: []*pair{a}},
-		"what is served, though the Secret lacks it": {put: []*pair{a, alone}, want: []*pair{alone, a}},
-		"not what is served no more":                 {put: []*pair{a, alone}, trust: []*pair{alone}, want: []*pair{alone}},
-		"external, what was served once":             {external: true, put: []*pair{a, alone}, trust: []*pair{alone}, want: []*pair{alone, a}},
-		"external, but not what has expired":         {external: true, put: []*pair{short, alone}, trust: []*pair{alone}, want: []*pair{alone}},
+		"nothing":                          {},
+		"one":                              {put: []*pair{a}, want: []*pair{a}},
+		"served, though not in the Secret": {put: []*pair{a, alone}, want: []*pair{alone, a}},
+		"no longer served":                 {put: []*pair{a, alone}, trust: []*pair{alone}, want: []*pair{alone}},
+		"external, served before":          {external: true, put: []*pair{a, alone}, trust: []*pair{alone}, want: []*pair{alone, a}},
+		"external, without expired ones":   {external: true, put: []*pair{short, alone}, trust: []*pair{alone}, want: []*pair{alone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakeClock(start)
@@ -130,12 +130,12 @@ func TestBundle(t *testing.T) {
 			s.trust(cas(test.trust), clock.Now())
 			clock.Step(time.Minute)
 			s.at(clock.Now())
-			// The Secret is looked at again from time to time.
+			// The Secret is observed again from time to time.
 			if len(test.put) > 0 {
 				s.put(test.put[len(test.put)-1], clock.Now())
 			}
 			if !bytes.Equal(encode(s.bundle()), encode(cas(test.want))) {
-				t.Errorf("got %d CAs, want %d or other ones", len(s.bundle()), len(test.want))
+				t.Errorf("got %d CAs, want %d, or the CAs differ", len(s.bundle()), len(test.want))
 			}
 		})
 	}

@@ -20,20 +20,22 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// definition is one that this release carries.
+// definition is a CustomResourceDefinition that this release carries.
 type definition struct {
 	name string
-	// text is as it stands in the chart: without conversion, only the storage version served.
+	// text is the definition as in the chart: without conversion, and with only the storage version
+	// served.
 	text map[string]any
-	// versions are all that it has, in its order.
+	// versions are the names of all its versions, in the order of the text.
 	versions []string
-	// marks are the annotations by which a live definition is known to be this one. They tell
-	// the text only: with or without conversion it is the same definition.
+	// marks are the annotations that identify a live definition as this one. They identify the text
+	// only: conversion does not change them.
 	marks map[string]string
 }
 
-// carried returns the definitions of this release, which are read once: callers must not change them. A tenth of a second goes into it, which
-// each start of a manager spent several times.
+// carried returns the definitions of this release. They are parsed once per process, because that
+// takes a tenth of a second and a manager needs them several times at start. Callers must not
+// modify them.
 var carried = sync.OnceValues(func() ([]definition, error) {
 	documents, err := charts.CRDs()
 	if err != nil {
@@ -72,19 +74,21 @@ func parse(document []byte, release string) (definition, error) {
 	return d, nil
 }
 
-// isOf tells whether a live definition with these annotations has the text of d.
+// isOf reports whether a live definition with these annotations has the text of d.
 func (d definition) isOf(annotations map[string]string) bool {
 	return annotations[api.AnnotationApplied] == d.marks[api.AnnotationApplied]
 }
 
-// isOlderThan tells whether a live definition with these annotations is of a later release, and of other text.
+// isOlderThan reports whether a live definition with these annotations has another text, from a
+// later release.
 func (d definition) isOlderThan(annotations map[string]string) bool {
 	return !d.isOf(annotations) && version.IsLater(annotations[api.AnnotationRelease], d.marks[api.AnnotationRelease])
 }
 
-// composed is d with a conversion and with these versions served beside those that its text
-// serves; nil and none leave the text as it is. It is always whole, for spec.versions is one
-// value to server-side apply: who writes a part of it would take the rest away.
+// composed returns d with a conversion, and with the given versions served in addition to those
+// that its text serves. A nil conversion and no versions leave the text unchanged. The result is
+// always complete, because spec.versions is atomic for server-side apply: applying a part of it
+// would remove the rest.
 func (d definition) composed(conversion *apiextensionsv1.CustomResourceConversion, served []string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(d.text)}
 	object.SetAnnotations(naming.Merged(object.GetAnnotations(), d.marks))
@@ -115,7 +119,7 @@ func (d definition) composed(conversion *apiextensionsv1.CustomResourceConversio
 	return object, unstructured.SetNestedMap(object.Object, stanza, "spec", "conversion")
 }
 
-// read is the live definition, nil where there is none.
+// read returns the live definition, or nil if it does not exist.
 //
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get
 func (d definition) read(ctx context.Context, c client.Client) (*apiextensionsv1.CustomResourceDefinition, error) {
@@ -130,7 +134,7 @@ func (d definition) read(ctx context.Context, c client.Client) (*apiextensionsv1
 	return live, nil
 }
 
-// apply writes d as composed makes it.
+// apply writes d as returned by composed.
 func (d definition) apply(ctx context.Context, c client.Client, conversion *apiextensionsv1.CustomResourceConversion,
 	served []string) error {
 	object, err := d.composed(conversion, served)
@@ -144,7 +148,7 @@ func (d definition) apply(ctx context.Context, c client.Client, conversion *apie
 	return nil
 }
 
-// servedIn are the versions that a live definition serves.
+// servedIn returns the versions that a live definition serves.
 func servedIn(live *apiextensionsv1.CustomResourceDefinition) []string {
 	var served []string
 	for _, v := range live.Spec.Versions {
@@ -155,7 +159,8 @@ func servedIn(live *apiextensionsv1.CustomResourceDefinition) []string {
 	return served
 }
 
-// storedIn tells in which version a live definition stores objects, and in which others some may still be stored.
+// storedIn returns the storage version of a live definition, and the other versions in which
+// objects may still be stored.
 func storedIn(live *apiextensionsv1.CustomResourceDefinition) (storage string, others []string) {
 	for _, v := range live.Spec.Versions {
 		if v.Storage {

@@ -14,20 +14,20 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestAnOlderManagerLeavesALaterDefinitionAlone(t *testing.T) {
+func TestOlderManagerKeepsLaterDefinition(t *testing.T) {
 	ours := definition{marks: map[string]string{"mainstay.dev/applied": "b", "mainstay.dev/release": "1.2.0"}}
 	for name, c := range map[string]struct {
 		existing map[string]string
 		want     bool
 	}{
-		"the same definition":             {map[string]string{"mainstay.dev/applied": "b", "mainstay.dev/release": "1.0.0"}, true},
-		"one of a later release":          {map[string]string{"mainstay.dev/applied": "c", "mainstay.dev/release": "1.3.0"}, true},
-		"one of an earlier release":       {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "1.1.9"}, false},
-		"one that was edited since":       {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "1.2.0"}, false},
-		"one that Helm or kubectl made":   {nil, false},
-		"one with an unreadable release":  {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "latest"}, false},
-		"one of a pre-release before us":  {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "1.2.0-rc.1"}, false},
-		"one of a pre-release that is to": {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "1.3.0-rc.1"}, true},
+		"the same definition":     {map[string]string{"mainstay.dev/applied": "b", "mainstay.dev/release": "1.0.0"}, true},
+		"a later release":         {map[string]string{"mainstay.dev/applied": "c", "mainstay.dev/release": "1.3.0"}, true},
+		"an earlier release":      {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "1.1.9"}, false},
+		"edited since":            {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "1.2.0"}, false},
+		"made by Helm or kubectl": {nil, false},
+		"an unreadable release":   {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "latest"}, false},
+		"an earlier pre-release":  {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "1.2.0-rc.1"}, false},
+		"a later pre-release":     {map[string]string{"mainstay.dev/applied": "a", "mainstay.dev/release": "1.3.0-rc.1"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := ours.isOf(c.existing) || ours.isOlderThan(c.existing); got != c.want {
@@ -41,8 +41,8 @@ func TestAnOlderManagerLeavesALaterDefinitionAlone(t *testing.T) {
 	}
 }
 
-// TestCarriedDefinitionsWorkWithoutAWebhook: without one, an older version would show objects of the storage
-// version without converting them.
+// TestCarriedDefinitionsWorkWithoutAWebhook: without a webhook, an older version would return
+// objects of the storage version unconverted.
 func TestCarriedDefinitionsWorkWithoutAWebhook(t *testing.T) {
 	definitions, err := carried()
 	if err != nil || len(definitions) == 0 {
@@ -58,7 +58,7 @@ func TestCarriedDefinitionsWorkWithoutAWebhook(t *testing.T) {
 			t.Errorf("%s serves %v with conversion %v", d.name, servedIn(live), live.Spec.Conversion)
 		}
 		if IsRecord(d.name) && len(live.Spec.Versions) > 1 {
-			t.Errorf("%s has several versions, and nobody migrates records", d.name)
+			t.Errorf("%s has several versions, but records are never migrated", d.name)
 		}
 		for _, v := range live.Spec.Versions {
 			if v.Storage && !IsRecord(d.name) && (v.Subresources == nil || v.Subresources.Status == nil) {
@@ -98,9 +98,9 @@ func TestComposed(t *testing.T) {
 		conversion   *apiextensionsv1.CustomResourceConversion
 		served, want []string
 	}{
-		"as it is carried":            {nil, nil, []string{"v1"}},
-		"with all":                    {webhook, d.versions, []string{"v1", "v1beta1", "v1alpha1"}},
-		"with those that were served": {webhook, []string{"v1beta1", "v0"}, []string{"v1", "v1beta1"}},
+		"as carried":             {nil, nil, []string{"v1"}},
+		"all versions":           {webhook, d.versions, []string{"v1", "v1beta1", "v1alpha1"}},
+		"versions served before": {webhook, []string{"v1beta1", "v0"}, []string{"v1", "v1beta1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object, err := d.composed(test.conversion, test.served)
@@ -121,17 +121,17 @@ func TestComposed(t *testing.T) {
 		})
 	}
 	if again, err := parse([]byte(twoVersions), "1.2.0"); err != nil || cmp.Diff(d.text, again.text) != "" {
-		t.Errorf("composing changed what is carried: %v", err)
+		t.Errorf("composing modified the carried definition: %v", err)
 	}
 }
 
-func TestConversionIsCompletedAsTheServerWould(t *testing.T) {
+func TestConversionIsCompletedLikeTheAPIServer(t *testing.T) {
 	service := &apiextensionsv1.ServiceReference{Namespace: "a", Name: "b"}
 	if got := conversionBy(apiextensionsv1.WebhookClientConfig{Service: service}).Webhook.ClientConfig.Service.Port; *got != 443 {
 		t.Errorf("port %d", *got)
 	}
 	if service.Port != nil {
-		t.Error("the argument was changed")
+		t.Error("the argument was modified")
 	}
 	service.Port = ptr.To[int32](9443)
 	if got := conversionBy(apiextensionsv1.WebhookClientConfig{Service: service}).Webhook.ClientConfig.Service.Port; *got != 9443 {
@@ -164,7 +164,7 @@ func TestStoredIn(t *testing.T) {
 func TestLaterToken(t *testing.T) {
 	expired := apierrors.NewResourceExpired("the provided continue parameter is too old")
 	if got := laterToken(expired); got != "" {
-		t.Errorf("a token out of nothing: %q", got)
+		t.Errorf("a token without one in the error: %q", got)
 	}
 	expired.ErrStatus.Continue = "next"
 	if got := laterToken(expired); got != "next" {

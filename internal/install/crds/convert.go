@@ -14,15 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// defaultServicePort is the one that the API server fills in for a webhook's Service.
+// defaultServicePort is the port that the API server fills in for a webhook's Service.
 const defaultServicePort = 443
 
-// Convert lets a webhook convert between the versions of every definition of ours that has
-// several, and serves them all. The webhook must answer already: from now on it is asked for
-// every object that is read or written in another version than it is stored in. The API server takes
-// a moment, up to some seconds, to follow.
+// Convert configures the conversion webhook for every definition of ours that has several versions,
+// and serves all of them. The webhook must answer already: from now on the API server calls it for
+// every object that is read or written in another version than it is stored in. The API server may
+// take some seconds to follow.
 //
-// A definition that is not there is an error: Install comes first.
+// A missing definition is an error: call Install first.
 func Convert(ctx context.Context, c client.Client, webhook apiextensionsv1.WebhookClientConfig) error {
 	definitions, err := carried()
 	if err != nil {
@@ -38,10 +38,10 @@ func Convert(ctx context.Context, c client.Client, webhook apiextensionsv1.Webho
 			return err
 		}
 		if live == nil {
-			return fmt.Errorf("reading CustomResourceDefinition %s: it is not installed", d.name)
+			return fmt.Errorf("reading CustomResourceDefinition %s: not installed", d.name)
 		}
 		if d.isOlderThan(live.Annotations) {
-			// After a rollback: the text stays, but it is we who answer, with our certificate.
+			// After a rollback: keep the text, but point the conversion to this release and its certificate.
 			if err := redirect(ctx, c, live, conversion); err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func Convert(ctx context.Context, c client.Client, webhook apiextensionsv1.Webho
 	return nil
 }
 
-// redirect changes who converts, and nothing else, where somebody does.
+// redirect changes the conversion webhook of a definition that has one, and nothing else.
 func redirect(ctx context.Context, c client.Client, live *apiextensionsv1.CustomResourceDefinition,
 	conversion *apiextensionsv1.CustomResourceConversion) error {
 	if !usesWebhook(live) || equality.Semantic.DeepEqual(live.Spec.Conversion, conversion) {
@@ -73,7 +73,8 @@ func redirect(ctx context.Context, c client.Client, live *apiextensionsv1.Custom
 	return nil
 }
 
-// conversionBy is the stanza as the API server would complete it, so that the two can be compared.
+// conversionBy returns the conversion stanza with the API server's defaults, so that the two can be
+// compared.
 func conversionBy(webhook apiextensionsv1.WebhookClientConfig) *apiextensionsv1.CustomResourceConversion {
 	webhook = *webhook.DeepCopy()
 	if webhook.Service != nil && webhook.Service.Port == nil {
@@ -92,9 +93,9 @@ func isConverted(d definition, live *apiextensionsv1.CustomResourceDefinition, c
 		!slices.ContainsFunc(d.versions, unserved)
 }
 
-// Withdraw takes the webhook away from the definitions of ours and leaves only the storage version
-// served, so that they work without Mainstay. It is an error, and none is changed, while one
-// of them may have objects in another version, which nothing could read then: Migrate comes first.
+// Withdraw removes the webhook from our definitions and leaves only the storage version served, so
+// that they work without Mainstay. It fails, and changes nothing, while a definition may have
+// objects stored in another version, because nothing could read them then: call Migrate first.
 func Withdraw(ctx context.Context, c client.Client) error {
 	definitions, err := carried()
 	if err != nil {
@@ -129,8 +130,8 @@ func Withdraw(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// unconverted is the stanza without a webhook. It is said and not left out, so that a stanza which somebody else wrote
-// too is refused, not kept.
+// unconverted returns the conversion stanza without a webhook. The strategy is explicit, so that a
+// webhook stanza with another field owner causes an error and is not kept.
 func unconverted() *apiextensionsv1.CustomResourceConversion {
 	return &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 }

@@ -1,17 +1,15 @@
-// Package crds is the life of our CustomResourceDefinitions: they are installed, get and lose
-// their conversion webhook, and what is stored in an older version is brought to the one that
-// is stored now.
+// Package crds installs, converts, migrates and removes our CustomResourceDefinitions.
 //
 //	Install    at every start: this release's definitions; only the storage version is served
-//	Convert    once the webhook answers: older versions are served through it
-//	Migrate    afterwards, in the background: all objects are stored in the storage version
-//	Withdraw   before the webhook goes for good: back to what Install leaves
+//	Convert    when the webhook answers: serves older versions through it
+//	Migrate    afterwards, in the background: stores all objects in the storage version
+//	Withdraw   before the webhook is removed for good: restores what Install leaves
 //
-// Each is idempotent, may be interrupted between any two calls and done again, and may run
-// in several processes at once. Each only reads where nothing is to be done. None touches the definition of
-// a later release: an older manager, in the middle of an upgrade or after a rollback,
-// must not take away what stored objects use.
+// Each is idempotent, may be interrupted between any two calls and repeated, and may run in several
+// processes at once. Each only reads when nothing needs to change. None changes the definition of a
+// later release: an older manager, during an upgrade or after a rollback, must not remove what
+// stored objects use.
 //
-// The rights to write definitions stand in the chart's templates/rbac.yaml and not in markers
-// here, for they go by name.
+// The rights to write definitions are in the chart's templates/rbac.yaml and not in markers here,
+// because they use resourceNames.
 package crds

@@ -12,16 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fieldManager of definitions is Helm's own. Helm 4 installs a chart's definitions by
-// server-side apply without force: under any other name, what we wrote would be a conflict
-// for the next release that is installed after this one was uninstalled.
+// fieldManager is Helm's field manager. Helm 4 installs a chart's definitions by server-side apply
+// without force. Under any other name our writes would conflict with the next installation after
+// this one is uninstalled.
 const fieldManager = "helm"
 
 // establishTimeout bounds the wait until the API server serves a definition.
 const establishTimeout = 30 * time.Second
 
-// NewClient is the client that this package needs: it reads from the API server itself, for a cache
-// would hold every definition of the cluster, and knows definitions.
+// NewClient returns a client for this package. It knows the types of definitions and reads from the
+// API server directly, because a cache would hold every definition of the cluster.
 func NewClient(restConfig *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -34,15 +34,15 @@ func NewClient(restConfig *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// Install applies the definitions that this release carries where they differ, and waits
-// until they are served. In the cluster, where Helm makes definitions but never changes them,
-// it is what brings a new release's fields and kinds.
+// Install applies this release's definitions where they differ, and waits until they are served.
+// Helm creates definitions but never updates them, so Install is how the fields and kinds of a new
+// release reach the cluster.
 //
-// The rights for it stand in the chart's templates/rbac.yaml and not in a marker here, for that to
-// patch goes by name; that to create can't.
+// The rights are in the chart's templates/rbac.yaml and not in a marker here: the right to patch
+// uses resourceNames, the right to create can't.
 //
-// A definition that has a conversion webhook keeps it, and goes on serving what it serves:
-// during an upgrade the webhook of the former release answers until ours does.
+// A definition with a conversion webhook keeps it and its served versions: during an upgrade the
+// webhook of the former release answers until ours does.
 func Install(ctx context.Context, c client.Client) error {
 	definitions, err := carried()
 	if err != nil {

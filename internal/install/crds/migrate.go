@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// pageSize is how many objects are listed at once: client-go's own. A page's metadata are held in memory
-// (some kB an object), and it is the step in which progress is logged.
+// pageSize is the number of objects in one list call, the same as client-go's default. The metadata
+// of a page are in memory, some kB per object. Progress is logged once per page.
 const pageSize = 500
 
-// Unmigrated tells which of the named definitions may have objects in another version than
-// the storage one. Those that are not installed have none.
+// Unmigrated returns the named definitions that may have objects stored in another version than the
+// storage version. A definition that is not installed has none.
 func Unmigrated(ctx context.Context, c client.Client, names []string) ([]string, error) {
 	definitions, err := carried()
 	if err != nil {
@@ -44,11 +44,11 @@ func Unmigrated(ctx context.Context, c client.Client, names []string) ([]string,
 	return found, nil
 }
 
-// Migrate has every object of the named definitions that is stored in an older version stored in the storage one, and then
-// takes the older versions off status.storedVersions, so that a later release may drop them.
-// The storage version, and with a webhook the conversion, must be served. It takes one call
-// for each object of a definition that Unmigrated names, and stops at the first error: then
-// nothing is taken off, and the next attempt begins anew.
+// Migrate stores all objects of the named definitions in the storage version. It then removes the
+// older versions from status.storedVersions, so that a later release may drop them. The storage
+// version, and the conversion if there is a webhook, must be served. Migrate makes one call per
+// object of each definition that Unmigrated returns, and stops at the first error. Then
+// status.storedVersions stays as it is, and the next attempt starts from the beginning.
 func Migrate(ctx context.Context, c client.Client, names []string) error {
 	definitions, err := carried()
 	if err != nil {
@@ -59,7 +59,7 @@ func Migrate(ctx context.Context, c client.Client, names []string) error {
 			continue
 		}
 		if err := d.migrate(ctx, c); err != nil {
-			return fmt.Errorf("migrating what is stored of CustomResourceDefinition %s: %w", d.name, err)
+			return fmt.Errorf("migrating the objects of CustomResourceDefinition %s: %w", d.name, err)
 		}
 	}
 	return nil
@@ -83,10 +83,9 @@ func (d definition) migrate(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	// Whatever was changed may have been the storage version, there and back again, with objects
-	// written in between.
+	// The storage version may have changed and changed back, with objects written in between.
 	if after == nil || after.UID != before.UID || after.Generation != before.Generation {
-		return errors.New("the definition was changed in the meantime: its objects are to be rewritten again")
+		return errors.New("the definition changed during the migration: rewriting its objects again")
 	}
 	trimmed := after.DeepCopy()
 	trimmed.Status.StoredVersions = []string{storage}
@@ -97,15 +96,15 @@ func (d definition) migrate(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// rewriteAll makes the API server store all objects of a kind anew, and counts them. An empty patch is
-// enough: what it would store is then compared, byte by byte, with what is stored, and written where
-// that differs: in its version, or by a default that has come since.
+// rewriteAll makes the API server store all objects of a kind again, and returns their number. An
+// empty patch is enough: the API server compares the bytes it would store with those it has stored,
+// and writes them if they differ, by version or by a new default.
 //
-// It is the status that is patched: a patch of the object itself would also store the defaults of the
-// storage version's schema, as ours. The generation would rise, and who applies another value
-// later would have a conflict with us (measured on Kubernetes 1.37.1).
+// The patch is of the status. A patch of the object itself would also store the defaults of the
+// storage version's schema as our fields: the generation would rise, and a later apply of another
+// value would conflict with us (measured on Kubernetes 1.37.1).
 //
-// Both rights are among those that a kind's controller has anyway, and the markers stand there.
+// Each kind's controller has both rights anyway, and has the markers.
 func rewriteAll(ctx context.Context, c client.Client, kind schema.GroupVersionKind) (int, error) {
 	count := 0
 	page := &metav1.PartialObjectMetadataList{}
@@ -134,9 +133,9 @@ func rewriteAll(ctx context.Context, c client.Client, kind schema.GroupVersionKi
 	}
 }
 
-// laterToken continues a list whose snapshot the API server has compacted away (after 5 minutes), from
-// the same place in a later snapshot. What has come since then is stored in the current version
-// anyway. Empty where err is another, or none.
+// laterToken returns the token that continues an expired list from the same key in a newer
+// snapshot. The API server compacts snapshots after 5 minutes. Objects created since then are in
+// the current version anyway. It returns "" if err is nil or any other error.
 func laterToken(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {

@@ -16,13 +16,14 @@ import (
 	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
 )
 
-// IsRecord tells whether the definition of a name is one in which our own API server keeps what it serves. Such are installed and deleted as all
-// others, but no controller carries out their objects, and no user has to do with them.
+// IsRecord reports whether the named definition stores records: objects in which our own API server
+// keeps what it serves. These definitions are installed and deleted like all others, but they have
+// no controller, and users do not work with them.
 func IsRecord(name string) bool {
 	return strings.HasSuffix(name, "."+recordsv1alpha1.GroupVersion.Group)
 }
 
-// Names are those of the definitions that this release carries.
+// Names returns the names of this release's definitions.
 func Names() ([]string, error) {
 	definitions, err := carried()
 	if err != nil {
@@ -35,16 +36,16 @@ func Names() ([]string, error) {
 	return names, nil
 }
 
-// Kind is what is installed of one of our kinds.
+// Kind is an installed kind of ours.
 type Kind struct {
-	// GroupVersionKind has the version in which objects are stored.
+	// GroupVersionKind has the storage version.
 	schema.GroupVersionKind
 	Namespaced bool
-	// Record is what IsRecord says of its definition.
+	// Record is the result of IsRecord for its definition.
 	Record bool
 }
 
-// Kinds are those that this release knows and that are installed.
+// Kinds returns the installed kinds that this release knows.
 func Kinds(ctx context.Context, c client.Client) ([]Kind, error) {
 	definitions, err := carried()
 	if err != nil {
@@ -68,9 +69,10 @@ func Kinds(ctx context.Context, c client.Client) ([]Kind, error) {
 	return kinds, nil
 }
 
-// Release takes the webhook away from all definitions of ours, whatever is stored and whichever release wrote them: for an
-// installation that goes. Objects that are stored in an older version lack, when they are read, what
-// only that version has; they can be deleted, and the next installation migrates them.
+// Release removes the webhook from all our definitions before an uninstallation, whatever version
+// their objects are stored in and whichever release wrote them. Objects stored in an older version
+// then lack, when read, the fields that only that version has. They can be deleted, and the next
+// installation migrates them.
 func Release(ctx context.Context, c client.Client) error {
 	definitions, err := carried()
 	if err != nil {
@@ -98,15 +100,16 @@ func (d definition) release(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// releaseLater does it to the definition of a later release, after a rollback: the text stays, but for the versions that
-// nobody converts any more. Served without a webhook they would lose what only another version has, without a word.
+// releaseLater is Release for a definition of a later release, after a rollback. It keeps the text,
+// except that it stops serving the versions that nothing converts any more: served without a
+// webhook they would silently lose the fields that only another version has.
 func releaseLater(ctx context.Context, c client.Client, live *apiextensionsv1.CustomResourceDefinition) error {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	// Field by field: a version may have others that this release does not know, and would drop.
+	// Patch field by field: a version may have fields that this release does not know and would drop.
 	operations := []operation{{"replace", "/spec/conversion", unconverted()}}
 	for at, v := range live.Spec.Versions {
 		if v.Served && !v.Storage {
@@ -126,8 +129,8 @@ func releaseLater(ctx context.Context, c client.Client, live *apiextensionsv1.Cu
 	return nil
 }
 
-// Delete deletes the definitions of ours that are there, and with them all objects, and tells how many are not gone
-// yet.
+// Delete deletes our definitions and with them all objects, and returns how many definitions still
+// exist.
 func Delete(ctx context.Context, c client.Client) (int, error) {
 	definitions, err := carried()
 	if err != nil {

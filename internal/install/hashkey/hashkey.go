@@ -1,5 +1,6 @@
-// Package hashkey keeps the key under which an installation hashes what is secret. Hashes stand where people may read who may not
-// read Secrets; without the key nobody can try out which password has a hash.
+// Package hashkey keeps the key with which an installation hashes Secrets. Hashes are visible to
+// people who may not read Secrets. Without the key they can't find out by trial which password a
+// hash is of.
 package hashkey
 
 import (
@@ -18,17 +19,19 @@ import (
 )
 
 const (
-	// Name is that of the Secret, in the manager's own namespace.
+	// Name is the name of the Secret, in the manager's own namespace.
 	Name = "mainstay-hash-key"
-	// entry is the Secret's only one.
+	// entry is the Secret's only key.
 	entry = "key"
-	// size of a key, in bytes: that of the hash, more would give nothing (RFC 2104).
+	// size is the size of a key in bytes: that of the hash, because a longer key adds no strength (RFC
+	// 2104).
 	size = 32
 )
 
-// Load returns the key, and makes it if there is none. Of several replicas that make one at a time, one succeeds, and the others
-// take its key. Nothing ever changes it: with another, what was hashed before can't be compared any more. The Secret belongs to nothing
-// and outlives the installation, so that the next one knows what pods were started with.
+// Load returns the key, and creates it if there is none. If several replicas create it at the same
+// time, one succeeds and the others use its key. The key never changes, because hashes made with
+// different keys can't be compared. The Secret has no owner and outlives the installation, so that
+// the next one can compare hashes of what pods were started with.
 //
 // +kubebuilder:rbac:part=secrets,groups="",namespace=mainstay-system,resources=secrets,resourceNames=mainstay-hash-key,verbs=get
 // +kubebuilder:rbac:part=secrets,groups="",namespace=mainstay-system,resources=secrets,verbs=create
@@ -50,21 +53,22 @@ func Load(ctx context.Context, live client.Client, namespace string) ([]byte, er
 	case apierrors.IsAlreadyExists(err):
 		return get(ctx, live, namespace)
 	case err != nil:
-		return nil, fmt.Errorf("making Secret %s/%s, the key that Secrets are hashed with: %w", namespace, Name, err)
+		return nil, fmt.Errorf("creating Secret %s/%s with the hash key: %w", namespace, Name, err)
 	}
-	ctrl.Log.WithName("setup").Info("Made the key that Secrets are hashed with", "Secret", namespace+"/"+Name)
+	ctrl.Log.WithName("setup").Info("Created the key with which Secrets are hashed", "Secret", namespace+"/"+Name)
 	return key, nil
 }
 
-// get reads the key. The error is that of the API server, which may be that there is none, or says that what is there is no key.
+// get reads the key. It returns the API server's error, which may be NotFound, or an error that
+// says why the Secret has no valid key.
 func get(ctx context.Context, live client.Reader, namespace string) ([]byte, error) {
 	secret := &corev1.Secret{}
 	if err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: Name}, secret); err != nil {
-		return nil, fmt.Errorf("reading Secret %s/%s, the key that Secrets are hashed with: %w", namespace, Name, err)
+		return nil, fmt.Errorf("reading Secret %s/%s with the hash key: %w", namespace, Name, err)
 	}
 	if key := secret.Data[entry]; len(key) >= size {
 		return key, nil
 	}
-	return nil, fmt.Errorf("reading Secret %s/%s: its entry %q has %d bytes, and a key has %d at least; delete the Secret, and another is made",
+	return nil, fmt.Errorf("reading Secret %s/%s: data[%q] has %d bytes, must have at least %d; delete the Secret to have a new key created",
 		namespace, Name, entry, len(secret.Data[entry]), size)
 }

@@ -20,7 +20,7 @@ func secret(key string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}, Data: map[string][]byte{entry: []byte(key)}}
 }
 
-// TestLoad: the first makes the key, and every other one has it then.
+// TestLoad: the first call creates the key, and all later calls return it.
 func TestLoad(t *testing.T) {
 	live := fake.NewClientBuilder().Build()
 	first, err := Load(t.Context(), live, namespace)
@@ -42,7 +42,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestLoadWithAnother: of two that make a key at a time both have the one that is stored.
+// TestLoadWithAnother: if two replicas create a key at the same time, both return the stored one.
 func TestLoadWithAnother(t *testing.T) {
 	faster := secret(strings.Repeat("k", size))
 	live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
@@ -57,20 +57,20 @@ func TestLoadWithAnother(t *testing.T) {
 }
 
 func TestLoadRefused(t *testing.T) {
-	down := errors.New("the API server is away")
+	down := errors.New("the API server is down")
 	for name, test := range map[string]struct {
 		stored *corev1.Secret
 		calls  interceptor.Funcs
 		want   string
 	}{
-		"too short": {secret("short"), interceptor.Funcs{}, `its entry "key" has 5 bytes, and a key has 32 at least; delete the Secret`},
+		"too short": {secret("short"), interceptor.Funcs{}, `data["key"] has 5 bytes, must have at least 32; delete the Secret`},
 		"not readable": {nil, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object,
 			...client.GetOption) error {
 			return down
-		}}, "reading Secret mainstay-system/mainstay-hash-key, the key that Secrets are hashed with: the API server is away"},
+		}}, "reading Secret mainstay-system/mainstay-hash-key with the hash key: the API server is down"},
 		"not writable": {nil, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 			return down
-		}}, "making Secret mainstay-system/mainstay-hash-key, the key that Secrets are hashed with: the API server is away"},
+		}}, "creating Secret mainstay-system/mainstay-hash-key with the hash key: the API server is down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder().WithInterceptorFuncs(test.calls)

@@ -15,17 +15,18 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 )
 
-// pageSize is how many objects are listed at once: client-go's own.
+// pageSize is the number of objects in one list call, the same as client-go's default.
 const pageSize = 500
 
-// isOurs tells whether a finalizer is one of Mainstay's: of its domain, or one below.
+// isOurs reports whether a finalizer is Mainstay's: of its domain, or of a subdomain.
 func isOurs(finalizer string) bool {
 	domain, _, named := strings.Cut(finalizer, "/")
 	return named && (domain == api.Domain || strings.HasSuffix(domain, "."+api.Domain))
 }
 
-// releaseFinalizers takes ours off all objects of our kinds: nobody else would, and neither they nor their
-// namespace could be deleted any more. Who is installed again puts them back, but on records: see isHeld.
+// releaseFinalizers removes our finalizers from all objects of our kinds. Nothing else would, and
+// neither the objects nor their namespaces could be deleted any more. The next installation adds
+// them again, except on records: see isHeld.
 func (o Options) releaseFinalizers(ctx context.Context) error {
 	return o.eachKind(ctx, "taking finalizers off objects", o.WatchNamespaces,
 		func(ctx context.Context, kind crds.Kind, objects []metav1.PartialObjectMetadata) error {
@@ -41,9 +42,10 @@ func (o Options) releaseFinalizers(ctx context.Context) error {
 		})
 }
 
-// isHeld tells whether an object goes on waiting for who is installed next: in a record our own API server keeps what it serves, with the
-// finalizers of that, and nobody would put ours back, so that a deletion would no longer wait for those. One that is being deleted now waits for
-// nobody, nor does any where all objects are to go.
+// isHeld reports whether an object keeps its finalizers for the next installation. In a record our
+// own API server stores a served resource with its finalizers. Nothing would add ours again, so
+// that a deletion would no longer wait for the others. An object that is being deleted keeps none,
+// nor does any if all objects are to be deleted.
 func (o Options) isHeld(kind crds.Kind, object *metav1.PartialObjectMetadata) bool {
 	return !o.DeleteDefinitions && kind.Record && object.DeletionTimestamp.IsZero()
 }
@@ -58,13 +60,13 @@ func (o Options) releaseObject(ctx context.Context, object *metav1.PartialObject
 	if err := o.Client.Patch(ctx, released, patch); client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Took finalizers off", "kind", object.Kind, "namespace", object.Namespace, "name", object.Name)
+	log.FromContext(ctx).Info("Removed finalizers", "kind", object.Kind, "namespace", object.Namespace, "name", object.Name)
 	return nil
 }
 
-// deleteObjects deletes all objects of our kinds, and waits until they are gone. Kubernetes' garbage collector has to have
-// deleted their children before: together with a definition it would never hear of them, if that was changed lately and its
-// watch has ended with that.
+// deleteObjects deletes all objects of our kinds, and waits until they are gone. Kubernetes'
+// garbage collector must delete their children before the definitions go: if a definition changed
+// lately, the collector's watch has ended and it would not see the deletions.
 func (o Options) deleteObjects(ctx context.Context) error {
 	return o.eachKind(ctx, "deleting objects", nil, func(ctx context.Context, _ crds.Kind, objects []metav1.PartialObjectMetadata) error {
 		for i := range objects {
@@ -77,15 +79,15 @@ func (o Options) deleteObjects(ctx context.Context) error {
 			}
 		}
 		if len(objects) > 0 {
-			return fmt.Errorf("%d are left", len(objects))
+			return fmt.Errorf("%d objects are left", len(objects))
 		}
 		return nil
 	})
 }
 
-// eachKind does something to the objects of all kinds that are installed, in these namespaces or in all, until it
-// succeeds for all, or for as long as the options' patience, which is one for all kinds. What fails for one does not keep it from the
-// others.
+// eachKind calls a function for the objects of all installed kinds, in these namespaces or in all,
+// until it succeeds for all or the options' Patience ends, which all kinds share. A failure for one
+// kind does not delay the others.
 func (o Options) eachKind(ctx context.Context, doing string, namespaces []string,
 	do func(context.Context, crds.Kind, []metav1.PartialObjectMetadata) error) error {
 	return o.within(ctx, doing, func(ctx context.Context) error {
@@ -100,7 +102,7 @@ func (o Options) eachKind(ctx context.Context, doing string, namespaces []string
 				within = namespaces
 			}
 			for _, namespace := range within {
-				// A definition that has just been changed is served anew a moment later: that is an error until then.
+				// A definition that has just changed is served again a moment later. Until then listing fails.
 				objects, err := o.list(ctx, kind, namespace)
 				if err == nil {
 					err = do(ctx, kind, objects)
@@ -114,7 +116,7 @@ func (o Options) eachKind(ctx context.Context, doing string, namespaces []string
 	})
 }
 
-// list is the metadata of all objects of a kind in a namespace, or in all if that is empty.
+// list returns the metadata of all objects of a kind in a namespace, or in all if that is empty.
 func (o Options) list(ctx context.Context, kind crds.Kind, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	var objects []metav1.PartialObjectMetadata
 	page := &metav1.PartialObjectMetadataList{}

@@ -21,8 +21,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 )
 
-// installed has the definitions of this release, with objects that are stored in another version, and a manager that
-// is ready, as options of an uninstallation. Calls go through funcs.
+// installed returns options of an uninstallation with this release's definitions, objects that are
+// stored in another version, and a ready manager. Calls go through funcs.
 func installed(t *testing.T, funcs interceptor.Funcs) Options {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -52,15 +52,15 @@ func installed(t *testing.T, funcs interceptor.Funcs) Options {
 	return Options{Client: c, Definitions: c, Namespace: "system", Deployment: "manager", Patience: time.Hour}
 }
 
-// TestAwaitMigration: it ends when there is nobody who migrates, long before its patience does.
+// TestAwaitMigration: the wait ends when no manager is left to migrate, long before Patience.
 func TestAwaitMigration(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespaces []string
-		// readyFor is how often the Deployment is seen ready.
+		// readyFor is the number of reads in which the Deployment is ready.
 		readyFor, wantReads int
 	}{
-		"some namespaces":          {[]string{"shop"}, 1000, 0},
-		"managers that become few": {nil, 2, 3},
+		"some namespaces":         {[]string{"shop"}, 1000, 0},
+		"managers that disappear": {nil, 2, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,17 +79,17 @@ func TestAwaitMigration(t *testing.T) {
 				}})
 				options.WatchNamespaces = test.namespaces
 				if err := options.awaitMigration(ctx); err == nil {
-					t.Error("nothing is said of what is left")
+					t.Error("the error does not say what is left")
 				}
 				if ctx.Err() != nil || reads != test.wantReads {
-					t.Errorf("it read the Deployment %d times, and then: %v", reads, ctx.Err())
+					t.Errorf("the Deployment was read %d times, and ctx is: %v", reads, ctx.Err())
 				}
 			})
 		})
 	}
 }
 
-// TestEachKind: what fails for one kind takes no time from the others.
+// TestEachKind: a failing kind takes no time from the others.
 func TestEachKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var listed []string
@@ -114,7 +114,8 @@ func TestEachKind(t *testing.T) {
 	})
 }
 
-// TestRecordsAreHeld: a record keeps its finalizer for who is installed next, unless it is being deleted, or all objects are to go.
+// TestRecordsAreHeld: a record keeps its finalizer for the next installation, unless it is being
+// deleted or all objects are.
 func TestRecordsAreHeld(t *testing.T) {
 	const records, others = "llamarecords.records." + api.Domain, "instrumentations.instrumentation." + api.Domain
 	for name, test := range map[string]struct {

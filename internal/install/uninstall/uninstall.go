@@ -1,6 +1,6 @@
-// Package uninstall releases what only an installation could release, before it goes: otherwise the API server
-// would ask webhooks that nobody answers, and objects would wait for finalizers that nobody takes off.
-// It deletes neither definitions nor objects, unless it is told to.
+// Package uninstall releases what only Mainstay could release, before it is removed. Otherwise the
+// API server would call webhooks that do not answer, and objects would wait for finalizers that
+// nothing removes. It deletes definitions and objects only if the options say so.
 package uninstall
 
 import (
@@ -25,41 +25,41 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
 )
 
-// Options of an uninstallation.
+// Options configure an uninstallation.
 type Options struct {
-	// Client asks the API server. It has no cache.
+	// Client reads from the API server without a cache.
 	Client client.Client
-	// Definitions is one of crds.NewClient.
+	// Definitions is made by crds.NewClient.
 	Definitions client.Client
-	// Namespace and Deployment are those of the managers, which are stopped: they would put back what is taken
-	// away. Without a Deployment of that name, nobody is.
+	// Namespace and Deployment name the managers' Deployment. It is scaled to zero, because managers
+	// would restore what is removed. If it does not exist, nothing is stopped.
 	Namespace, Deployment string
-	// Owner names the ClusterRole of the installation: what goes with another is left alone.
+	// Owner is the name of the installation's ClusterRole. What another one owns stays.
 	Owner string
-	// WatchNamespaces are those whose objects are the installation's; none means all.
+	// WatchNamespaces are the namespaces of the installation's objects; none means all.
 	WatchNamespaces []string
 	// DeleteDefinitions deletes our definitions, and with them all objects.
 	DeleteDefinitions bool
-	// Patience is how long each step may be tried, and wait for others: for stored objects to be migrated, for
-	// managers to end, for definitions to be gone.
+	// Patience bounds each step, including its wait for others: for the migration of stored objects,
+	// for managers to end, for definitions to be gone.
 	Patience time.Duration
 }
 
-// poll is how soon to look again for what is waited for.
+// poll is the poll interval of all waits.
 const poll = 500 * time.Millisecond
 
-// Run does all that it can, and returns what it could not. It is idempotent: what is released already
-// takes no call that writes.
+// Run does all steps that it can, and returns the errors of the others. It is idempotent: what is
+// released already takes no further write.
 //
-// Managers are stopped first, for they put back what is taken away. What is to be deleted goes before that, while
-// somebody converts and takes finalizers off.
+// Managers are stopped before anything is removed, because they would restore it. Deletions come
+// before that, while managers still convert objects and remove finalizers.
 func Run(ctx context.Context, options Options) error {
 	var problems []error
-	err := options.within(ctx, "looking whose the webhook configurations are", func(ctx context.Context) error {
+	err := options.within(ctx, "finding the owner of the webhook configurations", func(ctx context.Context) error {
 		return webhooks.Ours(ctx, options.Client, options.Owner)
 	})
 	if errors.As(err, &webhooks.AnotherError{}) {
-		// Then so are the definitions' conversion and whatever else there is.
+		// Then the definitions' conversion and everything else is the other installation's, too.
 		return errors.Join(err, options.stopManagers(ctx), options.withdrawAPIService(ctx))
 	}
 	problems = append(problems, err)
@@ -68,7 +68,7 @@ func Run(ctx context.Context, options Options) error {
 		options.releaseFinalizers,
 	}
 	if options.DeleteDefinitions {
-		// The second time is for those that waited for a finalizer whose manager did not work.
+		// The second time is for objects that waited for a finalizer while their manager did not work.
 		steps = []func(context.Context) error{
 			options.deleteDefinitions, options.stopManagers, options.withdrawAPIService, options.removeWebhooks, options.releaseDefinitions,
 			options.releaseFinalizers, options.deleteDefinitions,
@@ -85,8 +85,8 @@ func Run(ctx context.Context, options Options) error {
 	return errors.Join(problems...)
 }
 
-// within does something until it succeeds, for as long as the options' patience. Most of what can fail at an API server
-// works a moment later.
+// within calls a function until it succeeds or the options' Patience ends. Most failures of an API
+// server are gone a moment later.
 func (o Options) within(ctx context.Context, doing string, do func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, poll, o.Patience, true, func(ctx context.Context) (bool, error) {
@@ -94,7 +94,7 @@ func (o Options) within(ctx context.Context, doing string, do func(context.Conte
 		if err != nil && isFinal(err) {
 			return false, err
 		}
-		// What is cut off at the end says less than what was wrong before.
+		// An error of the cut-off last call says less than the one before it.
 		if ctx.Err() == nil {
 			last = err
 		}
@@ -104,12 +104,12 @@ func (o Options) within(ctx context.Context, doing string, do func(context.Conte
 	case err == nil:
 		return nil
 	case wait.Interrupted(err) && last != nil:
-		return fmt.Errorf("%s, not done in time: %w", doing, last)
+		return fmt.Errorf("%s: timed out: %w", doing, last)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// isFinal tells whether it is of no use to try again. Of several errors each has to be such.
+// isFinal reports whether trying again is useless. Of several errors, all must be final.
 func isFinal(err error) bool {
 	var several interface{ Unwrap() []error }
 	if errors.As(err, &several) {
@@ -118,7 +118,7 @@ func isFinal(err error) bool {
 	return apierrors.IsForbidden(err) || errors.As(err, &webhooks.AnotherError{})
 }
 
-// managers are the Deployment as it is now, nil where there is none.
+// managers returns the current Deployment, or nil if it does not exist.
 func (o Options) managers(ctx context.Context) (*appsv1.Deployment, error) {
 	if o.Deployment == "" {
 		return nil, nil
@@ -134,9 +134,9 @@ func (o Options) managers(ctx context.Context) (*appsv1.Deployment, error) {
 	return deployment, nil
 }
 
-// awaitMigration waits until all that is stored can be read without a webhook. Managers that run see to it. Where none
-// do, or not in time, that is said and no reason to stop: without them nobody reads. An installation of some namespaces
-// migrates nothing.
+// awaitMigration waits until all stored objects can be read without a webhook. Running managers
+// migrate them. If none run, or they are not done in time, it logs that and continues: without
+// managers nothing reads the objects. An installation for some namespaces migrates nothing.
 func (o Options) awaitMigration(ctx context.Context) error {
 	names, err := crds.Names()
 	if err != nil {
@@ -156,17 +156,18 @@ func (o Options) awaitMigration(ctx context.Context) error {
 		if err != nil || deployment == nil || deployment.Status.ReadyReplicas == 0 {
 			return err
 		}
-		return fmt.Errorf("objects of %v are left", left)
+		return fmt.Errorf("objects of %v are not migrated", left)
 	})
 	if len(left) > 0 {
-		return fmt.Errorf("objects of %v are stored in an older version: do not change them before Mainstay is installed again, or what only that version has is lost", left)
+		return fmt.Errorf("objects of %v are stored in an older version: do not change them before Mainstay is installed again, or the fields that only that version has are lost", left)
 	}
 	return err
 }
 
-// stopManagers scales their Deployment to nothing and waits until the last has ended.
+// stopManagers scales the managers' Deployment to zero and waits until its pods have ended.
 //
-// The rights on the Deployment stand in the chart's templates/uninstall.yaml, for they go by name.
+// The rights on the Deployment are in the chart's templates/uninstall.yaml, because they use
+// resourceNames.
 //
 // +kubebuilder:rbac:part=uninstall,groups="",namespace=mainstay-system,resources=pods,verbs=list
 func (o Options) stopManagers(ctx context.Context) error {
@@ -192,14 +193,14 @@ func (o Options) stopManagers(ctx context.Context) error {
 			return fmt.Errorf("listing the pods of Deployment %s: %w", key, err)
 		}
 		if len(pods.Items) > 0 {
-			return fmt.Errorf("waiting until the pods of Deployment %s have ended: %d are left", key, len(pods.Items))
+			return fmt.Errorf("waiting for the pods of Deployment %s to end: %d are left", key, len(pods.Items))
 		}
 		return nil
 	})
 }
 
-// withdrawAPIService takes back what tells the API server who serves farm.mainstay.dev: without them it would keep every namespace that is
-// deleted. It goes first of all that managers put back.
+// withdrawAPIService deletes the APIService of farm.mainstay.dev: without a server it would block
+// the deletion of every namespace. It is removed first of all that managers restore.
 func (o Options) withdrawAPIService(ctx context.Context) error {
 	whose := apiservice.Anyones
 	if o.Owner != "" {
@@ -218,7 +219,8 @@ func (o Options) releaseDefinitions(ctx context.Context) error {
 
 // deleteDefinitions deletes all objects, then all definitions, and waits until they are gone.
 //
-// The rights to stand in the chart's templates/uninstall.yaml, for they go by name or are rarely given.
+// The rights are in the chart's templates/uninstall.yaml, because they use resourceNames or are
+// rarely granted.
 func (o Options) deleteDefinitions(ctx context.Context) error {
 	objects := o.deleteObjects(ctx)
 	return errors.Join(objects, o.awaitNoDefinitions(ctx))

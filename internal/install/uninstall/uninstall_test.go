@@ -35,7 +35,8 @@ func TestIsFinal(t *testing.T) {
 	}
 }
 
-// TestWithin: what fails is done again, but not for ever, nor where that is of no use; and what was wrong is told.
+// TestWithin: failures are retried, but not for ever and not if final; and the error says what
+// failed.
 func TestWithin(t *testing.T) {
 	const transient = 2
 	broken := errors.New("connection refused")

@@ -1,5 +1,5 @@
-// Package webhooks tells the API server where our webhooks are and when to ask them, and keeps it
-// told.
+// Package webhooks publishes our webhooks to the API server: where they are, and for which requests
+// it calls them.
 package webhooks
 
 import (
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// Name is that of both configurations. There is one Mainstay in a cluster, as there is one
-	// set of definitions.
+	// Name is the name of both configurations. A cluster has one Mainstay, as it has one set of
+	// definitions.
 	Name = "mainstay"
-	// ConvertPath is where objects are converted between versions.
+	// ConvertPath is the path of the conversion webhook.
 	ConvertPath = "/convert"
-	// timeout of one call, in seconds, of a hook that names none: what takes longer fails. An answer takes milliseconds,
-	// and several webhooks in a row must stay below the 30 s of a request.
+	// timeout is the timeout in seconds of a hook that sets none. An answer takes milliseconds, and
+	// several webhooks in a row must stay below the 30 s of a request.
 	timeout = 5
 	// servicePort is the Service's port.
 	servicePort = 443
@@ -32,23 +32,23 @@ const (
 
 // Endpoint is how the API server reaches the webhooks.
 type Endpoint struct {
-	// Namespace and Service name the Service. They are empty where URL is given.
+	// Namespace and Service name the Service. They are empty if URL is set.
 	Namespace, Service string
 	// URL is https://host:port, for a manager outside the cluster.
 	URL string
 }
 
-// Names are those that the serving certificate must have.
+// Names returns the names that the serving certificate must have.
 func (e Endpoint) Names() []string {
 	if e.URL != "" {
 		if parsed, err := url.Parse(e.URL); err == nil {
 			return []string{parsed.Hostname()}
 		}
 	}
-	return []string{e.Service + "." + e.Namespace + ".svc"} // what API servers call a Service
+	return []string{e.Service + "." + e.Namespace + ".svc"} // the name with which API servers call a Service
 }
 
-// client is what the API server needs to call one path.
+// client returns the client configuration for one path.
 func (e Endpoint) client(path string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
 	if e.URL != "" {
 		return admissionregistrationv1.WebhookClientConfig{URL: new(strings.TrimSuffix(e.URL, "/") + path), CABundle: bundle}
@@ -60,7 +60,7 @@ func (e Endpoint) client(path string, bundle []byte) admissionregistrationv1.Web
 	}
 }
 
-// Conversion is the same for the webhook that converts.
+// Conversion returns the client configuration of the conversion webhook.
 func (e Endpoint) Conversion(bundle []byte) apiextensionsv1.WebhookClientConfig {
 	config := e.client(ConvertPath, bundle)
 	conversion := apiextensionsv1.WebhookClientConfig{URL: config.URL, CABundle: bundle}
@@ -71,23 +71,23 @@ func (e Endpoint) Conversion(bundle []byte) apiextensionsv1.WebhookClientConfig 
 	return conversion
 }
 
-// Wanted is what the configurations are made of.
+// Wanted is the input of the configurations.
 type Wanted struct {
 	Hooks    []admission.Hook
 	Endpoint Endpoint
-	// Watched are the namespaces about which we are asked; none means all.
+	// Watched are the namespaces for which the webhooks are called; none means all.
 	Watched []string
-	// Ungoverned are namespaces about which nobody is asked.
+	// Ungoverned are the namespaces for which the webhooks are not called.
 	Ungoverned []string
 }
 
-// metadata of both configurations.
+// metadata returns the metadata of both configurations.
 func (w Wanted) metadata() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: Name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelPartOf: api.ManagedBy}}
 }
 
-// governed selects the watched namespaces but for the ungoverned ones. Cluster-scoped objects are asked
-// about in any case.
+// governed selects the watched namespaces without the ungoverned ones. The webhooks are called for
+// cluster-scoped objects in any case.
 func (w Wanted) governed() *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: w.Ungoverned,
@@ -100,8 +100,8 @@ func (w Wanted) governed() *metav1.LabelSelector {
 	return selector
 }
 
-// Validating is the configuration of the hooks that validate. All that the API server would fill in
-// is given, so that what is stored can be compared.
+// Validating returns the configuration of the validating hooks. It sets all fields that the API
+// server would default, so that it can be compared with the stored one.
 func (w Wanted) Validating(bundle []byte) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: w.metadata()}
 	for _, hook := range w.Hooks {
@@ -125,8 +125,8 @@ func (w Wanted) Validating(bundle []byte) *admissionregistrationv1.ValidatingWeb
 	return configuration
 }
 
-// Mutating is the configuration of the hooks that change objects. They are asked again when a
-// later webhook changed the object, for then it may need to be changed anew.
+// Mutating returns the configuration of the mutating hooks. The API server calls them again if a
+// later webhook changed the object, because the object may need another change then.
 func (w Wanted) Mutating(bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: w.metadata()}
 	for _, hook := range w.Hooks {

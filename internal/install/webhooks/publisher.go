@@ -18,77 +18,81 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
-// Certificates are those that the webhooks are served with.
+// Certificates are the serving certificates of the webhooks.
 type Certificates interface {
-	// Bundle is what the API server must trust; nil until it is known.
+	// Bundle returns the CAs that the API server must trust, or nil until they are known.
 	Bundle() []byte
-	// Changed is closed when Bundle changes next.
+	// Changed returns a channel that is closed when Bundle changes next.
 	Changed() <-chan struct{}
-	// Trusted says that the API server was told of a bundle everywhere.
+	// Trusted reports that the API server has this bundle in all places.
 	Trusted(bundle []byte)
-	// Ready is nil when the API server trusts what is served.
+	// Ready returns nil when the API server trusts the serving certificate.
 	Ready() error
 }
 
-// Options of a Publisher.
+// Options configure a Publisher.
 type Options struct {
-	// Client asks the API server. It has no cache.
+	// Client reads from the API server without a cache.
 	Client client.Client
-	// Cache is one of NewCache.
+	// Cache is made by NewCache.
 	Cache        cache.Cache
 	Certificates Certificates
 	Wanted       Wanted
-	// Convert tells our definitions of the webhook that converts. It writes only what differs.
+	// Convert writes the conversion webhook into our definitions, where it differs.
 	Convert func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error
-	// Owner is what goes with the installation, as it is now, so that the configurations do; nil means that
-	// they stay.
+	// Owner returns the current owner of the configurations, which are garbage-collected with it. Nil
+	// means that they stay.
 	Owner func(ctx context.Context) (*metav1.OwnerReference, error)
-	// Started is nil once the server listens.
+	// Started returns nil when the server listens.
 	Started func() error
-	// External tells that somebody else makes the certificate: then replicas may know of different CAs
-	// that are still in use, and none takes out what another put in before it expires.
+	// External means that another program makes the certificate. Replicas may then know different CAs
+	// that are still in use, so none removes an unexpired CA that another added.
 	External bool
-	// Release is this program's version: of what a later one wrote it changes only how it is reached.
+	// Release is this program's version. In configurations of a later release it changes only how the
+	// webhooks are reached.
 	Release string
 	Clock   clock.Clock
 }
 
-// Publisher keeps the webhook configurations, and the conversion of our definitions, as they
-// should be. Every replica runs one: they write the same, and only what differs.
+// Publisher keeps the webhook configurations, and the conversion of our definitions, in the desired
+// state. Every replica runs one: all write the same, and only what differs.
 //
-// They are written by the manager and not by the chart, for a configuration that is there before
-// anybody answers refuses the very objects that come with it (failurePolicy is Fail).
+// The manager writes the configurations, not the chart: with failurePolicy Fail, a configuration
+// that exists before the webhooks answer would refuse the objects installed with it.
 type Publisher struct {
 	options Options
-	// wake has room for one, so that no change is missed and nobody waits.
+	// wake has a buffer of one, so that no change is missed and no handler blocks.
 	wake chan struct{}
-	// published is closed once the configurations and the conversion have been written.
+	// published is closed when the configurations and the conversion have been written.
 	published chan struct{}
 	once      sync.Once
-	// passes stops a quarrel with somebody who undoes what we write.
-	passes flowcontrol.RateLimiter
+	// limiter limits reconciles, in case another program reverts our writes.
+	limiter flowcontrol.RateLimiter
 
 	mutex sync.Mutex
-	// known tells that it is known whether there are configurations, present that there are.
+	// known reports whether it is known if there are configurations; present reports whether there
+	// are.
 	known, present bool
-	// another says that the configurations are of another installation.
+	// another is the error that the configurations belong to another installation, or nil.
 	another error
-	// ready tells that this replica could answer once: it stays so, for a certificate that is
-	// replaced later is served only when it is trusted.
+	// ready reports whether this replica could answer once. It stays true, because a replaced
+	// certificate is served only when the API server trusts it.
 	ready bool
 }
 
-// New is a Publisher with nothing published.
+// New returns a Publisher that has published nothing.
 func New(options Options) *Publisher {
 	return &Publisher{options: options, wake: make(chan struct{}, 1), published: make(chan struct{}),
-		passes: flowcontrol.NewTokenBucketRateLimiter(passesPerSecond, passesAtOnce)}
+		limiter: flowcontrol.NewTokenBucketRateLimiter(reconcilesPerSecond, reconcilesAtOnce)}
 }
 
-// Published is closed once this replica has seen all as it should be.
+// Published returns a channel that is closed when this replica has seen everything in the desired
+// state.
 func (p *Publisher) Published() <-chan struct{} { return p.published }
 
-// Ready is nil when the API server may ask this replica, and otherwise says what is waited for. While
-// there are no configurations nobody asks, and a replica must be ready before they are written.
+// Ready returns nil when the API server may call this replica, and otherwise an error that says
+// what is missing. Without configurations there are no calls, and a replica must be ready before
+// they are written.
 func (p *Publisher) Ready() error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -99,7 +103,7 @@ func (p *Publisher) Ready() error {
 		return fmt.Errorf("waiting for the webhook server: %w", err)
 	}
 	if !p.known {
-		return errors.New("waiting to learn whether there are webhook configurations")
+		return errors.New("waiting for the cache of the webhook configurations")
 	}
 	if p.another != nil {
 		return p.another
@@ -112,41 +116,43 @@ func (p *Publisher) Ready() error {
 }
 
 const (
-	// waitingPoll is how soon to look again for what is expected within seconds and not watched:
-	// an endpoint of our Service.
+	// waitingPoll is the poll interval for what is expected within seconds and not watched: an
+	// endpoint of our Service.
 	waitingPoll = time.Second
-	// failurePoll is how soon to try again after an error.
+	// failurePoll is the time between an error and the next attempt.
 	failurePoll = 5 * time.Second
 	// proxyDelay is how long kube-proxy may take to send requests to a new endpoint: up to a second
-	// (minSyncPeriod), and then some.
+	// (minSyncPeriod), with a margin.
 	proxyDelay = 2 * time.Second
-	// passTimeout bounds one pass: a connection that hangs must not stop the Publisher.
-	passTimeout = 30 * time.Second
-	// passesPerSecond and passesAtOnce are far above what an installation, an upgrade or a rotation takes.
-	passesPerSecond = 0.5
-	passesAtOnce    = 20
+	// reconcileTimeout bounds one reconcile: a hanging connection must not stop the Publisher.
+	reconcileTimeout = 30 * time.Second
+	// reconcilesPerSecond and reconcilesAtOnce are far above what an installation, an upgrade or a
+	// rotation takes.
+	reconcilesPerSecond = 0.5
+	reconcilesAtOnce    = 20
 )
 
-// waitingError says that nothing is wrong and something not there yet.
+// waitingError is an error for something that does not exist yet, without a failure.
 type waitingError struct{ error }
 
-// Start keeps the configurations until ctx ends, and then returns nil: what fails is tried again, but for a cache that does not
-// start or can't be watched. Of that it returns the error: the process is to be started anew.
+// Start keeps the configurations until ctx ends, and then returns nil. It retries everything except
+// a cache that does not start or can't be watched. That error ends the process, so that it is
+// restarted.
 func (p *Publisher) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("webhooks"))
 	return watch.Through(ctx, "the webhook configurations", p.options.Cache, p.watch, p.run)
 }
 
-// run makes passes until ctx ends.
+// run reconciles until ctx ends.
 func (p *Publisher) run(ctx context.Context) {
-	told := ""
+	last := ""
 	for ctx.Err() == nil {
-		if p.passes.Wait(ctx) != nil {
+		if p.limiter.Wait(ctx) != nil {
 			return
 		}
 		changed := p.options.Certificates.Changed()
-		err := p.pass(ctx)
-		told = report(ctx, err, told)
+		err := p.reconcile(ctx)
+		last = report(ctx, err, last)
 		pause := time.Duration(0)
 		switch {
 		case errors.As(err, &waitingError{}):
@@ -158,23 +164,23 @@ func (p *Publisher) run(ctx context.Context) {
 	}
 }
 
-// report logs what is new about an error, and returns what has been told.
-func report(ctx context.Context, err error, told string) string {
+// report logs an error unless it was the last one logged, and returns the error now logged.
+func report(ctx context.Context, err error, last string) string {
 	if err == nil || ctx.Err() != nil {
 		return ""
 	}
-	if err.Error() == told {
-		return told
+	if err.Error() == last {
+		return last
 	}
 	if errors.As(err, &waitingError{}) {
-		ctrl.LoggerFrom(ctx).Info("Not telling the API server of webhooks yet", "because", err.Error())
+		ctrl.LoggerFrom(ctx).Info("Not publishing the webhooks yet", "because", err.Error())
 	} else {
-		ctrl.LoggerFrom(ctx).Error(err, "Telling the API server of webhooks")
+		ctrl.LoggerFrom(ctx).Error(err, "Publishing the webhooks")
 	}
 	return err.Error()
 }
 
-// sleep ends with a change, with ctx, or after a pause, unless that is 0.
+// sleep returns at a change, when ctx ends, or after a pause unless that is 0.
 func (p *Publisher) sleep(ctx context.Context, pause time.Duration, changed <-chan struct{}) {
 	var timer <-chan time.Time
 	if pause > 0 {
@@ -188,15 +194,14 @@ func (p *Publisher) sleep(ctx context.Context, pause time.Duration, changed <-ch
 	}
 }
 
-// pass is one publish, in bounded time.
-func (p *Publisher) pass(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+// reconcile calls publish with a timeout.
+func (p *Publisher) reconcile(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	return p.publish(ctx)
 }
 
-// publish writes what differs. It is idempotent; when nothing differs it reads the definitions
-// and no more.
+// publish writes what differs. It is idempotent. If nothing differs it only reads the definitions.
 func (p *Publisher) publish(ctx context.Context) error {
 	present, err := p.isPresent(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/watch/watchtest"
 )
 
-// serving is a certificate as a test wants them.
+// serving is a fake of Certificates.
 type serving struct {
 	bundle []byte
 	err    error
@@ -33,7 +33,6 @@ func (c serving) Changed() <-chan struct{} { return nil }
 func (c serving) Trusted([]byte)           {}
 func (c serving) Ready() error             { return c.err }
 
-// TestReady is the table of when the API server may ask a replica.
 func TestReady(t *testing.T) {
 	untrusted := errors.New("not trusted yet")
 	for name, test := range map[string]struct {
@@ -42,12 +41,12 @@ func TestReady(t *testing.T) {
 		certificates   serving
 		want           bool
 	}{
-		"all is well": {nil, true, true, serving{[]byte("ca"), nil}, true},
-		"nobody asks, and what is served is unknown": {nil, true, false, serving{[]byte("ca"), untrusted}, true},
-		"nobody asks, and there is no certificate":   {nil, true, false, serving{nil, untrusted}, false},
-		"asked, with what is not trusted":            {nil, true, true, serving{[]byte("ca"), untrusted}, false},
-		"it does not listen":                         {errors.New("no"), true, true, serving{[]byte("ca"), nil}, false},
-		"nobody knows whether it is asked":           {nil, false, false, serving{[]byte("ca"), nil}, false},
+		"all is well":                       {nil, true, true, serving{[]byte("ca"), nil}, true},
+		"not called, untrusted certificate": {nil, true, false, serving{[]byte("ca"), untrusted}, true},
+		"not called, no certificate":        {nil, true, false, serving{nil, untrusted}, false},
+		"called, untrusted certificate":     {nil, true, true, serving{[]byte("ca"), untrusted}, false},
+		"it does not listen":                {errors.New("no"), true, true, serving{[]byte("ca"), nil}, false},
+		"unknown whether it is called":      {nil, false, false, serving{[]byte("ca"), nil}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := New(Options{Started: func() error { return test.started }, Certificates: test.certificates})
@@ -59,7 +58,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestReadyIsNotAnother: beside another installation a replica is never ready, and says why.
+// TestReadyIsNotAnother: next to another installation a replica is never ready, and says why.
 func TestReadyIsNotAnother(t *testing.T) {
 	p := New(Options{Started: func() error { return nil }, Certificates: serving{[]byte("ca"), nil}})
 	p.known, p.present, p.another = true, true, AnotherError{"other-manager"}
@@ -68,7 +67,7 @@ func TestReadyIsNotAnother(t *testing.T) {
 	}
 }
 
-// TestReadyStays: a rotation is no reason to send nobody to any replica.
+// TestReadyStays: a rotation does not make all replicas unready.
 func TestReadyStays(t *testing.T) {
 	p := New(Options{Started: func() error { return nil }, Certificates: serving{[]byte("ca"), nil}})
 	p.known, p.present = true, true
@@ -93,7 +92,8 @@ func wanted() Wanted {
 	}
 }
 
-// TestConfigurations: fails closed, in five seconds, never in the way of what must be able to mend it.
+// TestConfigurations: the webhooks fail closed after five seconds, and never block the components
+// that could repair them.
 func TestConfigurations(t *testing.T) {
 	validating, mutating := wanted().Validating([]byte("ca")), wanted().Mutating([]byte("ca"))
 	if len(validating.Webhooks) != 1 || len(mutating.Webhooks) != 1 {
@@ -118,11 +118,12 @@ func TestConfigurations(t *testing.T) {
 	owner := &metav1.OwnerReference{Kind: "ClusterRole", Name: "manager", UID: types.UID("1")}
 	complete(validating, owner, "1.2.3")
 	if !isOwned(validating, owner) || isOwned(validating, &metav1.OwnerReference{UID: "2"}) || !isOwned(validating, nil) {
-		t.Error("whose it is, is mistaken")
+		t.Error("isOwned reports the wrong owner")
 	}
 }
 
-// TestHookThatMayFail: a hook can name its own failure policy and time, and the one beside it keeps the usual ones.
+// TestHookThatMayFail: a hook can set its own failure policy and timeout, and other hooks keep the
+// defaults.
 func TestHookThatMayFail(t *testing.T) {
 	some := wanted()
 	for _, isMutating := range []bool{false, true} {
@@ -145,7 +146,8 @@ func TestHookThatMayFail(t *testing.T) {
 	}
 }
 
-// TestWatched: an installation for some namespaces is not asked about others, nor about those that nobody governs.
+// TestWatched: the webhooks of an installation for some namespaces are not called for others, nor
+// for ungoverned ones.
 func TestWatched(t *testing.T) {
 	some := wanted()
 	some.Watched = []string{"shop", "system"}
@@ -160,7 +162,7 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-// TestOurs: what goes with another ClusterRole is another installation's.
+// TestOurs: configurations owned by another ClusterRole belong to another installation.
 func TestOurs(t *testing.T) {
 	owned := wanted().Mutating(nil)
 	complete(owned, &metav1.OwnerReference{Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}, "1.2.3")
@@ -210,7 +212,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestReachedAs: after a rollback what a later release asked about stays, and is reached as ours.
+// TestReachedAs: after a rollback the webhooks of a later release stay, and are reached at our
+// endpoint.
 func TestReachedAs(t *testing.T) {
 	later := wanted()
 	later.Hooks = append(later.Hooks, admission.Hook{Name: "new.mainstay.dev", Path: "/validate/new"})
@@ -226,7 +229,7 @@ func TestReachedAs(t *testing.T) {
 			}
 		}
 		if string(before.Webhooks[0].ClientConfig.CABundle) != "old" {
-			t.Error("what was read has been changed")
+			t.Error("the cached object was modified")
 		}
 	}
 	mutating := mutatingReachedAs(later.Mutating([]byte("old")).Webhooks, own, []byte("ca"))
@@ -235,7 +238,7 @@ func TestReachedAs(t *testing.T) {
 	}
 }
 
-// TestAwaitProxy: kube-proxy gets its time, whatever else happens meanwhile.
+// TestAwaitProxy: kube-proxy always gets its time.
 func TestAwaitProxy(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
 	p := New(Options{Clock: clock})
@@ -258,11 +261,12 @@ func TestAwaitProxy(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := p.awaitProxy(ctx); err == nil {
-		t.Error("the end of the process is no endpoint")
+		t.Error("the end of ctx counts as an endpoint")
 	}
 }
 
-// TestStartBroken: without a cache, or a watch, the process would never be ready, so it ends, and says why.
+// TestStartBroken: without a cache or a watch the process would never be ready, so it ends with an
+// error.
 func TestStartBroken(t *testing.T) {
 	watchtest.EndsWhenBroken(t, func(ctx context.Context, broken cache.Cache) error { return New(Options{Cache: broken}).Start(ctx) })
 }

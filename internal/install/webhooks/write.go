@@ -36,17 +36,17 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/version"
 )
 
-// fieldManager owns what we write of the configurations.
+// fieldManager owns the fields that we write of the configurations.
 var fieldManager = naming.Manager("webhooks")
 
-// NewCache is a cache of the two configurations and of the metadata of definitions: of nothing that
-// must be converted to be read. It outlasts an API server that is away.
+// NewCache returns a cache of the two configurations and of the metadata of definitions, and of
+// nothing that must be converted when read. It survives an API server that is down.
 //
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=list;watch
 // +kubebuilder:rbac:part=webhooks,groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 func NewCache(config *rest.Config, scheme *runtime.Scheme) (cache.Cache, error) {
 	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name), Transform: cache.TransformStripManagedFields()}
-	// Discovery can't be ended by who asks for it: it must not outlast the process.
+	// Discovery takes no context: with retries it could outlast the process.
 	plain, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
@@ -68,7 +68,7 @@ func NewCache(config *rest.Config, scheme *runtime.Scheme) (cache.Cache, error) 
 	return made, nil
 }
 
-// stripDefinition leaves name and version, which are all that we look at.
+// stripDefinition keeps name and version only.
 func stripDefinition(cached any) (any, error) {
 	if definition, ok := cached.(*metav1.PartialObjectMetadata); ok {
 		definition.Annotations, definition.Labels, definition.ManagedFields = nil, nil, nil
@@ -76,12 +76,12 @@ func stripDefinition(cached any) (any, error) {
 	return cached, nil
 }
 
-// watch wakes the Publisher when somebody changes what it keeps, from when it returns: what is there by then is
-// in the cache, and no change. It returns nil also when ctx ends.
+// watch wakes the Publisher when an object changes that it keeps. Objects that exist when it
+// returns are in the cache and wake nothing. It also returns nil when ctx ends.
 func (p *Publisher) watch(ctx context.Context, _ *sync.WaitGroup) error {
-	var told []toolscache.InformerSynced
+	var synced []toolscache.InformerSynced
 	poke := func(changed any) {
-		// Definitions of others come and go in numbers.
+		// Definitions of other projects change often.
 		if definition, ok := changed.(*metav1.PartialObjectMetadata); ok && !strings.HasSuffix(definition.Name, "."+api.Domain) {
 			return
 		}
@@ -112,9 +112,9 @@ func (p *Publisher) watch(ctx context.Context, _ *sync.WaitGroup) error {
 		if err != nil {
 			return fmt.Errorf("watching the webhook configurations: %w", err)
 		}
-		told = append(told, registration.HasSynced)
+		synced = append(synced, registration.HasSynced)
 	}
-	toolscache.WaitForCacheSync(ctx.Done(), told...)
+	toolscache.WaitForCacheSync(ctx.Done(), synced...)
 	select {
 	case <-p.wake:
 	default:
@@ -122,21 +122,21 @@ func (p *Publisher) watch(ctx context.Context, _ *sync.WaitGroup) error {
 	return nil
 }
 
-// AnotherError says that the configurations belong to another installation. There can be one in a cluster: definitions
-// have one webhook that converts, and PlatformPolicies one status.
+// AnotherError is the error that the configurations belong to another installation. A cluster can
+// have one only: a definition has one conversion webhook, and a PlatformPolicy one status.
 type AnotherError struct {
-	// ClusterRole is what goes with the other installation.
+	// ClusterRole is the owner of the other installation's objects.
 	ClusterRole string
 }
 
-// Error says what to do.
+// Error returns a message with the remedy.
 func (e AnotherError) Error() string {
-	return fmt.Sprintf("webhook configuration %s belongs to ClusterRole %s, which is of another installation of Mainstay: a cluster can have one. "+
-		"Uninstall that one, or delete the ClusterRole if it is a remnant", Name, e.ClusterRole)
+	return fmt.Sprintf("webhook configuration %s belongs to ClusterRole %s, which is of another installation of Mainstay: a cluster can have only one. "+
+		"Uninstall that one, or delete the ClusterRole if it is left over", Name, e.ClusterRole)
 }
 
-// Ours is an AnotherError if a configuration belongs to another ClusterRole than the one that is named. One that
-// belongs to none is ours, and if none is named, all are.
+// Ours returns an AnotherError if a configuration is owned by a ClusterRole other than role. A
+// configuration without such an owner is ours. If role is empty, all are.
 func Ours(ctx context.Context, reader client.Reader, role string) error {
 	if role == "" {
 		return nil
@@ -155,7 +155,8 @@ func Ours(ctx context.Context, reader client.Reader, role string) error {
 	return nil
 }
 
-// isPresent reports whether one of the configurations is there: then the API server asks.
+// isPresent reports whether one of the configurations exists, so that the API server calls the
+// webhooks.
 func (p *Publisher) isPresent(ctx context.Context) (bool, error) {
 	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{},
 		&admissionregistrationv1.MutatingWebhookConfiguration{}} {
@@ -170,9 +171,9 @@ func (p *Publisher) isPresent(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// awaitService makes sure that there is the Service, or the installation goes on without webhooks
-// and this replica is one of the last that has them; and, before the API server is first told of
-// them, that somebody answers there.
+// awaitService checks that our Service exists: if not, the installation continues without webhooks,
+// and this replica is one of the last with them. Before the webhooks are first published it also
+// waits until the Service has a ready endpoint.
 //
 // +kubebuilder:rbac:part=webhooks,groups=discovery.k8s.io,namespace=mainstay-system,resources=endpointslices,verbs=list
 // +kubebuilder:rbac:part=webhooks,groups="",namespace=mainstay-system,resources=services,verbs=get
@@ -207,7 +208,7 @@ func (p *Publisher) awaitService(ctx context.Context, present bool) error {
 	return waitingError{fmt.Errorf("waiting until Service %s/%s has a ready endpoint", endpoint.Namespace, endpoint.Service)}
 }
 
-// awaitProxy gives kube-proxy its time. No change ends it early.
+// awaitProxy waits until kube-proxy has noticed a new endpoint. No event ends it early.
 func (p *Publisher) awaitProxy(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -217,7 +218,7 @@ func (p *Publisher) awaitProxy(ctx context.Context) error {
 	}
 }
 
-// write applies the configurations that differ from what is wanted.
+// write applies the configurations that differ from the desired ones.
 //
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=create
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
@@ -230,7 +231,7 @@ func (p *Publisher) write(ctx context.Context, owner *metav1.OwnerReference, bun
 
 func (p *Publisher) writeValidating(ctx context.Context, bundle []byte, owner *metav1.OwnerReference) error {
 	var live admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := p.look(ctx, &live); err != nil {
+	if err := p.read(ctx, &live); err != nil {
 		return err
 	}
 	wanted, release := p.options.Wanted.Validating(bundle), p.options.Release
@@ -244,10 +245,11 @@ func (p *Publisher) writeValidating(ctx context.Context, bundle []byte, owner *m
 	return p.apply(ctx, "ValidatingWebhookConfiguration", wanted)
 }
 
-// writeMutating is the same for the other type. Each has a release of its own: one may be missing.
+// writeMutating is writeValidating for the other type. Each has its own release annotation, because
+// one configuration may be missing.
 func (p *Publisher) writeMutating(ctx context.Context, bundle []byte, owner *metav1.OwnerReference) error {
 	var live admissionregistrationv1.MutatingWebhookConfiguration
-	if err := p.look(ctx, &live); err != nil {
+	if err := p.read(ctx, &live); err != nil {
 		return err
 	}
 	wanted, release := p.options.Wanted.Mutating(bundle), p.options.Release
@@ -261,8 +263,8 @@ func (p *Publisher) writeMutating(ctx context.Context, bundle []byte, owner *met
 	return p.apply(ctx, "MutatingWebhookConfiguration", wanted)
 }
 
-// reachedAs are the webhooks of a later release, after a rollback: they stay what they are, and are
-// reached as ours. What we do not know of we answer with 404, and nobody else would answer better.
+// reachedAs returns the webhooks of a later release, after a rollback, with our endpoint. We answer
+// 404 to paths that we do not know, and no other server would do better.
 func reachedAs(webhooks []admissionregistrationv1.ValidatingWebhook, endpoint Endpoint,
 	bundle []byte) []admissionregistrationv1.ValidatingWebhook {
 	changed := slices.Clone(webhooks)
@@ -272,7 +274,7 @@ func reachedAs(webhooks []admissionregistrationv1.ValidatingWebhook, endpoint En
 	return changed
 }
 
-// mutatingReachedAs is the same for the other type.
+// mutatingReachedAs is reachedAs for the other type.
 func mutatingReachedAs(webhooks []admissionregistrationv1.MutatingWebhook, endpoint Endpoint,
 	bundle []byte) []admissionregistrationv1.MutatingWebhook {
 	changed := slices.Clone(webhooks)
@@ -282,7 +284,7 @@ func mutatingReachedAs(webhooks []admissionregistrationv1.MutatingWebhook, endpo
 	return changed
 }
 
-// pathOf is the path that is called, by a Service or by a URL.
+// pathOf returns the path that is called, by a Service or by a URL.
 func pathOf(config admissionregistrationv1.WebhookClientConfig) string {
 	if config.Service != nil {
 		return ptr.Deref(config.Service.Path, "")
@@ -293,7 +295,7 @@ func pathOf(config admissionregistrationv1.WebhookClientConfig) string {
 	return ""
 }
 
-// complete adds to a configuration whose it is, and which release wrote it.
+// complete adds the owner and the release to a configuration.
 func complete(configuration client.Object, owner *metav1.OwnerReference, release string) {
 	configuration.SetAnnotations(map[string]string{api.AnnotationRelease: release})
 	if owner != nil {
@@ -301,15 +303,15 @@ func complete(configuration client.Object, owner *metav1.OwnerReference, release
 	}
 }
 
-// completed is a bundle with those CAs that the API server trusts already and that another replica may
-// still be served with: only where the certificate is made by somebody else, for ours has them all in
-// its Secret.
+// completed returns a bundle with the CAs that the API server trusts already and that another
+// replica may still serve with. It adds them only if another program makes the certificate: our own
+// Secret has them all.
 func (p *Publisher) completed(ctx context.Context, bundle []byte) ([]byte, error) {
 	if !p.options.External {
 		return bundle, nil
 	}
 	var live admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := p.look(ctx, &live); err != nil {
+	if err := p.read(ctx, &live); err != nil {
 		return nil, err
 	}
 	var trusted []byte
@@ -319,8 +321,8 @@ func (p *Publisher) completed(ctx context.Context, bundle []byte) ([]byte, error
 	return certificates.Unite(p.options.Clock.Now(), bundle, trusted), nil
 }
 
-// look reads a configuration from the cache; object stays empty if there is none.
-func (p *Publisher) look(ctx context.Context, object client.Object) error {
+// read reads a configuration from the cache; object stays empty if there is none.
+func (p *Publisher) read(ctx context.Context, object client.Object) error {
 	if err := p.options.Cache.Get(ctx, client.ObjectKey{Name: Name}, object); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the webhook configurations: %w", err)
 	}
@@ -352,11 +354,11 @@ func (p *Publisher) apply(ctx context.Context, kind string, wanted client.Object
 		client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %s: %w", kind, Name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Told the API server of webhooks", "kind", kind)
+	ctrl.LoggerFrom(ctx).Info("Published webhooks", "kind", kind)
 	return nil
 }
 
-// Remove deletes the configurations, whosever they are: Ours tells.
+// Remove deletes the configurations of any installation: call Ours first.
 //
 // +kubebuilder:rbac:part=withdrawal;uninstall,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=get;delete
 func Remove(ctx context.Context, c client.Client) error {

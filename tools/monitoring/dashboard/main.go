@@ -37,10 +37,10 @@ func write(output string) error {
 	return os.WriteFile(output, append(content, '\n'), 0o600)
 }
 
-// panel is one graph or number: what it shows, and what each line is called.
+// panel is a graph or number, with the names of its lines.
 type panel struct {
 	title, description, unit string
-	// isNumber shows the latest value instead of its course.
+	// isNumber shows the latest value instead of a graph.
 	isNumber bool
 	queries  []query
 }
@@ -53,7 +53,8 @@ type row struct {
 	panels []panel
 }
 
-// quantiles are the queries for a histogram's median and 99th percentile. by is a further label, or empty.
+// quantiles returns queries for a histogram's median and 99th percentile. by is an additional
+// label, or empty.
 func quantiles(histogram, selector, by string) []query {
 	group, legend := "le", ""
 	if by != "" {
@@ -69,11 +70,12 @@ func quantiles(histogram, selector, by string) []query {
 	return queries
 }
 
-// ofOurs selects what our own API server tells of itself: that of Kubernetes has the same names, and tells nothing of this group but that it
-// turned requests away itself (429).
+// ofOurs selects the metrics of our own API server. The Kubernetes API server has metrics of the
+// same names, but for this group only about requests that it rejected itself (429).
 const ofOurs = `{group="farm.mainstay.dev"}`
 
-// ofProcesses are the queries for what each of our processes tells, by a metric that each of the one kind has, and nobody else.
+// ofProcesses returns a query for each of our processes, joined with a metric that only one kind of
+// process has.
 func ofProcesses(expr string) []query {
 	return []query{
 		{expr + " and on (instance) mainstay_info", "{{instance}}"},
@@ -81,7 +83,7 @@ func ofProcesses(expr string) []query {
 	}
 }
 
-// rows are the dashboard. $kind and $namespace are chosen above it.
+// rows are the dashboard. $kind and $namespace are variables at its top.
 var rows = []row{
 	{"At a glance", []panel{
 		{"Replicas", "Replicas that answer, by release.", "", true, []query{{"count by (version) (mainstay_info)", "{{version}}"}}},
@@ -119,7 +121,7 @@ var rows = []row{
 		{"Time of a webhook", "", "s", false, quantiles("controller_runtime_webhook_latency_seconds", "", "webhook")},
 	}},
 	{"Our own API server", []panel{
-		{"farm.mainstay.dev", "Whether the API server is told of who serves it, whether it gets through, and how many are ready.", "", false,
+		{"farm.mainstay.dev", "Whether the APIService is published, whether the API server reaches our server, and how many endpoints are ready.", "", false,
 			[]query{
 				{"max(mainstay_apiservice_published)", "published"}, {"max(mainstay_apiservice_available)",
 					"reached"}, {"max(mainstay_apiservice_endpoints)", "ready"},
@@ -160,14 +162,14 @@ func build() (dashboard.Dashboard, error) {
 
 var source = common.DataSourceRef{Type: new("prometheus"), Uid: new("$datasource")}
 
-// choice is a variable for people to choose several values of.
+// choice returns a variable with several selectable values.
 func choice(name, label, values string) *dashboard.QueryVariableBuilder {
 	return dashboard.NewQueryVariableBuilder(name).Label(label).Datasource(source).
 		Query(dashboard.StringOrMap{String: &values}).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).
 		Multi(true).IncludeAll(true).AllValue(".*")
 }
 
-// build is the panel, so many of 24 columns wide.
+// build returns the panel, with a width of 24 columns at most.
 func (p panel) build(id, width uint32) cog.Builder[dashboard.Panel] {
 	var targets []cog.Builder[variants.Dataquery]
 	for i, query := range p.queries {

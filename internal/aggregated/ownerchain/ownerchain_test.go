@@ -26,7 +26,7 @@ import (
 
 const namespace = "web"
 
-// object has its kind and name as UID, "Deployment/shop", and those of what controls it; controller is empty for none.
+// object has its kind and name as UID, "Deployment/shop", and a controller unless that is empty.
 func object(apiVersion, kind, name string, controller *metav1.OwnerReference) *metav1.PartialObjectMetadata {
 	made := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
@@ -46,7 +46,7 @@ func podOf(controller *metav1.OwnerReference) *metav1.PartialObjectMetadata {
 	return object("v1", "Pod", "pod", controller)
 }
 
-// shop is WebApp, Deployment and ReplicaSet.
+// shop returns a WebApp, its Deployment and its ReplicaSet.
 func shop() []runtime.Object {
 	return []runtime.Object{
 		object("apps/v1", "ReplicaSet", "shop-1", by("apps/v1", "Deployment", "shop")),
@@ -65,7 +65,7 @@ func client(t *testing.T, objects ...runtime.Object) *fake.FakeMetadataClient {
 	return fake.NewSimpleMetadataClient(scheme, objects...)
 }
 
-// calls are what was asked, "get deployments shop", and nothing more.
+// calls returns the client's requests, as "get deployments shop".
 func calls(client *fake.FakeMetadataClient) []string {
 	all := []string{}
 	for _, action := range client.Actions() {
@@ -86,16 +86,16 @@ func expectCalls(t *testing.T, client *fake.FakeMetadataClient, want ...string) 
 	}
 }
 
-func expectOwner(t *testing.T, lineage *Resolver, pod metav1.Object, want string) {
+func expectOwner(t *testing.T, resolver *Resolver, pod metav1.Object, want string) {
 	t.Helper()
-	if got := lineage.Owner(t.Context(), namespace, pod); got != want {
+	if got := resolver.Owner(t.Context(), namespace, pod); got != want {
 		t.Errorf("got the owner %q, want %q", got, want)
 	}
 }
 
-func fill(t *testing.T, lineage *Resolver) {
+func fill(t *testing.T, resolver *Resolver) {
 	t.Helper()
-	if err := lineage.Fill(t.Context()); err != nil {
+	if err := resolver.Fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -107,7 +107,7 @@ func TestOwner(t *testing.T) {
 		objects []runtime.Object
 		pod     *metav1.OwnerReference
 		want    string
-		// calls are those of the first question without Fill. Each is asked twice, and the second time for nothing.
+		// calls are those of the first lookup without Fill. The second lookup makes no calls.
 		calls []string
 	}{
 		"a Pod that stands alone":  {},
@@ -140,10 +140,10 @@ func TestOwner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := client(t, test.objects...)
-			lineage := New(client, clock.RealClock{})
-			expectOwner(t, lineage, podOf(test.pod), test.want)
+			resolver := New(client, clock.RealClock{})
+			expectOwner(t, resolver, podOf(test.pod), test.want)
 			expectCalls(t, client, test.calls...)
-			expectOwner(t, lineage, podOf(test.pod), test.want)
+			expectOwner(t, resolver, podOf(test.pod), test.want)
 			expectCalls(t, client)
 		})
 	}
@@ -159,14 +159,15 @@ func TestCircle(t *testing.T) {
 
 func TestFill(t *testing.T) {
 	client := client(t, shop()...)
-	lineage := New(client, clock.RealClock{})
-	fill(t, lineage)
+	resolver := New(client, clock.RealClock{})
+	fill(t, resolver)
 	expectCalls(t, client, lists...)
-	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+	expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")
 	expectCalls(t, client)
 }
 
-// paging lists ReplicaSets in pages, which the fake client does not: there are 1200, each of the Deployment shop.
+// paging lists ReplicaSets in pages, which the fake client can't: 1200 of them, each of the
+// Deployment shop.
 type paging struct {
 	*fake.FakeMetadataClient
 	asked []string
@@ -201,28 +202,29 @@ func (g *pagingGetter) List(_ context.Context, options metav1.ListOptions) (*met
 
 func TestFillPages(t *testing.T) {
 	client := &paging{FakeMetadataClient: client(t)}
-	lineage := New(client, clock.RealClock{})
-	fill(t, lineage)
+	resolver := New(client, clock.RealClock{})
+	fill(t, resolver)
 	if diff := cmp.Diff([]string{"500 ", "500 500", "500 1000"}, client.asked); diff != "" {
 		t.Errorf("pages: -want +got:\n%s", diff)
 	}
 	expectCalls(t, client.FakeMetadataClient, lists[1:]...)
 	for _, name := range []string{"0", "499", "500", "1199"} {
-		expectOwner(t, lineage, podOf(by("apps/v1", "ReplicaSet", name)), "Deployment/shop")
+		expectOwner(t, resolver, podOf(by("apps/v1", "ReplicaSet", name)), "Deployment/shop")
 	}
 	expectCalls(t, client.FakeMetadataClient, "get deployments shop")
 }
 
-// TestChanges: what is known is asked for again after some minutes, for the next change, or read by Fill, and no sooner.
+// TestChanges: a known owner is read again after some minutes, for the next change, or by Fill, and
+// no sooner.
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := client(t, object("apps/v1", "Deployment", "web", nil), object("apps/v1", "ReplicaSet", "web-1",
 			by("apps/v1", "Deployment", "web")))
-		lineage := New(client, clock.RealClock{})
+		resolver := New(client, clock.RealClock{})
 		pod := podOf(by("apps/v1", "ReplicaSet", "web-1"))
 		gone := podOf(by("apps/v1", "StatefulSet", "gone"))
-		expectOwner(t, lineage, pod, "Deployment/web")
-		expectOwner(t, lineage, gone, "StatefulSet/gone")
+		expectOwner(t, resolver, pod, "Deployment/web")
+		expectOwner(t, resolver, gone, "StatefulSet/gone")
 		change := func(controller *metav1.OwnerReference) {
 			t.Helper()
 			deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
@@ -237,26 +239,26 @@ func TestChanges(t *testing.T) {
 			before, then string
 		}{{app, "Deployment/web", "WebApp/web"}, {nil, "WebApp/web", "Deployment/web"}} {
 			change(step.now)
-			expectOwner(t, lineage, pod, step.before)
-			expectOwner(t, lineage, gone, "StatefulSet/gone")
+			expectOwner(t, resolver, pod, step.before)
+			expectOwner(t, resolver, gone, "StatefulSet/gone")
 			expectCalls(t, client)
 			time.Sleep(lifetime)
-			expectOwner(t, lineage, pod, step.before)
-			expectOwner(t, lineage, gone, "StatefulSet/gone")
+			expectOwner(t, resolver, pod, step.before)
+			expectOwner(t, resolver, gone, "StatefulSet/gone")
 			expectAsked(t, client, "get deployments web", "get replicasets web-1", "get statefulsets gone")
-			expectOwner(t, lineage, pod, step.then)
-			expectOwner(t, lineage, gone, "StatefulSet/gone")
+			expectOwner(t, resolver, pod, step.then)
+			expectOwner(t, resolver, gone, "StatefulSet/gone")
 			expectCalls(t, client)
 		}
 		change(app)
-		fill(t, lineage)
+		fill(t, resolver)
 		calls(client)
-		expectOwner(t, lineage, pod, "WebApp/web")
+		expectOwner(t, resolver, pod, "WebApp/web")
 		expectCalls(t, client)
 	})
 }
 
-// expectAsked waits for questions that nobody waits for. They may come in any order.
+// expectAsked waits for background requests, in any order.
 func expectAsked(t *testing.T, client *fake.FakeMetadataClient, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -265,46 +267,47 @@ func expectAsked(t *testing.T, client *fake.FakeMetadataClient, want ...string) 
 	}
 }
 
-// TestGone: Pods that outlive their owners keep the chain that was known.
+// TestGone: Pods that outlive their owners keep the last known chain.
 func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := client(t, shop()...)
-		lineage := New(client, clock.RealClock{})
-		fill(t, lineage)
+		resolver := New(client, clock.RealClock{})
+		fill(t, resolver)
 		for resource, name := range map[string]string{"replicasets": "shop-1", "deployments": "shop"} {
 			if err := client.Tracker().Delete(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}, namespace,
 				name); err != nil {
 				t.Fatal(err)
 			}
 		}
-		fill(t, lineage)
+		fill(t, resolver)
 		calls(client)
-		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+		expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")
 		expectCalls(t, client)
 		time.Sleep(lifetime)
-		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+		expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")
 		expectAsked(t, client, "get deployments shop", "get replicasets shop-1")
-		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+		expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")
 		expectCalls(t, client)
 	})
 }
 
-// TestKnownBefore: while there is no answer, what was known holds, and nobody waits; of many owners some are asked for at a time.
+// TestKnownBefore: without an answer the old one is used at once, and requests for many owners are
+// limited.
 func TestKnownBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100
 		answers := client(t)
 		hanging := &slow{Interface: answers, after: time.Hour, givenUp: make(chan error, many)}
-		lineage := New(hanging, clock.RealClock{})
+		resolver := New(hanging, clock.RealClock{})
 		owner := func(i int) *metav1.OwnerReference { return by("apps/v1", "ReplicaSet", strconv.Itoa(i)) }
 		for i := range many {
-			lineage.remember(owner(i).UID, answer{controllerOf(podOf(by("apps/v1", "Rollout", "r"))), time.Now()})
+			resolver.remember(owner(i).UID, answer{controllerOf(podOf(by("apps/v1", "Rollout", "r"))), time.Now()})
 		}
 		time.Sleep(lifetime)
 		start := time.Now()
 		for range 2 {
 			for i := range many {
-				expectOwner(t, lineage, podOf(owner(i)), "Rollout/r")
+				expectOwner(t, resolver, podOf(owner(i)), "Rollout/r")
 			}
 		}
 		if took := time.Since(start); took != 0 {
@@ -318,36 +321,36 @@ func TestKnownBefore(t *testing.T) {
 	})
 }
 
-// TestLate: an answer does not take the place of one to a later question.
+// TestLate: a late answer does not replace that of a later request.
 func TestLate(t *testing.T) {
-	lineage := New(client(t), clock.RealClock{})
+	resolver := New(client(t), clock.RealClock{})
 	now := time.Now()
-	for _, told := range []struct {
+	for _, test := range []struct {
 		app   string
 		asked time.Time
 		want  string
 	}{{"a", now, "a"}, {"b", now.Add(-time.Second), "a"}, {"c", now.Add(time.Second), "c"}} {
-		lineage.remember("web", answer{reference{name: told.app}, told.asked})
-		if known, _ := lineage.remembered("web"); known.above.name != told.want {
-			t.Errorf("after %s it knows %s", told.app, known.above.name)
+		resolver.remember("web", answer{reference{name: test.app}, test.asked})
+		if known, _ := resolver.remembered("web"); known.above.name != test.want {
+			t.Errorf("after %s the controller is %s", test.app, known.above.name)
 		}
 	}
 }
 
-// TestErrors: what is known so far is used, and the question is asked again the next time.
+// TestErrors: after an error the known part of the chain is used, and the next lookup tries again.
 func TestErrors(t *testing.T) {
 	client := client(t, shop()...)
 	failing := true
 	client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return failing, nil, apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "shop", errors.New("no"))
 	})
-	lineage := New(client, clock.RealClock{})
-	expectOwner(t, lineage, podOf(ofShop), "Deployment/shop")
+	resolver := New(client, clock.RealClock{})
+	expectOwner(t, resolver, podOf(ofShop), "Deployment/shop")
 	expectCalls(t, client, "get replicasets shop-1", "get deployments shop")
-	expectOwner(t, lineage, podOf(ofShop), "Deployment/shop")
+	expectOwner(t, resolver, podOf(ofShop), "Deployment/shop")
 	expectCalls(t, client, "get deployments shop")
 	failing = false
-	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+	expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")
 	expectCalls(t, client, "get deployments shop")
 }
 
@@ -356,16 +359,17 @@ func TestFillErrors(t *testing.T) {
 	client.PrependReactor("list", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("away")
 	})
-	lineage := New(client, clock.RealClock{})
-	if err := lineage.Fill(t.Context()); err == nil || err.Error() != "listing deployments.apps: away" {
+	resolver := New(client, clock.RealClock{})
+	if err := resolver.Fill(t.Context()); err == nil || err.Error() != "listing deployments.apps: away" {
 		t.Errorf("got the error %v", err)
 	}
 	expectCalls(t, client, lists...)
-	expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+	expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")
 	expectCalls(t, client, "get deployments shop")
 }
 
-// TestPatience: an API server that does not answer holds a watch up for 2 seconds, whatever the height of the chain.
+// TestPatience: an API server that does not answer delays a watch by 2 seconds, whatever the height
+// of the chain.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := client(t, shop()...)
@@ -374,29 +378,29 @@ func TestPatience(t *testing.T) {
 			<-hang
 			return false, nil, nil
 		})
-		lineage := New(client, clock.RealClock{})
+		resolver := New(client, clock.RealClock{})
 		start := time.Now()
-		expectOwner(t, lineage, podOf(ofShop), "ReplicaSet/shop-1")
+		expectOwner(t, resolver, podOf(ofShop), "ReplicaSet/shop-1")
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("it took %s", took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got := lineage.Owner(ctx, namespace, podOf(ofShop)); got != "ReplicaSet/shop-1" || time.Since(start) != 3*time.Second {
+		if got := resolver.Owner(ctx, namespace, podOf(ofShop)); got != "ReplicaSet/shop-1" || time.Since(start) != 3*time.Second {
 			t.Errorf("got %q after %s", got, time.Since(start))
 		}
 		close(hang)
 		synctest.Wait()
-		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+		expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")
 	})
 }
 
-// slow answers each GET after a time, and tells of those that were given up.
+// slow answers each GET after a time, and counts those that were cancelled.
 type slow struct {
 	metadata.Interface
 	after   time.Duration
 	givenUp chan error
-	// asked is how many have come.
+	// asked is the number of requests.
 	asked atomic.Int32
 }
 
@@ -430,24 +434,24 @@ func (r *slowResource) Get(ctx context.Context, name string, options metav1.GetO
 	}
 }
 
-// TestSlow: an answer that comes too late for one change of a Pod is there for the next.
+// TestSlow: an answer that is late for one change of a Pod is there for the next.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := client(t, shop()...)
-		lineage := New(&slow{Interface: client, after: 2500 * time.Millisecond, givenUp: make(chan error, 1)}, clock.RealClock{})
+		resolver := New(&slow{Interface: client, after: 2500 * time.Millisecond, givenUp: make(chan error, 1)}, clock.RealClock{})
 		start := time.Now()
-		expectOwner(t, lineage, podOf(ofShop), "ReplicaSet/shop-1") // until 2 s
-		expectOwner(t, lineage, podOf(ofShop), "Deployment/shop")   // known after 2.5 s, until 4 s
-		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")       // known after 5 s
+		expectOwner(t, resolver, podOf(ofShop), "ReplicaSet/shop-1") // until 2 s
+		expectOwner(t, resolver, podOf(ofShop), "Deployment/shop")   // known after 2.5 s, until 4 s
+		expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")       // known after 5 s
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		expectOwner(t, lineage, podOf(ofShop), "WebApp/shop")
+		expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")
 		expectCalls(t, client, "get replicasets shop-1", "get deployments shop")
 	})
 }
 
-// TestNever: a question that is not answered ends.
+// TestNever: a request without an answer ends.
 func TestNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &slow{Interface: client(t, shop()...), after: time.Hour, givenUp: make(chan error, 1)}
@@ -459,7 +463,7 @@ func TestNever(t *testing.T) {
 	})
 }
 
-// TestTogether: Pods that come at once ask once.
+// TestTogether: concurrent lookups make one request.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := client(t, shop()...)
@@ -468,13 +472,13 @@ func TestTogether(t *testing.T) {
 			<-hang
 			return false, nil, nil
 		})
-		lineage := New(client, clock.RealClock{})
+		resolver := New(client, clock.RealClock{})
 		var group sync.WaitGroup
 		var mutex sync.Mutex
 		var got []string
 		for range 50 {
 			group.Go(func() {
-				owner := lineage.Owner(t.Context(), namespace, podOf(ofShop))
+				owner := resolver.Owner(t.Context(), namespace, podOf(ofShop))
 				mutex.Lock()
 				defer mutex.Unlock()
 				got = append(got, owner)
@@ -491,11 +495,11 @@ func TestTogether(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	lineage := New(client(t), clock.RealClock{})
+	resolver := New(client(t), clock.RealClock{})
 	for i := range capacity + 10 {
-		lineage.remember(types.UID(fmt.Sprint(i)), answer{asked: time.Now()})
+		resolver.remember(types.UID(fmt.Sprint(i)), answer{asked: time.Now()})
 	}
-	if known := lineage.owners.Len(); known != 120_000 {
+	if known := resolver.owners.Len(); known != 120_000 {
 		t.Errorf("%d are remembered", known)
 	}
 }
