@@ -142,7 +142,8 @@ func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) 
 		effective = effective[:last]
 		if status := &statuses[by[last]]; status.State == In {
 			*status = AgentStatus{Refused, refuse(instrv1.WorkloadTooLarge,
-				"the annotations of its pod template leave no room for the record of what is injected: all annotations together must be at most 256 KiB")}
+				"the annotations of its pod template leave no room for the record of what is injected: all annotations together must be at "+
+					"most 256 KiB")}
 		}
 	}
 	all := s.join(retained, effective)

@@ -167,7 +167,8 @@ func (r rule) checkLimits(subject Subject) []Violation {
 	for _, container := range subject.Containers {
 		for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			if limit, given := container.Limits[resource]; !given || limit.IsZero() {
-				violation := r.broken("requireResourceLimits", container.Field.Child("resources", "limits").Key(string(resource)), "", "must be set to more than 0")
+				violation := r.broken("requireResourceLimits", container.Field.Child("resources", "limits").Key(string(resource)), "",
+					"must be set to more than 0")
 				violation.part = container.Name + "/" + string(resource)
 				found = append(found, violation)
 			}

@@ -117,15 +117,15 @@ type planner struct {
 // Decide compares the content that workloads were started with to the present content of their
 // sources. It is the one place that decides about restarts:
 //
-//	source               stamp              then
-//	missing or unknown   any                nothing. The stamp stays. If the pods can run without the
-//	                                        source and restart for another, the stamp records its absence.
-//	equals the stamp     -                  nothing
-//	never stamped        -                  a stamp without a restart, if the source is not younger than
-//	                                        the pod template, or no pod can have started before it
-//	                                        existed; otherwise as in the next row
-//	differs              -                  one restart and the new stamp, in one patch, as soon as every
-//	                                        demand that it differs for allows it
+//	source              result
+//	missing or unknown  nothing. The stamp stays. If the pods can run without the source and
+//	                    restart for another one, the stamp records its absence.
+//	equals the stamp    nothing
+//	never stamped       a stamp without a restart, if the source is not younger than the pod
+//	                    template, or no pod can have started before it existed; otherwise as
+//	                    in the next row
+//	differs             one restart and the new stamp, in one patch, as soon as every demand
+//	                    that it differs for allows it
 func Decide(snapshot Snapshot, now time.Time) RestartPlan {
 	d := planner{Snapshot: snapshot, now: now, all: map[SourceRef]string{}, gates: map[int]gate{}}
 	for ref, source := range d.Sources {

@@ -56,7 +56,7 @@ type Marks struct {
 // Choose decides which content the ConfigMap gets. The first matching row counts:
 //
 //	situation                                                      content         pending
-//	spec.revision names a kept revision                            that one        Pinned, if the spec renders another
+//	spec.revision names a kept revision                            that one        Pinned (1)
 //	spec.revision names no kept revision                           the present     Pinned
 //	there is no ConfigMap yet, and no revision is kept             the rendered    -
 //	the rendered one failed, onFailure is Rollback, and another
@@ -65,6 +65,8 @@ type Marks struct {
 //	the mode is Manual, and approved is another hash               the present     AwaitingApproval
 //	the window is closed                                           the present     OutsideWindow
 //	none of these                                                  the rendered    -
+//
+// (1) Only if the spec renders another content.
 //
 // A rollback waits for no window. "The present" content of a ConfigMap that was deleted, or whose
 // annotations were removed, is what recall returns.

@@ -25,7 +25,8 @@ func Validate(config *configv1.AppConfig) field.ErrorList {
 		problems = append(problems, field.Invalid(spec.Child("revisionHistoryLimit"), *limit, "must be greater than or equal to 0"))
 	}
 	if revision := config.Spec.Revision; revision != nil && *revision < 1 {
-		problems = append(problems, field.Invalid(spec.Child("revision"), *revision, "must be greater than or equal to 1: status.revisions lists the revisions"))
+		problems = append(problems, field.Invalid(spec.Child("revision"), *revision, "must be greater than or equal to 1: "+
+			"status.revisions lists the revisions"))
 	}
 	return problems
 }
@@ -127,7 +128,8 @@ func validateRollout(wanted configv1.Rollout, path *field.Path) field.ErrorList 
 // Warn warns about what is legal but unwise in a defaulted AppConfig.
 func Warn(config *configv1.AppConfig) []string {
 	if rollout := config.Spec.Rollout; rollout.Mode == configv1.RolloutAutomatic && rollout.Approved != "" {
-		return []string{"spec.rollout.approved: has no effect with spec.rollout.mode Automatic, which rolls out every content by itself: set the mode to Manual to wait for approval"}
+		return []string{"spec.rollout.approved: has no effect with spec.rollout.mode Automatic, which rolls out every content by " +
+			"itself: set the mode to Manual to wait for approval"}
 	}
 	return nil
 }

@@ -50,8 +50,8 @@ type Evictions struct {
 	Matched, UpToDate int
 	// Skipped are older pods that are not evicted, or not now.
 	Skipped []configv1.Skipped
-	// Restarting names pods that are evicted, are terminating, or were recreated and are not ready yet;
-	// Failed those that do not become ready.
+	// Restarting names pods that are evicted, are terminating, or were recreated and are not ready
+	// yet; Failed those that do not become ready.
 	Restarting, Failed []string
 	// Waiting is the number of skipped pods that will be evicted later, and Left the number of those
 	// that will not.
@@ -86,15 +86,15 @@ func Rest(spec *configv1.ConfigMonitorSpec, source workload.Source, record Recor
 // DecideEvictions decides which pods to evict now. The record says for which content pods were
 // evicted last:
 //
-//	present content              record       then
-//	equals the record's          -            the pods that are older than the content are evicted, as many
-//	                                          at a time as allowed
-//	differs, and no pod is
-//	  older than it              -            it is recorded
-//	differs                      of an        it is recorded, once cooldown and debounce are over and the
-//	                             earlier one  window is open
-//	differs                      none         the same; only the source says when its data last changed, in
-//	                                          whole seconds
+//	present content      record      result
+//	equals the record's  -           the pods that are older than the content are evicted, as
+//	                                 many at a time as allowed
+//	differs, and no pod
+//	  is older than it   -           it is recorded
+//	differs              of earlier  it is recorded, once cooldown and debounce are over and the
+//	                     content     window is open
+//	differs              none        the same; only the source says when its data last changed,
+//	                                 in whole seconds
 //
 // Changes that are reverted before they are recorded have no effect.
 func DecideEvictions(spec *configv1.ConfigMonitorSpec, source workload.Source, record Record, all []corev1.Pod, now time.Time) Evictions {
@@ -232,7 +232,8 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 	}
 	if limit := spec.MaxParallel; limit != nil && len(going) > 0 {
 		free := min(max(int(*limit)-busy, 0), len(going))
-		e.wait(going[free:], string(rollout.WaitingForOthers), fmt.Sprintf("waiting: at most %d pods are restarted at a time (maxParallel)", *limit))
+		e.wait(going[free:], string(rollout.WaitingForOthers), fmt.Sprintf("waiting: at most %d pods are restarted at a time "+
+			"(maxParallel)", *limit))
 		if free > 0 {
 			e.Instead = victims(going[free:])
 		}

@@ -57,7 +57,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateIsDeterministic: the text is used in a condition, and must not change without a cause.
+// TestValidateIsDeterministic: the text is used in a condition, and must not change without a
+// cause.
 func TestValidateIsDeterministic(t *testing.T) {
 	bad := monitor(func(s *configv1.ConfigMonitorSpec) {
 		s.PodSelector = map[string]string{"a b": "1", "c d": "2", "e f": "3", "g h": "4"}

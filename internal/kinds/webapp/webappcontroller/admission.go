@@ -60,7 +60,8 @@ func whyNotScaled(cached client.Reader) func(context.Context, types.NamespacedNa
 		if app.Spec.Autoscaling == nil {
 			return "", nil
 		}
-		return "spec.autoscaling chooses the number of replicas: change spec.autoscaling.min and spec.autoscaling.max, or remove spec.autoscaling first", nil
+		return "spec.autoscaling chooses the number of replicas: change spec.autoscaling.min and spec.autoscaling.max, or remove " +
+			"spec.autoscaling first", nil
 	}
 }
 
