@@ -142,7 +142,7 @@ func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) 
 		effective = effective[:last]
 		if status := &statuses[by[last]]; status.State == In {
 			*status = AgentStatus{Refused, refuse(instrv1.WorkloadTooLarge,
-				"the annotations of its pod template leave no room for the record of what is injected: all annotations together must be at " +
+				"the annotations of its pod template leave no room for the record of what is injected: all annotations together must be at "+
 					"most 256 KiB")}
 		}
 	}

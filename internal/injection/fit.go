@@ -161,8 +161,8 @@ func ownForm(container *corev1.Container, load *Load, keys KeyLookup) (Form, *Re
 	case container.Env[at].Value == "":
 		return FormEmpty, nil
 	case load.ends(container.Env[at].Value):
-		return "", refuse(instrv1.WorkloadVariableTaken, "container %s already loads the agent: its %s ends in %s", container.Name, " +
-			"load.Name, load.Text)
+		return "", refuse(instrv1.WorkloadVariableTaken, "container %s already loads the agent: its %s ends in %s", container.Name,
+			load.Name, load.Text)
 	}
 	return FormValue, nil
 }

@@ -283,7 +283,7 @@ func TestOwnersHelperStays(t *testing.T) {
 	}
 }
 
-// An owner who sets the agent's option by hand keeps it: it could not be reported from ours.
+// An owner who sets the agent's option by hand keeps it: it could not be told from ours.
 func TestOwnersOptionStays(t *testing.T) {
 	const text = "-javaagent:/mainstay/agent/agent.jar"
 	for _, value := range []string{text, "-Xmx1g " + text} {

@@ -35,7 +35,7 @@ func ValidateScope(spec *instrv1.ClusterInstrumentationSpec) field.ErrorList {
 	for i := range spec.Matchers {
 		if isForAll(&spec.Matchers[i]) && !spec.AllowAll {
 			problems = append(problems, field.Forbidden(at.Child("matchers").Index(i),
-				"matches every workload of the selected namespaces, and would replace all their pods: select some by deployment or labels, " +
+				"matches every workload of the selected namespaces, and would replace all their pods: select some by deployment or labels, "+
 					"or set spec.allowAll: true"))
 		}
 	}
@@ -82,8 +82,8 @@ func validateAgent(agent *instrv1.Agent, at *field.Path, taken []string) field.E
 	slices.SortFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
 	if agent.VolumeMode == instrv1.VolumeInitContainer && strings.HasPrefix(agent.Directory+"/", agent.MountPath+"/") {
 		problems = append(problems, field.Invalid(at.Child("mountPath"), agent.MountPath,
-			fmt.Sprintf("must not be spec.agent.directory (%s) or above it: in the init container it would hide the files to be copied", " +
-				"agent.Directory)))
+			fmt.Sprintf("must not be spec.agent.directory (%s) or above it: in the init container it would hide the files to be copied",
+				agent.Directory)))
 	}
 	if agent.SizeLimit != nil && agent.SizeLimit.Sign() <= 0 {
 		problems = append(problems, field.Invalid(at.Child("sizeLimit"), agent.SizeLimit.String(), "must be greater than 0"))
@@ -99,7 +99,7 @@ func validateResources(resources *corev1.ResourceRequirements, at *field.Path) f
 	}
 	var problems field.ErrorList
 	if len(resources.Claims) > 0 {
-		problems = append(problems, field.Forbidden(at.Child("claims"), "may not be set: the pods that the agent is injected into do " +
+		problems = append(problems, field.Forbidden(at.Child("claims"), "may not be set: the pods that the agent is injected into do "+
 			"not have these claims"))
 	}
 	check := func(list corev1.ResourceList, at *field.Path) {

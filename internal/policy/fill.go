@@ -131,7 +131,7 @@ func remove(contradictions []Contradiction) []string {
 	var replaced []string
 	for _, contradiction := range contradictions {
 		contradiction.Remove()
-		replaced = append(replaced, contradiction.Problem.Field+" is removed: a PlatformPolicy enforces securityProfile Restricted, " +
+		replaced = append(replaced, contradiction.Problem.Field+" is removed: a PlatformPolicy enforces securityProfile Restricted, "+
 			"which does not allow it")
 	}
 	return replaced

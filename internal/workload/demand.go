@@ -149,7 +149,7 @@ func OfWorkload(target *Target) ([]Demand, error) {
 		demands = append(demands, ownDemand(target, ref, nil))
 	}
 	if len(wrong) > 0 {
-		return demands, fmt.Errorf("metadata.annotations[%s]: Invalid value: %q: must be auto, false, or a list of names such as " +
+		return demands, fmt.Errorf("metadata.annotations[%s]: Invalid value: %q: must be auto, false, or a list of names such as "+
 			"flags, secret/database",
 			configv1.AnnotationReload, strings.Join(wrong, ", "))
 	}

@@ -30,9 +30,9 @@ const (
 
 var (
 	errWork       = errors.New("the templates of this object do too much: make values shorter, or loops smaller")
-	errIterations = fmt.Errorf("loops have more than %d iterations: must be at most that in all templates of one object together", " +
-		"maxIterations)
-	errTooLong    = fmt.Errorf("a value of more than %d bytes: a ConfigMap holds no more", maxContent)
+	errIterations = fmt.Errorf("loops have more than %d iterations: must be at most that in all templates of one object together",
+		maxIterations)
+	errTooLong = fmt.Errorf("a value of more than %d bytes: a ConfigMap holds no more", maxContent)
 )
 
 // meter limits what one Render does. Templates are written by users with fewer rights than

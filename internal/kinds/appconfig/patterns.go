@@ -92,7 +92,7 @@ func (m *meter) pattern(expression string) (boundedPattern, error) {
 		return boundedPattern{}, fmt.Errorf("compiles to %d instructions, with repetitions expanded: must be at most %d", size.instructions,
 			maxInstructions)
 	case m.program+size.program() > maxProgram:
-		return boundedPattern{}, fmt.Errorf("with it, all regular expressions compile to %d instructions, including character tables: " +
+		return boundedPattern{}, fmt.Errorf("with it, all regular expressions compile to %d instructions, including character tables: "+
 			"must be at most %d together", m.program+size.program(), maxProgram)
 	}
 	if err := m.work(compileWork * size.program()); err != nil {

@@ -78,8 +78,8 @@ func Render(input Input) (Content, field.ErrorList) {
 	}
 	if size := sizeOfContent(content); size > maxContent {
 		return Content{}, field.ErrorList{invalid(field.NewPath("spec"),
-			fmt.Sprintf("config and files render to %d bytes, including keys: must be at most %d, which is the limit of a ConfigMap", " +
-				"size, maxContent))}
+			fmt.Sprintf("config and files render to %d bytes, including keys: must be at most %d, which is the limit of a ConfigMap",
+				size, maxContent))}
 	}
 	return content, nil
 }

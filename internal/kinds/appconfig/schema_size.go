@@ -46,7 +46,7 @@ func (s schemaSize) accepts(config map[string]string) error {
 		visits = (s.once + s.perKey) * (1 + len(config))
 	}
 	if visits > maxVisits {
-		return fmt.Errorf("for the %d keys of config %d of its values would have to be visited, those for every key each time: must " +
+		return fmt.Errorf("for the %d keys of config %d of its values would have to be visited, those for every key each time: must "+
 			"be at most %d: use properties", len(config), visits, maxVisits)
 	}
 	longest, all := 0, 0
@@ -54,7 +54,7 @@ func (s schemaSize) accepts(config map[string]string) error {
 		longest, all = max(longest, len(value)), all+len(value)
 	}
 	if read := s.readOnce*longest + s.readPerKey*all; read > maxRead {
-		return fmt.Errorf("for config of %d bytes, whose longest value has %d, %d bytes would have to be read: must be at most %d: " +
+		return fmt.Errorf("for config of %d bytes, whose longest value has %d, %d bytes would have to be read: must be at most %d: "+
 			"too large for values of this length", all, longest, read, maxRead)
 	}
 	return nil

@@ -22,6 +22,20 @@ type objectSummary struct {
 	rolling bool
 }
 
+// Messages with details.
+const (
+	messageOlder = "AppConfig %s is for application %s too and takes precedence, because it is older or was first to create " +
+		"ConfigMap %s: delete one of the two"
+	messageForeign = "%s exists and was not created by this AppConfig: delete it, or allow taking it over with: " +
+		"kubectl annotate -n %s configmap %s %s=AppConfig/%s"
+	messageLost = "the content of revision %d, which ConfigMap %s should have, is lost: the ConfigMap was edited, and the one that " +
+		"kept the content is gone or was edited too: let the rendered content be rolled out, or set spec.revision to one of " +
+		"status.revisions"
+	messageRolledBack = "the rollout of revision %d failed (%s), and revision %d was put back. The same content is not retried by " +
+		"itself: change the spec, or, if the content was not the cause, set spec.revision to %d until Ready is True, and then remove it"
+	messageApproval = "waiting for approval (rollout.mode is Manual): set rollout.approved to %s to roll out the content"
+)
+
 // summarize returns the summary of an AppConfig. The first matching row counts:
 //
 //	situation                                          severity  reason
@@ -69,18 +83,14 @@ func summarize(config *configv1.AppConfig, observed Observed, result plan.Result
 		return j
 	case observed.Older != "":
 		j.rolling = false
-		return say(summary.Stalled, api.ReasonConflict,
-			"AppConfig %s is for application %s too and takes precedence, because it is older or was first to create ConfigMap %s: " +
-				"delete one of the two", observed.Older, config.Spec.Application, name)
+		return say(summary.Stalled, api.ReasonConflict, messageOlder, observed.Older, config.Spec.Application, name)
 	case choice.isBarred():
 		return say(summary.Stalled, api.ReasonInvalidSpec, "%s", choice.Problem)
 	case len(result.Conflicts) > 0 && !slices.ContainsFunc(result.Conflicts, func(at plan.Ref) bool { return !observed.isLeft(at) }):
 		return say(summary.UnderWay, api.ReasonTerminating, "%s belongs to a deleted AppConfig: it is being deleted and will be created again",
 			plan.Join(result.Conflicts))
 	case len(result.Conflicts) > 0:
-		return say(summary.Stalled, api.ReasonConflict,
-			"%s exists and was not created by this AppConfig: delete it, or allow taking it over with: kubectl annotate -n %s configmap " +
-				"%s %s=AppConfig/%s",
+		return say(summary.Stalled, api.ReasonConflict, messageForeign,
 			plan.Join(result.Conflicts), config.Namespace, result.Conflicts[0].Name, api.AnnotationAdopt, config.Name)
 	case len(result.Terminating) > 0:
 		return say(summary.UnderWay, api.ReasonTerminating, "%s is still being deleted and will be created again", plan.Join(result.Terminating))
@@ -88,21 +98,14 @@ func summarize(config *configv1.AppConfig, observed Observed, result plan.Result
 		return say(summary.Stalled, configv1.ReasonRevisionNotFound,
 			"spec.revision: Invalid value: %d: this revision is not kept: must be one of status.revisions", *config.Spec.Revision)
 	case choice.IsLost:
-		return say(summary.Stalled, configv1.ReasonContentLost,
-			"the content of revision %d, which ConfigMap %s should have, is lost: the ConfigMap was edited, and the one that kept the " +
-				"content is gone or was edited too: let the rendered content be rolled out, or set spec.revision to one of " +
-				"status.revisions", choice.Chosen, name)
+		return say(summary.Stalled, configv1.ReasonContentLost, messageLost, choice.Chosen, name)
 	case choice.Pending == configv1.ReasonRolledBack:
-		return say(summary.Failed, configv1.ReasonRolledBack,
-			"the rollout of revision %d failed (%s), and revision %d was put back. The same content is not retried by itself: change the " +
-				"spec, or, if the content was not the cause, set spec.revision to %d until Ready is True, and then remove it",
+		return say(summary.Failed, configv1.ReasonRolledBack, messageRolledBack,
 			choice.Rendered, choice.Marks.Failure, choice.Chosen, choice.Rendered)
 	case len(in(workload.Failed)) > 0 && !has.justChanged:
 		return say(summary.Failed, configv1.ReasonRolloutFailed, "%s", conditions.FirstFew(in(workload.Failed), "; "))
 	case choice.Pending == configv1.ReasonAwaitingApproval:
-		return say(summary.Waiting, configv1.ReasonAwaitingApproval, "waiting for approval (rollout.mode is Manual): set " +
-			"rollout.approved to %s to roll out the content",
-			choice.Hash)
+		return say(summary.Waiting, configv1.ReasonAwaitingApproval, messageApproval, choice.Hash)
 	case choice.Pending == configv1.ReasonOutsideWindow:
 		return say(summary.Waiting, configv1.ReasonOutsideWindow, "waiting for rollout.window to open")
 	case has.justChanged && len(users) > 0:
@@ -159,7 +162,7 @@ func (j objectSummary) conditions(missing, secrets []string, namespace string) [
 	}
 	if len(secrets) > 0 {
 		all = append(all, conditions.True(configv1.ConditionSecretAccessNotGranted, configv1.ReasonSecretAccessNotGranted,
-			fmt.Sprintf("changes of Secret %s restart nothing, because the Secrets of this namespace may not be read: add %s to " +
+			fmt.Sprintf("changes of Secret %s restart nothing, because the Secrets of this namespace may not be read: add %s to "+
 				"secrets.namespaces in the chart's values", strings.Join(secrets, ", "), namespace)))
 	}
 	return all

@@ -25,7 +25,7 @@ func Validate(config *configv1.AppConfig) field.ErrorList {
 		problems = append(problems, field.Invalid(spec.Child("revisionHistoryLimit"), *limit, "must be greater than or equal to 0"))
 	}
 	if revision := config.Spec.Revision; revision != nil && *revision < 1 {
-		problems = append(problems, field.Invalid(spec.Child("revision"), *revision, "must be greater than or equal to 1: " +
+		problems = append(problems, field.Invalid(spec.Child("revision"), *revision, "must be greater than or equal to 1: "+
 			"status.revisions lists the revisions"))
 	}
 	return problems

@@ -232,7 +232,7 @@ func (e *Evictions) choose(spec *configv1.ConfigMonitorSpec, sorted pods, now ti
 	}
 	if limit := spec.MaxParallel; limit != nil && len(going) > 0 {
 		free := min(max(int(*limit)-busy, 0), len(going))
-		e.wait(going[free:], string(rollout.WaitingForOthers), fmt.Sprintf("waiting: at most %d pods are restarted at a time " +
+		e.wait(going[free:], string(rollout.WaitingForOthers), fmt.Sprintf("waiting: at most %d pods are restarted at a time "+
 			"(maxParallel)", *limit))
 		if free > 0 {
 			e.Instead = victims(going[free:])

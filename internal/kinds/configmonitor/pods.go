@@ -64,7 +64,7 @@ func whyLeft(spec *configv1.ConfigMonitorSpec, p pod) (configv1.Skipped, bool) {
 		skipped.Reason, skipped.Message = configv1.SkippedUnowned, "no controller would recreate it: set spec.allowUnowned to evict it anyway"
 	case owner.Kind == "Job":
 		skipped.Reason, skipped.Message = configv1.SkippedUnowned,
-			fmt.Sprintf("Job/%s may count the eviction as a failure, and start over or give up: set spec.allowUnowned to evict it " +
+			fmt.Sprintf("Job/%s may count the eviction as a failure, and start over or give up: set spec.allowUnowned to evict it "+
 				"anyway", owner.Name)
 	default:
 		return configv1.Skipped{}, false

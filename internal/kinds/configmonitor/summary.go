@@ -115,8 +115,8 @@ func (s totals) reasons() string {
 // access returns how to let Mainstay read a Secret.
 func access(namespace, secret string) string {
 	return fmt.Sprintf("Secret %s may not be read: Mainstay reads Secrets only in the namespaces that its installation names. "+
-		"To grant it, add %s to secrets.namespaces in the values of its Helm release; if it is there already, the Role was missing " +
-			"when Mainstay started: its log says so", secret, namespace)
+		"To grant it, add %s to secrets.namespaces in the values of its Helm release; if it is there already, the Role was missing "+
+		"when Mainstay started: its log says so", secret, namespace)
 }
 
 // flaps returns who changes a flapping source. The writers are sorted by name: they alternate, and

@@ -83,7 +83,7 @@ func Warn(monitor *configv1.ConfigMonitor) []string {
 	var warnings []string
 	switch evicts := spec.Strategy == configv1.StrategyEvict; {
 	case evicts && spec.MaxParallel == nil:
-		warnings = append(warnings, "spec.strategy: Evict evicts all selected pods at once, as far as PodDisruptionBudgets allow: set " +
+		warnings = append(warnings, "spec.strategy: Evict evicts all selected pods at once, as far as PodDisruptionBudgets allow: set "+
 			"spec.maxParallel to limit that")
 	case !evicts && spec.AllowUnowned:
 		warnings = append(warnings, "spec.allowUnowned has no effect with the strategy Rollout")

@@ -115,7 +115,7 @@ func validateResources(resources mspolicyv1.Resources, at *field.Path) field.Err
 				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 		if request.Sign() < 0 {
-			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must be greater than or " +
+			problems = append(problems, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must be greater than or "+
 				"equal to 0"))
 		}
 	}

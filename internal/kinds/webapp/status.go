@@ -133,7 +133,7 @@ func summarize(app *msappsv1.WebApp, observed Observed, result plan.Result) obje
 
 func conflict(app *msappsv1.WebApp, refs []plan.Ref) objectSummary {
 	return objectSummary{Summary: summary.Of(summary.Stalled, api.ReasonConflict,
-		"%s exists and was not created by this WebApp: delete it, choose another name, or allow taking it over with: kubectl annotate " +
+		"%s exists and was not created by this WebApp: delete it, choose another name, or allow taking it over with: kubectl annotate "+
 			"-n %s %s %s %s=WebApp/%s",
 		plan.Join(refs), app.Namespace, refs[0].Kind, refs[0].Name, api.AnnotationAdopt, app.Name)}
 }

@@ -156,8 +156,8 @@ const evictionLimit = 5 * time.Second
 // Messages about pods that are not evicted now. The API server's own message names a
 // PodDisruptionBudget only sometimes.
 const (
-	budgetForbids    = "a PodDisruptionBudget does not allow the eviction now: retrying"
-	overdue          = "the API server did not answer within %s, as happens while the counts of a PodDisruptionBudget are not up " +
+	budgetForbids = "a PodDisruptionBudget does not allow the eviction now: retrying"
+	overdue       = "the API server did not answer within %s, as happens while the counts of a PodDisruptionBudget are not up " +
 		"to date: retrying"
 	waitsForAnswer   = "waiting: the API server does not answer the eviction of Pod/%s"
 	waitsForFailures = "waiting: %d evictions failed, the last one of Pod/%s"
