@@ -53,6 +53,9 @@ type Assessment struct {
 	now   time.Time
 	// Assessed are the workloads that the agent matches or is in.
 	Assessed []WorkloadAssessment
+	// LastRemovals are the removals that were written last; the zero value means none. They survive
+	// no restart, after which there is one additional attempt.
+	LastRemovals Removals
 }
 
 // Assess compares workloads with their desired state. The agent is nil if the Instrumentation no

@@ -62,6 +62,8 @@ type Decision struct {
 	// indices.
 	Leaving int
 	From    []int
+	// Removals are those among Writes, to be passed to the next assessment as LastRemovals.
+	Removals Removals
 	// RequeueAfter is when the decision changes with time alone; 0 means never.
 	RequeueAfter time.Duration
 }
@@ -113,12 +115,13 @@ func (a *Assessment) Decide() (Decision, error) {
 	if d.ClearsFailure = d.agent.hasStaleFailure(); d.ClearsFailure {
 		d.Writes = slices.DeleteFunc(d.Writes, func(write GrantWrite) bool { return write.Grant != nil })
 	}
+	d.skipRepeated()
 	slices.SortStableFunc(d.Workloads, func(x, y ReportedWorkload) int { return cmp.Compare(x.State, y.State) })
 	return d.Decision, nil
 }
 
-// limitWrites postpones the grants beyond MaxWrites to the next reconcile. The injector limits
-// removals, because it knows which ones were tried in vain.
+// limitWrites postpones the grants beyond MaxWrites to the next reconcile. skipRepeated limits the
+// removals.
 func (d *decider) limitWrites() {
 	grants := 0
 	d.Writes = slices.DeleteFunc(d.Writes, func(write GrantWrite) bool {
@@ -262,12 +265,6 @@ func withoutRevision(s *WorkloadAssessment) string {
 		return "keeps the agent that it has: the new revision failed on a canary"
 	}
 	return "runs without the agent: this revision failed on a canary"
-}
-
-func (d *decider) requeueIn(in time.Duration) {
-	if in > 0 && (d.RequeueAfter == 0 || in < d.RequeueAfter) {
-		d.RequeueAfter = in
-	}
 }
 
 // addUnit adds a workload to the units of the rollout.

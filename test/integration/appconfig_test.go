@@ -282,7 +282,7 @@ func TestAppConfigOfOneSecond(t *testing.T) {
 	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(gomega.Succeed())
 	g.Expect(second.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Message",
 		gomega.HavePrefix("AppConfig b is for application shop too and takes precedence"))))
-	change(t, first, says("bye"))
+	change(t, first, withMessage("bye"))
 	g.Eventually(statusOf(first)).WithContext(t.Context()).Should(gomega.Equal("True NoUsers, revision 2, 0/0"))
 	g.Expect(data(space, "shop-config")(t.Context())).To(gomega.Equal(hello("bye")))
 }

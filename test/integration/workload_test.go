@@ -111,6 +111,14 @@ func patchesOf(manager *testenv.Manager, n int, namespace string) []string {
 	return made
 }
 
+// stampOf returns a function that reads what a Deployment's pods are recorded to have started with.
+func stampOf(t *testing.T, deployment *appsv1.Deployment) func() (string, error) {
+	return func() (string, error) {
+		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)
+		return deployment.Annotations[configv1.AnnotationObserved], err
+	}
+}
+
 func TestReload(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -172,10 +180,7 @@ func TestReload(t *testing.T) {
 
 	// A workload that no longer asks keeps no trace of us, except in running pods.
 	change(t, web, func(d *appsv1.Deployment) { delete(d.Annotations, configv1.AnnotationReload) })
-	g.Eventually(func() (string, error) {
-		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(web), web)
-		return web.Annotations[configv1.AnnotationObserved], err
-	}).Should(gomega.BeEmpty())
+	g.Eventually(stampOf(t, web)).Should(gomega.BeEmpty())
 	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal(content("flags", "a", "4")), "and that restarts nothing")
 }
 

@@ -22,9 +22,9 @@ import (
 // without changes have none.
 //
 // +kubebuilder:rbac:part=injectiondirect,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=get
-func (r *Reader) bodies(ctx context.Context, observed *Observed) (map[int][]byte, error) {
+func (r *Reader) bodies(ctx context.Context, observed *Observed, writes []injection.GrantWrite) (map[int][]byte, error) {
 	bodies := map[int][]byte{}
-	for _, write := range observed.decision.Writes {
+	for _, write := range writes {
 		one := &observed.seen[write.Index]
 		body, err := r.body(ctx, one, injection.GrantKey(observed.identity.ID()), write.Grant)
 		if apierrors.IsNotFound(err) {

@@ -128,20 +128,26 @@ func compiled(t *testing.T, object injection.Object) *injection.Agent {
 
 // A removal without effect is repeated after 10 s, 20 s, ...: nothing on the workload records the
 // attempts.
-func TestSkipRepeated(t *testing.T) {
+func TestRepeatedRemovals(t *testing.T) {
 	reader, agent := readerOf(t), compiled(t, java())
 	writes := func(at time.Time, seen ...injection.ObservedWorkload) (int, time.Duration) {
-		observed := &Observed{identity: agent.Identity, seen: seen}
 		for i := range seen {
-			observed.decision.Writes = append(observed.decision.Writes, injection.GrantWrite{Index: i})
+			seen[i].Context = &injection.NamespaceContext{}
 		}
-		reader.skipRepeated(observed, at)
-		return len(observed.decision.Writes), observed.decision.RequeueAfter
+		observed := Observed{identity: agent.Identity, seen: seen, assessment: injection.Assess(agent.Identity, nil, seen, at)}
+		observed.assessment.LastRemovals = reader.lastRemovals(&observed)
+		of := kind[*instrv1.Instrumentation]{reader: reader}
+		decided := of.Decide(nil, observed)
+		if err := of.Act(t.Context(), nil, nil, observed, &decided); err != nil {
+			t.Fatal(err)
+		}
+		return len(decided.Writes), decided.RequeueAfter
 	}
 	at := now
 	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
-		if n, again := writes(at, seenOf("web-1", agent)); n != 1 || again != wait*time.Second {
-			t.Fatalf("after %s it writes %d, and requeues after %s: wanted one, and %ds", at.Sub(now), n, again, wait)
+		// Whether a removal had an effect is checked after 10 s, however long the next one waits.
+		if n, again := writes(at, seenOf("web-1", agent)); n != 1 || again != 10*time.Second {
+			t.Fatalf("after %s it writes %d, and requeues after %s: wanted one, and 10s", at.Sub(now), n, again)
 		}
 		at = at.Add(wait*time.Second - time.Second)
 		if n, again := writes(at, seenOf("web-1", agent)); n != 0 || again != time.Second {
@@ -149,16 +155,16 @@ func TestSkipRepeated(t *testing.T) {
 		}
 		at = at.Add(time.Second)
 	}
-	if n, _ := writes(at.Add(-time.Second), seenOf("web-1", agent), seenOf("web-2", agent), seenOf("web-1")); n != 2 {
-		t.Errorf("of one that was just written to, another, and one that has nothing of it, %d are written to", n)
+	if n, _ := writes(at.Add(-time.Second), seenOf("web-1", agent), seenOf("web-2", agent)); n != 1 {
+		t.Errorf("of one workload that was just written and another, %d are written", n)
+	}
+	granted := seenOf("web-1")
+	granted.Annotations = map[string]string{injection.GrantKey(agent.ID): injection.Grant{Revision: agent.Revision, At: at}.String()}
+	if n, _ := writes(at.Add(-time.Second), granted); n != 1 {
+		t.Error("the removal of a grant is withheld: it leaves nothing to repeat")
 	}
 	if n, again := writes(at.Add(time.Hour), seenOf("web-1", agent)); n != 1 || again != 10*time.Second {
 		t.Errorf("an hour later it writes %d, and requeues after %s", n, again)
-	}
-	observed := &Observed{identity: agent.Identity, seen: []injection.ObservedWorkload{seenOf("web-1", agent)}}
-	observed.decision.Writes = []injection.GrantWrite{{Grant: &injection.Grant{Revision: agent.Revision, At: at}}}
-	if reader.skipRepeated(observed, at); len(observed.decision.Writes) != 1 {
-		t.Error("a grant is kept back: it tells of its attempts itself")
 	}
 }
 
@@ -439,7 +445,7 @@ func TestClearFailurePatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patches := of.Desired(object, observed).Patches
+	patches := of.Desired(object, observed, of.Decide(object, observed)).Patches
 	if len(patches) != 2 || patches[0].Ref != (plan.Ref{Group: "instrumentation.mainstay.dev", Kind: injection.KindNamespaced, Namespace: space, Name: "java"}) ||
 		patches[1].Ref != (plan.Ref{Group: "apps", Kind: "Deployment", Namespace: space, Name: "api"}) {
 		t.Fatalf("it patches %v", patches)
@@ -468,10 +474,9 @@ func TestReportOfAFailureThatIsNotRecorded(t *testing.T) {
 		"can't be removed from it, so no workload gets the agent: frozen":              {forgives, refused},
 		"can't be removed from it, so no workload gets the agent: retrying: no answer": {forgives, unmade},
 	} {
-		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.ObservedWorkload{seenOf("web-1", agent)},
-			decision: test.decision}
+		observed := Observed{identity: agent.Identity, agent: agent, seen: []injection.ObservedWorkload{seenOf("web-1", agent)}}
 		into := object.DeepCopy()
-		kind[*instrv1.Instrumentation]{}.Report(into, object, observed, test.result)
+		kind[*instrv1.Instrumentation]{}.Report(into, object, observed, test.decision, test.result)
 		ready := into.Status.Conditions[slices.IndexFunc(into.Status.Conditions,
 			func(one metav1.Condition) bool { return one.Type == instrv1.ConditionReady })]
 		if ready.Status != metav1.ConditionFalse || ready.Reason != api.ReasonRefused || !strings.HasSuffix(ready.Message, want) {

@@ -29,16 +29,15 @@ type Object interface {
 	GetStatus() *instrv1.InstrumentationStatus
 }
 
-// Observed is what was read for one Instrumentation, and the decision that follows from it.
+// Observed is what was read for one Instrumentation.
 type Observed struct {
 	identity injection.Identity
 	// agent is nil if the object is being deleted or is invalid.
 	agent *injection.Agent
 	seen  []injection.ObservedWorkload
 	now   time.Time
-	// decision is made in Observe already: without webhooks it determines which workloads must be read
-	// in full.
-	decision injection.Decision
+	// assessment compares seen with what the agent wants; nil if the object is invalid.
+	assessment *injection.Assessment
 	// bodies are, without webhooks, the patches of the workloads to write, by index.
 	bodies map[int][]byte
 }
@@ -53,9 +52,6 @@ type kind[T Object] struct {
 	isDirect bool
 }
 
-// New returns an empty object.
-func (k kind[T]) New() T { return k.definition.New() }
-
 // Admit fills in defaults and validates.
 func (k kind[T]) Admit(object T) error {
 	k.definition.Default(object)
@@ -66,8 +62,7 @@ func (k kind[T]) Admit(object T) error {
 }
 
 // Observe reads the workloads that may be concerned, and all Instrumentations that may be, from the
-// cache. From the API server it reads the pods of canaries and of workloads that are being replaced
-// and, without webhooks, the workloads to be changed, in full.
+// cache. From the API server it reads the pods of canaries and of workloads that are being replaced.
 func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	observed := Observed{identity: injection.IdentityOf(object), now: k.clock.Now()}
 	agents, err := k.reader.agents(ctx, object.GetNamespace())
@@ -92,40 +87,56 @@ func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	for i := range found {
 		observed.seen[i] = found[i].ObservedWorkload
 	}
-	assessment := injection.Assess(observed.identity, observed.agent, observed.seen, observed.now)
-	if err := k.reader.watch(ctx, assessment.Watched(), found); err != nil {
-		return observed, err
-	}
-	if observed.decision, err = assessment.Decide(); err != nil {
-		return observed, nil //nolint:nilerr // the window is invalid, and Admit refuses it
-	}
-	k.reader.skipRepeated(&observed, observed.now)
-	if k.isDirect {
-		observed.bodies, err = k.reader.bodies(ctx, &observed)
-	}
-	return observed, err
+	observed.assessment = injection.Assess(observed.identity, observed.agent, observed.seen, observed.now)
+	observed.assessment.LastRemovals = k.reader.lastRemovals(&observed)
+	return observed, k.reader.watch(ctx, observed.assessment.Watched(), found)
 }
 
-// Children returns nil: there are none.
-func (kind[T]) Children(Observed) plan.Children { return nil }
+// Decide returns which workloads to write to; nothing for an invalid object.
+func (kind[T]) Decide(_ T, observed Observed) injection.Decision {
+	if observed.assessment == nil {
+		return injection.Decision{}
+	}
+	decided, err := observed.assessment.Decide()
+	if err != nil {
+		return injection.Decision{} // the window is invalid, and Admit refuses it
+	}
+	return decided
+}
+
+// Complete reads, without webhooks, the workloads to be changed, in full.
+func (k kind[T]) Complete(ctx context.Context, _ T, observed *Observed, decided injection.Decision) (bool, error) {
+	if !k.isDirect {
+		return false, nil
+	}
+	var err error
+	observed.bodies, err = k.reader.bodies(ctx, observed, decided.Writes)
+	return false, err
+}
+
+// Act remembers the removals that are about to be written.
+func (k kind[T]) Act(_ context.Context, _, _ T, observed Observed, decided *injection.Decision) error {
+	k.reader.remember(observed.identity, decided.Removals)
+	return nil
+}
 
 // Desired returns the patches of workloads. If the canaries of a revision have failed, it returns
 // only a patch that records this on the Instrumentation. If a recorded failure is to be cleared, it
 // returns that patch and those that need not wait for it.
-func (k kind[T]) Desired(object T, observed Observed) plan.Plan {
+func (k kind[T]) Desired(object T, observed Observed, decided injection.Decision) plan.Plan {
 	var patches []plan.Patch
 	switch {
-	case observed.decision.Failure != "":
-		return plan.Plan{Patches: []plan.Patch{recordFailurePatch(object, &observed)}}
-	case observed.decision.ClearsFailure:
+	case decided.Failure != "":
+		return plan.Plan{Patches: []plan.Patch{recordFailurePatch(object, &observed, decided.Failure)}}
+	case decided.ClearsFailure:
 		patches = append(patches, clearFailurePatch(object, &observed))
 	}
-	for _, write := range observed.decision.Writes {
+	for _, write := range decided.Writes {
 		if patch, changes := k.patchOf(&observed, write); changes {
 			patches = append(patches, patch)
 		}
 	}
-	return plan.Plan{Patches: patches, Warnings: warnings(object, &observed)}
+	return plan.Plan{Patches: patches, Warnings: warnings(object, &observed, decided)}
 }
 
 // patchOf returns the patch of one workload, and whether it changes anything.
@@ -159,8 +170,8 @@ func (o *Observed) isDone(index int) func(plan.Object) bool {
 }
 
 // warnings returns warnings about workloads that have failed since the status was written.
-func warnings(object Object, observed *Observed) []plan.Warning {
-	input := injection.StatusInput{Agent: observed.agent, Seen: observed.seen, Decision: observed.decision}
+func warnings(object Object, observed *Observed, decided injection.Decision) []plan.Warning {
+	input := injection.StatusInput{Agent: observed.agent, Seen: observed.seen, Decision: decided}
 	var found []plan.Warning
 	for _, failed := range input.News(object.GetStatus().Workloads) {
 		one := &observed.seen[failed.Index]
@@ -177,8 +188,8 @@ const maxFailure = 1000
 
 // recordFailurePatch returns the patch that records on an Instrumentation that the canaries of its
 // revision have failed. Nothing is undone before it is written.
-func recordFailurePatch(object client.Object, observed *Observed) plan.Patch {
-	text := observed.agent.Revision + " " + observed.decision.Failure
+func recordFailurePatch(object client.Object, observed *Observed, failure string) plan.Patch {
+	text := observed.agent.Revision + " " + failure
 	text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
 	return patchSelf(object, observed, annotation(object.GetUID(), instrv1.AnnotationFailed, text))
 }
@@ -228,10 +239,10 @@ func refOf(one *injection.ObservedWorkload) plan.Ref {
 }
 
 // Report sets the status.
-func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) time.Duration {
+func (k kind[T]) Report(into, object T, observed Observed, decided injection.Decision, result plan.Result) time.Duration {
 	input := injection.StatusInput{
 		Identity: observed.identity, Agent: observed.agent, Generation: into.GetGeneration(), Deleting: object.GetDeletionTimestamp() != nil,
-		Seen: observed.seen, Decision: observed.decision, Refused: map[int]string{}, Unmade: map[int]string{}, Failure: result.Failure,
+		Seen: observed.seen, Decision: decided, Refused: map[int]string{}, Unmade: map[int]string{}, Failure: result.Failure,
 	}
 	for i := range observed.seen {
 		if refusal, isRefused := result.Refused[refOf(&observed.seen[i])]; isRefused {
@@ -241,19 +252,19 @@ func (k kind[T]) Report(into, object T, observed Observed, result plan.Result) t
 			input.Unmade[i] = failure
 		}
 	}
-	if failure := noteFailure(object, &observed, result); failure != nil {
+	if failure := noteFailure(object, &observed, decided, result); failure != nil {
 		input.Failure = failure
 	}
 	status := input.Status()
 	first := into.GetFirstReadyTime()
 	*into.GetStatus() = status
 	into.SetFirstReadyTime(first)
-	return observed.decision.RequeueAfter
+	return decided.RequeueAfter
 }
 
 // noteFailure returns a Failure if the record of a failure could not be written or deleted; nil
 // otherwise.
-func noteFailure(object client.Object, observed *Observed, result plan.Result) *plan.Failure {
+func noteFailure(object client.Object, observed *Observed, decided injection.Decision, result plan.Result) *plan.Failure {
 	self := selfRef(object, observed)
 	why, isRefused := result.Refused[self]
 	if unmade, isUnmade := result.Unwritten[self]; isUnmade {
@@ -262,20 +273,15 @@ func noteFailure(object client.Object, observed *Observed, result plan.Result) *
 		return nil
 	}
 	message := "the failure of its canaries can't be recorded on it, so nothing is undone: "
-	if observed.decision.ClearsFailure {
+	if decided.ClearsFailure {
 		message = "the annotation " + instrv1.AnnotationFailed +
 			", which no longer counts, can't be removed from it, so no workload gets the agent: "
 	}
 	return &plan.Failure{Reason: api.ReasonRefused, Message: message + why}
 }
 
-// ProblemConditions names the conditions that mean a problem when True.
-func (kind[T]) ProblemConditions() []string {
-	return []string{instrv1.ConditionDegraded, instrv1.ConditionStalled, instrv1.ConditionOverruled}
-}
-
 // Released reports whether the agent is removed from all workloads. Grants that were left over are
 // deleted too, unless the API server refused that.
-func (kind[T]) Released(_ T, observed Observed, result plan.Result) bool {
-	return observed.decision.Leaving == 0 && len(result.Refused)+len(result.Unwritten) == 0
+func (kind[T]) Released(_ T, _ Observed, decided injection.Decision, result plan.Result) bool {
+	return decided.Leaving == 0 && len(result.Refused)+len(result.Unwritten) == 0
 }

@@ -41,8 +41,8 @@ type Reader struct {
 	off []string
 	// compiled caches agents by UID.
 	compiled *lru.Cache
-	// takenOut remembers when the agent was last removed from a workload: see skipRepeated.
-	takenOut *lru.Cache
+	// removals are the last removals of agents from workloads, by removalKey.
+	removals *lru.Cache
 }
 
 // maxCompiled is far more than a cluster has in practice.
@@ -50,7 +50,7 @@ const maxCompiled = 10_000
 
 // NewReader completes a Reader.
 func NewReader(reader Reader) *Reader {
-	reader.compiled, reader.takenOut = lru.New(maxCompiled), lru.New(maxCompiled)
+	reader.compiled, reader.removals = lru.New(maxCompiled), lru.New(maxCompiled)
 	if !reader.Namespaced {
 		reader.off = append(reader.off, injection.KindNamespaced)
 	}

@@ -54,14 +54,16 @@ func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 	recorder := manager.GetEventRecorder("mainstay-" + name)
 	applier := apply.New(cached, children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()})
 	applier.Recorder = recorder
-	r := &reconciler.Reconciler[T, Observed]{
-		Name:      name,
-		Kind:      kind[T]{reader: options.Reader, clock: options.Clock, definition: definition, isDirect: options.Direct},
-		Client:    cached,
-		Applier:   applier,
-		Recorder:  recorder,
-		Clock:     options.Clock,
-		Finalizer: injection.Finalizer,
+	r := &reconciler.Reconciler[T, Observed, injection.Decision]{
+		Name:              name,
+		New:               definition.New,
+		Kind:              kind[T]{reader: options.Reader, clock: options.Clock, definition: definition, isDirect: options.Direct},
+		Client:            cached,
+		Applier:           applier,
+		Recorder:          recorder,
+		Clock:             options.Clock,
+		Finalizer:         injection.Finalizer,
+		ProblemConditions: []string{instrv1.ConditionDegraded, instrv1.ConditionStalled, instrv1.ConditionOverruled},
 	}
 	concerned := concerned{options.Reader, definition.Kind.Kind}
 	written := builder.WithPredicates(predicate.Or(watch.SpecChanged(), predicate.AnnotationChangedPredicate{}))

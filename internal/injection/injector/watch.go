@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
@@ -90,44 +91,27 @@ func readySince(pods []corev1.Pod) time.Time {
 	return last
 }
 
-// skipRepeated drops removals that were written recently without effect: the webhook may be
-// unavailable, and the workload itself does not record the attempts. The attempts are kept in
-// memory; after a restart there is one additional attempt.
-func (r *Reader) skipRepeated(observed *Observed, now time.Time) {
-	decision := &observed.decision
-	kept := decision.Writes[:0]
-	for _, write := range decision.Writes {
-		one := &observed.seen[write.Index]
-		if write.Grant != nil || !injection.Has(one.Template, observed.identity.ID()) {
-			kept = append(kept, write)
-			continue
+// lastRemovals returns when the agent was last removed from each workload that has it.
+func (r *Reader) lastRemovals(observed *Observed) injection.Removals {
+	found := injection.Removals{}
+	for _, assessed := range observed.assessment.Assessed {
+		uid := observed.seen[assessed.Index].UID
+		if known, _ := r.removals.Get(removalKey{observed.identity.ID(), uid}); known != nil && assessed.Has {
+			found[uid] = known.(injection.Grant)
 		}
-		key := observed.identity.ID() + " " + string(one.UID)
-		before, _ := r.takenOut.Get(key)
-		last, _ := before.(injection.Grant)
-		if wait := last.Due(takingOut, now); wait > 0 {
-			decision.RequeueAfter = sooner(decision.RequeueAfter, wait)
-			continue
-		}
-		if len(kept) >= injection.MaxWrites {
-			decision.RequeueAfter = sooner(decision.RequeueAfter, injection.PollMore)
-			continue
-		}
-		next := last.Next(takingOut, now)
-		r.takenOut.Add(key, next)
-		decision.RequeueAfter = sooner(decision.RequeueAfter, next.Due(takingOut, now))
-		kept = append(kept, write)
 	}
-	decision.Writes = kept
+	return found
 }
 
-// takingOut takes the place of a revision for removals.
-const takingOut = "out"
-
-// sooner returns the shorter of two waits, of which 0 means none.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
+// remember remembers removals that are about to be written.
+func (r *Reader) remember(identity injection.Identity, removals injection.Removals) {
+	for uid, removal := range removals {
+		r.removals.Add(removalKey{identity.ID(), uid}, removal)
 	}
-	return a
+}
+
+// removalKey names an agent and a workload.
+type removalKey struct {
+	id  string
+	uid types.UID
 }

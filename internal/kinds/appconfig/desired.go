@@ -16,13 +16,12 @@ import (
 // Desired returns what should exist for a defaulted, valid AppConfig: the immutable ConfigMap that
 // keeps the chosen content and then, in one write, the ConfigMap that pods use. Earlier revisions
 // are kept unchanged, or pruned.
-func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
-	choice := observed.Choice
+func Desired(config *configv1.AppConfig, observed Observed, choice Choice) plan.Plan {
 	if observed.Older != "" || choice.isBarred() {
 		return plan.Plan{Withhold: true}
 	}
 	var wanted plan.Plan
-	for _, revision := range keptRevisions(config, observed) {
+	for _, revision := range keptRevisions(config, observed, choice) {
 		wanted.Keep = append(wanted.Keep, ref(config, revision.ConfigMap))
 	}
 	main, own := ref(config, ConfigMapName(config)), ref(config, RevisionName(config, choice.Chosen))
@@ -51,8 +50,8 @@ func Desired(config *configv1.AppConfig, observed Observed) plan.Plan {
 // keptRevisions returns the revisions to keep: the chosen one, the one in the ConfigMap, the
 // rendered one, the last good one, those that pods run, and the newest of the others, up to the
 // limit.
-func keptRevisions(config *configv1.AppConfig, observed Observed) []Revision {
-	choice, current := observed.Choice, observed.current(config)
+func keptRevisions(config *configv1.AppConfig, observed Observed, choice Choice) []Revision {
+	current := observed.current(config)
 	needed := []int64{choice.Chosen, current.Revision, choice.Rendered, choice.Marks.LastGood}
 	var run []string
 	for _, user := range observed.users(config) {

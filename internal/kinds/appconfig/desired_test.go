@@ -73,9 +73,8 @@ func situations() map[string]situation {
 
 func (s situation) desired() plan.Plan {
 	config := newConfig(s.changes...)
-	observed := s.world.chosen(config)
-	observed.Kept = s.kept
-	return Desired(config, observed)
+	s.world.Kept = s.kept
+	return s.world.desired(config)
 }
 
 func TestDesired(t *testing.T) {
@@ -113,7 +112,7 @@ func planText(t *testing.T, wanted plan.Plan) string {
 // numbers.
 func TestNumbersAreNotReused(t *testing.T) {
 	back := newConfig(says("a"), history(0))
-	went := Desired(back, newWorld().keeps("a", "b", "c").has(3, "c").chosen(back))
+	went := newWorld().keeps("a", "b", "c").has(3, "c").desired(back)
 	written := went.Children[len(went.Children)-1].Object.GetAnnotations()
 	next := newConfig(says("d"), history(0))
 	choice := Choose(next, newWorld().keeps("a").has(1, "a", configv1.AnnotationHighest, written[configv1.AnnotationHighest]).Observed)

@@ -37,9 +37,7 @@ type Observed struct {
 	WindowChanges time.Duration
 	// Rendering is what the spec renders, if it is cached; nil makes Choose render it.
 	Rendering *Rendering
-	// Choice is which content the ConfigMap gets: what Choose returns for all of the above.
-	Choice Choice
-	// Kept is the content of Choice.Read; nil if it was not read, or is gone.
+	// Kept is the content of the choice's Read; nil if it was not read, or is gone.
 	Kept map[string]string
 }
 

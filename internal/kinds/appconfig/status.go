@@ -15,9 +15,8 @@ const maxWorkloads = 100
 
 // Status returns the status of a defaulted AppConfig, given what was observed and what apply did,
 // and when to requeue without an event (0: never). It does not read the previous status.
-func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (configv1.AppConfigStatus, time.Duration) {
-	has := after(config, observed, result)
-	choice := observed.Choice
+func Status(config *configv1.AppConfig, observed Observed, choice Choice, result plan.Result) (configv1.AppConfigStatus, time.Duration) {
+	has := after(config, observed, choice, result)
 	status := configv1.AppConfigStatus{
 		ObservedGeneration: config.Generation,
 		Environment:        string(choice.Environment),
@@ -44,25 +43,25 @@ func Status(config *configv1.AppConfig, observed Observed, result plan.Result) (
 	}
 	status.PodSummary = fmt.Sprintf("%d/%d", status.UpdatedPods, status.Pods)
 	status.Workloads = status.Workloads[:min(len(status.Workloads), maxWorkloads)]
-	status.Revisions = revisionStatuses(config, observed, has, users)
-	status.Conditions = summarize(config, observed, result, has).conditions(observed.missing(config), observed.notGranted(config),
+	status.Revisions = revisionStatuses(config, observed, choice, has, users)
+	status.Conditions = summarize(config, observed, choice, result, has).conditions(observed.missing(config), observed.notGranted(config),
 		config.Namespace)
-	return status, requeueAfter(observed)
+	return status, requeueAfter(observed, choice)
 }
 
 // after returns the ConfigMap as apply left it.
-func after(config *configv1.AppConfig, observed Observed, result plan.Result) stored {
+func after(config *configv1.AppConfig, observed Observed, choice Choice, result plan.Result) stored {
 	has := stored{Current: observed.current(config)}
 	if has.Revision == 0 && observed.Older == "" {
 		// It lost its annotations, and could not be written yet: the next reconcile finds the marks in
 		// the status again.
-		has.LastGood, has.Failed = observed.Choice.Marks.LastGood, observed.Choice.Marks.Failed
+		has.LastGood, has.Failed = choice.Marks.LastGood, choice.Marks.Failed
 	}
 	isWritten := slices.ContainsFunc(result.Changes, func(change plan.Change) bool {
 		return change.Ref == ref(config, ConfigMapName(config)) && change.Operation != plan.Deleted
 	})
 	if isWritten {
-		choice := observed.Choice
+		choice := choice
 		has.justChanged = choice.ChosenHash != has.Holds
 		has.Exists, has.Revision, has.Hash, has.Holds = true, choice.Chosen, choice.ChosenHash, choice.ChosenHash
 		has.LastGood, has.Failed = choice.Marks.LastGood, choice.Marks.Failed
@@ -124,13 +123,13 @@ func revisionOf(hash string, has stored, revisions []Revision) int64 {
 
 // revisionStatuses returns the revisions as the next reconcile will find them: with the one that
 // was just created, and without those that were pruned.
-func revisionStatuses(config *configv1.AppConfig, observed Observed, has stored, users []User) []configv1.RevisionStatus {
+func revisionStatuses(config *configv1.AppConfig, observed Observed, choice Choice, has stored, users []User) []configv1.RevisionStatus {
 	if observed.Older != "" {
 		return nil
 	}
 	revisions := observed.revisions(config)
-	if !observed.Choice.isBarred() {
-		revisions = keptRevisions(config, observed)
+	if !choice.isBarred() {
+		revisions = keptRevisions(config, observed, choice)
 	}
 	if has.Exists && !slices.ContainsFunc(revisions, func(r Revision) bool { return r.Number == has.Revision }) && has.Revision > 0 {
 		revisions = append([]Revision{{Number: has.Revision, Hash: has.Hash, ConfigMap: RevisionName(config, has.Revision)}}, revisions...)
@@ -162,9 +161,9 @@ func revisionStatuses(config *configv1.AppConfig, observed Observed, has stored,
 }
 
 // requeueAfter returns after how long the decision or the status changes with time alone.
-func requeueAfter(observed Observed) time.Duration {
+func requeueAfter(observed Observed, choice Choice) time.Duration {
 	after := observed.Plan.RequeueAfter
-	if waits := observed.WindowChanges; observed.Choice.Pending == configv1.ReasonOutsideWindow && waits > 0 && (after == 0 || waits < after) {
+	if waits := observed.WindowChanges; choice.Pending == configv1.ReasonOutsideWindow && waits > 0 && (after == 0 || waits < after) {
 		after = waits
 	}
 	return after

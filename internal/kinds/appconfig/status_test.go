@@ -115,7 +115,7 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig(test.changes...)
-			status, _ := Status(config, test.world.chosen(config), test.result)
+			status := test.world.status(config, test.result)
 			equal(t, test.want, statusLine(status))
 		})
 	}
@@ -148,10 +148,10 @@ func (w *world) ungranted() *world {
 
 func TestStatusOfRevisions(t *testing.T) {
 	config := newConfig(says("d"))
-	observed := newWorld().keeps("a", "b", "c", "d").
+	world := newWorld().keeps("a", "b", "c", "d").
 		has(4, "d", configv1.AnnotationLastGood, "2", configv1.AnnotationFailed, "3").
-		runs("x", "d", "b", workload.Rolling, 1).runs("y", "b", "", workload.Waiting, 3).chosen(config)
-	status, _ := Status(config, observed, plan.Result{})
+		runs("x", "d", "b", workload.Rolling, 1).runs("y", "b", "", workload.Waiting, 3)
+	status := world.status(config, plan.Result{})
 	var got []string
 	for _, revision := range status.Revisions {
 		got = append(got, fmt.Sprint(revision.Revision, " ", revision.State, " ", revision.Pods, " ", revision.ConfigMap))
@@ -176,8 +176,8 @@ func TestRequeueAfter(t *testing.T) {
 		"the window, if that is first": {pending: configv1.ReasonOutsideWindow, again: time.Hour, window: time.Minute, want: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			equal(t, test.want, requeueAfter(Observed{Plan: workload.RestartPlan{RequeueAfter: test.again}, WindowChanges: test.window,
-				Choice: Choice{Pending: test.pending}}))
+			equal(t, test.want, requeueAfter(Observed{Plan: workload.RestartPlan{RequeueAfter: test.again}, WindowChanges: test.window},
+				Choice{Pending: test.pending}))
 		})
 	}
 }
@@ -191,7 +191,7 @@ func TestStatusRemembersMarks(t *testing.T) {
 	refused := plan.Result{Failure: &plan.Failure{Reason: api.ReasonRefused, Retry: true}}
 	for _, text := range []string{"b", "{{ .Values.NO }}", "b"} {
 		says(text)(&config.Spec)
-		config.Status, _ = Status(config, newWorld().keeps("a", "b").chosen(config), refused)
+		config.Status = newWorld().keeps("a", "b").status(config, refused)
 		equal(t, 0, config.Status.Revision)
 		equal(t, 1, config.Status.LastGood)
 		equal(t, []configv1.RevisionStatus{
@@ -206,14 +206,15 @@ func TestRolledBackSaysHowToTryAgain(t *testing.T) {
 	good, failed := configv1.AnnotationLastGood, configv1.AnnotationFailed
 	back := newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2").runs("x", "a", "b", workload.UpToDate, 3)
 	config := newConfig(says("b"), rollback)
-	status, _ := Status(config, back.chosen(config), plan.Result{})
+	status := back.status(config, plan.Result{})
 	if message := status.Conditions[0].Message; !strings.Contains(message, "set spec.revision to 2 until Ready is True") {
 		t.Error(message)
 	}
 	config = newConfig(says("b"), rollback, pinned(2))
-	tried := newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.UpToDate, 3).chosen(config)
-	equal(t, Marks{LastGood: 2, Failed: []int64{}}, tried.Choice.Marks)
-	equal(t, 2, tried.Choice.Chosen)
+	tried := newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2").runs("x", "b", "a", workload.UpToDate, 3)
+	choice := Choose(config, tried.Observed)
+	equal(t, Marks{LastGood: 2, Failed: []int64{}}, choice.Marks)
+	equal(t, 2, choice.Chosen)
 }
 
 func TestMissing(t *testing.T) {

@@ -60,8 +60,8 @@ const (
 //	no workload uses the ConfigMap                     Working   NoUsers
 //	spec.revision chooses the content                  Working   Pinned
 //	none of these                                      Working   UpToDate
-func summarize(config *configv1.AppConfig, observed Observed, result plan.Result, has stored) objectSummary {
-	users, choice := observed.users(config), observed.Choice
+func summarize(config *configv1.AppConfig, observed Observed, choice Choice, result plan.Result, has stored) objectSummary {
+	users := observed.users(config)
 	in := func(states ...workload.State) []string {
 		var named []string
 		for _, user := range users {

@@ -118,10 +118,15 @@ func (w *world) runs(name, text, was string, state workload.State, updated int32
 	return w
 }
 
-// chosen returns the world with the choice made.
-func (w *world) chosen(config *configv1.AppConfig) Observed {
-	w.Choice = Choose(config, w.Observed)
-	return w.Observed
+// desired returns what follows from the choice in this world.
+func (w *world) desired(config *configv1.AppConfig) plan.Plan {
+	return Desired(config, w.Observed, Choose(config, w.Observed))
+}
+
+// status returns the status after the choice in this world.
+func (w *world) status(config *configv1.AppConfig, result plan.Result) configv1.AppConfigStatus {
+	status, _ := Status(config, w.Observed, Choose(config, w.Observed), result)
+	return status
 }
 
 func equal[T any](t *testing.T, want, got T) {

@@ -344,8 +344,7 @@ func (e *Evictions) Replace() (Victim, bool) {
 }
 
 // addEvictions sums up the evictions.
-func addEvictions(observed Observed) totals {
-	e := observed.Evictions
+func addEvictions(e *Evictions) totals {
 	s := totals{
 		unit: unitPod, matched: e.Matched, upToDate: e.UpToDate, restarts: e.Record.Evicted,
 		restarting: e.Restarting, failed: e.Failed, waiting: e.Waiting, left: e.Left, skipped: e.Skipped,

@@ -13,6 +13,7 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -341,4 +342,42 @@ func FuzzParseRecord(f *testing.F) {
 		configmonitor.DecideEvictions(&monitor(evicting).Spec, flags("blue", ago(time.Minute)), record, []corev1.Pod{pod("a", ago(time.Hour))},
 			noon)
 	})
+}
+
+// TestDecide checks the table of Decide, beyond what Rest and DecideEvictions decide.
+func TestDecide(t *testing.T) {
+	blue := flags("blue", ago(time.Minute))
+	unreadable := &plan.Failure{Reason: "Refused", Message: "pods is forbidden"}
+	old := []corev1.Pod{pod("old", ago(time.Hour))}
+	invalid := func(s *configv1.ConfigMonitorSpec) { s.PodSelector = nil }
+	for name, test := range map[string]struct {
+		monitor  *configv1.ConfigMonitor
+		observed configmonitor.Observed
+		reads    bool
+		evicts   int
+		failure  *plan.Failure
+	}{
+		"an invalid spec":                 {monitor: monitor(evicting, invalid), observed: configmonitor.Observed{Source: blue, Pods: &old}},
+		"nothing to compare":              {monitor: monitor(evicting), observed: configmonitor.Observed{Pods: &old}},
+		"the pods are not read yet":       {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue}, reads: true},
+		"the pods can't be read":          {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue, Unreadable: unreadable}, failure: unreadable},
+		"there are none":                  {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue, Pods: &[]corev1.Pod{}}},
+		"one is older than the content":   {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue, Pods: &old}, evicts: 1},
+		"with Rollout pods do not matter": {monitor: monitor(), observed: configmonitor.Observed{Source: blue}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.observed.Now = noon
+			decided := configmonitor.Decide(test.monitor, test.observed)
+			evicts := 0
+			if decided.Evictions != nil {
+				evicts = len(decided.Evictions.Evict)
+			}
+			if (decided.Evictions != nil) != (test.monitor.Spec.Strategy == configv1.StrategyEvict) {
+				t.Errorf("the evictions are %v", decided.Evictions)
+			}
+			if decided.ReadPods != test.reads || evicts != test.evicts || decided.Failure != test.failure {
+				t.Errorf("it reads pods: %t, evicts %d, fails with %v", decided.ReadPods, evicts, decided.Failure)
+			}
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
@@ -12,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Observed is what the status depends on.
+// Observed is what decisions about a monitor depend on.
 type Observed struct {
 	// Now is when it was read.
 	Now time.Time
@@ -22,10 +23,10 @@ type Observed struct {
 	Snapshot workload.Snapshot
 	// Unasked reports that the creation times of pod templates are needed and not read yet.
 	Unasked bool
-	// Evictions is the result of the evictions, with the strategy Evict; nil with Rollout.
-	Evictions *Evictions
-	// Failure says why pods could not be evicted; nil if they could.
-	Failure *plan.Failure
+	// Pods are the selected pods, with the strategy Evict; nil while they are not read.
+	Pods *[]corev1.Pod
+	// Unreadable says why the pods can't be read; nil if they can, or were not read.
+	Unreadable *plan.Failure
 }
 
 // maxSkipped limits the entries of status.skipped; the schema's description states the same number.
@@ -41,9 +42,9 @@ const soonest = time.Second
 // Status returns the status of a defaulted monitor, and when it changes with time alone (0: never).
 // It does not read the previous status. The reconciler adds times and the generation to the
 // conditions.
-func Status(monitor *configv1.ConfigMonitor, observed Observed, result plan.Result) (configv1.ConfigMonitorStatus, time.Duration) {
-	sum := add(monitor, observed)
-	failure := cmp.Or(result.Failure, observed.Failure)
+func Status(monitor *configv1.ConfigMonitor, observed Observed, decided Decision, result plan.Result) (configv1.ConfigMonitorStatus, time.Duration) {
+	sum := add(monitor, observed, decided)
+	failure := cmp.Or(result.Failure, decided.Failure)
 	judged := summarize(monitor, observed, sum, failure)
 	status := configv1.ConfigMonitorStatus{
 		ObservedGeneration: monitor.Generation,
@@ -102,21 +103,20 @@ type totals struct {
 	requeueAfter time.Duration
 }
 
-func add(monitor *configv1.ConfigMonitor, observed Observed) totals {
-	if observed.Evictions != nil {
-		return addEvictions(observed)
+func add(monitor *configv1.ConfigMonitor, observed Observed, decided Decision) totals {
+	if decided.Evictions != nil {
+		return addEvictions(decided.Evictions)
 	}
-	return addTargets(monitor, observed)
+	return addTargets(monitor, observed, decided.Restarts)
 }
 
 // addTargets sums up the workloads that the monitor's demand applies to. A workload counts as up to
 // date once it is stamped: from then on no change is missed, however soon it comes.
-func addTargets(monitor *configv1.ConfigMonitor, observed Observed) totals {
+func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts workload.RestartPlan) totals {
 	s := totals{unit: unitWorkload}
 	origin, source := workload.OriginOf(Kind, monitor.Name), workload.SourceOfMonitor(&monitor.Spec)
-	decided := workload.Decide(observed.Snapshot, observed.Now)
-	s.requeueAfter = decided.RequeueAfter
-	for _, status := range decided.Statuses {
+	s.requeueAfter = restarts.RequeueAfter
+	for _, status := range restarts.Statuses {
 		if observed.Snapshot.Demands[status.Demand].Origin != origin {
 			continue
 		}

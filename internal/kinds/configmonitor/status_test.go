@@ -89,7 +89,7 @@ func (c statusCase) check(t *testing.T) {
 	if c.source.State != workload.Absent {
 		snapshot.Sources[c.source.Ref] = c.source
 	}
-	status, _ := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: c.source, Snapshot: snapshot},
+	status, _ := statusOf(made, configmonitor.Observed{Now: noon, Source: c.source, Snapshot: snapshot},
 		plan.Result{Failure: c.failure})
 	if got := conditionsOf(status); got != c.want {
 		t.Errorf("got %s, want %s", got, c.want)
@@ -110,6 +110,12 @@ func (c statusCase) check(t *testing.T) {
 	if status.ObservedGeneration != 3 || status.Source != workload.SourceOfMonitor(&made.Spec).String() {
 		t.Errorf("it is about generation %d and %s", status.ObservedGeneration, status.Source)
 	}
+}
+
+// statusOf returns the status after the decision that follows from what was observed.
+func statusOf(monitor *configv1.ConfigMonitor, observed configmonitor.Observed, result plan.Result) (configv1.ConfigMonitorStatus,
+	time.Duration) {
+	return configmonitor.Status(monitor, observed, configmonitor.Decide(monitor, observed), result)
 }
 
 func TestStatus(t *testing.T) {
@@ -213,7 +219,7 @@ func TestStatusIsOfItsOwnDemand(t *testing.T) {
 		Demands: []workload.Demand{workload.OfMonitor(others), workload.OfMonitor(mine)},
 		Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
 	}
-	status, _ := configmonitor.Status(mine, configmonitor.Observed{Now: noon, Source: flags("blue", noon), Snapshot: snapshot}, plan.Result{})
+	status, _ := statusOf(mine, configmonitor.Observed{Now: noon, Source: flags("blue", noon), Snapshot: snapshot}, plan.Result{})
 	if got := conditionsOf(status); got != "Ready=True UpToDate" || status.Matched != 1 {
 		t.Errorf("got %s, %d matched", got, status.Matched)
 	}
@@ -227,7 +233,7 @@ func TestStatusTimes(t *testing.T) {
 		Targets: []workload.Target{deployment("a", "blue", restarted(1, ago(90*time.Second))),
 			deployment("b", "red", restarted(1, ago(10*time.Second+300*time.Millisecond)))},
 	}
-	status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: flags("blue", changed), Snapshot: snapshot},
+	status, again := statusOf(made, configmonitor.Observed{Now: noon, Source: flags("blue", changed), Snapshot: snapshot},
 		plan.Result{})
 	if !status.LastChange.Time.Equal(changed) || !status.LastRestart.Time.Equal(ago(11*time.Second)) {
 		t.Errorf("changed %s, restarted %s", status.LastChange, status.LastRestart)
@@ -235,7 +241,7 @@ func TestStatusTimes(t *testing.T) {
 	if again != 20*time.Second-300*time.Millisecond {
 		t.Errorf("it is looked at again after %s", again)
 	}
-	_, again = configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: flags("blue", changed), Unasked: true}, plan.Result{})
+	_, again = statusOf(made, configmonitor.Observed{Now: noon, Source: flags("blue", changed), Unasked: true}, plan.Result{})
 	if again != 2*time.Second {
 		t.Errorf("what nobody has asked is asked after %s", again)
 	}
@@ -250,7 +256,7 @@ func TestStatusNamesTwenty(t *testing.T) {
 	for i := range 30 {
 		snapshot.Targets = append(snapshot.Targets, deployment(fmt.Sprintf("d%02d", i), "red"))
 	}
-	status, _ := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: flags("blue", noon), Snapshot: snapshot}, plan.Result{})
+	status, _ := statusOf(made, configmonitor.Observed{Now: noon, Source: flags("blue", noon), Snapshot: snapshot}, plan.Result{})
 	if len(status.Skipped) != 20 || status.Skipped[0].Name != "Deployment/d01" || status.Matched != 30 {
 		t.Errorf("%d are skipped, %+v; %d matched", len(status.Skipped), status.Skipped, status.Matched)
 	}
@@ -288,8 +294,8 @@ func TestStatusOfEvictions(t *testing.T) {
 			made := monitor(evicting)
 			test.evictions.Record = configmonitor.Record{Evicted: 7, At: new(ago(time.Minute))}
 			test.evictions.RequeueAfter = 3 * time.Second
-			status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: blue, Evictions: &test.evictions,
-				Failure: test.failure}, plan.Result{})
+			status, again := configmonitor.Status(made, configmonitor.Observed{Now: noon, Source: blue},
+				configmonitor.Decision{Evictions: &test.evictions, Failure: test.failure}, plan.Result{})
 			if got := conditionsOf(status); got != test.want || !strings.Contains(status.Conditions[0].Message, test.message) {
 				t.Errorf("got %s: %s; want %s: %s", got, status.Conditions[0].Message, test.want, test.message)
 			}

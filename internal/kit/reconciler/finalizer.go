@@ -17,8 +17,8 @@ import (
 func isAbsent(object client.Object) bool { return object.GetResourceVersion() == "" }
 
 // absent stands for an object that is not there, as one that is being deleted.
-func (r *Reconciler[T, O]) absent(key client.ObjectKey) T {
-	object := r.Kind.New()
+func (r *Reconciler[T, O, D]) absent(key client.ObjectKey) T {
+	object := r.New()
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
 	now := metav1.NewTime(r.Clock.Now())
@@ -27,13 +27,13 @@ func (r *Reconciler[T, O]) absent(key client.ObjectKey) T {
 }
 
 // holds tells whether our finalizer is on an object.
-func (r *Reconciler[T, O]) hasFinalizer(object T) bool {
+func (r *Reconciler[T, O, D]) hasFinalizer(object T) bool {
 	return r.Finalizer != "" && controllerutil.ContainsFinalizer(object, r.Finalizer)
 }
 
 // hold puts the finalizer on an object that lives, and waits until the cache, from which the kind observes, shows it. stored is
 // then what the cache has.
-func (r *Reconciler[T, O]) ensureFinalizer(ctx context.Context, stored T, done *stats) error {
+func (r *Reconciler[T, O, D]) ensureFinalizer(ctx context.Context, stored T, done *stats) error {
 	if r.Finalizer == "" || stored.GetDeletionTimestamp() != nil || r.hasFinalizer(stored) {
 		return nil
 	}
@@ -47,18 +47,18 @@ func (r *Reconciler[T, O]) ensureFinalizer(ctx context.Context, stored T, done *
 }
 
 // isReleased tells whether what was done for an object that is being deleted is undone.
-func (r *Reconciler[T, O]) isReleased(stored T, course *run[T, O]) bool {
-	if isAbsent(stored) || stored.GetDeletionTimestamp() == nil || course.err != nil {
+func (r *Reconciler[T, O, D]) isReleased(stored T, run *run[T, O, D]) bool {
+	if isAbsent(stored) || stored.GetDeletionTimestamp() == nil || run.err != nil {
 		return false
 	}
-	if kind, finalizes := r.Kind.(Finalizing[T, O]); finalizes {
-		return kind.Released(course.object, course.observed, course.result)
+	if kind, finalizes := r.Kind.(Finalizing[T, O, D]); finalizes {
+		return kind.Released(run.object, run.observed, run.decided, run.result)
 	}
-	return len(course.result.Refused)+len(course.result.Unwritten) == 0
+	return len(run.result.Refused)+len(run.result.Unwritten) == 0
 }
 
 // release takes the finalizer off.
-func (r *Reconciler[T, O]) removeFinalizer(ctx context.Context, stored T, done *stats) error {
+func (r *Reconciler[T, O, D]) removeFinalizer(ctx context.Context, stored T, done *stats) error {
 	released := stored.DeepCopyObject().(T)
 	controllerutil.RemoveFinalizer(released, r.Finalizer)
 	if err := client.IgnoreNotFound(r.writeFinalizer(ctx, stored, released)); err != nil {
@@ -70,7 +70,7 @@ func (r *Reconciler[T, O]) removeFinalizer(ctx context.Context, stored T, done *
 
 // writeFinalizer writes the finalizers of after, which a patch can replace only all at once: so it fails with a conflict if
 // the object has changed since before was read.
-func (r *Reconciler[T, O]) writeFinalizer(ctx context.Context, before, after T) error {
+func (r *Reconciler[T, O, D]) writeFinalizer(ctx context.Context, before, after T) error {
 	ctx, step := trace.Start(ctx, "finalizer")
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	err := r.Client.Patch(ctx, after, patch, client.FieldOwner(naming.Manager(r.Name)))

@@ -37,7 +37,7 @@ type lasting struct {
 	desired  []string
 }
 
-func (l *lasting) Desired(object *mspolicyv1.PlatformPolicy, _ struct{}) plan.Plan {
+func (l *lasting) Desired(object *mspolicyv1.PlatformPolicy, _, _ struct{}) plan.Plan {
 	state := "lives"
 	switch {
 	case object.ResourceVersion == "" && object.DeletionTimestamp != nil:
@@ -50,12 +50,14 @@ func (l *lasting) Desired(object *mspolicyv1.PlatformPolicy, _ struct{}) plan.Pl
 	return plan.Plan{}
 }
 
-func (l *lasting) Report(into, object *mspolicyv1.PlatformPolicy, observed struct{}, result plan.Result) time.Duration {
-	l.simple.Report(into, object, observed, result)
+func (l *lasting) Report(into, object *mspolicyv1.PlatformPolicy, observed, decided struct{}, result plan.Result) time.Duration {
+	l.simple.Report(into, object, observed, decided, result)
 	return time.Minute
 }
 
-func (l *lasting) Released(*mspolicyv1.PlatformPolicy, struct{}, plan.Result) bool { return l.released }
+func (l *lasting) Released(*mspolicyv1.PlatformPolicy, struct{}, struct{}, plan.Result) bool {
+	return l.released
+}
 
 // left is what one reconcile of a lasting kind left.
 type left struct {
@@ -72,7 +74,7 @@ type left struct {
 }
 
 // reconcileLasting reconciles the object "base", which is stored if it is not nil. Writes of it end with fails, if that is an error.
-func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, struct{}], stored *mspolicyv1.PlatformPolicy,
+func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}], stored *mspolicyv1.PlatformPolicy,
 	fails error) left {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -93,7 +95,7 @@ func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, st
 	}).Build()
 	reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}
 	recorder := events.NewFakeRecorder(10)
-	r.Name, r.Client, r.Applier, r.Recorder = "simple", cluster, apply.New(cluster, reader), recorder
+	r.Name, r.New, r.Client, r.Applier, r.Recorder = "simple", newObject, cluster, apply.New(cluster, reader), recorder
 	r.Clock = testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "base"}})
 	got := left{Again: result.RequeueAfter, Failed: err != nil, Events: len(recorder.Events), Desired: r.Kind.(*lasting).desired}
@@ -121,7 +123,7 @@ type lastingCase struct {
 }
 
 func (c *lastingCase) run(t *testing.T) {
-	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}]{Kind: &c.kind, Finalizer: ourFinalizer, Policy: unasked(c.stored)}
+	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Kind: &c.kind, Finalizer: ourFinalizer, Policy: unasked(c.stored)}
 	if c.without {
 		r.Finalizer = ""
 	}
@@ -239,22 +241,22 @@ func TestIsReleased(t *testing.T) {
 	stored := ending(ourFinalizer)
 	stored.ResourceVersion = "1"
 	for name, test := range map[string]struct {
-		kind   Kind[*mspolicyv1.PlatformPolicy, struct{}]
-		course run[*mspolicyv1.PlatformPolicy, struct{}]
+		kind   Kind[*mspolicyv1.PlatformPolicy, struct{}, struct{}]
+		course run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]
 		want   bool
 	}{
 		"all is undone":        {kind: simple{}, want: true},
-		"a patch was refused":  {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: refused}},
-		"a patch was not made": {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: unmade}},
-		"it failed":            {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
+		"a patch was refused":  {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: refused}},
+		"a patch was not made": {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: unmade}},
+		"it failed":            {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},
 		"it failed, whatever it says": {kind: &lasting{released: true},
-			course: run[*mspolicyv1.PlatformPolicy, struct{}]{err: errors.New("no route")}},
-		"the kind says so": {kind: &lasting{released: true}, course: run[*mspolicyv1.PlatformPolicy, struct{}]{result: refused},
+			course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},
+		"the kind says so": {kind: &lasting{released: true}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: refused},
 			want: true},
 		"the kind says it is not so yet": {kind: &lasting{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}]{Kind: test.kind, Finalizer: ourFinalizer}
+			r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Kind: test.kind, Finalizer: ourFinalizer}
 			if got := r.isReleased(stored, &test.course); got != test.want {
 				t.Errorf("%t, want %t", got, test.want)
 			}

@@ -1,34 +1,49 @@
 // Package reconciler is the shape of every controller:
 //
-//	get -> admit -> observe -> desired -> apply -> status
+//	get -> admit -> observe -> decide -> act -> desired -> apply -> status
 //
-// Admission has two halves: the kind's own rules, and, once it is observed what runs, the
-// policies that govern the object (see Policy).
+// Admission has two halves: the kind's own rules and, once it is observed what runs, the policies
+// that govern the object (see Policy).
 //
-// A kind brings the steps that differ, as a Kind; the loop runs them in order, decides what
-// an error means, writes status once at the end and tells events.
+// A kind supplies the steps that differ, as a Kind. The reconciler runs them in order, classifies
+// errors, writes the status once at the end and records events.
 //
-// What a kind does to objects that are not its children has to be undone when its object goes: such a kind has a
-// finalizer. Then the steps are run for every state of an object, and the kind's Desired looks at which it is:
+//	step      who                  what it may do
+//	observe   Kind.Observe         read
+//	decide    Kind.Decide          nothing: it is pure; its value says what is to be done
+//	          Completing.Complete  read what the decision names in addition; then decide again
+//	act       Acting.Act           carry out what is no child: evict a pod, for one
+//	desired   Kind.Desired         nothing: it is pure; the children and patches that should exist
+//	apply     kit/apply            write them
+//	status    Kind.Report          nothing: it is pure; the reconciler writes the status
 //
-//	the object                    what is done
-//	lives                         the finalizer is put on it first, then as ever
-//	is being deleted and has it   as ever, whatever admission and policies say; once all is undone (see Finalizing)
-//	                                the finalizer is taken off, and no status is written
-//	is being deleted without it   nothing
-//	is absent                     get, observe, desired and apply, of one that is as if it were being deleted: what is left
-//	                                of an object whose finalizer was taken off by hand is undone, too
+// What a kind does to objects that are not its children has to be undone when its object is deleted.
+// Such a kind has a finalizer, and the steps run for every state of an object. The kind's Desired
+// distinguishes these states:
+//
+//	the object                       what happens
+//	exists                           it gets the finalizer first, then all steps run
+//	is being deleted, with it        all steps run, whatever admission and policies say; once everything
+//	                                   is undone (see Finalizing) the finalizer is removed, and no status
+//	                                   is written
+//	is being deleted, without it     nothing
+//	does not exist                   get to apply run for an object that looks as if it were being
+//	                                   deleted, so that also what an object left whose finalizer was
+//	                                   removed by hand is undone
 package reconciler
 
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -45,8 +60,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
-// Object is one of our kinds: a Kubernetes object with conditions, and with the record of when it was
-// Ready for the first time.
+// Object is an object of one of our kinds: a Kubernetes object with conditions, and with the time
+// when it was Ready first.
 type Object interface {
 	client.Object
 	GetConditions() []metav1.Condition
@@ -55,57 +70,79 @@ type Object interface {
 	SetFirstReadyTime(first *metav1.Time)
 }
 
-// Kind is what one kind brings to the loop. T is a pointer type, O the observation.
+// Kind is the steps of one kind. T is a pointer type, O what is observed, D what is decided.
 //
-// Admit, Desired and Report are pure: no calls, clock, randomness or globals.
-type Kind[T Object, O any] interface {
-	// New is an empty object.
-	New() T
-	// Admit fills in defaults and validates, in memory: the same as the webhooks do.
-	// The defaults are never written back to the spec.
+// Admit, Decide, Desired and Report are pure: no calls, clock, randomness or globals.
+type Kind[T Object, O, D any] interface {
+	// Admit fills in defaults and validates, in memory, as the webhooks do. The defaults are never
+	// written back to the spec.
 	Admit(object T) error
 	// Observe reads everything that the decision needs, once.
 	Observe(ctx context.Context, object T) (O, error)
-	// Children are those that the observation found, for apply.
-	Children(observed O) plan.Children
-	// Desired is what should exist.
-	Desired(object T, observed O) plan.Plan
-	// Report sets the status of into, the object as it is stored, from the admitted object,
-	// what was observed and what apply did. Of conditions it sets type, status, reason and
-	// message only. It does not read the status that is there. It returns after how long
-	// to look again without an event; 0 means not at all.
-	Report(into, object T, observed O, result plan.Result) time.Duration
-	// Trouble names the condition types that are bad news when True.
-	ProblemConditions() []string
+	// Decide returns what is to be done. It is called for refused objects too, for their status.
+	Decide(object T, observed O) D
+	// Desired returns the children and patches that should exist.
+	Desired(object T, observed O, decided D) plan.Plan
+	// Report sets the status of into, which is the object as it is stored, from the admitted object,
+	// what was observed and decided, and what apply did. Of conditions it sets type, status, reason
+	// and message only. It does not read the existing status. It returns after how long to reconcile
+	// again without an event; 0 means never.
+	Report(into, object T, observed O, decided D, result plan.Result) time.Duration
 }
 
-// Finalizing is what a kind with a finalizer may have beside the rest.
-type Finalizing[T Object, O any] interface {
-	// Released reports whether all is undone, of an object that is being deleted, after its plan was applied without an
-	// error. Of a kind without it all is, unless a patch was refused.
-	Released(object T, observed O, result plan.Result) bool
+// Completing is implemented by a kind whose decision names objects to read in addition, because
+// reading all of them each time would cost too much.
+type Completing[T Object, O, D any] interface {
+	// Complete reads them into observed, and reports whether the decision has to be made again.
+	Complete(ctx context.Context, object T, observed *O, decided D) (bool, error)
 }
 
-// Reconciler runs the loop for one kind.
-type Reconciler[T Object, O any] struct {
+// Acting is implemented by a kind that does something other than writing children and patches.
+type Acting[T Object, O, D any] interface {
+	// Act carries the decision out and notes in it what became of it. It is not called for refused
+	// objects. stored is the object as the cache has it; Act keeps it so
+	// when it writes the object itself. An error ends the reconcile, which is retried with backoff
+	// and reports nothing: what the status should report belongs into the decision.
+	Act(ctx context.Context, stored, object T, observed O, decided *D) error
+}
+
+// Finalizing is implemented by a kind with a finalizer that knows itself when everything is undone.
+type Finalizing[T Object, O, D any] interface {
+	// Released reports whether everything is undone, for an object that is being deleted, after its
+	// plan was applied without an error. For a kind without this method everything is, unless a
+	// patch was refused or not written.
+	Released(object T, observed O, decided D, result plan.Result) bool
+}
+
+// Reconciler runs the steps of one kind.
+type Reconciler[T Object, O, D any] struct {
 	// Name of the kind in lower case: "webapp". The field manager is derived from it.
-	Name     string
-	Kind     Kind[T, O]
-	Client   client.Client
-	Applier  *apply.Applier
-	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	Name string
+	// New returns an empty object.
+	New  func() T
+	Kind Kind[T, O, D]
+	// Children returns the children that the observation found, for apply; nil for a kind that has
+	// none.
+	Children func(observed O) plan.Children
+	// ProblemConditions are the condition types that are bad news when True: a change to True is a
+	// warning event.
+	ProblemConditions []string
+	Client            client.Client
+	Applier           *apply.Applier
+	Recorder          events.EventRecorder
+	Clock             clock.PassiveClock
 	// Policy is how policies govern the kind; nil if none does.
 	Policy *Policy[T, O]
-	// Finalizer keeps an object that is being deleted until what was done for it elsewhere is undone; empty if the kind does
-	// nothing but to its children. With one, the kind is asked also about objects that are absent: New with a namespace, a name and a
-	// time of deletion, without UID or version. Its plan then has no children, and what it reports is not stored.
+	// Finalizer keeps an object that is being deleted until what was done for it elsewhere is undone;
+	// empty if the kind does nothing but to its children. With one, the steps also run for objects
+	// that do not exist: New with a namespace, a name and a deletion time, without UID or version.
+	// The plan then has no children, and the reported status is not stored.
 	Finalizer string
 }
 
-// Reconcile brings one object to what its spec says, or tells why that can't be. It is
-// idempotent and level-triggered; deletion is left to owner references, and to the finalizer if there is one.
-func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+// Reconcile makes one object what its spec says, or reports why it can't. It is idempotent and
+// level-triggered. Deletion is left to owner references, and to the finalizer if there is one.
+func (r *Reconciler[T, O, D]) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ctx, span := trace.Start(ctx, "Reconcile")
 	stored, isOurs, err := r.get(ctx, request.NamespacedName)
 	if err != nil || !isOurs {
@@ -119,9 +156,9 @@ func (r *Reconciler[T, O]) Reconcile(ctx context.Context, request ctrl.Request) 
 	return result, r.recordFailure(stored, err)
 }
 
-// get reads an object, and tells whether there is anything to do for it.
-func (r *Reconciler[T, O]) get(ctx context.Context, key client.ObjectKey) (stored T, isOurs bool, err error) {
-	stored = r.Kind.New()
+// get reads an object, and reports whether there is anything to do for it.
+func (r *Reconciler[T, O, D]) get(ctx context.Context, key client.ObjectKey) (stored T, isOurs bool, err error) {
+	stored = r.New()
 	_, step := trace.Start(ctx, "get")
 	err = client.IgnoreNotFound(r.Client.Get(ctx, key, stored))
 	step.End(err)
@@ -135,120 +172,165 @@ func (r *Reconciler[T, O]) get(ctx context.Context, key client.ObjectKey) (store
 	}
 }
 
-// course is an object on its way through the steps.
-type run[T Object, O any] struct {
-	// object is the admitted one.
+// run is an object on its way through the steps.
+type run[T Object, O, D any] struct {
+	// object is the admitted object.
 	object   T
 	observed O
+	decided  D
 	review   review
 	// err is why not all of the plan was carried out.
 	err    error
 	result plan.Result
 }
 
-// bring does what Reconcile says, and notes what it did.
-func (r *Reconciler[T, O]) reconcile(ctx context.Context, stored T, done *stats) (ctrl.Result, error) {
+// reconcile runs the steps from the finalizer to the status, and notes in done what they did.
+func (r *Reconciler[T, O, D]) reconcile(ctx context.Context, stored T, done *stats) (ctrl.Result, error) {
 	if err := r.ensureFinalizer(ctx, stored, done); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // it has gone, and the watch tells
+		return ctrl.Result{}, client.IgnoreNotFound(err) // it is gone, and the watch shows that
 	}
-	course, err := r.observe(ctx, stored)
+	run, err := r.observe(ctx, stored)
+	if err == nil {
+		err = r.decide(ctx, run)
+	}
+	if err == nil && run.err == nil {
+		err = r.act(ctx, stored, run)
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if course.err == nil {
-		if vanished, err := r.apply(ctx, stored, course); err != nil || vanished {
+	if run.err == nil {
+		if vanished, err := r.apply(ctx, stored, run); err != nil || vanished {
 			return ctrl.Result{}, err
 		}
 	}
-	done.applied(course.result, course.err)
-	if errclass.Of(course.err) == errclass.Gone || apierrors.IsConflict(course.err) {
-		return ctrl.Result{}, course.err
+	done.applied(run.result, run.err)
+	if errclass.Of(run.err) == errclass.Gone || apierrors.IsConflict(run.err) {
+		return ctrl.Result{}, run.err
 	}
-	if r.isReleased(stored, course) {
+	if r.isReleased(stored, run) {
 		return ctrl.Result{}, r.removeFinalizer(ctx, stored, done)
 	}
-	return r.report(ctx, stored, course, done)
+	return r.report(ctx, stored, run, done)
 }
 
-// observe admits the object and reads what there is. The course's error is that of admission; one that is returned means
-// that nothing is known. An object that is being deleted is undone whatever it says.
-func (r *Reconciler[T, O]) observe(ctx context.Context, stored T) (*run[T, O], error) {
-	course := &run[T, O]{object: stored.DeepCopyObject().(T)}
+// observe admits the object and reads the present state. The run's error is that of admission; a
+// returned error means that nothing is known. The content of an object that is being deleted does
+// not matter.
+func (r *Reconciler[T, O, D]) observe(ctx context.Context, stored T) (*run[T, O, D], error) {
+	run := &run[T, O, D]{object: stored.DeepCopyObject().(T)}
 	_, step := trace.Start(ctx, "admit")
-	admission := r.Kind.Admit(course.object)
+	admission := r.Kind.Admit(run.object)
 	step.End(admission)
 	within, step := trace.Start(ctx, "observe")
 	var err error
-	course.observed, err = r.Kind.Observe(within, course.object)
+	run.observed, err = r.Kind.Observe(within, run.object)
 	step.End(err)
 	if err != nil || stored.GetDeletionTimestamp() != nil {
-		return course, err
+		return run, err
 	}
 	within, step = trace.Start(ctx, "policy")
-	course.review, err = r.Policy.review(within, course.object, course.observed)
-	step.End(cmp.Or(err, course.review.refusal))
-	course.err = cmp.Or(admission, course.review.refusal)
-	return course, err
+	run.review, err = r.Policy.review(within, run.object, run.observed)
+	step.End(cmp.Or(err, run.review.refusal))
+	run.err = cmp.Or(admission, run.review.refusal)
+	return run, err
 }
 
-// apply decides what should exist and brings it about. It notes in the course what that did, but for an object that has vanished.
-func (r *Reconciler[T, O]) apply(ctx context.Context, stored T, course *run[T, O]) (vanished bool, err error) {
+// decide decides, and decides again where what the first decision named has been read.
+func (r *Reconciler[T, O, D]) decide(ctx context.Context, run *run[T, O, D]) error {
+	within, step := trace.Start(ctx, "decide")
+	run.decided = r.Kind.Decide(run.object, run.observed)
+	kind, completes := r.Kind.(Completing[T, O, D])
+	if !completes {
+		step.End(nil)
+		return nil
+	}
+	again, err := kind.Complete(within, run.object, &run.observed, run.decided)
+	if again && err == nil {
+		run.decided = r.Kind.Decide(run.object, run.observed)
+	}
+	step.End(err)
+	return err
+}
+
+// act carries out what is neither a child nor a patch.
+func (r *Reconciler[T, O, D]) act(ctx context.Context, stored T, run *run[T, O, D]) error {
+	kind, acts := r.Kind.(Acting[T, O, D])
+	if !acts {
+		return nil
+	}
+	within, step := trace.Start(ctx, "act")
+	err := kind.Act(within, stored, run.object, run.observed, &run.decided)
+	if err == nil && stored.GetGeneration() != run.object.GetGeneration() {
+		err = apierrors.NewConflict(schema.GroupResource{Resource: r.Name}, stored.GetName(), errors.New("its spec has changed meanwhile"))
+	}
+	step.End(err)
+	return err
+}
+
+// apply makes the children and patches what they should be. It notes in run what that did, except
+// for an object that has vanished.
+func (r *Reconciler[T, O, D]) apply(ctx context.Context, stored T, run *run[T, O, D]) (vanished bool, err error) {
 	_, step := trace.Start(ctx, "desired")
-	wanted, found := r.Kind.Desired(course.object, course.observed), r.Kind.Children(course.observed)
+	wanted := r.Kind.Desired(run.object, run.observed, run.decided)
+	var found plan.Children
+	if r.Children != nil {
+		found = r.Children(run.observed)
+	}
 	step.End(nil)
 	if vanished, err := r.hasVanished(ctx, stored, wanted, found); err != nil || vanished {
 		return vanished, err
 	}
 	within, step := trace.Start(ctx, "apply")
-	course.result, course.err = r.Applier.Apply(within, course.object, naming.Manager(r.Name), wanted, found)
-	step.End(course.err)
-	for _, change := range course.result.Changes {
+	run.result, run.err = r.Applier.Apply(within, run.object, naming.Manager(r.Name), wanted, found)
+	step.End(run.err)
+	for _, change := range run.result.Changes {
 		log.FromContext(ctx).Info("Changed a child", "child", change.Ref.String(), "operation", change.Operation)
 	}
-	for _, ref := range course.result.Patched {
+	for _, ref := range run.result.Patched {
 		log.FromContext(ctx).Info("Patched an object", "object", ref.String())
 	}
 	return false, nil
 }
 
-// report has the kind tell, in status, what became of the object. An absent one has none: of what the kind reports only after how
-// long to look again counts.
-func (r *Reconciler[T, O]) report(ctx context.Context, stored T, course *run[T, O], done *stats) (ctrl.Result, error) {
-	course.result.Failure = errclass.Failure(course.err)
+// report has the kind set the status, and writes it. An object that does not exist has no status:
+// only the time until the next reconcile counts.
+func (r *Reconciler[T, O, D]) report(ctx context.Context, stored T, run *run[T, O, D], done *stats) (ctrl.Result, error) {
+	run.result.Failure = errclass.Failure(run.err)
 	reported := stored.DeepCopyObject().(T)
-	lookAgain := r.Kind.Report(reported, course.object, course.observed, course.result)
+	asked := r.Kind.Report(reported, run.object, run.observed, run.decided, run.result)
 	if isAbsent(stored) {
-		if errclass.Of(course.err) == errclass.Transient {
-			return ctrl.Result{}, course.err
+		if errclass.Of(run.err) == errclass.Transient {
+			return ctrl.Result{}, run.err
 		}
-		return ctrl.Result{RequeueAfter: requeueAfter(course.result, lookAgain, errclass.SlowPoll())}, nil
+		return ctrl.Result{RequeueAfter: requeueAfter(run.result, asked, errclass.SlowPoll())}, nil
 	}
-	reported.SetConditions(append(reported.GetConditions(), course.review.conditions...))
+	reported.SetConditions(append(reported.GetConditions(), run.review.conditions...))
 	within, step := trace.Start(ctx, "status")
 	written := r.writeStatus(within, stored, reported, done)
 	step.End(written)
-	if errclass.Of(course.err) == errclass.Transient {
-		return ctrl.Result{}, course.err // it comes back anyway: what became of the status matters less
+	if errclass.Of(run.err) == errclass.Transient {
+		return ctrl.Result{}, run.err // it is retried anyway: an error of the status matters less
 	}
 	if written != nil {
 		return ctrl.Result{}, written
 	}
-	return ctrl.Result{RequeueAfter: requeueAfter(course.result, lookAgain, r.sinceReadyChanged(reported))}, nil
+	return ctrl.Result{RequeueAfter: requeueAfter(run.result, asked, r.sinceReadyChanged(reported))}, nil
 }
 
 const (
-	// firstPoll is how soon a refusal is first looked at again.
+	// firstPoll is the time until the first retry after a refusal.
 	firstPoll = 2 * time.Second
-	// terminatingPoll is how soon to look whether a child that is being deleted is gone, for
-	// the case that no watch sees its deletion (it may never have carried our labels).
+	// terminatingPoll is the time until the next check whether a child that is being deleted is gone,
+	// in case no watch shows its deletion (it may never have had our labels).
 	terminatingPoll = 5 * time.Second
-	// conflictPoll is how soon to look whether a foreign object is gone, or consents: we
-	// do not watch what is not ours. It costs one GET.
+	// conflictPoll is the time until the next check whether a foreign object is gone, or consents:
+	// there is no watch of objects that are not ours. It costs one GET.
 	conflictPoll = 10 * time.Second
 )
 
-// sinceReadyChanged is for how long Ready has been as it is.
-func (r *Reconciler[T, O]) sinceReadyChanged(object T) time.Duration {
+// sinceReadyChanged returns for how long the condition Ready has had its status.
+func (r *Reconciler[T, O, D]) sinceReadyChanged(object T) time.Duration {
 	for _, condition := range object.GetConditions() {
 		if condition.Type == conditions.Ready {
 			return r.Clock.Since(condition.LastTransitionTime.Time)
@@ -257,10 +339,10 @@ func (r *Reconciler[T, O]) sinceReadyChanged(object T) time.Duration {
 	return 0
 }
 
-// next is after how long to look again without an event: never, unless the kind asks for it
-// or something that we do not watch is in the way. A refusal, also of a patch, is looked at again after as long
-// as the object has not been ready, 2 s at least, so that each wait is about twice the one before,
-// and then about every minute: rights that were just granted take a second to be known.
+// requeueAfter returns after how long to reconcile again without an event: never (0), unless the kind
+// asks for it or something that is not watched is in the way. A refusal, also of a patch, is retried
+// after as long as the object has not been ready, at least 2 s, so that each wait is about twice the
+// one before, and then about every minute: rights that were just granted take a second to be known.
 func requeueAfter(result plan.Result, asked, since time.Duration) time.Duration {
 	wait := asked
 	sooner := func(than time.Duration) {
@@ -280,23 +362,23 @@ func requeueAfter(result plan.Result, asked, since time.Duration) time.Duration 
 	return wait
 }
 
-// tell handles an error that is tried again with backoff: an event says why. It returns the
-// error, or nil if there is nothing left to work on. Of an absent object there is nobody to tell.
-func (r *Reconciler[T, O]) recordFailure(object T, err error) error {
+// recordFailure records an event for an error that is retried with backoff. It returns the error, or
+// nil if there is nothing left to work on. An object that does not exist gets no event.
+func (r *Reconciler[T, O, D]) recordFailure(object T, err error) error {
 	switch {
 	case err == nil, errclass.IsShutdown(err), errclass.Of(err) == errclass.Gone:
 		return nil
 	case apierrors.IsConflict(err), isAbsent(object):
-		// Somebody wrote in between, and their write brings us back: not worth an event.
+		// Another client wrote in between, and its write triggers a reconcile: not worth an event.
 		return err
 	}
 	r.Recorder.Eventf(object, nil, corev1.EventTypeWarning, api.ReasonReconcileFailed, "Reconcile", "%s", errclass.Sentence(err))
 	return err
 }
 
-// writeStatus completes the conditions of reported, stores its status if it differs from
-// that of stored, and tells events and metrics about what changed.
-func (r *Reconciler[T, O]) writeStatus(ctx context.Context, stored, reported T, done *stats) error {
+// writeStatus completes the conditions of reported, stores its status if it differs from that of
+// stored, and records events and metrics for what changed.
+func (r *Reconciler[T, O, D]) writeStatus(ctx context.Context, stored, reported T, done *stats) error {
 	before, now := stored.GetConditions(), metav1.NewTime(r.Clock.Now())
 	merged := conditions.Merge(before, reported.GetConditions(), stored.GetGeneration(), now)
 	reported.SetConditions(merged)
@@ -306,14 +388,15 @@ func (r *Reconciler[T, O]) writeStatus(ctx context.Context, stored, reported T, 
 		return err
 	}
 	done.wroteStatus(stored, reported)
-	for _, event := range conditions.Events(before, merged, append(r.Kind.ProblemConditions(), api.ConditionPolicyViolation)...) {
+	for _, event := range conditions.Events(before, merged, append(slices.Clone(r.ProblemConditions), api.ConditionPolicyViolation)...) {
 		r.Recorder.Eventf(reported, nil, event.Type, event.Reason, "Reconcile", "%s", event.Note)
 	}
 	return children.Await(ctx, r.Client, stored.DeepCopyObject().(T), reported.GetResourceVersion())
 }
 
-// firstReady is when the object was Ready for the first time: what is on record, or now. What an earlier
-// release left without a record gets one as long as it can still be told, when Ready ends.
+// firstReady returns when the object was Ready for the first time: the recorded time, or now. An
+// object that an earlier release left without a record gets one when Ready ends, the last time at
+// which it is known.
 func firstReady(stored Object, merged []metav1.Condition, now metav1.Time) *metav1.Time {
 	before, after := meta.FindStatusCondition(stored.GetConditions(), conditions.Ready), meta.IsStatusConditionTrue(merged, conditions.Ready)
 	wasReady := before != nil && before.Status == metav1.ConditionTrue

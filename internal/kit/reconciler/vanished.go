@@ -16,7 +16,7 @@ import (
 // takes the children of an object that was deleted, and a watch may tell of that before another tells of the
 // object's own end. What was made in between would live for a moment: pods of an app that is no more. An object
 // without a status has had no children yet, and is not asked for; nor is one that is known to be on its way out.
-func (r *Reconciler[T, O]) hasVanished(ctx context.Context, stored T, wanted plan.Plan, found plan.Children) (bool, error) {
+func (r *Reconciler[T, O, D]) hasVanished(ctx context.Context, stored T, wanted plan.Plan, found plan.Children) (bool, error) {
 	if len(stored.GetConditions()) == 0 || stored.GetDeletionTimestamp() != nil || wanted.Withhold {
 		return false, nil
 	}
@@ -24,7 +24,7 @@ func (r *Reconciler[T, O]) hasVanished(ctx context.Context, stored T, wanted pla
 	if err != nil || !lacking {
 		return false, err
 	}
-	live := r.Kind.New()
+	live := r.New()
 	err = r.Applier.Children.Live.Get(ctx, client.ObjectKeyFromObject(stored), live)
 	if apierrors.IsNotFound(err) {
 		return true, nil
@@ -36,7 +36,7 @@ func (r *Reconciler[T, O]) hasVanished(ctx context.Context, stored T, wanted pla
 }
 
 // lacks tells whether a child that should exist is not known to.
-func (r *Reconciler[T, O]) lacks(owner T, wanted plan.Plan, found plan.Children) (bool, error) {
+func (r *Reconciler[T, O, D]) lacks(owner T, wanted plan.Plan, found plan.Children) (bool, error) {
 	for _, child := range wanted.Children {
 		ref, err := children.RefOf(child.Object, r.Applier.Children.Scheme)
 		if err != nil {

@@ -45,9 +45,14 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 		observed.IsOpen = false // the spec is invalid, and the status says so
 	}
 	observed.Rendering = k.rendering(config, observed)
-	observed.Choice = appconfig.Choose(config, observed)
-	observed.Kept, err = k.observeKept(ctx, config, observed.Choice)
-	return observed, err
+	return observed, nil
+}
+
+// Complete reads the chosen content, if it has to be read.
+func (k kind) Complete(ctx context.Context, config *configv1.AppConfig, observed *appconfig.Observed, choice appconfig.Choice) (bool, error) {
+	var err error
+	observed.Kept, err = k.observeKept(ctx, config, choice)
+	return false, err
 }
 
 // rendering returns what a spec renders, from a cache. A content that will not be written is not

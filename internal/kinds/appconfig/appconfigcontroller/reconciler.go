@@ -27,10 +27,7 @@ type kind struct {
 	renderings   *renderings
 }
 
-var _ reconciler.Kind[*configv1.AppConfig, appconfig.Observed] = kind{}
-
-// New returns an empty AppConfig.
-func (kind) New() *configv1.AppConfig { return &configv1.AppConfig{} }
+var _ reconciler.Kind[*configv1.AppConfig, appconfig.Observed, appconfig.Choice] = kind{}
 
 // Admit fills in defaults and validates. What the templates render depends on the namespace and is
 // checked in Choose.
@@ -42,22 +39,20 @@ func (kind) Admit(config *configv1.AppConfig) error {
 	return nil
 }
 
-// Children returns the observed children.
-func (kind) Children(observed appconfig.Observed) plan.Children { return observed.Children }
+// Decide chooses the content of the ConfigMap.
+func (kind) Decide(config *configv1.AppConfig, observed appconfig.Observed) appconfig.Choice {
+	return appconfig.Choose(config, observed)
+}
 
 // Desired returns what should exist.
-func (kind) Desired(config *configv1.AppConfig, observed appconfig.Observed) plan.Plan {
-	return appconfig.Desired(config, observed)
+func (kind) Desired(config *configv1.AppConfig, observed appconfig.Observed, choice appconfig.Choice) plan.Plan {
+	return appconfig.Desired(config, observed, choice)
 }
 
 // Report sets the status.
-func (kind) Report(into, config *configv1.AppConfig, observed appconfig.Observed, result plan.Result) time.Duration {
-	status, requeueAfter := appconfig.Status(config, observed, result)
+func (kind) Report(into, config *configv1.AppConfig, observed appconfig.Observed, choice appconfig.Choice,
+	result plan.Result) time.Duration {
+	status, requeueAfter := appconfig.Status(config, observed, choice, result)
 	into.Status = status
 	return requeueAfter
-}
-
-// ProblemConditions names the conditions that mean a problem when True.
-func (kind) ProblemConditions() []string {
-	return []string{configv1.ConditionDegraded, configv1.ConditionStalled, configv1.ConditionSecretAccessNotGranted}
 }

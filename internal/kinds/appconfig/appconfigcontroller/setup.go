@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
@@ -80,8 +81,11 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		}
 	}
 	reader := children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()}
-	r := &reconciler.Reconciler[*configv1.AppConfig, appconfig.Observed]{
-		Name: appconfig.Controller,
+	r := &reconciler.Reconciler[*configv1.AppConfig, appconfig.Observed, appconfig.Choice]{
+		Name:              appconfig.Controller,
+		New:               func() *configv1.AppConfig { return &configv1.AppConfig{} },
+		Children:          func(observed appconfig.Observed) plan.Children { return observed.Children },
+		ProblemConditions: []string{configv1.ConditionDegraded, configv1.ConditionStalled, configv1.ConditionSecretAccessNotGranted},
 		Kind: kind{
 			cached: cached, live: live, namespaces: within, children: reader, workloads: options.Workloads, clock: options.Clock,
 			renderings: newRenderings(),

@@ -12,93 +12,47 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
-	"github.com/mainstay-platform/mainstay/internal/workload"
-	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// evictor evicts pods before it passes a ConfigMonitor to the generic reconciler, which reports.
-// The generic reconciler applies child objects; an eviction is an action, not a child object, and
-// the status depends on its result. So it runs before, in the same reconcile, and passes the result
-// on in the context.
-type evictor struct {
-	report reconcile.Reconciler
-	client client.Client
-	live   client.Reader
-	reader observe.Reader
-	clock  clock.PassiveClock
+// Act evicts the pods that are due. An eviction is an action, not a child object, and the status
+// depends on its result. It writes the record before it evicts the first pod.
+func (k kind) Act(ctx context.Context, stored, monitor *configv1.ConfigMonitor, observed configmonitor.Observed,
+	decided *configmonitor.Decision) error {
+	if decided.Evictions == nil || observed.Pods == nil {
+		return nil
+	}
+	err := k.evict(ctx, stored, monitor, decided.Evictions)
+	if class := errclass.Of(err); class == errclass.Transient || class == errclass.Gone {
+		return err // a conflict among them: the monitor has changed, and the report would be outdated
+	}
+	decided.Failure = errclass.Failure(err)
+	return nil
 }
 
-// result is the result of the evictions. Its zero value is that of a monitor that evicts nothing.
-type result struct {
-	evictions configmonitor.Evictions
-	err       error
-}
-
-type resultKey struct{}
-
-// evicted returns the result of this reconcile's evictions.
-func evicted(ctx context.Context) result {
-	done, _ := ctx.Value(resultKey{}).(result)
-	return done
-}
-
-// Reconcile evicts what is due, and reports.
-func (e *evictor) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var monitor configv1.ConfigMonitor
-	if err := e.client.Get(ctx, request.NamespacedName, &monitor); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+func (k kind) evict(ctx context.Context, stored, monitor *configv1.ConfigMonitor, evictions *configmonitor.Evictions) error {
+	if err := k.writeRecord(ctx, stored, monitor, evictions.Record); err != nil {
+		return err
 	}
-	if monitor.Spec.Strategy != configv1.StrategyEvict || monitor.DeletionTimestamp != nil || (kind{}).Admit(&monitor) != nil {
-		return e.report.Reconcile(ctx, request)
-	}
-	evictions, err := e.evict(ctx, &monitor)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return ctrl.Result{}, err // the monitor has changed: the report would be outdated
-	}
-	return e.report.Reconcile(context.WithValue(ctx, resultKey{}, result{evictions, err}), request)
-}
-
-// evict does what is due for one monitor. It writes the record before it evicts the first pod.
-func (e *evictor) evict(ctx context.Context, monitor *configv1.ConfigMonitor) (configmonitor.Evictions, error) {
-	source, err := e.reader.Source(ctx, monitor.Namespace, workload.SourceOfMonitor(&monitor.Spec))
-	if err != nil {
-		return configmonitor.Evictions{}, err
-	}
-	record, now := configmonitor.ParseRecord(monitor.Annotations[configv1.AnnotationEvicted]), e.clock.Now()
-	if atRest, rests := configmonitor.Rest(&monitor.Spec, source, record, now); rests {
-		return atRest, nil
-	}
-	pods, err := e.listPods(ctx, monitor)
-	if err != nil {
-		return configmonitor.Evictions{Record: record}, err
-	}
-	evictions := configmonitor.DecideEvictions(&monitor.Spec, source, record, pods, now)
-	if err := e.writeRecord(ctx, monitor, evictions.Record); err != nil {
-		return evictions, err
-	}
-	gone, err := e.evictPods(ctx, monitor.Namespace, &evictions)
+	gone, err := k.evictPods(ctx, monitor.Namespace, evictions)
 	if gone > 0 && errclass.Of(err) == errclass.Transient {
 		// The status reports it. Waiting as long as for a permanent error would delay the pods that are
 		// next.
 		log.FromContext(ctx).Error(err, "Some pods could not be evicted; they are tried again")
 		err = nil
 	}
-	evictions.Record = evictions.Record.AfterEvicting(gone, e.clock.Now())
-	if written := e.writeRecord(ctx, monitor, evictions.Record); written != nil {
-		return evictions, errors.Join(err, written)
+	evictions.Record = evictions.Record.AfterEvicting(gone, k.clock.Now())
+	if written := k.writeRecord(ctx, stored, monitor, evictions.Record); written != nil {
+		return errors.Join(err, written)
 	}
-	return evictions, err
+	return err
 }
 
 // pageSize is how many pods are listed per request.
@@ -108,11 +62,11 @@ const pageSize = 500
 // they are needed only rarely.
 //
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
-func (e *evictor) listPods(ctx context.Context, monitor *configv1.ConfigMonitor) ([]corev1.Pod, error) {
+func (k kind) listPods(ctx context.Context, monitor *configv1.ConfigMonitor) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
 	page := &corev1.PodList{}
 	for {
-		err := e.live.List(ctx, page, client.InNamespace(monitor.Namespace), client.MatchingLabels(monitor.Spec.PodSelector),
+		err := k.live.List(ctx, page, client.InNamespace(monitor.Namespace), client.MatchingLabels(monitor.Spec.PodSelector),
 			client.Limit(pageSize), client.Continue(page.Continue))
 		if err != nil {
 			return nil, fmt.Errorf("listing the pods that are selected: %w", err)
@@ -129,7 +83,7 @@ func (e *evictor) listPods(ctx context.Context, monitor *configv1.ConfigMonitor)
 // It returns a conflict if the monitor has changed since it was read.
 //
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors,verbs=patch
-func (e *evictor) writeRecord(ctx context.Context, monitor *configv1.ConfigMonitor, record configmonitor.Record) error {
+func (k kind) writeRecord(ctx context.Context, stored, monitor *configv1.ConfigMonitor, record configmonitor.Record) error {
 	if monitor.Annotations[configv1.AnnotationEvicted] == record.String() {
 		return nil
 	}
@@ -140,12 +94,11 @@ func (e *evictor) writeRecord(ctx context.Context, monitor *configv1.ConfigMonit
 	after := before.DeepCopy()
 	after.SetAnnotations(map[string]string{configv1.AnnotationEvicted: record.String()})
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := e.client.Patch(ctx, after, patch, client.FieldOwner(naming.Manager(configmonitor.Controller))); err != nil {
+	if err := k.client.Patch(ctx, after, patch, client.FieldOwner(naming.Manager(configmonitor.Controller))); err != nil {
 		return fmt.Errorf("recording the content that pods are evicted for: %w", err)
 	}
 	monitor.ResourceVersion, monitor.Annotations = after.ResourceVersion, after.Annotations
-	return children.Await(ctx, e.client, &configv1.ConfigMonitor{ObjectMeta: metav1.ObjectMeta{Namespace: monitor.Namespace,
-		Name: monitor.Name}}, after.ResourceVersion)
+	return children.Await(ctx, k.client, stored, after.ResourceVersion)
 }
 
 // evictionLimit is the timeout of one eviction. If a PodDisruptionBudget's status is not up to
@@ -171,7 +124,7 @@ const maxFailed = 10
 // what fails is recorded in evictions; another pod takes the place of a failed one, and the errors
 // are returned at the end. A timeout ends the loop: waiting as long for each pod would delay other
 // monitors.
-func (e *evictor) evictPods(ctx context.Context, namespace string, evictions *configmonitor.Evictions) (int, error) {
+func (k kind) evictPods(ctx context.Context, namespace string, evictions *configmonitor.Evictions) (int, error) {
 	gone := 0
 	var failed failures
 	queue := slices.Clone(evictions.Evict)
@@ -183,7 +136,7 @@ func (e *evictor) evictPods(ctx context.Context, namespace string, evictions *co
 	for len(queue) > 0 {
 		victim := queue[0]
 		queue = queue[1:]
-		switch err := e.evictPod(ctx, namespace, victim); {
+		switch err := k.evictPod(ctx, namespace, victim); {
 		case err == nil:
 			gone++
 			log.FromContext(ctx).Info("Evicted a pod", "pod", victim.Name)
@@ -249,7 +202,7 @@ func isOverdue(ctx context.Context, err error) bool {
 // evictPod evicts one pod, and no later pod with the same name.
 //
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
-func (e *evictor) evictPod(ctx context.Context, namespace string, victim configmonitor.Victim) error {
+func (k kind) evictPod(ctx context.Context, namespace string, victim configmonitor.Victim) error {
 	ctx, cancel := context.WithTimeout(ctx, evictionLimit)
 	defer cancel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: victim.Name}}
@@ -257,5 +210,5 @@ func (e *evictor) evictPod(ctx context.Context, namespace string, victim configm
 		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: victim.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}},
 	}
-	return e.client.SubResource("eviction").Create(ctx, pod, eviction)
+	return k.client.SubResource("eviction").Create(ctx, pod, eviction)
 }

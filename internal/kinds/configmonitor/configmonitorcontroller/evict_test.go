@@ -94,7 +94,7 @@ func TestEvictPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var asked, skipped []string
 			evictions := decided([]string{"a", "b", "c", "d"}, test.atOnce)
-			_, err := (&evictor{client: answering(test.answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
+			_, err := (kind{client: answering(test.answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
 			for _, one := range evictions.Skipped {
 				skipped = append(skipped, strings.TrimPrefix(one.Name, "Pod/")+" "+one.Reason)
 			}
@@ -120,7 +120,7 @@ func TestEvictPodsFailing(t *testing.T) {
 		answers[names[i]] = refused
 	}
 	evictions := decided(names, 30)
-	gone, err := (&evictor{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
+	gone, err := (kind{client: answering(answers, &asked)}).evictPods(t.Context(), "shop", &evictions)
 	if gone != 0 || len(asked) != maxFailed || len(evictions.Skipped) != 30 {
 		t.Errorf("%d are gone, %d were asked for, %d are skipped", gone, len(asked), len(evictions.Skipped))
 	}

@@ -3,7 +3,6 @@ package configmonitorcontroller
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
@@ -25,42 +24,50 @@ func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (con
 	}
 	observed.Source = source
 	if monitor.Spec.Strategy == configv1.StrategyEvict {
-		done := evicted(ctx)
-		if errclass.Of(done.err) == errclass.Transient {
-			return observed, done.err
-		}
-		observed.Evictions, observed.Failure = &done.evictions, errclass.Failure(done.err)
 		return observed, nil
 	}
 	if observed.Snapshot, err = k.reader.Snapshot(ctx, monitor.Namespace); err != nil {
 		return observed, fmt.Errorf("reading the workloads: %w", err)
 	}
-	err = k.askTemplates(ctx, monitor, &observed)
-	return observed, err
+	return observed, nil
 }
 
-// askTemplates reads when the pod templates were created on which the monitor's status depends. It
-// does nothing the first time: the workload controller reads them now, too, and after that few are
-// left.
-func (k kind) askTemplates(ctx context.Context, monitor *configv1.ConfigMonitor, observed *configmonitor.Observed) error {
-	snapshot, origin := &observed.Snapshot, workload.OriginOf(configmonitor.Kind, monitor.Name)
-	decided := workload.Decide(*snapshot, observed.Now)
-	if len(decided.Ask) == 0 {
-		return nil
+// Complete reads the pods that may have to be evicted, or when the pod templates were created on which
+// the monitor's status depends.
+func (k kind) Complete(ctx context.Context, monitor *configv1.ConfigMonitor, observed *configmonitor.Observed,
+	decided configmonitor.Decision) (bool, error) {
+	if !decided.ReadPods {
+		return k.readTemplates(ctx, monitor, observed, decided.AskedTargets(monitor, &observed.Snapshot))
 	}
-	for _, status := range decided.Statuses {
-		if snapshot.Demands[status.Demand].Origin != origin || !slices.Contains(decided.Ask, status.Target) {
-			continue
-		}
-		if len(monitor.Status.Conditions) == 0 {
-			observed.Unasked = true
-			return nil
-		}
-		made, err := k.reader.TemplateTime(ctx, monitor.Namespace, &snapshot.Targets[status.Target])
+	pods, err := k.listPods(ctx, monitor)
+	switch errclass.Of(err) {
+	case errclass.None:
+		observed.Pods = &pods
+	case errclass.Transient, errclass.Gone:
+		return false, err
+	default:
+		observed.Unreadable = errclass.Failure(err)
+	}
+	return true, nil
+}
+
+// readTemplates reads when the pod templates of some targets were created. It does nothing the first
+// time: the workload controller reads them now, too, and after that few are left.
+func (k kind) readTemplates(ctx context.Context, monitor *configv1.ConfigMonitor, observed *configmonitor.Observed,
+	targets []int) (bool, error) {
+	if len(targets) == 0 {
+		return false, nil
+	}
+	if len(monitor.Status.Conditions) == 0 {
+		observed.Unasked = true
+		return false, nil
+	}
+	for _, target := range targets {
+		made, err := k.reader.TemplateTime(ctx, monitor.Namespace, &observed.Snapshot.Targets[target])
 		if err != nil {
-			return err
+			return false, err
 		}
-		snapshot.Targets[status.Target].Template = &made
+		observed.Snapshot.Targets[target].Template = &made
 	}
-	return nil
+	return true, nil
 }

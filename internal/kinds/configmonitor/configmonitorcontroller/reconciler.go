@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
@@ -18,14 +19,13 @@ import (
 
 // kind implements the reconciler's interface for ConfigMonitor. It has no children.
 type kind struct {
+	client client.Client
+	live   client.Reader
 	reader observe.Reader
 	clock  clock.PassiveClock
 }
 
-var _ reconciler.Kind[*configv1.ConfigMonitor, configmonitor.Observed] = kind{}
-
-// New returns an empty ConfigMonitor.
-func (kind) New() *configv1.ConfigMonitor { return &configv1.ConfigMonitor{} }
+var _ reconciler.Kind[*configv1.ConfigMonitor, configmonitor.Observed, configmonitor.Decision] = kind{}
 
 // Admit fills in defaults and validates.
 func (kind) Admit(monitor *configv1.ConfigMonitor) error {
@@ -36,24 +36,21 @@ func (kind) Admit(monitor *configv1.ConfigMonitor) error {
 	return nil
 }
 
-// Children returns nil: there are none.
-func (kind) Children(configmonitor.Observed) plan.Children { return nil }
+// Decide returns the restarts to report, or the pods to evict.
+func (kind) Decide(monitor *configv1.ConfigMonitor, observed configmonitor.Observed) configmonitor.Decision {
+	return configmonitor.Decide(monitor, observed)
+}
 
 // Desired returns an empty plan.
-func (kind) Desired(*configv1.ConfigMonitor, configmonitor.Observed) plan.Plan { return plan.Plan{} }
+func (kind) Desired(_ *configv1.ConfigMonitor, _ configmonitor.Observed, _ configmonitor.Decision) plan.Plan {
+	return plan.Plan{}
+}
 
 // Report sets the status.
-func (kind) Report(into, monitor *configv1.ConfigMonitor, observed configmonitor.Observed, result plan.Result) time.Duration {
-	status, requeueAfter := configmonitor.Status(monitor, observed, result)
+func (kind) Report(into, monitor *configv1.ConfigMonitor, observed configmonitor.Observed, decided configmonitor.Decision,
+	result plan.Result) time.Duration {
+	status, requeueAfter := configmonitor.Status(monitor, observed, decided, result)
 	status.FirstReadyTime = into.Status.FirstReadyTime
 	into.Status = status
 	return requeueAfter
-}
-
-// ProblemConditions names the conditions that mean a problem when True.
-func (kind) ProblemConditions() []string {
-	return []string{
-		configv1.ConditionDegraded, configv1.ConditionStalled,
-		configv1.ConditionFlapping, configv1.ConditionSecretAccessNotGranted,
-	}
 }

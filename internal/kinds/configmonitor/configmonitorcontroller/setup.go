@@ -60,15 +60,19 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		return fmt.Errorf("adding the index %s: %w", sourceIndex, err)
 	}
 	cached, live := manager.GetClient(), manager.GetAPIReader()
-	reporter := &reconciler.Reconciler[*configv1.ConfigMonitor, configmonitor.Observed]{
-		Name:     configmonitor.Controller,
-		Kind:     kind{reader: options.Reader, clock: options.Clock},
+	r := &reconciler.Reconciler[*configv1.ConfigMonitor, configmonitor.Observed, configmonitor.Decision]{
+		Name: configmonitor.Controller,
+		New:  func() *configv1.ConfigMonitor { return &configv1.ConfigMonitor{} },
+		Kind: kind{client: cached, live: live, reader: options.Reader, clock: options.Clock},
+		ProblemConditions: []string{
+			configv1.ConditionDegraded, configv1.ConditionStalled,
+			configv1.ConditionFlapping, configv1.ConditionSecretAccessNotGranted,
+		},
 		Client:   cached,
 		Applier:  apply.New(cached, children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()}),
 		Recorder: manager.GetEventRecorder("mainstay-" + configmonitor.Controller),
 		Clock:    options.Clock,
 	}
-	r := &evictor{report: reporter, client: cached, live: live, reader: options.Reader, clock: options.Clock}
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(configmonitor.Controller).

@@ -25,10 +25,7 @@ type kind struct {
 	options Options
 }
 
-var _ reconciler.Kind[*mspolicyv1.PlatformPolicy, platformpolicy.Observed] = kind{}
-
-// New returns an empty PlatformPolicy.
-func (kind) New() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} }
+var _ reconciler.Kind[*mspolicyv1.PlatformPolicy, platformpolicy.Observed, struct{}] = kind{}
 
 // Admit validates; there are no defaults.
 func (kind) Admit(policy *mspolicyv1.PlatformPolicy) error {
@@ -70,19 +67,16 @@ func (k kind) Observe(ctx context.Context, _ *mspolicyv1.PlatformPolicy) (platfo
 	return observed, nil
 }
 
-// Children returns nil: there are none.
-func (kind) Children(platformpolicy.Observed) plan.Children { return nil }
+// Decide returns nothing: what is to be done follows from the desired state.
+func (kind) Decide(*mspolicyv1.PlatformPolicy, platformpolicy.Observed) struct{} { return struct{}{} }
 
-// Desired returns an empty plan.
-func (kind) Desired(*mspolicyv1.PlatformPolicy, platformpolicy.Observed) plan.Plan {
+// Desired is nothing.
+func (kind) Desired(_ *mspolicyv1.PlatformPolicy, _ platformpolicy.Observed, _ struct{}) plan.Plan {
 	return plan.Plan{}
 }
 
 // Report sets the status.
-func (kind) Report(into, policy *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, result plan.Result) time.Duration {
+func (kind) Report(into, policy *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{}, result plan.Result) time.Duration {
 	into.Status = platformpolicy.Status(policy, observed, result)
 	return 0
 }
-
-// ProblemConditions names the conditions that mean a problem when True.
-func (kind) ProblemConditions() []string { return []string{mspolicyv1.ConditionStalled} }

@@ -52,13 +52,15 @@ const gather = 3 * time.Second
 func Setup(manager ctrl.Manager, options Options) error {
 	cached := manager.GetClient()
 	reader := children.Reader{Cached: cached, Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}
-	r := &reconciler.Reconciler[*mspolicyv1.PlatformPolicy, platformpolicy.Observed]{
-		Name:     platformpolicy.Controller,
-		Kind:     kind{cached: cached, options: options},
-		Client:   cached,
-		Applier:  apply.New(cached, reader),
-		Recorder: manager.GetEventRecorder("mainstay-" + platformpolicy.Controller),
-		Clock:    options.Clock,
+	r := &reconciler.Reconciler[*mspolicyv1.PlatformPolicy, platformpolicy.Observed, struct{}]{
+		Name:              platformpolicy.Controller,
+		New:               func() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} },
+		ProblemConditions: []string{mspolicyv1.ConditionStalled},
+		Kind:              kind{cached: cached, options: options},
+		Client:            cached,
+		Applier:           apply.New(cached, reader),
+		Recorder:          manager.GetEventRecorder("mainstay-" + platformpolicy.Controller),
+		Clock:             options.Clock,
 	}
 	everything := watch.Later(allPolicies(cached), gather)
 	under := ctrl.NewControllerManagedBy(manager).

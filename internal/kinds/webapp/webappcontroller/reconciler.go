@@ -25,10 +25,7 @@ type kind struct {
 	clock    clock.PassiveClock
 }
 
-var _ reconciler.Kind[*msappsv1.WebApp, webapp.Observed] = kind{}
-
-// New returns an empty WebApp.
-func (kind) New() *msappsv1.WebApp { return &msappsv1.WebApp{} }
+var _ reconciler.Kind[*msappsv1.WebApp, webapp.Observed, struct{}] = kind{}
 
 // Admit fills in defaults and validates.
 func (kind) Admit(app *msappsv1.WebApp) error {
@@ -39,22 +36,17 @@ func (kind) Admit(app *msappsv1.WebApp) error {
 	return nil
 }
 
-// Children returns the observed children.
-func (kind) Children(observed webapp.Observed) plan.Children { return observed.Children }
+// Decide returns nothing: what is to be done follows from the desired state.
+func (kind) Decide(*msappsv1.WebApp, webapp.Observed) struct{} { return struct{}{} }
 
-// Desired returns what should exist.
-func (kind) Desired(app *msappsv1.WebApp, observed webapp.Observed) plan.Plan {
+// Desired is what should exist.
+func (kind) Desired(app *msappsv1.WebApp, observed webapp.Observed, _ struct{}) plan.Plan {
 	return webapp.Desired(app, observed)
 }
 
 // Report sets the status.
-func (kind) Report(into, app *msappsv1.WebApp, observed webapp.Observed, result plan.Result) time.Duration {
+func (kind) Report(into, app *msappsv1.WebApp, observed webapp.Observed, _ struct{}, result plan.Result) time.Duration {
 	status, requeueAfter := webapp.Status(app, observed, result)
 	into.Status = status
 	return requeueAfter
-}
-
-// ProblemConditions names the conditions that mean a problem when True.
-func (kind) ProblemConditions() []string {
-	return []string{msappsv1.ConditionDegraded, msappsv1.ConditionStalled}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -130,13 +131,16 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		return err
 	}
 	reader := children.Reader{Cached: manager.GetClient(), Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}
-	r := &reconciler.Reconciler[*msappsv1.WebApp, webapp.Observed]{
-		Name:     webapp.Controller,
-		Kind:     kind{cached: manager.GetClient(), live: manager.GetAPIReader(), children: reader, routes: routes, clock: options.Clock},
-		Client:   manager.GetClient(),
-		Applier:  apply.New(manager.GetClient(), reader),
-		Recorder: manager.GetEventRecorder("mainstay-" + webapp.Controller),
-		Clock:    options.Clock,
+	r := &reconciler.Reconciler[*msappsv1.WebApp, webapp.Observed, struct{}]{
+		Name:              webapp.Controller,
+		New:               func() *msappsv1.WebApp { return &msappsv1.WebApp{} },
+		Children:          func(observed webapp.Observed) plan.Children { return observed.Children },
+		ProblemConditions: []string{msappsv1.ConditionDegraded, msappsv1.ConditionStalled},
+		Kind:              kind{cached: manager.GetClient(), live: manager.GetAPIReader(), children: reader, routes: routes, clock: options.Clock},
+		Client:            manager.GetClient(),
+		Applier:           apply.New(manager.GetClient(), reader),
+		Recorder:          manager.GetEventRecorder("mainstay-" + webapp.Controller),
+		Clock:             options.Clock,
 	}
 	if options.Rules != nil {
 		r.Policy = &reconciler.Policy[*msappsv1.WebApp, webapp.Observed]{

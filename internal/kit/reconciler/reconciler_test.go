@@ -34,11 +34,11 @@ type simple struct {
 	panics                 bool
 }
 
-func (simple) New() *mspolicyv1.PlatformPolicy                        { return &mspolicyv1.PlatformPolicy{} }
-func (s simple) Admit(*mspolicyv1.PlatformPolicy) error               { return s.admission }
-func (simple) Children(struct{}) plan.Children                        { return nil }
-func (simple) ProblemConditions() []string                            { return nil }
-func (simple) Desired(*mspolicyv1.PlatformPolicy, struct{}) plan.Plan { return plan.Plan{} }
+func newObject() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} }
+
+func (s simple) Admit(*mspolicyv1.PlatformPolicy) error                      { return s.admission }
+func (simple) Decide(*mspolicyv1.PlatformPolicy, struct{}) struct{}          { return struct{}{} }
+func (simple) Desired(_ *mspolicyv1.PlatformPolicy, _, _ struct{}) plan.Plan { return plan.Plan{} }
 
 func (s simple) Observe(context.Context, *mspolicyv1.PlatformPolicy) (struct{}, error) {
 	if s.panics {
@@ -47,7 +47,7 @@ func (s simple) Observe(context.Context, *mspolicyv1.PlatformPolicy) (struct{}, 
 	return struct{}{}, s.observation
 }
 
-func (simple) Report(into, _ *mspolicyv1.PlatformPolicy, _ struct{}, result plan.Result) time.Duration {
+func (simple) Report(into, _ *mspolicyv1.PlatformPolicy, _, _ struct{}, result plan.Result) time.Duration {
 	into.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "InForce"}}
 	if result.Failure != nil {
 		into.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: result.Failure.Reason}}
@@ -71,7 +71,7 @@ func reconcile(t *testing.T, kind simple, verbosity int) (told, error) {
 	stored := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 7, ResourceVersion: "41"}}
 	cluster := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
 	reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}
-	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}]{Name: "simple", Kind: kind, Client: cluster, Applier: apply.New(cluster, reader),
+	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Name: "simple", New: newObject, Kind: kind, Client: cluster, Applier: apply.New(cluster, reader),
 		Recorder: events.NewFakeRecorder(10), Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0))}
 	exporter := tracetest.NewInMemoryExporter()
 	trace.Listen(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
@@ -103,13 +103,13 @@ func TestReconcileTells(t *testing.T) {
 		fails  bool
 	}{
 		"all is well": {simple{}, "changed", map[string]string{
-			"Reconcile": "changed", "get": "", "admit": "", "observe": "", "policy": "", "desired": "", "apply": "", "status": "",
+			"Reconcile": "changed", "get": "", "admit": "", "observe": "", "policy": "", "decide": "", "desired": "", "apply": "", "status": "",
 		}, false},
 		"it can't be read": {simple{observation: errors.New("no network")}, "transient", map[string]string{
 			"Reconcile": "transient no network", "get": "", "admit": "", "observe": "no network",
 		}, true},
 		"it is refused": {simple{admission: errors.New("not so")}, "transient", map[string]string{
-			"Reconcile": "transient not so", "get": "", "admit": "not so", "observe": "", "policy": "", "status": "",
+			"Reconcile": "transient not so", "get": "", "admit": "not so", "observe": "", "decide": "", "policy": "", "status": "",
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ type stats struct {
 }
 
 // begin notes the start of a reconcile. The log never has more of an object than its name.
-func (r *Reconciler[T, O]) begin(ctx context.Context, stored T, span trace.Span) *stats {
+func (r *Reconciler[T, O, D]) begin(ctx context.Context, stored T, span trace.Span) *stats {
 	kind := r.Name
 	if known, err := r.Client.GroupVersionKindFor(stored); err == nil {
 		kind = known.Kind

@@ -1,0 +1,16 @@
+// Package requeue has what times until the next reconcile have in common. It is pure.
+package requeue
+
+import "time"
+
+// Sooner returns the shorter of two times until the next reconcile, of which 0 or less means never.
+func Sooner(a, b time.Duration) time.Duration {
+	switch {
+	case a <= 0:
+		return max(b, 0)
+	case b <= 0:
+		return a
+	default:
+		return min(a, b)
+	}
+}
