@@ -38,11 +38,16 @@ func (v Violation) String() string {
 	if v.Policy == "" {
 		return fmt.Sprintf("%s: %s", v.Field, v.Accepted)
 	}
+	return fmt.Sprintf("%s (policy %q, rule %q)", v.problem(), v.Policy, v.Rule)
+}
+
+// problem returns the message without the rule.
+func (v Violation) problem() string {
 	problem := "Required value"
 	if v.Value != "" {
 		problem = "Invalid value: " + quoted(v.Value)
 	}
-	return fmt.Sprintf("%s: %s: %s (policy %q, rule %q)", v.Field, problem, v.Accepted, v.Policy, v.Rule)
+	return fmt.Sprintf("%s: %s: %s", v.Field, problem, v.Accepted)
 }
 
 // quoted quotes a value unless it is a number or a boolean, as the API server does.
@@ -53,11 +58,15 @@ func quoted(value string) string {
 	return strconv.Quote(value)
 }
 
-// Sentence joins violations for a message.
+// Sentence joins violations for a message. It names a policy once for all its violations in a row, so
+// that as many as possible fit into a condition.
 func Sentence(violations []Violation) string {
 	sentences := make([]string, len(violations))
 	for i, violation := range violations {
 		sentences[i] = violation.String()
+		if i > 0 && violation.Policy != "" && violation.Policy == violations[i-1].Policy {
+			sentences[i] = fmt.Sprintf("%s (rule %q)", violation.problem(), violation.Rule)
+		}
 	}
 	return strings.Join(sentences, "; ")
 }
@@ -168,7 +177,7 @@ func (r rule) checkLimits(subject Subject) []Violation {
 		for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			if limit, given := container.Limits[resource]; !given || limit.IsZero() {
 				violation := r.broken("requireResourceLimits", container.Field.Child("resources", "limits").Key(string(resource)), "",
-					"must be set to more than 0")
+					"must be more than 0")
 				violation.part = container.Name + "/" + string(resource)
 				found = append(found, violation)
 			}

@@ -52,9 +52,9 @@ var checkCases = map[string]struct {
 		subject(container("a", func(c *Container) { c.Limits = nil }),
 			container("b", func(c *Container) { c.Limits = quantities("cpu", "0", "memory", "1") })),
 		[]string{
-			`spec.containers[a].resources.limits[cpu]: Required value: must be set to more than 0 (policy "base", rule "production.requireResourceLimits")`,
-			`spec.containers[a].resources.limits[memory]: Required value: must be set to more than 0 (policy "base", rule "production.requireResourceLimits")`,
-			`spec.containers[b].resources.limits[cpu]: Required value: must be set to more than 0 (policy "base", rule "production.requireResourceLimits")`,
+			`spec.containers[a].resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "production.requireResourceLimits")`,
+			`spec.containers[a].resources.limits[memory]: Required value: must be more than 0 (policy "base", rule "production.requireResourceLimits")`,
+			`spec.containers[b].resources.limits[cpu]: Required value: must be more than 0 (policy "base", rule "production.requireResourceLimits")`,
 		},
 	},
 	"no label": {

@@ -52,7 +52,7 @@ func testPolicyInProduction(t *testing.T) {
 	ns := namespace(t, "policy-prod")
 	_, err := tryApply(t, ns, webapp("shop", demo, "replicas: 1"))
 	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(
-		`spec.resources.limits[cpu]: Required value: must be set to more than 0 (policy "default", rule "production.requireResourceLimits")`)))
+		`spec.resources.limits[cpu]: Required value: must be more than 0 (policy "default", rule "production.requireResourceLimits")`)))
 
 	root := webapp("shop", demo, "replicas: 1", limits, "securityContext: {runAsUser: 0, privileged: true}")
 	said, err := tryApply(t, ns, root)

@@ -342,7 +342,7 @@ func TestVersionsMigrateTrimsNothingOnAnError(t *testing.T) {
 		live := w.definition(t)
 		live.Spec.Names.ShortNames = append(live.Spec.Names.ShortNames, "wapp")
 		return w.crds.Update(ctx, live)
-	})).To(gomega.MatchError(gomega.ContainSubstring("was changed in the meantime")))
+	})).To(gomega.MatchError(gomega.ContainSubstring("the definition changed during the migration")))
 	g.Expect(crds.Unmigrated(ctx, w.crds, []string{webappsCRD})).To(gomega.Equal([]string{webappsCRD}))
 
 	// An object that is deleted during the migration is no error.
