@@ -13,10 +13,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
-// isAbsent tells an object that is not stored: every one that is has a version.
+// isAbsent reports whether an object is not stored: every stored object has a version.
 func isAbsent(object client.Object) bool { return object.GetResourceVersion() == "" }
 
-// absent stands for an object that is not there, as one that is being deleted.
+// absent returns an object that represents a missing one, as if it were being deleted.
 func (r *Reconciler[T, O]) absent(key client.ObjectKey) T {
 	object := r.Kind.New()
 	object.SetNamespace(key.Namespace)
@@ -26,50 +26,51 @@ func (r *Reconciler[T, O]) absent(key client.ObjectKey) T {
 	return object
 }
 
-// holds tells whether our finalizer is on an object.
+// hasFinalizer reports whether an object has our finalizer.
 func (r *Reconciler[T, O]) hasFinalizer(object T) bool {
 	return r.Finalizer != "" && controllerutil.ContainsFinalizer(object, r.Finalizer)
 }
 
-// hold puts the finalizer on an object that lives, and waits until the cache, from which the kind observes, shows it. stored is
-// then what the cache has.
+// ensureFinalizer adds the finalizer to an object that is not being deleted, and waits until the
+// cache, from which the kind observes, shows it. stored is then the cached object.
 func (r *Reconciler[T, O]) ensureFinalizer(ctx context.Context, stored T, done *stats) error {
 	if r.Finalizer == "" || stored.GetDeletionTimestamp() != nil || r.hasFinalizer(stored) {
 		return nil
 	}
-	held := stored.DeepCopyObject().(T)
-	controllerutil.AddFinalizer(held, r.Finalizer)
-	if err := r.writeFinalizer(ctx, stored, held); err != nil {
-		return fmt.Errorf("putting the finalizer on: %w", err)
+	finalized := stored.DeepCopyObject().(T)
+	controllerutil.AddFinalizer(finalized, r.Finalizer)
+	if err := r.writeFinalizer(ctx, stored, finalized); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
 	}
 	done.changes++
-	return children.Await(ctx, r.Client, stored, held.GetResourceVersion())
+	return children.Await(ctx, r.Client, stored, finalized.GetResourceVersion())
 }
 
-// isReleased tells whether what was done for an object that is being deleted is undone.
-func (r *Reconciler[T, O]) isReleased(stored T, course *run[T, O]) bool {
-	if isAbsent(stored) || stored.GetDeletionTimestamp() == nil || course.err != nil {
+// isReleased reports whether everything that was done for an object that is being deleted is
+// undone.
+func (r *Reconciler[T, O]) isReleased(stored T, pass *run[T, O]) bool {
+	if isAbsent(stored) || stored.GetDeletionTimestamp() == nil || pass.err != nil {
 		return false
 	}
 	if kind, finalizes := r.Kind.(Finalizing[T, O]); finalizes {
-		return kind.Released(course.object, course.observed, course.result)
+		return kind.Released(pass.object, pass.observed, pass.result)
 	}
-	return len(course.result.Refused)+len(course.result.Unwritten) == 0
+	return len(pass.result.Refused)+len(pass.result.Unwritten) == 0
 }
 
-// release takes the finalizer off.
+// removeFinalizer removes the finalizer.
 func (r *Reconciler[T, O]) removeFinalizer(ctx context.Context, stored T, done *stats) error {
 	released := stored.DeepCopyObject().(T)
 	controllerutil.RemoveFinalizer(released, r.Finalizer)
 	if err := client.IgnoreNotFound(r.writeFinalizer(ctx, stored, released)); err != nil {
-		return fmt.Errorf("taking the finalizer off: %w", err)
+		return fmt.Errorf("removing the finalizer: %w", err)
 	}
 	done.changes++
 	return nil
 }
 
-// writeFinalizer writes the finalizers of after, which a patch can replace only all at once: so it fails with a conflict if
-// the object has changed since before was read.
+// writeFinalizer writes the finalizers of after. A patch can only replace all of them, so it fails
+// with a conflict if the object has changed since before was read.
 func (r *Reconciler[T, O]) writeFinalizer(ctx context.Context, before, after T) error {
 	ctx, step := trace.Start(ctx, "finalizer")
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
