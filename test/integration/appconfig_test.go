@@ -507,7 +507,7 @@ func TestAppConfigInOrder(t *testing.T) {
 		return config.Status.Workloads, err
 	}).WithContext(t.Context()).Should(gomega.HaveExactElements(
 		configv1.WorkloadStatus{Kind: "Deployment", Name: "web", State: "Waiting", Revision: 1, Pods: 1,
-			Message: "waits for what goes before it: Deployment/worker"},
+			Message: "waiting for the workloads before it in the order: Deployment/worker"},
 		gomega.HaveField("State", "Rolling")))
 	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("first"))
 	reportRollout(t, worker, true)
@@ -537,7 +537,7 @@ func TestAppConfigCanary(t *testing.T) {
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
 	canary.Count = 1
 	err := cluster.Client.Create(t.Context(), newConfig(namespace(t), func(spec *configv1.AppConfigSpec) { spec.Rollout.Canary = &canary }))
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("count and percent are both given: give one of them")))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("must not set both count and percent")))
 }
 
 // TestAppConfigDeletedByHand checks that a deletion of the ConfigMap neither approves a revision

@@ -13,10 +13,10 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
-// isAbsent tells an object that is not stored: every one that is has a version.
+// isAbsent reports whether an object is not stored: every stored object has a version.
 func isAbsent(object client.Object) bool { return object.GetResourceVersion() == "" }
 
-// absent stands for an object that is not there, as one that is being deleted.
+// absent returns an object that represents a missing one, as if it were being deleted.
 func (r *Reconciler[T, O, D]) absent(key client.ObjectKey) T {
 	object := r.New()
 	object.SetNamespace(key.Namespace)
@@ -26,27 +26,28 @@ func (r *Reconciler[T, O, D]) absent(key client.ObjectKey) T {
 	return object
 }
 
-// holds tells whether our finalizer is on an object.
+// hasFinalizer reports whether an object has our finalizer.
 func (r *Reconciler[T, O, D]) hasFinalizer(object T) bool {
 	return r.Finalizer != "" && controllerutil.ContainsFinalizer(object, r.Finalizer)
 }
 
-// hold puts the finalizer on an object that lives, and waits until the cache, from which the kind observes, shows it. stored is
-// then what the cache has.
+// ensureFinalizer adds the finalizer to an object that is not being deleted, and waits until the
+// cache, from which the kind observes, shows it. stored is then the cached object.
 func (r *Reconciler[T, O, D]) ensureFinalizer(ctx context.Context, stored T, done *stats) error {
 	if r.Finalizer == "" || stored.GetDeletionTimestamp() != nil || r.hasFinalizer(stored) {
 		return nil
 	}
-	held := stored.DeepCopyObject().(T)
-	controllerutil.AddFinalizer(held, r.Finalizer)
-	if err := r.writeFinalizer(ctx, stored, held); err != nil {
-		return fmt.Errorf("putting the finalizer on: %w", err)
+	finalized := stored.DeepCopyObject().(T)
+	controllerutil.AddFinalizer(finalized, r.Finalizer)
+	if err := r.writeFinalizer(ctx, stored, finalized); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
 	}
 	done.changes++
-	return children.Await(ctx, r.Client, stored, held.GetResourceVersion())
+	return children.Await(ctx, r.Client, stored, finalized.GetResourceVersion())
 }
 
-// isReleased tells whether what was done for an object that is being deleted is undone.
+// isReleased reports whether everything that was done for an object that is being deleted is
+// undone.
 func (r *Reconciler[T, O, D]) isReleased(stored T, run *run[T, O, D]) bool {
 	if isAbsent(stored) || stored.GetDeletionTimestamp() == nil || run.err != nil {
 		return false
@@ -57,19 +58,19 @@ func (r *Reconciler[T, O, D]) isReleased(stored T, run *run[T, O, D]) bool {
 	return len(run.result.Refused)+len(run.result.Unwritten) == 0
 }
 
-// release takes the finalizer off.
+// removeFinalizer removes the finalizer.
 func (r *Reconciler[T, O, D]) removeFinalizer(ctx context.Context, stored T, done *stats) error {
 	released := stored.DeepCopyObject().(T)
 	controllerutil.RemoveFinalizer(released, r.Finalizer)
 	if err := client.IgnoreNotFound(r.writeFinalizer(ctx, stored, released)); err != nil {
-		return fmt.Errorf("taking the finalizer off: %w", err)
+		return fmt.Errorf("removing the finalizer: %w", err)
 	}
 	done.changes++
 	return nil
 }
 
-// writeFinalizer writes the finalizers of after, which a patch can replace only all at once: so it fails with a conflict if
-// the object has changed since before was read.
+// writeFinalizer writes the finalizers of after. A patch can only replace all of them, so it fails
+// with a conflict if the object has changed since before was read.
 func (r *Reconciler[T, O, D]) writeFinalizer(ctx context.Context, before, after T) error {
 	ctx, step := trace.Start(ctx, "finalizer")
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -11,11 +11,12 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// hasVanished tells whether an object is no longer there, or is being deleted, though the cache does not know yet. It asks
-// the API server, and only before a child that is missing would be made again: the garbage collector
-// takes the children of an object that was deleted, and a watch may tell of that before another tells of the
-// object's own end. What was made in between would live for a moment: pods of an app that is no more. An object
-// without a status has had no children yet, and is not asked for; nor is one that is known to be on its way out.
+// hasVanished reports whether an object has been deleted or is being deleted, and the cache does
+// not show it yet. It asks the API server, but only before a missing child would be created again:
+// the garbage collector deletes the children of a deleted object, and their watch may report that
+// before the object's own. Children created in between, for example the pods of a deleted app,
+// would live for a moment. An object without a status has had no children yet, and is not checked.
+// Neither is an object whose deletion is known.
 func (r *Reconciler[T, O, D]) hasVanished(ctx context.Context, stored T, wanted plan.Plan, found plan.Children) (bool, error) {
 	if len(stored.GetConditions()) == 0 || stored.GetDeletionTimestamp() != nil || wanted.Withhold {
 		return false, nil
@@ -30,12 +31,12 @@ func (r *Reconciler[T, O, D]) hasVanished(ctx context.Context, stored T, wanted 
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("asking whether %s/%s is still there: %w", stored.GetNamespace(), stored.GetName(), err)
+		return false, fmt.Errorf("checking whether %s/%s still exists: %w", stored.GetNamespace(), stored.GetName(), err)
 	}
 	return live.GetUID() != stored.GetUID() || live.GetDeletionTimestamp() != nil, nil
 }
 
-// lacks tells whether a child that should exist is not known to.
+// lacks reports whether a desired child is missing.
 func (r *Reconciler[T, O, D]) lacks(owner T, wanted plan.Plan, found plan.Children) (bool, error) {
 	for _, child := range wanted.Children {
 		ref, err := children.RefOf(child.Object, r.Applier.Children.Scheme)
