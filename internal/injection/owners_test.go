@@ -291,7 +291,8 @@ func TestOwnersOptionStays(t *testing.T) {
 		for _, before := range []*corev1.PodTemplateSpec{nil, &own} {
 			given := own.DeepCopy()
 			statuses := compose(settingOf(t, instrumentation("java", nil)), given, before)
-			expectRefusal(t, statuses[0], instrv1.WorkloadVariableTaken, "container app already loads the agent: its JAVA_TOOL_OPTIONS ends in "+text)
+			expectRefusal(t, statuses[0], instrv1.WorkloadVariableTaken,
+				"container app already loads the agent: its JAVA_TOOL_OPTIONS ends in "+text)
 			expectSame(t, value, given, &own)
 		}
 	}

@@ -263,7 +263,8 @@ func (f *StatusInput) leaving() string {
 	if f.Decision.Leaving == 0 {
 		return "the agent is removed from all workloads"
 	}
-	return fmt.Sprintf("the agent is being removed from %d workloads: %s", f.Decision.Leaving, conditions.FirstFew(f.namesOf(f.Decision.From), ", "))
+	return fmt.Sprintf("the agent is being removed from %d workloads: %s", f.Decision.Leaving,
+		conditions.FirstFew(f.namesOf(f.Decision.From), ", "))
 }
 
 // retryCommand returns the command that makes Mainstay try a failed revision again.

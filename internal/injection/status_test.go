@@ -41,7 +41,8 @@ func TestStatus(t *testing.T) {
 	done := injection.ReportedWorkload{Index: 0}
 	going := injection.ReportedWorkload{Index: 1, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling,
 		Message: "its pods are being replaced", Progressing: true}
-	waiting := injection.ReportedWorkload{Index: 2, State: instrv1.StatePending, Reason: "WaitingForOthers", Message: "waiting: 2 workloads are rolling out (maxParallel 2)"}
+	waiting := injection.ReportedWorkload{Index: 2, State: instrv1.StatePending, Reason: "WaitingForOthers",
+		Message: "waiting: 2 workloads are rolling out (maxParallel 2)"}
 	overruled := injection.ReportedWorkload{Index: 3, State: instrv1.StateFailed, Reason: instrv1.WorkloadOverruled,
 		Message: "Instrumentation/x takes precedence for container app"}
 	bare := injection.ReportedWorkload{Index: 4, State: instrv1.StateFailed, Reason: instrv1.WorkloadTooLarge, Message: "no room"}
@@ -81,13 +82,15 @@ func TestStatus(t *testing.T) {
 			"the revision failed on Deployment/a: it exits; it is being removed there"},
 		{"being deleted", injection.StatusInput{Agent: &failed, Deleting: true,
 			Decision: injection.Decision{Leaving: 2, From: []int{0, 1}, Workloads: []injection.ReportedWorkload{broken}}},
-			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "the agent is being removed from 2 workloads: Deployment/a, Deployment/b"},
+			"Ready=False:Restoring Progressing=True:Restoring " + healthy,
+			"the agent is being removed from 2 workloads: Deployment/a, Deployment/b"},
 		{"opted out, and being restored", injection.StatusInput{Decision: injection.Decision{Leaving: 1, From: []int{1},
 			Workloads: []injection.ReportedWorkload{done}}},
 			"Ready=False:Restoring Progressing=True:Restoring " + healthy, "the agent is being removed from 1 workloads: Deployment/b"},
 		{"one could not be written", injection.StatusInput{Decision: reported(done, broken), Unmade: map[int]string{0: "a webhook timed out"}},
 			"Ready=False:RolloutFailed " + still + "Degraded=True:RolloutFailed ", "failing with the agent: Deployment/f: it exits"},
-		{"nearly deleted", injection.StatusInput{Deleting: true}, "Ready=False:Restoring " + still + healthy, "the agent is removed from all workloads"},
+		{"nearly deleted", injection.StatusInput{Deleting: true}, "Ready=False:Restoring " + still + healthy,
+			"the agent is removed from all workloads"},
 		{"a deletion is refused", injection.StatusInput{Deleting: true, Decision: injection.Decision{Leaving: 1, From: []int{1}},
 			Refused: map[int]string{1: "frozen"}},
 			"Ready=False:Refused Progressing=True:Restoring Degraded=True:Refused ", "the agent can't be removed from Deployment/b: frozen"},

@@ -166,12 +166,13 @@ func TestWebhookSettings(t *testing.T) {
 		namespace string
 		want      string
 	}{
-		"off":            {WebhookSettings{}, "", ""},
-		"by a Service":   {WebhookSettings{Enabled: true, Port: 9443, Service: "webhook"}, "system", ""},
-		"by a URL":       {WebhookSettings{Enabled: true, Port: 9443, URL: "https://10.0.0.1:9443"}, "system", ""},
-		"nowhere":        {WebhookSettings{Enabled: true, Port: 9443}, "system", "--webhook-service or --webhook-url"},
-		"no namespace":   {WebhookSettings{Enabled: true, Port: 9443, Service: "webhook"}, "", "--namespace"},
-		"no port":        {WebhookSettings{Enabled: true, Service: "webhook"}, "system", "--webhook-port: invalid value 0: must be between 1 and 65535"},
+		"off":          {WebhookSettings{}, "", ""},
+		"by a Service": {WebhookSettings{Enabled: true, Port: 9443, Service: "webhook"}, "system", ""},
+		"by a URL":     {WebhookSettings{Enabled: true, Port: 9443, URL: "https://10.0.0.1:9443"}, "system", ""},
+		"nowhere":      {WebhookSettings{Enabled: true, Port: 9443}, "system", "--webhook-service or --webhook-url"},
+		"no namespace": {WebhookSettings{Enabled: true, Port: 9443, Service: "webhook"}, "", "--namespace"},
+		"no port": {WebhookSettings{Enabled: true, Service: "webhook"}, "system",
+			"--webhook-port: invalid value 0: must be between 1 and 65535"},
 		"plain text":     {WebhookSettings{Enabled: true, Port: 9443, URL: "http://10.0.0.1:9443"}, "system", "--webhook-url"},
 		"a URL's rubble": {WebhookSettings{Enabled: true, Port: 9443, URL: "10.0.0.1"}, "system", "--webhook-url"},
 	} {

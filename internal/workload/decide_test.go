@@ -267,7 +267,8 @@ func TestMaxParallel(t *testing.T) {
 		if got := outlineOf(snapshot, Decide(snapshot, now.Add(time.Minute))); len(got.Restarts) > 0 {
 			t.Fatalf("round %d, while it rolls: %+v", i, got)
 		}
-		if got := outlineOf(snapshot, Decide(snapshot, now.Add(time.Hour))); len(got.Restarts) > 0 || got.Statuses[name] != "Failed RolloutFailed" {
+		if got := outlineOf(snapshot, Decide(snapshot, now.Add(time.Hour))); len(got.Restarts) > 0 ||
+			got.Statuses[name] != "Failed RolloutFailed" {
 			t.Fatalf("round %d, after its time: %+v", i, got)
 		}
 		snapshot.Targets[i].Rolled = Rolled{Complete: true, Pods: 2, Updated: 2}
@@ -365,7 +366,8 @@ func TestCompletionIsRemembered(t *testing.T) {
 	carryOut(snapshot, Decide(snapshot, noon))
 	target := &snapshot.Targets[0]
 	target.Rolled = Rolled{Forgets: true, Pods: 3, Updated: 3}
-	if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Hour))); got.Statuses["agent"] != "Failed RolloutFailed" || len(got.Stamps) > 0 {
+	if got := outlineOf(snapshot, Decide(snapshot, noon.Add(time.Hour))); got.Statuses["agent"] != "Failed RolloutFailed" ||
+		len(got.Stamps) > 0 {
 		t.Errorf("it never came up: %+v", got)
 	}
 	target.Rolled.Complete = true
@@ -448,7 +450,8 @@ func TestTimeBlockedUsesNoSlot(t *testing.T) {
 		Targets: []Target{cooling, blocked, web("b", before)}, Sources: map[SourceRef]Source{after.Ref: after},
 		Demands: []Demand{watching(func(d *Demand) { d.Rollout.MaxParallel = new(int32(1)) })},
 	}
-	if got := outlineOf(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"b"}) || got.Statuses["a"] != "Waiting Cooldown" {
+	if got := outlineOf(snapshot, Decide(snapshot, noon)); !slices.Equal(got.Restarts, []string{"b"}) ||
+		got.Statuses["a"] != "Waiting Cooldown" {
 		t.Errorf("got %+v", got)
 	}
 }

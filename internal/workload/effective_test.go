@@ -25,12 +25,14 @@ func TestEffectiveAppConfigs(t *testing.T) {
 		controller types.UID
 		want       []string
 	}{
-		"none":                               {nil, "", nil},
-		"each for its application":           {[]configv1.AppConfig{config("web", "web", 2), config("shop", "shop", 1)}, "", []string{"shop", "web"}},
+		"none": {nil, "", nil},
+		"each for its application": {[]configv1.AppConfig{config("web", "web", 2), config("shop", "shop", 1)}, "",
+			[]string{"shop", "web"}},
 		"the older":                          {[]configv1.AppConfig{config("a", "shop", 2), config("b", "shop", 1)}, "", []string{"b"}},
 		"the older, given first":             {[]configv1.AppConfig{config("b", "shop", 1), config("a", "shop", 2)}, "", []string{"b"}},
 		"of the same age, the first by name": {[]configv1.AppConfig{config("b", "shop", 1), config("a", "shop", 1)}, "", []string{"a"}},
-		"the one that controls the ConfigMap": {[]configv1.AppConfig{config("c", "shop", 1), config("b", "shop", 1), config("a", "shop", 1)}, "uid-b",
+		"the one that controls the ConfigMap": {[]configv1.AppConfig{config("c", "shop", 1), config("b", "shop", 1), config("a", "shop", 1)},
+			"uid-b",
 			[]string{"b"}},
 		"the same, given first":                {[]configv1.AppConfig{config("a", "shop", 1), config("b", "shop", 1)}, "uid-b", []string{"b"}},
 		"another controls it":                  {[]configv1.AppConfig{config("b", "shop", 1), config("a", "shop", 1)}, "uid-x", []string{"a"}},

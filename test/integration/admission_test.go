@@ -246,7 +246,8 @@ func (s *governed) testRegistries(t *testing.T) {
 		`spec.image: Invalid value: "nginx": must be an image of reg.io, docker.io/mainstay (policy "registries", rule "*.allowedRegistries")`)))
 	for _, image := range []string{"reg.io.evil.com/shop:1", "evil.com/reg.io/shop", "reg.io:5000/shop", "evil.io/shop" + digest,
 		"docker.io/mainstayed/shop:1", "localhost/shop"} {
-		g.Expect(try(image)).To(gomega.MatchError(gomega.ContainSubstring(fmt.Sprintf("spec.image: Invalid value: %q: must be an image of", image))), image)
+		g.Expect(try(image)).To(gomega.MatchError(gomega.ContainSubstring(fmt.Sprintf("spec.image: Invalid value: %q: must be an image of",
+			image))), image)
 	}
 	for _, image := range []string{"reg.io/shop", "reg.io/team/shop:1.2" + digest, "mainstay/demo-web:1.0",
 		"docker.io/mainstay/demo-web" + digest} {

@@ -78,7 +78,8 @@ var badSpecs = map[string]badInput{
 
 	"a variable twice": {bad: "env: [{name: A, value: '1'}, {name: A, value: '2'}]",
 		good: "env: [{name: A, value: '1'}, {name: a, value: '2'}]", field: "spec.env[1]", message: "Duplicate value"},
-	"a variable of no name": {bad: "env: [{name: ''}]", good: "env: [{name: A}]", field: "spec.env", message: "each variable must have a name"},
+	"a variable of no name": {bad: "env: [{name: ''}]", good: "env: [{name: A}]", field: "spec.env",
+		message: "each variable must have a name"},
 	"a volume twice": {bad: "volumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]",
 		good: "volumes: [{name: a, emptyDir: {}}, {name: b, emptyDir: {}}]", field: "spec.volumes[1]", message: "Duplicate value"},
 	"a volume of two sources": {bad: "volumes: [{name: a, emptyDir: {}, secret: {secretName: x}}]",

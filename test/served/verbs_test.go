@@ -61,7 +61,8 @@ func verbs(t *testing.T, asked client.WithWatch) {
 	for name, run := range map[string]func(*testing.T, client.WithWatch, string){
 		"create": create, "names": namesOfLlamas, "update": update, "patch": patch, "apply": apply, "status": status,
 		"preconditions": preconditions,
-		"finalizers":    finalizers, "propagation": propagation, "collection": collection, "dry-run": dryRun, "invalid": invalid, "strict": strict,
+		"finalizers":    finalizers, "propagation": propagation, "collection": collection, "dry-run": dryRun, "invalid": invalid,
+		"strict":     strict,
 		"namespaces": namespaces,
 		"pages":      pages,
 	} {

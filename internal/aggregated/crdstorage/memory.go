@@ -228,7 +228,8 @@ func (m *Memory) at(name types.NamespacedName, resourceVersion string) (Object, 
 		return nil, apierrors.NewNotFound(m.resource, name.Name)
 	}
 	if resourceVersion != "" && resourceVersion != former.GetResourceVersion() {
-		return nil, apierrors.NewConflict(m.resource, name.Name, fmt.Errorf("resourceVersion: Invalid value: %s: must be the current one, %s", resourceVersion,
+		return nil, apierrors.NewConflict(m.resource, name.Name, fmt.Errorf("resourceVersion: Invalid value: %s: must be the current one, %s",
+			resourceVersion,
 			former.GetResourceVersion()))
 	}
 	return former, nil

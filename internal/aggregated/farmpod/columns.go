@@ -43,7 +43,8 @@ func Columns() []table.Column[farmv1alpha1.FarmPod] {
 		column("Images", "The images of its containers, with the running digests.", wide, shownImages),
 		column("Requests", "The resource requests of its containers.", wide,
 			func(pod *farmv1alpha1.FarmPod) string { return shownResources(pod.Spec.Requests) }),
-		column("Limits", "The resource limits of its containers.", wide, func(pod *farmv1alpha1.FarmPod) string { return shownResources(pod.Spec.Limits) }),
+		column("Limits", "The resource limits of its containers.", wide,
+			func(pod *farmv1alpha1.FarmPod) string { return shownResources(pod.Spec.Limits) }),
 	}
 	for i := range facts {
 		columns = append(columns, facts[i].column)

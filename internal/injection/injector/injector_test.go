@@ -446,7 +446,8 @@ func TestClearFailurePatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	patches := of.Desired(object, observed, of.Decide(object, observed)).Patches
-	if len(patches) != 2 || patches[0].Ref != (plan.Ref{Group: "instrumentation.mainstay.dev", Kind: injection.KindNamespaced, Namespace: space, Name: "java"}) ||
+	if len(patches) != 2 || patches[0].Ref != (plan.Ref{Group: "instrumentation.mainstay.dev", Kind: injection.KindNamespaced,
+		Namespace: space, Name: "java"}) ||
 		patches[1].Ref != (plan.Ref{Group: "apps", Kind: "Deployment", Namespace: space, Name: "api"}) {
 		t.Fatalf("it patches %v", patches)
 	}

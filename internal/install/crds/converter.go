@@ -42,7 +42,8 @@ var Converter = sync.OnceValues(func() (managedfields.TypeConverter, error) {
 
 // openAPIOf returns the schema of one version as the API server has it for server-side apply: that of
 // the definition, with the metadata of every object.
-func openAPIOf(definition *apiextensionsv1.CustomResourceDefinition, version *apiextensionsv1.CustomResourceDefinitionVersion) (*spec.Schema, error) {
+func openAPIOf(definition *apiextensionsv1.CustomResourceDefinition,
+	version *apiextensionsv1.CustomResourceDefinitionVersion) (*spec.Schema, error) {
 	var internal apiextensions.JSONSchemaProps
 	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &internal, nil)
 	if err != nil {

@@ -177,10 +177,11 @@ func TestEvictionsChosen(t *testing.T) {
 			pods: []corev1.Pod{pod("a", before, ownedBy("Node"))}, want: "Pod/a StaticPod, 1m0s"},
 		"a mirror": {source: blue, pods: []corev1.Pod{pod("a", before,
 			func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })}, want: "Pod/a StaticPod, 1m0s"},
-		"unowned, younger":    {source: blue, pods: []corev1.Pod{pod("a", after, unowned)}, want: "done"},
-		"finished":            {source: blue, pods: []corev1.Pod{pod("a", before, finished), pod("b", after)}, want: "done"},
-		"going by itself":     {source: blue, pods: []corev1.Pod{pod("a", before, terminating), pod("b", after)}, want: "done"},
-		"unowned, and others": {source: blue, pods: []corev1.Pod{pod("a", before, unowned), pod("b", before)}, want: "evict b, Pod/a Unowned, 2s"},
+		"unowned, younger": {source: blue, pods: []corev1.Pod{pod("a", after, unowned)}, want: "done"},
+		"finished":         {source: blue, pods: []corev1.Pod{pod("a", before, finished), pod("b", after)}, want: "done"},
+		"going by itself":  {source: blue, pods: []corev1.Pod{pod("a", before, terminating), pod("b", after)}, want: "done"},
+		"unowned, and others": {source: blue, pods: []corev1.Pod{pod("a", before, unowned), pod("b", before)},
+			want: "evict b, Pod/a Unowned, 2s"},
 	} {
 		t.Run(name, test.check)
 	}
@@ -357,10 +358,11 @@ func TestDecide(t *testing.T) {
 		evicts   int
 		failure  *plan.Failure
 	}{
-		"an invalid spec":                 {monitor: monitor(evicting, invalid), observed: configmonitor.Observed{Source: blue, Pods: &old}},
-		"nothing to compare":              {monitor: monitor(evicting), observed: configmonitor.Observed{Pods: &old}},
-		"the pods are not read yet":       {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue}, reads: true},
-		"the pods can't be read":          {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue, Unreadable: unreadable}, failure: unreadable},
+		"an invalid spec":           {monitor: monitor(evicting, invalid), observed: configmonitor.Observed{Source: blue, Pods: &old}},
+		"nothing to compare":        {monitor: monitor(evicting), observed: configmonitor.Observed{Pods: &old}},
+		"the pods are not read yet": {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue}, reads: true},
+		"the pods can't be read": {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue, Unreadable: unreadable},
+			failure: unreadable},
 		"there are none":                  {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue, Pods: &[]corev1.Pod{}}},
 		"one is older than the content":   {monitor: monitor(evicting), observed: configmonitor.Observed{Source: blue, Pods: &old}, evicts: 1},
 		"with Rollout pods do not matter": {monitor: monitor(), observed: configmonitor.Observed{Source: blue}},

@@ -42,7 +42,8 @@ const soonest = time.Second
 // Status returns the status of a defaulted monitor, and when it changes with time alone (0: never).
 // It does not read the previous status. The reconciler adds times and the generation to the
 // conditions.
-func Status(monitor *configv1.ConfigMonitor, observed Observed, decided Decision, result plan.Result) (configv1.ConfigMonitorStatus, time.Duration) {
+func Status(monitor *configv1.ConfigMonitor, observed Observed, decided Decision, result plan.Result) (configv1.ConfigMonitorStatus,
+	time.Duration) {
 	sum := add(monitor, observed, decided)
 	failure := cmp.Or(result.Failure, decided.Failure)
 	judged := summarize(monitor, observed, sum, failure)

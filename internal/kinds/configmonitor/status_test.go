@@ -127,7 +127,8 @@ func TestStatus(t *testing.T) {
 		},
 		"one is not stamped yet": {
 			source: flags("blue", ago(2*time.Hour)), targets: []workload.Target{deployment("a", "blue", unstamped)},
-			want: "Ready=False Waiting", message: "Baseline (Deployment/a: the content that its pods were started with is being recorded", numbers: "1 0 0",
+			want: "Ready=False Waiting", message: "Baseline (Deployment/a: the content that its pods were started with is being recorded",
+			numbers: "1 0 0",
 			skipped: []string{"Deployment/a Baseline"},
 		},
 		"one restarts": {
@@ -147,7 +148,8 @@ func TestStatus(t *testing.T) {
 		},
 		"one cools down": {
 			source: blue, targets: []workload.Target{deployment("a", "red", restarted(1, ago(10*time.Second))), deployment("b", "blue")},
-			want: "Ready=False Waiting", message: "waiting: Cooldown (Deployment/a: cooling down after the last restart until 2026-01-01T12:00:20Z)", numbers: "2 1 1", skipped: []string{"Deployment/a Cooldown"},
+			want: "Ready=False Waiting", message: "waiting: Cooldown (Deployment/a: cooling down after the last restart until 2026-01-01T12:00:20Z)",
+			numbers: "2 1 1", skipped: []string{"Deployment/a Cooldown"},
 		},
 		"one is paused": {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(1, ago(time.Hour)), paused)},

@@ -77,7 +77,8 @@ func unschedulable() corev1.Pod {
 }
 
 func changed(kind string) plan.Result {
-	return plan.Result{Changes: []plan.Change{{Ref: Ref(&msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}}, kind), Operation: "Updated"}}}
+	return plan.Result{Changes: []plan.Change{{Ref: Ref(&msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}}, kind),
+		Operation: "Updated"}}}
 }
 
 func routed(s *msappsv1.WebAppSpec) {
@@ -89,7 +90,8 @@ func withRoute(observed Observed, conditions ...metav1.Condition) Observed {
 	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Generation: 4}}
 	route.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "public"}, Conditions: conditions}}
 	observed.HasRouteAPI = true
-	observed.Children[plan.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "web", Name: "shop"}] = plan.Found{Object: route, Ownership: plan.Ours}
+	observed.Children[plan.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "web",
+		Name: "shop"}] = plan.Found{Object: route, Ownership: plan.Ours}
 	return observed
 }
 

@@ -71,7 +71,8 @@ func reconcile(t *testing.T, kind simple, verbosity int) (told, error) {
 	stored := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base", Generation: 7, ResourceVersion: "41"}}
 	cluster := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).Build()
 	reader := children.Reader{Cached: cluster, Live: cluster, Scheme: scheme}
-	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Name: "simple", New: newObject, Kind: kind, Client: cluster, Applier: apply.New(cluster, reader),
+	r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Name: "simple", New: newObject, Kind: kind, Client: cluster,
+		Applier:  apply.New(cluster, reader),
 		Recorder: events.NewFakeRecorder(10), Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0))}
 	exporter := tracetest.NewInMemoryExporter()
 	trace.Listen(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))

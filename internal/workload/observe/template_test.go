@@ -37,13 +37,14 @@ func TestTemplateTimesAreRemembered(t *testing.T) {
 		asked  int
 		want   time.Time
 	}{
-		"the same":                              {[]look{first, first, first}, false, 1, at(3).Time},
-		"nothing is to be remembered":           {[]look{first, first}, true, 2, at(3).Time},
-		"another generation":                    {[]look{first, {"uid-of-web", 2, 2, made(at(5))}}, false, 2, at(5).Time},
-		"a generation that is not observed yet": {[]look{{"uid-of-web", 2, 1, made(at(3))}, {"uid-of-web", 2, 2, made(at(5))}}, false, 2, at(5).Time},
-		"no pod was ever started":               {[]look{{"uid-of-web", 1, 1, nil}, first}, false, 2, at(3).Time},
-		"another of its name":                   {[]look{first, {"another", 1, 1, nil}}, false, 2, time.Time{}},
-		"another came since it was decided":     {[]look{{"another", 1, 1, made(at(3))}, {"another", 1, 1, made(at(5))}}, false, 2, at(5).Time},
+		"the same":                    {[]look{first, first, first}, false, 1, at(3).Time},
+		"nothing is to be remembered": {[]look{first, first}, true, 2, at(3).Time},
+		"another generation":          {[]look{first, {"uid-of-web", 2, 2, made(at(5))}}, false, 2, at(5).Time},
+		"a generation that is not observed yet": {[]look{{"uid-of-web", 2, 1, made(at(3))}, {"uid-of-web", 2, 2, made(at(5))}}, false, 2,
+			at(5).Time},
+		"no pod was ever started":           {[]look{{"uid-of-web", 1, 1, nil}, first}, false, 2, at(3).Time},
+		"another of its name":               {[]look{first, {"another", 1, 1, nil}}, false, 2, time.Time{}},
+		"another came since it was decided": {[]look{{"another", 1, 1, made(at(3))}, {"another", 1, 1, made(at(5))}}, false, 2, at(5).Time},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked, templates := 0, NewTemplateTimes()

@@ -31,9 +31,10 @@ func TestResult(t *testing.T) {
 			atMost: 72 * time.Second},
 		"no network": {pass: result{writes: 1, err: errors.New("no route"), due: time.Second}, want: metrics.Transient,
 			atLeast: time.Second, atMost: time.Second},
-		"it may not be read":              {pass: result{err: forbidden}, want: metrics.Blocked},
-		"another client wrote in between": {pass: result{err: apierrors.NewConflict(corev1.Resource("pods"), "web", nil)}, want: metrics.Conflict},
-		"this process ends":               {pass: result{err: context.Canceled}, want: metrics.Stopped},
+		"it may not be read": {pass: result{err: forbidden}, want: metrics.Blocked},
+		"another client wrote in between": {pass: result{err: apierrors.NewConflict(corev1.Resource("pods"), "web", nil)},
+			want: metrics.Conflict},
+		"this process ends": {pass: result{err: context.Canceled}, want: metrics.Stopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.pass.result(); got != test.want {

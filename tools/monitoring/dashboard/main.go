@@ -121,7 +121,8 @@ var rows = []row{
 		{"Time of a webhook", "", "s", false, quantiles("controller_runtime_webhook_latency_seconds", "", "webhook")},
 	}},
 	{"Our own API server", []panel{
-		{"farm.mainstay.dev", "Whether the APIService is published, whether the API server reaches our server, and how many endpoints are ready.", "", false,
+		{"farm.mainstay.dev", "Whether the APIService is published, whether the API server reaches our server, and how many endpoints are ready.",
+			"", false,
 			[]query{
 				{"max(mainstay_apiservice_published)", "published"}, {"max(mainstay_apiservice_available)",
 					"reached"}, {"max(mainstay_apiservice_endpoints)", "ready"},

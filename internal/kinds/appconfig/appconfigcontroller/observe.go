@@ -49,7 +49,8 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 }
 
 // Complete reads the chosen content, if it has to be read.
-func (k kind) Complete(ctx context.Context, config *configv1.AppConfig, observed *appconfig.Observed, choice appconfig.Choice) (bool, error) {
+func (k kind) Complete(ctx context.Context, config *configv1.AppConfig, observed *appconfig.Observed, choice appconfig.Choice) (bool,
+	error) {
 	var err error
 	observed.Kept, err = k.observeKept(ctx, config, choice)
 	return false, err

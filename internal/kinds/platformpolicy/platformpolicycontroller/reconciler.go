@@ -76,7 +76,8 @@ func (kind) Desired(_ *mspolicyv1.PlatformPolicy, _ platformpolicy.Observed, _ s
 }
 
 // Report sets the status.
-func (kind) Report(into, policy *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{}, result plan.Result) time.Duration {
+func (kind) Report(into, policy *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{},
+	result plan.Result) time.Duration {
 	into.Status = platformpolicy.Status(policy, observed, result)
 	return 0
 }

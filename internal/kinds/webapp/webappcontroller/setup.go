@@ -136,11 +136,12 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		New:               func() *msappsv1.WebApp { return &msappsv1.WebApp{} },
 		Children:          func(observed webapp.Observed) plan.Children { return observed.Children },
 		ProblemConditions: []string{msappsv1.ConditionDegraded, msappsv1.ConditionStalled},
-		Kind:              kind{cached: manager.GetClient(), live: manager.GetAPIReader(), children: reader, routes: routes, clock: options.Clock},
-		Client:            manager.GetClient(),
-		Applier:           apply.New(manager.GetClient(), reader),
-		Recorder:          manager.GetEventRecorder("mainstay-" + webapp.Controller),
-		Clock:             options.Clock,
+		Kind: kind{cached: manager.GetClient(), live: manager.GetAPIReader(), children: reader, routes: routes,
+			clock: options.Clock},
+		Client:   manager.GetClient(),
+		Applier:  apply.New(manager.GetClient(), reader),
+		Recorder: manager.GetEventRecorder("mainstay-" + webapp.Controller),
+		Clock:    options.Clock,
 	}
 	if options.Rules != nil {
 		r.Policy = &reconciler.Policy[*msappsv1.WebApp, webapp.Observed]{
