@@ -389,7 +389,7 @@ func (d *decider) grantNext() error {
 		d.grant(d.at[index], d.agent.Revision)
 	}
 	for index, assessed := range d.at {
-		blocker, isBlocked := answer.Held[index]
+		blocker, isBlocked := answer.Blocked[index]
 		if !isBlocked {
 			continue
 		}
@@ -398,9 +398,9 @@ func (d *decider) grantNext() error {
 			d.grant(assessed, kept)
 		}
 	}
-	d.requeueIn(answer.Again)
+	d.requeueIn(answer.RequeueAfter)
 	hasTrial := false
-	for _, blocker := range answer.Held {
+	for _, blocker := range answer.Blocked {
 		hasTrial = hasTrial || blocker.Reason != rollout.RolloutFailed
 	}
 	if hasTrial && len(d.Watched()) > 0 {

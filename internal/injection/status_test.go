@@ -41,7 +41,7 @@ func TestStatus(t *testing.T) {
 	done := injection.ReportedWorkload{Index: 0}
 	going := injection.ReportedWorkload{Index: 1, State: instrv1.StatePending, Reason: instrv1.WorkloadRolling,
 		Message: "its pods are being replaced", Progressing: true}
-	waiting := injection.ReportedWorkload{Index: 2, State: instrv1.StatePending, Reason: "WaitingForOthers", Message: "waits its turn"}
+	waiting := injection.ReportedWorkload{Index: 2, State: instrv1.StatePending, Reason: "WaitingForOthers", Message: "waiting: 2 workloads are rolling out (maxParallel 2)"}
 	overruled := injection.ReportedWorkload{Index: 3, State: instrv1.StateFailed, Reason: instrv1.WorkloadOverruled,
 		Message: "Instrumentation/x takes precedence for container app"}
 	bare := injection.ReportedWorkload{Index: 4, State: instrv1.StateFailed, Reason: instrv1.WorkloadTooLarge, Message: "no room"}
@@ -60,7 +60,7 @@ func TestStatus(t *testing.T) {
 		{"all", injection.StatusInput{Decision: reported(done)}, "Ready=True:Injected " + still + healthy, "1 of 1 workloads run with the agent"},
 		{"none", injection.StatusInput{}, "Ready=True:NothingMatched " + still + healthy, "no workload is matched"},
 		{"waiting", injection.StatusInput{Decision: reported(done, waiting)}, "Ready=False:Waiting " + still + healthy,
-			"1 of 2 workloads run with the agent; waiting: WaitingForOthers (Deployment/c: waits its turn)"},
+			"1 of 2 workloads run with the agent; waiting: WaitingForOthers (Deployment/c: waiting: 2 workloads are rolling out (maxParallel 2))"},
 		{"being replaced", injection.StatusInput{Decision: reported(done, waiting, going)}, "Ready=False:Injecting " + rolling + healthy,
 			"1 of 3 workloads run with the agent; being replaced: Deployment/b"},
 		{"overruled", injection.StatusInput{Decision: reported(done, going, overruled)},

@@ -37,15 +37,15 @@ func (d *planner) openGates() {
 		closed := gate{}
 		answer, err := rollout.Next(of, d.Demands[index].Rollout, d.now)
 		for i, target := range targets[index] {
-			switch found, isBlocked := answer.Held[i]; {
+			switch found, isBlocked := answer.Blocked[i]; {
 			case err != nil:
 				closed[target] = rollout.Blocker{Reason: ReasonInvalid, Message: err.Error()}
 			case isBlocked:
 				closed[target] = found
 			}
 		}
-		if answer.Again > 0 {
-			d.requeueAt(d.now.Add(answer.Again))
+		if answer.RequeueAfter > 0 {
+			d.requeueAt(d.now.Add(answer.RequeueAfter))
 		}
 		d.gates[index] = closed
 	}

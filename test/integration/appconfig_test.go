@@ -507,7 +507,7 @@ func TestAppConfigInOrder(t *testing.T) {
 		return config.Status.Workloads, err
 	}).WithContext(t.Context()).Should(gomega.HaveExactElements(
 		configv1.WorkloadStatus{Kind: "Deployment", Name: "web", State: "Waiting", Revision: 1, Pods: 1,
-			Message: "waits for what goes before it: Deployment/worker"},
+			Message: "waiting for the workloads before it in the order: Deployment/worker"},
 		gomega.HaveField("State", "Rolling")))
 	g.Expect(startedFor(web)(t.Context())).To(gomega.Equal("first"))
 	reportRollout(t, worker, true)

@@ -10,106 +10,108 @@ import (
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
-// State is how far one unit is with the change.
+// State is the progress of one unit with the change.
 type State int
 
 // States of a unit.
 const (
-	// Pending units have not begun.
+	// Pending units have not started.
 	Pending State = iota
-	// Going units have begun and are not there yet.
+	// Progressing units have started, and do not run the change yet.
 	Progressing
 	// Done units run the change.
 	Done
-	// Failed units did not get there in time.
+	// Failed units did not run the change within the timeout.
 	Failed
 )
 
-// Unit is one thing that takes the change.
+// Unit is one workload in a rollout.
 type Unit struct {
 	Kind, Name string
 	State      State
-	// Since is, of a unit that is Done, since when; of one that is Going, when it began. The zero value means long ago.
+	// Since is when the unit entered the state Done or Progressing. The zero value means long ago.
 	Since time.Time
 }
 
-// String is the unit as the policy's order names it.
+// String returns the unit as the policy's order names it: KIND/NAME.
 func (u Unit) String() string { return u.Kind + "/" + u.Name }
 
-// Reason is why a unit may not begin.
+// Reason is why a unit may not start.
 type Reason string
 
-// Reasons, in the order in which they are looked at: the first that holds is told.
+// Reasons, in the order in which they are checked. The first that applies is reported.
 const (
 	// RolloutFailed: another unit failed.
 	RolloutFailed Reason = "RolloutFailed"
 	// OutsideWindow: the maintenance window is closed.
 	OutsideWindow Reason = "OutsideWindow"
-	// WaitingForOrder: a unit that goes before is not Done.
+	// WaitingForOrder: an earlier unit of the order is not Done.
 	WaitingForOrder Reason = "WaitingForOrder"
-	// WaitingForCanary: the units that try the change first are not Done, or not for long enough.
+	// WaitingForCanary: the canaries are not Done, or have not soaked.
 	WaitingForCanary Reason = "WaitingForCanary"
-	// WaitingForOthers: as many as may be going at one time are.
+	// WaitingForOthers: maxParallel units are Progressing.
 	WaitingForOthers Reason = "WaitingForOthers"
 )
 
-// Hold is why one unit may not begin.
+// Blocker is why one unit may not start.
 type Blocker struct {
 	Reason Reason
-	// Message says it to people, and names what is waited for.
+	// Message explains the reason to people, and names what the unit is waiting for.
 	Message string
 }
 
-// Answer says which units may begin now.
+// Selection is the units that may start now.
 type Selection struct {
-	// Go are the indexes of the units that may begin, in the order of the policy.
+	// Go are the indexes of the units that may start, in the order of the policy.
 	Go []int
-	// Held has, by index, all other units that are Pending.
-	Held map[int]Blocker
-	// Again is after how long the answer changes by time alone; 0 means that it does not.
-	Again time.Duration
+	// Blocked maps the indexes of all other Pending units to what blocks them.
+	Blocked map[int]Blocker
+	// RequeueAfter is when the selection changes with time alone; 0 means never.
+	RequeueAfter time.Duration
 }
 
-// Next says which of the units may begin now. They go in the order of the policy, and then by kind and name:
+// Next returns which of the units may start now. Units start in the order of the policy, then by
+// kind and name:
 //
-//   - none while a unit has Failed, or the window is closed;
-//   - a named unit once all that are named before it are Done; the others once all that are named are. A name that no
-//     unit has is passed over;
-//   - all but the first canary.count, or canary.percent, once those are Done, and have been so for canary.soak;
-//   - as many as leave no more than maxParallel of them Going.
+//   - No unit starts while a unit is Failed or the window is closed.
+//   - A unit in policy.Order starts when all units before it are Done. The other units start when
+//     all units in the order are. A name without a unit is ignored.
+//   - After the canaries, the first canary.count or canary.percent units, others start when all
+//     canaries have been Done for canary.soak.
+//   - At most maxParallel units are Progressing.
 //
-// The error is that of a window that Validate refuses.
+// Next returns an error for a window that Validate would refuse.
 func Next(units []Unit, policy rolloutv1.Policy, now time.Time) (Selection, error) {
 	open, untilChange, err := Open(policy.Window, now)
 	if err != nil {
 		return Selection{}, fmt.Errorf("reading the window: %w", err)
 	}
-	deciding := selector{units: units, policy: policy, now: now, isOpen: open, opens: untilChange, ranks: ranks(units, policy.Order)}
-	deciding.sorted = sorted(units, deciding.ranks)
-	deciding.going = count(units, Progressing)
-	deciding.failed = deciding.list(func(index int) bool { return units[index].State == Failed })
-	answer := Selection{Held: map[int]Blocker{}}
-	for at, index := range deciding.sorted {
+	s := selector{units: units, policy: policy, now: now, isOpen: open, windowChanges: untilChange, ranks: ranks(units, policy.Order)}
+	s.sorted = sorted(units, s.ranks)
+	s.progressing = count(units, Progressing)
+	s.failed = s.list(func(index int) bool { return units[index].State == Failed })
+	selection := Selection{Blocked: map[int]Blocker{}}
+	for at, index := range s.sorted {
 		if units[index].State != Pending {
 			continue
 		}
-		if hold := deciding.blocker(at); hold != nil {
-			answer.Held[index] = *hold
+		if blocker := s.blocker(at); blocker != nil {
+			selection.Blocked[index] = *blocker
 			continue
 		}
-		answer.Go = append(answer.Go, index)
-		deciding.going++
+		selection.Go = append(selection.Go, index)
+		s.progressing++
 	}
-	answer.Again = deciding.requeueAfter(answer.Held)
-	return answer, nil
+	selection.RequeueAfter = s.requeueAfter(selection.Blocked)
+	return selection, nil
 }
 
-// Order are the indexes of units in the order in which they go.
+// Order returns the indexes of the units in the order in which they start.
 func Order(units []Unit, policy rolloutv1.Policy) []int {
 	return sorted(units, ranks(units, policy.Order))
 }
 
-// Canaries is how many of all units try the change first.
+// Canaries returns how many of all units are canaries.
 func Canaries(policy rolloutv1.Policy, all int) int {
 	if policy.Canary == nil {
 		return 0
@@ -120,7 +122,7 @@ func Canaries(policy rolloutv1.Policy, all int) int {
 	return min(max(1, int(policy.Canary.Count)), all)
 }
 
-// Timeout is how long one unit may take.
+// Timeout returns how long one unit may take: by default 10 minutes.
 func Timeout(policy rolloutv1.Policy) time.Duration {
 	if policy.Timeout == nil {
 		return 10 * time.Minute
@@ -128,114 +130,124 @@ func Timeout(policy rolloutv1.Policy) time.Duration {
 	return policy.Timeout.Duration
 }
 
-// decision is what Next rests on.
+// selector has the state of one call of Next.
 type selector struct {
 	units  []Unit
 	policy rolloutv1.Policy
 	now    time.Time
 	isOpen bool
-	// opens is after how long the window opens or closes.
-	opens time.Duration
+	// windowChanges is after how long the window opens or closes.
+	windowChanges time.Duration
 	// sorted are the indexes of the units in the order of the policy.
 	sorted []int
-	// ranks are the places of the units in the policy's order.
+	// ranks are the positions of the units in the policy's order.
 	ranks []int
-	// going is how many are Going, with those that were just allowed to.
-	going int
-	// failed names the units that Failed.
+	// progressing is the number of Progressing units, including those that were just selected.
+	progressing int
+	// failed names the Failed units.
 	failed string
 }
 
-// hold is why the unit at a place of the order may not begin; nil if it may.
-func (d *selector) blocker(at int) *Blocker {
-	if d.failed != "" {
-		return &Blocker{RolloutFailed, "the rollout has failed: " + d.failed}
+// blocker returns why the unit at an index of s.sorted may not start, or nil if it may.
+func (s *selector) blocker(at int) *Blocker {
+	if s.failed != "" {
+		return &Blocker{RolloutFailed, "the rollout has failed: " + s.failed}
 	}
-	if !d.isOpen {
-		return &Blocker{OutsideWindow, fmt.Sprintf("waits for the maintenance window, which opens %s",
-			d.now.Add(d.opens).UTC().Format("2006-01-02 15:04 MST"))}
+	if !s.isOpen {
+		return &Blocker{OutsideWindow, fmt.Sprintf("waiting for the maintenance window, which opens %s",
+			s.now.Add(s.windowChanges).UTC().Format("2006-01-02 15:04 MST"))}
 	}
-	mine := d.ranks[d.sorted[at]]
-	before := d.list(func(index int) bool { return d.units[index].State != Done && d.ranks[index] < mine })
+	rank := s.ranks[s.sorted[at]]
+	before := s.list(func(index int) bool { return s.units[index].State != Done && s.ranks[index] < rank })
 	if before != "" {
-		return &Blocker{WaitingForOrder, "waits for what goes before it: " + before}
+		return &Blocker{WaitingForOrder, "waiting for the workloads before it in the order: " + before}
 	}
-	if hold := d.canaryBlocker(at); hold != nil {
-		return hold
+	if blocker := s.canaryBlocker(at); blocker != nil {
+		return blocker
 	}
-	if limit := d.policy.MaxParallel; limit != nil && d.going >= int(*limit) {
-		return &Blocker{WaitingForOthers, fmt.Sprintf("waits its turn: %d of %d that may roll out at one time do", d.going, *limit)}
+	if limit := s.policy.MaxParallel; limit != nil && s.progressing >= int(*limit) {
+		return &Blocker{WaitingForOthers, fmt.Sprintf("waiting: %s rolling out (maxParallel %d)", workloadsAre(s.progressing), *limit)}
 	}
 	return nil
 }
 
-// holdForCanary is why the unit at a place of the order must wait for the canaries; nil if it need not.
-func (d *selector) canaryBlocker(at int) *Blocker {
-	if at < d.canaries() {
+// workloadsAre returns the subject of a sentence about a number of workloads, with its verb.
+func workloadsAre(number int) string {
+	if number == 1 {
+		return "1 workload is"
+	}
+	return fmt.Sprintf("%d workloads are", number)
+}
+
+// canaryBlocker returns why the unit at an index of s.sorted must wait for the canaries, or nil if
+// it need not.
+func (s *selector) canaryBlocker(at int) *Blocker {
+	if at < s.canaries() {
 		return nil
 	}
-	first := d.sorted[:d.canaries()]
-	if trying := d.list(func(index int) bool { return d.units[index].State != Done && slices.Contains(first, index) }); trying != "" {
-		return &Blocker{WaitingForCanary, "waits for those that try the change first: " + trying}
+	canaries := s.sorted[:s.canaries()]
+	unfinished := s.list(func(index int) bool { return s.units[index].State != Done && slices.Contains(canaries, index) })
+	if unfinished != "" {
+		return &Blocker{WaitingForCanary, "waiting for the canaries: " + unfinished}
 	}
-	if d.soaking() > 0 {
-		return &Blocker{WaitingForCanary, fmt.Sprintf("waits until those that try the change first have run it for %s",
-			d.policy.Canary.Soak.Duration)}
+	if s.soakLeft() > 0 {
+		return &Blocker{WaitingForCanary, fmt.Sprintf("waiting for the canaries to soak for %s", s.policy.Canary.Soak.Duration)}
 	}
 	return nil
 }
 
-// canaries is how many units of the order try the change first.
-func (d *selector) canaries() int { return Canaries(d.policy, len(d.sorted)) }
+// canaries returns the number of canaries.
+func (s *selector) canaries() int { return Canaries(s.policy, len(s.sorted)) }
 
-// soaking is for how long canaries that are all Done must go on; 0 or less if they need not.
-func (d *selector) soaking() time.Duration {
-	if d.policy.Canary == nil || d.policy.Canary.Soak == nil {
+// soakLeft returns how long the canaries that are Done must still soak; 0 or less means that they
+// have.
+func (s *selector) soakLeft() time.Duration {
+	if s.policy.Canary == nil || s.policy.Canary.Soak == nil {
 		return 0
 	}
 	var left time.Duration
-	for _, index := range d.sorted[:d.canaries()] {
-		if unit := d.units[index]; unit.State == Done {
-			left = max(left, unit.Since.Add(d.policy.Canary.Soak.Duration).Sub(d.now))
+	for _, index := range s.sorted[:s.canaries()] {
+		if unit := s.units[index]; unit.State == Done {
+			left = max(left, unit.Since.Add(s.policy.Canary.Soak.Duration).Sub(s.now))
 		}
 	}
 	return left
 }
 
-// again is after how long one of the holds changes by time alone: when the window opens or closes, or the canaries have
-// gone on for long enough.
-func (d *selector) requeueAfter(held map[int]Blocker) time.Duration {
+// requeueAfter returns after how long one of the blockers changes with time alone: when the window
+// opens or closes, or when the canaries have soaked.
+func (s *selector) requeueAfter(blocked map[int]Blocker) time.Duration {
 	var soonest time.Duration
-	sooner := func(than time.Duration) {
-		if than > 0 && (soonest == 0 || than < soonest) {
-			soonest = than
+	consider := func(after time.Duration) {
+		if after > 0 && (soonest == 0 || after < soonest) {
+			soonest = after
 		}
 	}
-	for _, hold := range held {
-		switch hold.Reason {
+	for _, blocker := range blocked {
+		switch blocker.Reason {
 		case RolloutFailed:
 			return 0
 		case WaitingForCanary:
-			sooner(d.soaking())
+			consider(s.soakLeft())
 		case OutsideWindow, WaitingForOrder, WaitingForOthers:
 		}
-		sooner(d.opens)
+		consider(s.windowChanges)
 	}
 	return soonest
 }
 
-// maxListed is how many units a message names.
+// maxListed is the number of units that a message names at most.
 const maxListed = 3
 
-// list names the units that are so, in order; empty if none is.
-func (d *selector) list(isSo func(index int) bool) string {
+// list names the units that match, in order. It returns "" if none does.
+func (s *selector) list(matches func(index int) bool) string {
 	var names []string
 	more := 0
-	for _, index := range d.sorted {
+	for _, index := range s.sorted {
 		switch {
-		case !isSo(index):
+		case !matches(index):
 		case len(names) < maxListed:
-			names = append(names, d.units[index].String())
+			names = append(names, s.units[index].String())
 		default:
 			more++
 		}
@@ -246,7 +258,7 @@ func (d *selector) list(isSo func(index int) bool) string {
 	return strings.Join(names, ", ")
 }
 
-// sorted are the indexes of units in the order in which they go.
+// sorted returns the indexes of the units in the order in which they start.
 func sorted(units []Unit, ranks []int) []int {
 	indexes := make([]int, len(units))
 	for i := range units {
@@ -270,7 +282,8 @@ func ranks(units []Unit, order []string) []int {
 	return all
 }
 
-// rank is the place of a unit in the policy's order: that of its kind and name, else that of its name, else behind all.
+// rank returns the position of a unit in the policy's order: that of its kind and name, else that of
+// its name, else the position after the last one.
 func rank(unit Unit, order []string) int {
 	for _, wanted := range []string{unit.String(), unit.Name} {
 		if at := slices.Index(order, wanted); at >= 0 {

@@ -27,105 +27,105 @@ func TestNext(t *testing.T) {
 	night := &rolloutv1.Window{Start: "22:00", End: "04:00"}
 	const pending, going, done, failed = rollout.Pending, rollout.Progressing, rollout.Done, rollout.Failed
 	tests := map[string]struct {
-		units  []rollout.Unit
-		policy rolloutv1.Policy
-		want   string
-		again  time.Duration
+		units        []rollout.Unit
+		policy       rolloutv1.Policy
+		want         string
+		requeueAfter time.Duration
 	}{
 		"no unit":                     {want: ""},
-		"the zero policy lets all go": {units: []rollout.Unit{unit("b", pending), unit("a", pending)}, want: "a b"},
-		"only pending units begin":    {units: []rollout.Unit{unit("a", going), unit("b", done), unit("c", pending)}, want: "c"},
+		"the zero policy selects all": {units: []rollout.Unit{unit("b", pending), unit("a", pending)}, want: "a b"},
+		"only pending units start":    {units: []rollout.Unit{unit("a", going), unit("b", done), unit("c", pending)}, want: "c"},
 		"kind, then name":             {units: []rollout.Unit{{Kind: "StatefulSet", Name: "a"}, unit("a", pending)}, want: "a a"},
 		"one at a time": {units: []rollout.Unit{unit("a", pending), unit("b", pending)},
 			policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](1)},
-			want:   "a | b WaitingForOthers: waits its turn: 1 of 1 that may roll out at one time do"},
-		"those under way count": {units: []rollout.Unit{unit("a", going), unit("b", pending), unit("c", pending)},
+			want:   "a | b WaitingForOthers: waiting: 1 workload is rolling out (maxParallel 1)"},
+		"progressing units count": {units: []rollout.Unit{unit("a", going), unit("b", pending), unit("c", pending)},
 			policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](2)},
-			want:   "b | c WaitingForOthers: waits its turn: 2 of 2 that may roll out at one time do"},
-		"the named one first": {units: []rollout.Unit{unit("a", pending), unit("b", pending)},
-			policy: rolloutv1.Policy{Order: []string{"b"}}, want: "b | a WaitingForOrder: waits for what goes before it: Deployment/b"},
-		"the named one is under way": {units: []rollout.Unit{unit("a", pending), unit("b", going)},
-			policy: rolloutv1.Policy{Order: []string{"b"}}, want: " | a WaitingForOrder: waits for what goes before it: Deployment/b"},
-		"the named one is done": {units: []rollout.Unit{unit("a", pending), unit("b", done)},
+			want:   "b | c WaitingForOthers: waiting: 2 workloads are rolling out (maxParallel 2)"},
+		"a unit in the order starts first": {units: []rollout.Unit{unit("a", pending), unit("b", pending)},
+			policy: rolloutv1.Policy{Order: []string{"b"}}, want: "b | a WaitingForOrder: waiting for the workloads before it in the order: Deployment/b"},
+		"a unit in the order is progressing": {units: []rollout.Unit{unit("a", pending), unit("b", going)},
+			policy: rolloutv1.Policy{Order: []string{"b"}}, want: " | a WaitingForOrder: waiting for the workloads before it in the order: Deployment/b"},
+		"a unit in the order is done": {units: []rollout.Unit{unit("a", pending), unit("b", done)},
 			policy: rolloutv1.Policy{Order: []string{"b"}}, want: "a"},
-		"a name that no unit has": {units: []rollout.Unit{unit("a", pending)},
+		"a name without a unit": {units: []rollout.Unit{unit("a", pending)},
 			policy: rolloutv1.Policy{Order: []string{"gone", "StatefulSet/a"}}, want: "a"},
 		"a name with its kind": {units: []rollout.Unit{{Kind: "StatefulSet", Name: "a"}, unit("a", pending)},
-			policy: rolloutv1.Policy{Order: []string{"StatefulSet/a"}}, want: "a | a WaitingForOrder: waits for what goes before it: StatefulSet/a"},
+			policy: rolloutv1.Policy{Order: []string{"StatefulSet/a"}}, want: "a | a WaitingForOrder: waiting for the workloads before it in the order: StatefulSet/a"},
 		"kind and name before name": {units: []rollout.Unit{{Kind: "StatefulSet", Name: "a"}, unit("a", pending)},
 			policy: rolloutv1.Policy{Order: []string{"a",
-				"StatefulSet/a"}}, want: "a | a WaitingForOrder: waits for what goes before it: Deployment/a"},
+				"StatefulSet/a"}}, want: "a | a WaitingForOrder: waiting for the workloads before it in the order: Deployment/a"},
 		"one name, two kinds": {units: []rollout.Unit{{Kind: "StatefulSet", Name: "a"}, unit("a", pending)},
 			policy: rolloutv1.Policy{Order: []string{"a"}}, want: "a a"},
-		"many are waited for": {units: []rollout.Unit{unit("a", going), unit("b", going), unit("c", going), unit("d", going),
+		"waiting for many": {units: []rollout.Unit{unit("a", going), unit("b", going), unit("c", going), unit("d", going),
 			unit("e", going), unit("f", pending)}, policy: rolloutv1.Policy{Order: []string{"e", "d", "c", "b",
-			"a"}}, want: " | f WaitingForOrder: waits for what goes before it: Deployment/e, Deployment/d, Deployment/c and 2 more"},
-		"one failed": {units: []rollout.Unit{unit("a", pending), unit("b", failed)},
+			"a"}}, want: " | f WaitingForOrder: waiting for the workloads before it in the order: Deployment/e, Deployment/d, Deployment/c and 2 more"},
+		"a unit failed": {units: []rollout.Unit{unit("a", pending), unit("b", failed)},
 			policy: rolloutv1.Policy{Window: night}, want: " | a RolloutFailed: the rollout has failed: Deployment/b"},
 		"the window is closed": {units: []rollout.Unit{unit("a", pending)}, policy: rolloutv1.Policy{Window: night},
-			want: " | a OutsideWindow: waits for the maintenance window, which opens 2026-11-18 22:00 UTC", again: 10 * time.Hour},
-		"the window is closed, none waits": {units: []rollout.Unit{unit("a", going)}, policy: rolloutv1.Policy{Window: night}, want: ""},
+			want: " | a OutsideWindow: waiting for the maintenance window, which opens 2026-11-18 22:00 UTC", requeueAfter: 10 * time.Hour},
+		"the window is closed, none is pending": {units: []rollout.Unit{unit("a", going)}, policy: rolloutv1.Policy{Window: night}, want: ""},
 		"the window is open": {units: []rollout.Unit{unit("a", pending)},
 			policy: rolloutv1.Policy{Window: &rolloutv1.Window{Start: "11:00", End: "13:00"}}, want: "a"},
-		"the window closes over one": {units: []rollout.Unit{unit("a", going), unit("b", pending)},
+		"a unit is progressing and the window will close": {units: []rollout.Unit{unit("a", going), unit("b", pending)},
 			policy: rolloutv1.Policy{MaxParallel: ptr.To[int32](1), Window: &rolloutv1.Window{Start: "11:00",
-				End: "13:00"}}, want: " | b WaitingForOthers: waits its turn: 1 of 1 that may roll out at one time do", again: time.Hour},
+				End: "13:00"}}, want: " | b WaitingForOthers: waiting: 1 workload is rolling out (maxParallel 1)", requeueAfter: time.Hour},
 		"the canary first": {units: []rollout.Unit{unit("a", pending), unit("b", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{}},
-			want:   "a | b WaitingForCanary: waits for those that try the change first: Deployment/a"},
+			want:   "a | b WaitingForCanary: waiting for the canaries: Deployment/a"},
 		"two canaries": {units: []rollout.Unit{unit("a", done), unit("b", pending), unit("c", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 2}},
-			want:   "b | c WaitingForCanary: waits for those that try the change first: Deployment/b"},
+			want:   "b | c WaitingForCanary: waiting for the canaries: Deployment/b"},
 		"more canaries than units": {units: []rollout.Unit{unit("a", pending), unit("b", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 5}}, want: "a b"},
-		"a third of three": {units: []rollout.Unit{unit("a", pending), unit("b", pending), unit("c", pending)},
+		"33 percent of three": {units: []rollout.Unit{unit("a", pending), unit("b", pending), unit("c", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](33)}},
-			want:   "a | b WaitingForCanary: waits for those that try the change first: Deployment/a | c WaitingForCanary: waits for those that try the change first: Deployment/a"},
-		"a little more is rounded up": {units: []rollout.Unit{unit("a", pending), unit("b", pending), unit("c", pending)},
+			want:   "a | b WaitingForCanary: waiting for the canaries: Deployment/a | c WaitingForCanary: waiting for the canaries: Deployment/a"},
+		"34 percent of three, rounded up": {units: []rollout.Unit{unit("a", pending), unit("b", pending), unit("c", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](34)}},
-			want:   "a b | c WaitingForCanary: waits for those that try the change first: Deployment/a, Deployment/b"},
-		"all of them": {units: []rollout.Unit{unit("a", pending), unit("b", pending)},
+			want:   "a b | c WaitingForCanary: waiting for the canaries: Deployment/a, Deployment/b"},
+		"100 percent": {units: []rollout.Unit{unit("a", pending), unit("b", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](100)}}, want: "a b"},
-		"a share of none": {policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](50)}}},
+		"percent of no unit": {policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](50)}}},
 		"the canary is done": {units: []rollout.Unit{unit("a", done), unit("b", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1}}, want: "b"},
-		"the canary by the order": {units: []rollout.Unit{unit("a", pending), unit("b", done)},
+		"the canary is first in the order": {units: []rollout.Unit{unit("a", pending), unit("b", done)},
 			policy: rolloutv1.Policy{Order: []string{"b"},
 				Canary: &rolloutv1.Canary{Count: 1, Soak: duration(time.Hour)}},
-			want: " | a WaitingForCanary: waits until those that try the change first have run it for 1h0m0s", again: 59 * time.Minute},
+			want: " | a WaitingForCanary: waiting for the canaries to soak for 1h0m0s", requeueAfter: 59 * time.Minute},
 		"the canary has soaked": {units: []rollout.Unit{unit("a", done), unit("b", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Count: 1, Soak: duration(time.Minute)}}, want: "b"},
 		"the window closes before the soak": {units: []rollout.Unit{unit("a", done), unit("b", pending)},
 			policy: rolloutv1.Policy{Canary: &rolloutv1.Canary{Soak: duration(2 * time.Hour)},
 				Window: &rolloutv1.Window{Start: "11:00",
-					End: "13:00"}}, want: " | b WaitingForCanary: waits until those that try the change first have run it for 2h0m0s", again: time.Hour},
+					End: "13:00"}}, want: " | b WaitingForCanary: waiting for the canaries to soak for 2h0m0s", requeueAfter: time.Hour},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			answer, err := rollout.Next(test.units, test.policy, noon)
+			selection, err := rollout.Next(test.units, test.policy, noon)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, told(test.units, answer)); diff != "" {
+			if diff := cmp.Diff(test.want, format(test.units, selection)); diff != "" {
 				t.Error(diff)
 			}
-			if answer.Again != test.again {
-				t.Errorf("it changes after %s, want %s", answer.Again, test.again)
+			if selection.RequeueAfter != test.requeueAfter {
+				t.Errorf("RequeueAfter is %s, want %s", selection.RequeueAfter, test.requeueAfter)
 			}
 		})
 	}
 }
 
-// told is an answer in one line: who goes, and who is held and why.
-func told(units []rollout.Unit, answer rollout.Selection) string {
+// format returns a selection in one line: the units that start, and the blockers of the others.
+func format(units []rollout.Unit, selection rollout.Selection) string {
 	var names []string
-	for _, index := range answer.Go {
+	for _, index := range selection.Go {
 		names = append(names, units[index].Name)
 	}
 	parts := []string{strings.Join(names, " ")}
 	for index := range units {
-		if hold, held := answer.Held[index]; held {
-			parts = append(parts, units[index].Name+" "+string(hold.Reason)+": "+hold.Message)
+		if blocker, isBlocked := selection.Blocked[index]; isBlocked {
+			parts = append(parts, units[index].Name+" "+string(blocker.Reason)+": "+blocker.Message)
 		}
 	}
 	return strings.Join(parts, " | ")
@@ -133,54 +133,55 @@ func told(units []rollout.Unit, answer rollout.Selection) string {
 
 func TestNextOfABadWindow(t *testing.T) {
 	_, err := rollout.Next(nil, rolloutv1.Policy{Window: &rolloutv1.Window{Start: "25:00", End: "04:00"}}, noon)
-	if err == nil || err.Error() != `reading the window: start: "25:00" is given; accepted is a time of day from 00:00 to 23:59` {
+	if err == nil || err.Error() != `reading the window: start: Invalid value: "25:00": must be a time of day from 00:00 to 23:59` {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 func TestTimeout(t *testing.T) {
 	if got := rollout.Timeout(rolloutv1.Policy{}); got != 10*time.Minute {
-		t.Errorf("by default it is %s", got)
+		t.Errorf("the default timeout is %s, want 10m0s", got)
 	}
 	if got := rollout.Timeout(rolloutv1.Policy{Timeout: duration(time.Second)}); got != time.Second {
-		t.Errorf("it is %s, not as given", got)
+		t.Errorf("the timeout is %s, want 1s", got)
 	}
 }
 
-// TestNextKeepsItsPromises rolls random units out under random policies: never more than maxParallel are under way, the
-// order and the canaries are kept, the same question has the same answer in whatever order it is put, and when all that
-// are under way become Done it goes on, to the end.
-func TestNextKeepsItsPromises(t *testing.T) {
+// TestNextKeepsInvariants rolls out random units under random policies. Never are more than
+// maxParallel units progressing. The order and the canaries are respected. The result does not
+// depend on the order of the units. When all progressing units become Done, the rollout continues,
+// to the end.
+func TestNextKeepsInvariants(t *testing.T) {
 	for seed := range cases.Seeds(t, 2000, 100_000) {
-		random := rand.New(rand.NewPCG(seed, 20)) //nolint:gosec // a test must repeat itself
+		random := rand.New(rand.NewPCG(seed, 20)) //nolint:gosec // a test must be repeatable
 		units, policy := someUnits(random), somePolicy(random)
 		now := noon
 		for step := 0; ; step++ {
 			if step > 3*len(units)+40 {
 				t.Fatalf("no end: %+v under %+v", units, policy)
 			}
-			answer, err := rollout.Next(units, policy, now)
+			selection, err := rollout.Next(units, policy, now)
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkAnswer(t, units, policy, answer)
-			for _, index := range answer.Go {
+			checkSelection(t, units, policy, selection)
+			for _, index := range selection.Go {
 				units[index].State, units[index].Since = rollout.Progressing, now
 			}
 			if !advance(random, units, now) {
-				if len(answer.Held) == 0 {
+				if len(selection.Blocked) == 0 {
 					break
 				}
-				if answer.Again <= 0 {
-					t.Fatalf("stuck: %s of %+v under %+v", told(units, answer), units, policy)
+				if selection.RequeueAfter <= 0 {
+					t.Fatalf("stuck: %s of %+v under %+v", format(units, selection), units, policy)
 				}
-				now = now.Add(answer.Again)
+				now = now.Add(selection.RequeueAfter)
 			}
 		}
 	}
 }
 
-// advance makes some of those under way Done; false if none was.
+// advance makes some of the progressing units Done. It reports whether any unit was progressing.
 func advance(random *rand.Rand, units []rollout.Unit, now time.Time) bool {
 	was := false
 	for i := range units {
@@ -226,27 +227,27 @@ func somePolicy(random *rand.Rand) rolloutv1.Policy {
 	return policy
 }
 
-func checkAnswer(t *testing.T, units []rollout.Unit, policy rolloutv1.Policy, answer rollout.Selection) {
+func checkSelection(t *testing.T, units []rollout.Unit, policy rolloutv1.Policy, selection rollout.Selection) {
 	t.Helper()
-	underWay, pending := 0, 0
+	progressing, pending := 0, 0
 	for _, u := range units {
 		switch u.State {
 		case rollout.Progressing:
-			underWay++
+			progressing++
 		case rollout.Pending:
 			pending++
 		case rollout.Done, rollout.Failed:
 		}
 	}
-	if len(answer.Go)+len(answer.Held) != pending {
-		t.Fatalf("%d of %d pending units have an answer", len(answer.Go)+len(answer.Held), pending)
+	if len(selection.Go)+len(selection.Blocked) != pending {
+		t.Fatalf("%d of %d pending units are selected or blocked", len(selection.Go)+len(selection.Blocked), pending)
 	}
-	if limit := policy.MaxParallel; limit != nil && len(answer.Go) > 0 && underWay+len(answer.Go) > int(*limit) {
-		t.Fatalf("%d would be under way where %d may", underWay+len(answer.Go), *limit)
+	if limit := policy.MaxParallel; limit != nil && len(selection.Go) > 0 && progressing+len(selection.Go) > int(*limit) {
+		t.Fatalf("%d units would be progressing, but maxParallel is %d", progressing+len(selection.Go), *limit)
 	}
-	for _, index := range answer.Go {
+	for _, index := range selection.Go {
 		if units[index].State != rollout.Pending {
-			t.Fatalf("%s goes though it is not pending", units[index])
+			t.Fatalf("%s is selected though it is not pending", units[index])
 		}
 	}
 }

@@ -11,13 +11,14 @@ import (
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
-// Validate checks what a schema can't, and what a client gets around. path is that of the policy.
+// Validate checks what a schema can't check, and what a client can bypass. path is the path of the
+// policy.
 func Validate(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for i, entry := range policy.Order {
 		if !isEntry(entry) {
 			problems = append(problems, field.Invalid(path.Child("order").Index(i), entry,
-				"accepted is the name of a workload, as api, or kind and name, as StatefulSet/api"))
+				"must be the name of a workload, for example api, or its kind and name, for example StatefulSet/api"))
 		}
 	}
 	if limit := policy.MaxParallel; limit != nil && *limit < 1 {
@@ -29,10 +30,10 @@ func Validate(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
 		}
 		if percent := canary.Percent; percent != nil {
 			if *percent < 1 || *percent > 100 {
-				problems = append(problems, field.Invalid(path.Child("canary", "percent"), *percent, "accepted are 1 to 100"))
+				problems = append(problems, field.Invalid(path.Child("canary", "percent"), *percent, "must be from 1 to 100"))
 			}
 			if canary.Count != 0 {
-				problems = append(problems, field.Invalid(path.Child("canary", "percent"), *percent, "count is given too: give one of them"))
+				problems = append(problems, field.Invalid(path.Child("canary", "percent"), *percent, "must not be set together with count"))
 			}
 		}
 		problems = append(problems, ValidateDuration(canary.Soak, path.Child("canary", "soak"))...)
@@ -40,7 +41,7 @@ func Validate(policy rolloutv1.Policy, path *field.Path) field.ErrorList {
 	problems = append(problems, ValidateWindow(policy.Window, path.Child("window"))...)
 	if timeout := policy.Timeout; timeout != nil && timeout.Duration <= 0 {
 		problems = append(problems, field.Invalid(path.Child("timeout"), timeout.Duration.String(),
-			"must be more than 0s: every rollout would fail"))
+			"must be more than 0s, or every rollout would fail"))
 	}
 	return problems
 }
@@ -66,15 +67,15 @@ func ValidateWindow(window *rolloutv1.Window, path *field.Path) field.ErrorList 
 	}
 	start, err := parseClock(window.Start)
 	if err != nil {
-		problems = append(problems, field.Invalid(path.Child("start"), window.Start, "accepted is a time of day from 00:00 to 23:59"))
+		problems = append(problems, field.Invalid(path.Child("start"), window.Start, wantClock))
 	}
 	end, endErr := parseClock(window.End)
 	if endErr != nil {
-		problems = append(problems, field.Invalid(path.Child("end"), window.End, "accepted is a time of day from 00:00 to 23:59"))
+		problems = append(problems, field.Invalid(path.Child("end"), window.End, wantClock))
 	}
 	if err == nil && endErr == nil && start == end {
 		problems = append(problems, field.Invalid(path.Child("end"), window.End,
-			"start and end are the same time: leave the window out to allow all times"))
+			"must differ from start; omit the window to allow all times"))
 	}
 	if _, err := zoneOf(window.TimeZone); err != nil {
 		problems = append(problems, field.Invalid(path.Child("timeZone"), window.TimeZone, err.Error()))
@@ -82,7 +83,7 @@ func ValidateWindow(window *rolloutv1.Window, path *field.Path) field.ErrorList 
 	return problems
 }
 
-// isEntry tells whether text has the form of an entry of the order: NAME or KIND/NAME.
+// isEntry reports whether text has the form of an entry of the order: NAME or KIND/NAME.
 func isEntry(text string) bool {
 	kind, name, hasKind := strings.Cut(text, "/")
 	if !hasKind {

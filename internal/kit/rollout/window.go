@@ -9,19 +9,20 @@ import (
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
-// Open tells whether a maintenance window is open, and after how long that changes; 0 if it never does: without a window
-// (nil) it is always open.
+// Open reports whether a maintenance window is open, and returns after how long that changes; 0
+// means never. A nil window is always open.
 //
-// It opens when the clock of its time zone first reaches start on one of its days, and closes when the clock first
-// reaches end after that. So on the day on which an hour is left out, a time within it is the moment of the change, and a
-// window that lies wholly within it does not open; on the day on which an hour comes twice, its first time counts.
+// A window opens when the clock of its time zone first reaches start on one of its days, and closes
+// when the clock first reaches end after that. So where daylight saving time skips an hour, a time
+// within that hour is the moment of the change, and a window wholly within it does not open. Where
+// an hour occurs twice, its first occurrence counts.
 func Open(window *rolloutv1.Window, now time.Time) (bool, time.Duration, error) {
 	if window == nil {
 		return true, 0, nil
 	}
 	zone, err := zoneOf(window.TimeZone)
 	if err != nil {
-		return false, 0, fmt.Errorf("timeZone: %q is given: %w", window.TimeZone, err)
+		return false, 0, fmt.Errorf("timeZone: Invalid value: %q: %w", window.TimeZone, err)
 	}
 	start, err := parseClock(window.Start)
 	if err != nil {
@@ -31,8 +32,8 @@ func Open(window *rolloutv1.Window, now time.Time) (bool, time.Duration, error) 
 	if err != nil {
 		return false, 0, fmt.Errorf("end: %w", err)
 	}
-	// From the day before, whose window may cross midnight, to beyond the same day of the next week, for that of one
-	// week may be left out.
+	// The search starts on the day before, because its window may cross midnight. It ends after two
+	// weeks, because a window may be skipped in one week.
 	for day := -1; day <= 15; day++ {
 		date := dateOf(now.In(zone)).AddDate(0, 0, day)
 		if !isOneOf(date.Weekday(), window.Days) {
@@ -53,11 +54,12 @@ func Open(window *rolloutv1.Window, now time.Time) (bool, time.Duration, error) 
 	return false, 0, nil
 }
 
-// zoneOf is a time zone by its name; UTC by none. "Local" would be that of the machine.
+// zoneOf returns the time zone of a name; "" is UTC. "Local" is refused, because it depends on the
+// machine.
 func zoneOf(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		return nil, errors.New("accepted are names of the IANA time zone database, as Europe/Berlin")
+		return nil, errors.New("must be a name in the IANA time zone database, for example Europe/Berlin")
 	}
 	return zone, nil
 }
@@ -69,24 +71,29 @@ func (c clock) before(other clock) bool {
 	return c.hour < other.hour || c.hour == other.hour && c.minute < other.minute
 }
 
+// wantClock is the message about an invalid time of day.
+const wantClock = "must be a time of day from 00:00 to 23:59"
+
 func parseClock(text string) (clock, error) {
 	parsed, err := time.Parse("15:04", text)
 	if err != nil || len(text) != len("15:04") {
-		return clock{}, fmt.Errorf("%q is given; accepted is a time of day from 00:00 to 23:59", text)
+		return clock{}, fmt.Errorf("Invalid value: %q: %s", text, wantClock)
 	}
 	return clock{parsed.Hour(), parsed.Minute()}, nil
 }
 
-// dateOf is the date that a calendar shows at a time, as noon UTC: a time that no change of clocks moves to another date.
+// dateOf returns the date of a time in its zone, as noon UTC, which no clock change moves to another
+// date.
 func dateOf(at time.Time) time.Time {
 	year, month, day := at.Date()
 	return time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
 }
 
-// reaches is the first moment at which the clocks of a zone show a time of day on a date, or have leapt over it.
+// reaches returns the first moment at which the clocks of a zone show a time of day on a date, or
+// skip it.
 func reaches(date time.Time, at clock, zone *time.Location) time.Time {
 	wall := time.Date(date.Year(), date.Month(), date.Day(), at.hour, at.minute, 0, 0, time.UTC)
-	// time.Date does not say which it chooses of two moments, or what it makes of a time that there is not.
+	// time.Date does not document which of two moments it chooses, or how it maps a skipped time.
 	found := time.Date(date.Year(), date.Month(), date.Day(), at.hour, at.minute, 0, 0, zone)
 	since, until := found.ZoneBounds()
 	shown := wallOf(found)
@@ -104,13 +111,13 @@ func reaches(date time.Time, at clock, zone *time.Location) time.Time {
 	return found
 }
 
-// wallOf is what clocks show at a moment, as if it were UTC.
+// wallOf returns what the clocks of the zone show at a moment, as a time in UTC.
 func wallOf(at time.Time) time.Time {
 	_, offset := at.Zone()
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// weekdays are the names of days, by time.Weekday.
+// weekdays are the names of the days, indexed by time.Weekday.
 var weekdays = []rolloutv1.Day{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
 
 func isOneOf(day time.Weekday, days []rolloutv1.Day) bool {

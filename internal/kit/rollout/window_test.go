@@ -21,16 +21,16 @@ func TestOpen(t *testing.T) {
 		open   bool
 		next   time.Duration
 	}{
-		"none is always open":                  {nil, "2026-11-18T12:00:00Z", true, 0},
-		"before it":                            {utc("12:00", "14:00"), "2026-11-18T11:59:00Z", false, time.Minute},
+		"nil is always open":                   {nil, "2026-11-18T12:00:00Z", true, 0},
+		"before the start":                     {utc("12:00", "14:00"), "2026-11-18T11:59:00Z", false, time.Minute},
 		"at its start":                         {utc("12:00", "14:00"), "2026-11-18T12:00:00Z", true, 2 * time.Hour},
 		"just before its end":                  {utc("12:00", "14:00"), "2026-11-18T13:59:59Z", true, time.Second},
 		"at its end":                           {utc("12:00", "14:00"), "2026-11-18T14:00:00Z", false, 22 * time.Hour},
 		"over midnight, in the evening":        {utc("22:00", "04:00"), "2026-11-18T23:00:00Z", true, 5 * time.Hour},
 		"over midnight, in the morning":        {utc("22:00", "04:00"), "2026-11-18T03:00:00Z", true, time.Hour},
 		"over midnight, at noon":               {utc("22:00", "04:00"), "2026-11-18T12:00:00Z", false, 10 * time.Hour},
-		"its day":                              {utc("12:00", "14:00", "Wed"), "2026-11-18T13:00:00Z", true, time.Hour},
-		"not its day":                          {utc("12:00", "14:00", "Tue", "Fri"), "2026-11-18T13:00:00Z", false, 47 * time.Hour},
+		"on its day":                           {utc("12:00", "14:00", "Wed"), "2026-11-18T13:00:00Z", true, time.Hour},
+		"on another day":                       {utc("12:00", "14:00", "Tue", "Fri"), "2026-11-18T13:00:00Z", false, 47 * time.Hour},
 		"its day has passed":                   {utc("12:00", "14:00", "Wed"), "2026-11-18T14:00:00Z", false, 166 * time.Hour},
 		"the morning after its day":            {utc("22:00", "04:00", "Tue"), "2026-11-18T03:00:00Z", true, time.Hour},
 		"the morning of its day":               {utc("22:00", "04:00", "Wed"), "2026-11-18T03:00:00Z", false, 19 * time.Hour},
@@ -40,7 +40,7 @@ func TestOpen(t *testing.T) {
 		"spring: its start is missing":         {berlin("02:30", "04:00"), "2026-03-29T00:59:00Z", false, time.Minute},
 		"spring: open from the change on":      {berlin("02:30", "04:00"), "2026-03-29T01:00:00Z", true, time.Hour},
 		"spring: its end is missing":           {berlin("01:00", "02:30"), "2026-03-29T00:30:00Z", true, 30 * time.Minute},
-		"spring: all of it is missing":         {berlin("02:15", "02:45"), "2026-03-29T00:30:00Z", false, 23*time.Hour + 45*time.Minute},
+		"spring: the whole window is missing":  {berlin("02:15", "02:45"), "2026-03-29T00:30:00Z", false, 23*time.Hour + 45*time.Minute},
 		"spring: missing on its only day":      {berlin("02:15", "02:45", "Sun"), "2026-03-29T00:30:00Z", false, 7*24*time.Hour - 15*time.Minute},
 		"spring: the night before":             {berlin("22:00", "04:00"), "2026-03-28T21:00:00Z", true, 5 * time.Hour},
 		"autumn: the hour comes twice":         {berlin("01:00", "04:00"), "2026-10-24T23:00:00Z", true, 4 * time.Hour},
@@ -62,13 +62,14 @@ func TestOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			if open != test.open || next != test.next {
-				t.Errorf("it is open: %t, for %s; want %t, %s", open, next, test.open, test.next)
+				t.Errorf("Open = %t, changes after %s; want %t, %s", open, next, test.open, test.next)
 			}
 		})
 	}
 }
 
-// FuzzOpen asks of any window at any time: the answer holds until just before the time that it gives, and no longer.
+// FuzzOpen checks, for any window at any time, that the result changes exactly after the duration
+// that Open returns.
 func FuzzOpen(f *testing.F) {
 	f.Add("22:00", "04:00", "Europe/Berlin", "Sun", int64(1_774_746_000))
 	f.Add("02:15", "02:45", "Europe/Berlin", "", int64(1_792_890_000))
@@ -92,7 +93,7 @@ func FuzzOpen(f *testing.F) {
 		before, _, _ := rollout.Open(window, now.Add(next-time.Nanosecond))
 		after, _, _ := rollout.Open(window, now.Add(next))
 		if before != open || after == open {
-			t.Fatalf("%+v at %s: open %t for %s, then just before %t and after it %t", window, now, open, next, before, after)
+			t.Fatalf("%+v at %s: open %t for %s, but just before the end %t and after it %t", window, now, open, next, before, after)
 		}
 	})
 }
