@@ -15,13 +15,13 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// takeOver moves the ownership of every field of a consenting object from its former
-// managers to ours, without changing a value. The apply that follows then removes what we
-// do not want (an extra container, say) in the same write that brings what we do, so
-// that pods are replaced once at most.
+// takeOverFields moves the ownership of all fields of a consenting object from its former managers
+// to ours, without changing a value. The apply that follows removes undesired fields, for example
+// an extra container, in the same write that sets the desired ones. So pods are replaced at most
+// once.
 //
-// It changes nothing but managedFields, and only of the object as it was seen. A crash
-// after it leaves the object consenting: it is simply done again.
+// It changes only managedFields, and only of the object as it was read. After a crash the object
+// still consents, and the next reconcile repeats the change.
 func (a *Applier) takeOverFields(ctx context.Context, object plan.Object, wanted *unstructured.Unstructured, manager string) error {
 	apiVersion := wanted.GetAPIVersion()
 	entries, err := takenOverEntries(object, manager, apiVersion)
@@ -42,10 +42,11 @@ func (a *Applier) takeOverFields(ctx context.Context, object plan.Object, wanted
 	return nil
 }
 
-// takenOver is entries with all that describe the object itself, in our API version,
-// united into one of manager. Entries of subresources (status, scale) stay. Labels and
-// annotations, among them the consent itself, are taken over also where nobody owns them: the
-// API server does not track an object that was created with nothing but a name.
+// takenOverEntries returns the managed fields of an object after the takeover. All entries about
+// the object itself in our API version are merged into one entry of manager. Entries of
+// subresources (status, scale) stay. manager also takes over labels and annotations, including the
+// consent itself, that have no owner: the API server does not track an object that was created with
+// only a name.
 func takenOverEntries(object metav1.Object, manager, apiVersion string) ([]metav1.ManagedFieldsEntry, error) {
 	union := fieldpath.NewSet()
 	for key := range object.GetLabels() {
@@ -81,9 +82,9 @@ func takenOverEntries(object metav1.Object, manager, apiVersion string) ([]metav
 	}}, rest...), nil
 }
 
-// KeepOurManagedFields drops the managed fields of all managers but ours: what is left is
-// what Apply needs to tell whether an object is still as it was written. It changes the
-// object in place and is meant for the transforms of a cache.
+// KeepOurManagedFields drops the managed fields of all managers but ours. Apply needs ours to check
+// whether an object is unchanged since its last write. It modifies the object in place and is meant
+// for the transforms of a cache.
 func KeepOurManagedFields(object metav1.Object) {
 	var ours []metav1.ManagedFieldsEntry
 	for _, entry := range object.GetManagedFields() {

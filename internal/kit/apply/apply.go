@@ -1,14 +1,15 @@
-// Package apply makes a plan real. It writes what differs, skips what does not, takes
-// over what consents, leaves alone what is foreign and removes what is ours and no longer wanted.
+// Package apply carries out a plan. It writes what differs, skips what is up to date, adopts
+// objects that consent, leaves foreign objects alone, and deletes objects that are ours and no
+// longer desired.
 //
-// Every child is written by server-side apply with one field manager per controller.
-// An object is left alone, without any call, if and only if
+// Every child is written by server-side apply with one field manager per controller. An object is
+// skipped, without any call, if and only if
 //
 //   - our annotation mainstay.dev/applied equals the hash of what we would apply, and
 //   - the fields that our manager owns in it are exactly those that we would apply.
 //
-// The first says that we wrote these values last, the second that nobody has changed or
-// removed one of them since (a changed value changes its owner). Comparing values
+// The first condition says that we wrote these values last. The second says that nothing has
+// changed or removed one of them since, because a changed value changes its owner. Comparing values
 // instead never becomes equal where the API server fills in defaults inside atomic fields.
 package apply
 
@@ -39,7 +40,7 @@ import (
 type Applier struct {
 	Client   client.Client
 	Children children.Reader
-	// Recorder tells the events of patches, on what is patched; nil: none are told.
+	// Recorder records the events of patches on the patched objects. With nil, none are recorded.
 	Recorder events.EventRecorder
 	render   renderer
 }
@@ -49,28 +50,29 @@ func New(c client.Client, reader children.Reader) *Applier {
 	return &Applier{Client: c, Children: reader, render: newRenderer(reader.Scheme)}
 }
 
-// WithOwnKinds returns the Applier for children of our own kinds too, which converter knows.
+// WithOwnKinds returns an Applier that also applies children of our own kinds, which converter
+// knows.
 func (a *Applier) WithOwnKinds(converter managedfields.TypeConverter) *Applier {
 	extended := *a
 	extended.render.own = converter
 	return &extended
 }
 
-// Apply makes wanted real for owner. found is what the observation saw in the cache; it
-// must name every child that owner could have, for what is ours in it and not wanted
-// is deleted. Children that found lacks are looked up live before they are first written.
+// Apply carries out the plan wanted for owner. found is what the kind has observed in the cache. It
+// must name every child that owner could have, because what is ours in it and not wanted is
+// deleted. Apply reads children that found lacks from the API server before it first writes them.
 //
-// It is idempotent and may be stopped between any two writes. It goes on past conflicts and
-// refusals, so that one child that is refused does not keep another from being healed that does
-// not need it, but then prunes nothing; it returns the first refusal. Any other error stops it. The result tells
-// what was done.
+// Apply is idempotent and may be interrupted between any two writes. It continues after conflicts
+// and refusals, so that one refused child does not block the repair of children that do not need
+// it. Then it deletes nothing, and returns the first refusal. Any other error stops it. The result
+// says what was done.
 func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result,
 	error) {
 	if wanted.Withhold {
 		return a.compare(owner, manager, wanted, found)
 	}
-	p := run{Applier: a, owner: owner, manager: manager, found: found}
-	p.result.Waits = wanted.Waits
+	r := run{Applier: a, owner: owner, manager: manager, found: found}
+	r.result.Waits = wanted.Waits
 	kept := map[plan.Ref]bool{}
 	for _, ref := range wanted.Keep {
 		kept[ref] = true
@@ -79,38 +81,40 @@ func (a *Applier) Apply(ctx context.Context, owner plan.Object, manager string, 
 	for i, child := range wanted.Children {
 		rendered, err := a.render.render(owner, child)
 		if err != nil {
-			return p.result, err
+			return r.result, err
 		}
 		kept[rendered.ref] = true
 		all[i] = task{Child: child, rendered: rendered}
 	}
-	if err := p.dryRunAll(ctx, all); err != nil {
-		return p.result, err
+	if err := r.dryRunAll(ctx, all); err != nil {
+		return r.result, err
 	}
-	err := p.applyAll(ctx, all, kept, wanted.Delete)
+	err := r.applyAll(ctx, all, kept, wanted.Delete)
 	if err == nil {
-		err = p.patchAll(ctx, wanted.Patches)
+		err = r.patchAll(ctx, wanted.Patches)
 	}
 	if err == nil {
-		p.recordWarnings(wanted.Warnings)
+		r.recordWarnings(wanted.Warnings)
 	}
-	// A refusal is told in status, for which a cache that lags is no ground; any other error ends the pass as it is.
-	if lags := p.await(ctx); err == nil || (lags != nil && errclass.Of(err) == errclass.Blocked) {
+	// A refusal is reported in the status, which must not be computed from a lagging cache. After
+	// any other error no status is computed.
+	if lags := r.await(ctx); err == nil || (lags != nil && errclass.Of(err) == errclass.Blocked) {
 		err = lags
 	}
-	return p.result, err
+	return r.result, err
 }
 
-// bring applies the children, and deletes those that are wanted no more. A child that was refused and does not exist keeps back those
-// that need it; one that exists, and was refused a change, does not.
-func (p *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, unwanted []plan.Ref) error {
+// applyAll applies the children, and deletes those that are no longer desired. A child that was
+// refused and does not exist blocks the children that need it. A child that exists, and whose
+// change was refused, does not.
+func (r *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, unwanted []plan.Ref) error {
 	var refused error
 	missing := map[plan.Ref]bool{}
 	for _, task := range all {
-		if p.result.Blocks(task.Needs) || slices.ContainsFunc(task.Needs, func(ref plan.Ref) bool { return missing[ref] }) {
+		if r.result.Blocks(task.Needs) || slices.ContainsFunc(task.Needs, func(ref plan.Ref) bool { return missing[ref] }) {
 			continue
 		}
-		err := p.apply(ctx, task)
+		err := r.apply(ctx, task)
 		if err == nil {
 			continue
 		}
@@ -119,15 +123,15 @@ func (p *run) applyAll(ctx context.Context, all []task, kept map[plan.Ref]bool, 
 			return err
 		}
 		refused = cmp.Or(refused, err)
-		missing[task.ref] = p.found[task.ref].Ownership != plan.Ours
+		missing[task.ref] = r.found[task.ref].Ownership != plan.Ours
 	}
 	if refused != nil {
 		return refused
 	}
-	return p.prune(ctx, kept, unwanted)
+	return r.prune(ctx, kept, unwanted)
 }
 
-// compare tells which children differ from what they should be, and writes nothing.
+// compare returns which children differ from the desired ones, and writes nothing.
 func (a *Applier) compare(owner plan.Object, manager string, wanted plan.Plan, found plan.Children) (plan.Result, error) {
 	result := plan.Result{Waits: wanted.Waits}
 	unwanted := maps.Clone(found)
@@ -160,138 +164,138 @@ func (a *Applier) compare(owner plan.Object, manager string, wanted plan.Plan, f
 	return result, nil
 }
 
-// pass is one run over the children of one owner.
+// run is one pass over the children of one owner.
 type run struct {
 	*Applier
 	owner   plan.Object
 	manager string
 	found   plan.Children
 	result  plan.Result
-	// written are what the cache has to show before the pass ends.
+	// written are the objects that the cache must show before the run ends.
 	written []awaited
 }
 
-// awaited is an object as a write has left it; a deleted one has no version.
+// awaited is an object as a write has left it. A deleted object has no version.
 type awaited struct {
 	plan.Object
 	version string
 }
 
-// await waits until the cache has all that was written. Together at the end, for while one write is answered the cache
-// hears of those before.
-func (p *run) await(ctx context.Context) error {
+// await waits until the cache has all written objects. It waits once at the end, because the cache
+// receives earlier writes while later ones are under way.
+func (r *run) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, children.AwaitLimit)
 	defer cancel()
-	for _, written := range p.written {
-		if err := children.Await(ctx, p.Children.Cached, written.Object, written.version); err != nil {
+	for _, written := range r.written {
+		if err := children.Await(ctx, r.Children.Cached, written.Object, written.version); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// task is one child of a pass.
+// task is one child of a run.
 type task struct {
 	plan.Child
 	rendered
 }
 
-// prove asks the API server whether it would take those children that ask for it and do not
-// exist yet, while nothing is written.
-func (p *run) dryRunAll(ctx context.Context, all []task) error {
+// dryRunAll asks the API server, before anything is written, whether it would accept the children
+// with DryRunFirst that do not exist yet.
+func (r *run) dryRunAll(ctx context.Context, all []task) error {
 	for _, task := range all {
 		if !task.DryRunFirst {
 			continue
 		}
-		existing, err := p.find(ctx, task)
+		existing, err := r.find(ctx, task)
 		if err != nil {
 			return fmt.Errorf("applying %s: %w", task.ref, err)
 		}
 		if existing.Ownership != plan.Absent {
 			continue
 		}
-		if err := p.write(ctx, p.manager, task.object.DeepCopy(), client.DryRunAll); err != nil {
+		if err := r.write(ctx, r.manager, task.object.DeepCopy(), client.DryRunAll); err != nil {
 			return fmt.Errorf("applying %s: %w", task.ref, err)
 		}
 	}
 	return nil
 }
 
-// find is what stands under a child's name. What the cache does not know, or knows only in
-// part because it is not ours, is asked for.
-func (p *run) find(ctx context.Context, task task) (plan.Found, error) {
-	existing, known := p.found[task.ref]
+// find returns the object under a child's name. It asks the API server for objects that the cache
+// lacks, or has only in part because they are not ours.
+func (r *run) find(ctx context.Context, task task) (plan.Found, error) {
+	existing, known := r.found[task.ref]
 	if !known || existing.Ownership == plan.Consenting || task.Uncached {
-		if err := p.Children.FindLive(ctx, p.owner, emptyLike(task.Object), p.found); err != nil {
+		if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), r.found); err != nil {
 			return plan.Found{}, err
 		}
-		existing = p.found[task.ref]
+		existing = r.found[task.ref]
 	}
 	return existing, nil
 }
 
-// apply brings one child about and records what that took.
-func (p *run) apply(ctx context.Context, task task) error {
-	existing, err := p.find(ctx, task)
+// apply applies one child and records the write.
+func (r *run) apply(ctx context.Context, task task) error {
+	existing, err := r.find(ctx, task)
 	if err != nil {
 		return err
 	}
 	switch {
 	case existing.Ownership == plan.Absent && task.CreateOnce:
-		// Not by an apply, which would write over what another replica has just generated.
-		if err := p.Client.Create(ctx, task.object, client.FieldOwner(p.manager)); err != nil {
+		// Not by server-side apply, which would overwrite what another replica has just generated.
+		if err := r.Client.Create(ctx, task.object, client.FieldOwner(r.manager)); err != nil {
 			return err
 		}
-		p.record(plan.Created, task)
+		r.record(plan.Created, task)
 		return nil
 	case existing.Ownership == plan.Absent:
-		if err := p.write(ctx, p.manager, task.object); err != nil {
+		if err := r.write(ctx, r.manager, task.object); err != nil {
 			return err
 		}
-		p.record(plan.Created, task)
+		r.record(plan.Created, task)
 		return nil
 	case existing.Ownership == plan.Foreign:
-		p.result.Conflicts = append(p.result.Conflicts, task.ref)
+		r.result.Conflicts = append(r.result.Conflicts, task.ref)
 		return nil
 	case existing.Ownership == plan.Former, existing.Object.GetDeletionTimestamp() != nil:
-		p.result.Terminating = append(p.result.Terminating, task.ref)
+		r.result.Terminating = append(r.result.Terminating, task.ref)
 		return nil
 	case task.CreateOnce:
 		return nil
 	case existing.Ownership == plan.Consenting:
-		if err := p.takeOverFields(ctx, existing.Object, task.object, p.manager); err != nil {
+		if err := r.takeOverFields(ctx, existing.Object, task.object, r.manager); err != nil {
 			return err
 		}
-		return p.overwrite(ctx, task, existing)
+		return r.overwrite(ctx, task, existing)
 	}
 	if task.ReclaimData {
-		if err := p.reclaimData(ctx, task); err != nil {
+		if err := r.reclaimData(ctx, task); err != nil {
 			return err
 		}
-		return p.overwrite(ctx, task, existing)
+		return r.overwrite(ctx, task, existing)
 	}
-	same, err := p.render.same(task.rendered, existing.Object, p.manager)
+	same, err := r.render.same(task.rendered, existing.Object, r.manager)
 	if err != nil || same {
 		return err
 	}
-	return p.overwrite(ctx, task, existing)
+	return r.overwrite(ctx, task, existing)
 }
 
-// overwrite applies over an object that is ours or consented, and over no other: the UID
-// makes the API server refuse if it has gone, or another has taken its place, meanwhile.
-func (p *run) overwrite(ctx context.Context, task task, existing plan.Found) error {
-	if err := p.handOverFields(ctx, task, existing); err != nil {
+// overwrite applies over an object that is ours or consents, and over no other. The UID makes the
+// API server refuse the write if that object has been deleted or replaced in between.
+func (r *run) overwrite(ctx context.Context, task task, existing plan.Found) error {
+	if err := r.handOverFields(ctx, task, existing); err != nil {
 		return err
 	}
 	task.object.SetUID(existing.Object.GetUID())
 	desired := task.object.DeepCopy()
-	err := p.write(ctx, p.manager, task.object, client.ForceOwnership)
+	err := r.write(ctx, r.manager, task.object, client.ForceOwnership)
 	if isOtherObject(err) {
 		return apierrors.NewConflict(schema.GroupResource{Resource: task.ref.Kind}, task.ref.Name, err)
 	}
 	if apierrors.IsInvalid(err) && existing.Ownership == plan.Ours {
 		task.object = desired
-		err = p.reclaim(ctx, task, err)
+		err = r.reclaim(ctx, task, err)
 	}
 	if err != nil {
 		return err
@@ -301,12 +305,12 @@ func (p *run) overwrite(ctx context.Context, task task, existing plan.Found) err
 		operation = plan.Adopted
 	}
 	if operation == plan.Adopted || task.object.GetResourceVersion() != existing.Object.GetResourceVersion() {
-		p.record(operation, task)
+		r.record(operation, task)
 	}
 	return nil
 }
 
-// isOtherObject tells the API server's answer to a UID that is not that of the object.
+// isOtherObject reports whether the API server refused a UID that is not the object's.
 func isOtherObject(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -315,52 +319,53 @@ func isOtherObject(err error) bool {
 	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
 }
 
-// proofName is the name under which an object is tried that can't be written under its own.
-const proofName = "mainstay-dry-run"
+// dryRunName is the name for a dry run of an object whose own name is taken.
+const dryRunName = "mainstay-dry-run"
 
-// reclaim deals with a child of ours that the API server refused as invalid. What others added may
-// contradict what we want (a second port of the same name, say): if the child alone would
-// be taken, theirs is taken over and goes in the same write that brings ours.
-func (p *run) reclaim(ctx context.Context, task task, refused error) error {
+// reclaim handles a child of ours that the API server refused as invalid. Fields of other managers
+// may contradict the desired ones, for example a second port of the same name. If the API server
+// would accept the child alone, reclaim takes those fields over and removes them in the write that
+// applies the child.
+func (r *run) reclaim(ctx context.Context, task task, refused error) error {
 	alone := task.object.DeepCopy()
-	alone.SetName(proofName)
+	alone.SetName(dryRunName)
 	alone.SetUID("")
-	if err := p.write(ctx, p.manager, alone, client.DryRunAll, client.ForceOwnership); err != nil {
+	if err := r.write(ctx, r.manager, alone, client.DryRunAll, client.ForceOwnership); err != nil {
 		return refused
 	}
 	live := plan.Children{}
-	if err := p.Children.FindLive(ctx, p.owner, emptyLike(task.Object), live); err != nil {
+	if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), live); err != nil {
 		return err
 	}
 	if live[task.ref].Ownership != plan.Ours {
 		return refused
 	}
-	if err := p.takeOverFields(ctx, live[task.ref].Object, task.object, p.manager); err != nil {
+	if err := r.takeOverFields(ctx, live[task.ref].Object, task.object, r.manager); err != nil {
 		return err
 	}
-	return p.write(ctx, p.manager, task.object, client.ForceOwnership)
+	return r.write(ctx, r.manager, task.object, client.ForceOwnership)
 }
 
-// record notes a write.
-func (p *run) record(operation plan.Operation, written task) {
-	p.result.Changes = append(p.result.Changes, plan.Change{Ref: written.ref, Operation: operation})
+// record records a write in the result.
+func (r *run) record(operation plan.Operation, written task) {
+	r.result.Changes = append(r.result.Changes, plan.Change{Ref: written.ref, Operation: operation})
 	if written.Uncached {
 		return
 	}
 	object := emptyLike(written.Object)
 	object.SetNamespace(written.ref.Namespace)
-	p.written = append(p.written, awaited{object, written.object.GetResourceVersion()})
+	r.written = append(r.written, awaited{object, written.object.GetResourceVersion()})
 }
 
-// handOver keeps the live values of yielded fields that we are about to leave out: a
-// second manager takes them first, for the API server resets a field that loses its last
-// owner. Without force it fails, and is tried again, if a newer value is already there.
-func (p *run) handOverFields(ctx context.Context, task task, existing plan.Found) error {
+// handOverFields keeps the live values of yielded fields that we are about to omit. A second
+// manager takes them first, because the API server resets a field that loses its last owner. It
+// does not use force: if a newer value exists, it fails and is retried.
+func (r *run) handOverFields(ctx context.Context, task task, existing plan.Found) error {
 	for _, path := range task.Yield {
 		if _, given, _ := unstructured.NestedFieldNoCopy(task.object.Object, path...); given {
 			continue
 		}
-		owned, err := ownsPath(existing, p.manager, path)
+		owned, err := ownsPath(existing, r.manager, path)
 		if err != nil {
 			return err
 		}
@@ -379,18 +384,18 @@ func (p *run) handOverFields(ctx context.Context, task task, existing plan.Found
 		if err := unstructured.SetNestedField(keeper.Object, value, path...); err != nil {
 			return fmt.Errorf("keeping a yielded field: %w", err)
 		}
-		if err := p.write(ctx, naming.ManagerHandover, keeper); err != nil {
+		if err := r.write(ctx, naming.ManagerHandover, keeper); err != nil {
 			return fmt.Errorf("handing over: %w", err)
 		}
 	}
 	return nil
 }
 
-// prune deletes what is ours and was neither applied nor kept; retained children only if the plan
-// names them. The preconditions make sure that exactly the object that was observed is deleted, and
-// only as it was observed.
-func (p *run) prune(ctx context.Context, kept map[plan.Ref]bool, unwanted []plan.Ref) error {
-	for ref, existing := range p.found {
+// prune deletes objects that are ours and were neither applied nor kept. It deletes retained
+// children only if the plan names them. Preconditions ensure that only the observed object, in its
+// observed version, is deleted.
+func (r *run) prune(ctx context.Context, kept map[plan.Ref]bool, unwanted []plan.Ref) error {
+	for ref, existing := range r.found {
 		if kept[ref] || existing.Ownership != plan.Ours || existing.Object.GetDeletionTimestamp() != nil {
 			continue
 		}
@@ -398,7 +403,7 @@ func (p *run) prune(ctx context.Context, kept map[plan.Ref]bool, unwanted []plan
 			continue
 		}
 		uid, version := existing.Object.GetUID(), existing.Object.GetResourceVersion()
-		err := p.Client.Delete(ctx, existing.Object.(client.Object),
+		err := r.Client.Delete(ctx, existing.Object.(client.Object),
 			client.Preconditions{UID: &uid, ResourceVersion: &version},
 			client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if apierrors.IsNotFound(err) {
@@ -407,8 +412,8 @@ func (p *run) prune(ctx context.Context, kept map[plan.Ref]bool, unwanted []plan
 		if err != nil {
 			return fmt.Errorf("deleting %s: %w", ref, err)
 		}
-		p.result.Changes = append(p.result.Changes, plan.Change{Ref: ref, Operation: plan.Deleted})
-		p.written = append(p.written, awaited{Object: existing.Object})
+		r.result.Changes = append(r.result.Changes, plan.Change{Ref: ref, Operation: plan.Deleted})
+		r.written = append(r.written, awaited{Object: existing.Object})
 	}
 	return nil
 }
@@ -418,7 +423,7 @@ func isRetained(object plan.Object) bool {
 	return metav1.GetControllerOf(object) == nil && object.GetLabels()[api.LabelOwnerUID] != ""
 }
 
-// write sends one server-side apply; object then holds the server's answer.
+// write sends one server-side apply. object then has the server's response.
 func (a *Applier) write(ctx context.Context, manager string, object *unstructured.Unstructured, options ...client.ApplyOption) error {
 	options = append(options, client.FieldOwner(manager))
 	return a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...)

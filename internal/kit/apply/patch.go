@@ -20,98 +20,102 @@ import (
 )
 
 const (
-	// patchLimit is how long one patch may take, until the cache shows it. A webhook of somebody's that does not answer must not
-	// hold up the others.
+	// patchLimit limits the time of one patch, including the wait for the cache, so that a webhook
+	// that does not answer does not delay the other patches.
 	patchLimit = 10 * time.Second
-	// patchesAtOnce is how many patches of a plan are made at the same time: more than the API server of a small cluster answers faster.
-	patchesAtOnce = 16
+	// maxPatches limits the patches of a plan that run in parallel. With more, the API server of a
+	// small cluster is not faster.
+	maxPatches = 16
 )
 
-// patchAll carries out the patches of a plan. One that fails keeps no other from being made: refusals are noted in the result. All other errors are
-// returned together, in the order of the plan, where no patch was made; where some were they are noted, for it is those objects that something is
-// wrong with; and so they are where the API server answered.
-func (p *run) patchAll(ctx context.Context, patches []plan.Patch) error {
-	made, failures := make([]bool, len(patches)), make([]error, len(patches))
+// patchAll applies the patches of a plan. A failed patch does not prevent the others. Refusals are
+// recorded in the result. Other errors are returned together, in the order of the plan, if no patch
+// succeeded and the API server did not answer; otherwise they are recorded in the result, because
+// they concern those objects alone.
+func (r *run) patchAll(ctx context.Context, patches []plan.Patch) error {
+	applied, failures := make([]bool, len(patches)), make([]error, len(patches))
 	var group errgroup.Group
-	group.SetLimit(patchesAtOnce)
+	group.SetLimit(maxPatches)
 	for i := range patches {
 		group.Go(func() error {
-			made[i], failures[i] = p.patch(ctx, &patches[i])
+			applied[i], failures[i] = r.patch(ctx, &patches[i])
 			return nil
 		})
 	}
-	_ = group.Wait() // each failure stands in failures
+	_ = group.Wait() // each failure is in failures
 	var transient []error
-	unmade := map[plan.Ref]string{}
+	unwritten := map[plan.Ref]string{}
 	for i := range patches {
-		if made[i] {
-			p.result.Patched = append(p.result.Patched, patches[i].Ref)
+		if applied[i] {
+			r.result.Patched = append(r.result.Patched, patches[i].Ref)
 		}
 		switch errclass.Of(failures[i]) {
 		case errclass.None, errclass.Gone:
 		case errclass.Blocked:
-			if p.result.Refused == nil {
-				p.result.Refused = map[plan.Ref]string{}
+			if r.result.Refused == nil {
+				r.result.Refused = map[plan.Ref]string{}
 			}
-			p.result.Refused[patches[i].Ref] = errclass.Sentence(failures[i])
+			r.result.Refused[patches[i].Ref] = errclass.Sentence(failures[i])
 		default:
 			transient = append(transient, fmt.Errorf("patching %s: %w", patches[i].Ref, failures[i]))
-			unmade[patches[i].Ref] = errclass.Sentence(failures[i])
+			unwritten[patches[i].Ref] = errclass.Sentence(failures[i])
 		}
 	}
 	err := errors.Join(transient...)
-	if err == nil || errclass.IsShutdown(err) || len(p.result.Patched) == 0 && slices.ContainsFunc(transient, isNoAnswer) {
+	if err == nil || errclass.IsShutdown(err) || len(r.result.Patched) == 0 && slices.ContainsFunc(transient, isNoAnswer) {
 		return err
 	}
-	p.result.Unwritten = unmade
+	r.result.Unwritten = unwritten
 	return nil
 }
 
-// isNoAnswer tells that an error says something of the API server, and nothing of the object.
+// isNoAnswer reports whether an error is about the API server or its load, and says nothing about
+// the object.
 func isNoAnswer(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }
 
-// patch makes one patch, and waits until the cache shows it. It reports whether it was made, also where the cache then lags. An
-// object that has gone, or has another in its place, needs none, and the watch tells.
-func (p *run) patch(ctx context.Context, patch *plan.Patch) (made bool, err error) {
+// patch applies one patch, and waits until the cache shows it. It reports whether the patch was
+// applied, also if the cache then lags. An object that is gone or was replaced needs no patch; the
+// watch reports it.
+func (r *run) patch(ctx context.Context, patch *plan.Patch) (applied bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patchLimit)
 	defer cancel()
 	kind := schema.FromAPIVersionAndKind(patch.APIVersion, patch.Ref.Kind)
-	known, err := p.Children.Scheme.New(kind)
+	known, err := r.Children.Scheme.New(kind)
 	if err != nil {
 		return false, fmt.Errorf("finding the kind of an object: %w", err)
 	}
 	cached, isObject := known.(plan.Object)
 	if !isObject {
-		return false, fmt.Errorf("%s is no kind of an object", kind)
+		return false, fmt.Errorf("%s is not the kind of an object", kind)
 	}
 	cached.SetNamespace(patch.Ref.Namespace)
 	cached.SetName(patch.Ref.Name)
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Ref.Namespace, Name: patch.Ref.Name,
 		UID: patch.UID}}
 	written.SetGroupVersionKind(kind)
-	err = p.Client.Patch(ctx, written, client.RawPatch(patch.Type, patch.Body), client.FieldOwner(p.manager))
+	err = r.Client.Patch(ctx, written, client.RawPatch(patch.Type, patch.Body), client.FieldOwner(r.manager))
 	switch {
 	case apierrors.IsNotFound(err), isOtherObject(err):
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	if err := children.Await(ctx, p.Children.Cached, cached, written.GetResourceVersion()); err != nil {
+	if err := children.Await(ctx, r.Children.Cached, cached, written.GetResourceVersion()); err != nil {
 		return true, err
 	}
-	if p.Recorder != nil && patch.Reason != "" && (patch.IsDone == nil || patch.IsDone(cached)) {
-		p.Recorder.Eventf(written, nil, corev1.EventTypeNormal, patch.Reason, "Reconcile", "%s", patch.Message)
+	if r.Recorder != nil && patch.Reason != "" && (patch.IsDone == nil || patch.IsDone(cached)) {
+		r.Recorder.Eventf(written, nil, corev1.EventTypeNormal, patch.Reason, "Reconcile", "%s", patch.Message)
 	}
 	return true, nil
 }
 
-// warn tells the warnings of a plan.
-func (p *run) recordWarnings(warnings []plan.Warning) {
-	if p.Recorder == nil {
+// recordWarnings records the warnings of a plan as events.
+func (r *run) recordWarnings(warnings []plan.Warning) {
+	if r.Recorder == nil {
 		return
 	}
 	for i := range warnings {
@@ -119,6 +123,6 @@ func (p *run) recordWarnings(warnings []plan.Warning) {
 		about := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: warning.Ref.Namespace, Name: warning.Ref.Name,
 			UID: warning.UID}}
 		about.SetGroupVersionKind(schema.FromAPIVersionAndKind(warning.APIVersion, warning.Ref.Kind))
-		p.Recorder.Eventf(about, nil, corev1.EventTypeWarning, warning.Reason, "Reconcile", "%s", warning.Message)
+		r.Recorder.Eventf(about, nil, corev1.EventTypeWarning, warning.Reason, "Reconcile", "%s", warning.Message)
 	}
 }

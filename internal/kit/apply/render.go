@@ -23,12 +23,12 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// renderer turns a typed object into what is sent, and reports whether it must be sent.
+// renderer converts a typed object to what is sent, and reports whether it must be sent.
 type renderer struct {
 	scheme  *runtime.Scheme
 	builtin managedfields.TypeConverter
 	gateway managedfields.TypeConverter
-	// own converts the kinds of our own CustomResourceDefinitions; nil where no child is of one.
+	// own converts objects of our own kinds; nil where no child is of one.
 	own managedfields.TypeConverter
 }
 
@@ -59,9 +59,9 @@ type rendered struct {
 	hash   string
 }
 
-// render returns a child as it is sent: with namespace, hash and owner reference (the owner's UID as
-// a label where the child outlives it), and without what a Go struct has but does not mean: the
-// status and nulls.
+// render returns a child as it is sent: with namespace, hash and owner reference. A retained child
+// has a label with the owner's UID instead of the reference. render drops the status and nulls,
+// which a Go struct has but which mean nothing.
 func (r renderer) render(owner plan.Object, child plan.Child) (rendered, error) {
 	kind, err := apiutil.GVKForObject(child.Object, r.scheme)
 	if err != nil {
@@ -134,7 +134,7 @@ var unmanaged = fieldpath.NewSet(
 	fieldpath.MakePathOrDie("metadata", "namespace"),
 )
 
-// ownedFields is the set of fields that manager applied and still owns in an object.
+// ownedFields returns the fields that manager applied and still owns in an object.
 func ownedFields(object plan.Object, manager string) (*fieldpath.Set, error) {
 	owned := fieldpath.NewSet()
 	for _, entry := range object.GetManagedFields() {
@@ -148,8 +148,8 @@ func ownedFields(object plan.Object, manager string) (*fieldpath.Set, error) {
 	return owned, nil
 }
 
-// ownsPath reports whether the field at path is one that we are about to let go: manager
-// owns it or, in an object that is being adopted, some earlier manager does.
+// ownsPath reports whether the field at path is one that we are about to give up: manager owns it
+// or, in an object that is being adopted, an earlier manager does.
 func ownsPath(existing plan.Found, manager string, path []string) (bool, error) {
 	if existing.Ownership == plan.Consenting {
 		return true, nil
@@ -165,7 +165,7 @@ func ownsPath(existing plan.Found, manager string, path []string) (bool, error) 
 	return owned.Has(fieldpath.MakePathOrDie(parts...)), nil
 }
 
-// identity is an object with nothing but the identity of another.
+// identity returns an object with only the kind, namespace and name of another.
 func identity(of *unstructured.Unstructured) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(of.GroupVersionKind())
@@ -174,7 +174,7 @@ func identity(of *unstructured.Unstructured) *unstructured.Unstructured {
 	return object
 }
 
-// emptyLike is a new object of the same type and name.
+// emptyLike returns a new object of the same type and name.
 func emptyLike(object plan.Object) plan.Object {
 	empty := reflect.New(reflect.TypeOf(object).Elem()).Interface().(plan.Object)
 	empty.SetName(object.GetName())
@@ -189,7 +189,7 @@ func toMap(object plan.Object) (map[string]any, error) {
 	return content, nil
 }
 
-// dropNulls removes null values at any depth: applied, they would claim a field.
+// dropNulls removes null values at any depth. Applied, they would claim a field.
 func dropNulls(value any) {
 	switch value := value.(type) {
 	case map[string]any:

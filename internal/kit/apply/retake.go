@@ -13,19 +13,20 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// retake makes our manager the only owner of a ConfigMap's data, without changing a value: the apply that follows removes what
-// we do not want. It reads the ConfigMap anew, for the cache may have less of it, and changes nothing but managed fields, of
-// the object as it was read. It leaves alone what is no longer ours.
-func (p *run) reclaimData(ctx context.Context, task task) error {
+// reclaimData makes our manager the only owner of the data of a ConfigMap, without changing a
+// value. The apply that follows removes what is not desired. reclaimData reads the ConfigMap from
+// the API server, because the cache may lack part of it. It changes only managed fields, of the
+// object as it was read, and skips an object that is no longer ours.
+func (r *run) reclaimData(ctx context.Context, task task) error {
 	live := plan.Children{}
-	if err := p.Children.FindLive(ctx, p.owner, emptyLike(task.Object), live); err != nil {
+	if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), live); err != nil {
 		return err
 	}
 	configMap, isConfigMap := live[task.ref].Object.(*corev1.ConfigMap)
 	if !isConfigMap || live[task.ref].Ownership != plan.Ours {
 		return nil
 	}
-	entries, err := reclaimedEntries(configMap, p.manager)
+	entries, err := reclaimedEntries(configMap, r.manager)
 	if err != nil {
 		return err
 	}
@@ -36,14 +37,15 @@ func (p *run) reclaimData(ctx context.Context, task task) error {
 	if err != nil {
 		return fmt.Errorf("encoding managed fields: %w", err)
 	}
-	if err := p.Client.Patch(ctx, identity(task.object), client.RawPatch(types.JSONPatchType, patch),
-		client.FieldOwner(p.manager)); err != nil {
+	if err := r.Client.Patch(ctx, identity(task.object), client.RawPatch(types.JSONPatchType, patch),
+		client.FieldOwner(r.manager)); err != nil {
 		return fmt.Errorf("taking its data back: %w", err)
 	}
 	return nil
 }
 
-// retaken are the managed fields of a ConfigMap with all its data owned by manager alone.
+// reclaimedEntries returns the managed fields of a ConfigMap with manager as the only owner of its
+// data.
 func reclaimedEntries(configMap *corev1.ConfigMap, manager string) ([]metav1.ManagedFieldsEntry, error) {
 	data, binaryData := map[string]any{".": struct{}{}}, map[string]any{".": struct{}{}}
 	for key := range configMap.Data {

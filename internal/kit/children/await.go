@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// awaitPoll is how often the cache, which is memory, is looked at: watch events arrive
-	// one to five milliseconds after the answer to the write.
+	// awaitPoll is the interval at which the cache, which is in memory, is read. Watch events
+	// arrive one to five milliseconds after the response to the write.
 	awaitPoll = 2 * time.Millisecond
-	// AwaitLimit bounds the wait. A cache that lags by more is in trouble.
+	// AwaitLimit limits the wait. A cache that lags by more has a problem.
 	AwaitLimit = time.Second
 )
 
-// Await waits, not for long, until a cache shows an object at least as new as version, or
-// no longer, if version is empty. Without it the next reconcile would often work from
-// what was there before our own write, and repeat it, or take it for the present. object is
-// overwritten. The error says that the cache lags: nothing can be concluded from it.
+// Await waits, for AwaitLimit at most, until a cache has an object at least as new as version or,
+// if version is empty, has it no more. Otherwise the next reconcile would often start from the
+// state before our own write, and repeat the write or report the old state. object is overwritten.
+// The error says that the cache lags: nothing can be concluded from it.
 func Await(ctx context.Context, cached client.Reader, object plan.Object, version string) error {
 	key := client.ObjectKeyFromObject(object)
 	err := wait.PollUntilContextTimeout(ctx, awaitPoll, AwaitLimit, true, func(ctx context.Context) (bool, error) {
@@ -33,7 +33,7 @@ func Await(ctx context.Context, cached client.Reader, object plan.Object, versio
 			return apierrors.IsNotFound(err) || (err == nil && object.GetDeletionTimestamp() != nil), nil
 		}
 		if err != nil {
-			return false, nil //nolint:nilerr // not there yet: what the wait is for
+			return false, nil //nolint:nilerr // not there yet: the wait continues
 		}
 		order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
 		return err == nil && order >= 0, err

@@ -1,5 +1,5 @@
-// Package children reads what exists under the names of an owner's children and tells
-// whose it is.
+// Package children reads the objects under the names of an owner's children, and decides whose they
+// are.
 package children
 
 import (
@@ -18,17 +18,17 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// Reader looks children up.
+// Reader reads children.
 type Reader struct {
-	// Cached holds the objects that carry our labels, and only those.
+	// Cached reads from the cache, which has only objects with our labels.
 	Cached client.Reader
-	// Live asks the API server.
+	// Live reads from the API server.
 	Live   client.Reader
 	Scheme *runtime.Scheme
 }
 
-// Look finds, in the cache, which of the named objects exist. Each argument is an empty
-// object with a name, of the owner's namespace; it is filled in. It makes no API call.
+// Find reads from the cache which of the named objects exist. Each argument is an empty object with
+// a name, in the namespace of the owner. Find fills it in. It makes no API call.
 func (r Reader) Find(ctx context.Context, owner plan.Object, named ...plan.Object) (plan.Children, error) {
 	found := plan.Children{}
 	for _, object := range named {
@@ -39,9 +39,8 @@ func (r Reader) Find(ctx context.Context, owner plan.Object, named ...plan.Objec
 	return found, nil
 }
 
-// LookLive asks the API server for one object that the cache does not know: it may not
-// carry our labels, or be newer than the cache. What it finds is added to found, also that
-// there is none.
+// FindLive reads one object from the API server that the cache may lack: the object may not have
+// our labels, or be newer than the cache. It adds the result to found, also if there is no object.
 func (r Reader) FindLive(ctx context.Context, owner, named plan.Object, found plan.Children) error {
 	if err := r.find(ctx, r.Live, owner, named, found); err != nil {
 		return err
@@ -109,8 +108,8 @@ func ownershipOf(owner plan.Object, ownerKind schema.GroupVersionKind, object pl
 	}
 }
 
-// FindRetained adds to found the objects that the owner retains (plan.Child's Retain), by their
-// label. Each list is an empty list of one kind, which the cache must hold.
+// FindRetained adds the objects that the owner retains (Retain of plan.Child) to found, by their
+// label. Each list is an empty list of one kind, which must be in the cache.
 func (r Reader) FindRetained(ctx context.Context, owner plan.Object, found plan.Children, lists ...client.ObjectList) error {
 	for _, list := range lists {
 		err := r.Cached.List(ctx, list, client.InNamespace(owner.GetNamespace()),
@@ -136,7 +135,7 @@ func (r Reader) FindRetained(ctx context.Context, owner plan.Object, found plan.
 	return nil
 }
 
-// RefOf names an object. It fails for a type that the scheme does not know.
+// RefOf returns the reference to an object. It fails for a type that the scheme does not know.
 func RefOf(object plan.Object, scheme *runtime.Scheme) (plan.Ref, error) {
 	kind, err := apiutil.GVKForObject(object, scheme)
 	if err != nil {

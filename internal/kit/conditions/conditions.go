@@ -1,5 +1,5 @@
-// Package conditions makes conditions and their messages, merges those that a kind computes into those it had, and
-// derives events from the difference. It is pure.
+// Package conditions makes conditions and their messages, merges the computed conditions into the
+// existing ones, and derives events from the difference. It is pure.
 package conditions
 
 import (
@@ -13,37 +13,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxMessage bounds the message of a condition, in bytes. The API allows 32,768; an event's
-// note, which repeats it, 1,024. The rest of a long message is rarely its point.
+// maxMessage limits the message of a condition, in bytes. The API allows 32,768 bytes. An event's
+// note, which repeats the message, allows 1,024.
 const maxMessage = 1000
 
 // Conditions that kinds share. Their API packages say what each means there.
 const (
-	// Ready is the one condition that every kind has, and that is news either way.
+	// Ready is the condition that every kind has. An event reports each change of it.
 	Ready = "Ready"
-	// Degraded is True when something is wrong that needs a look.
+	// Degraded is True when there is a problem that needs attention.
 	Degraded = "Degraded"
-	// Stalled is True when nothing gets better until someone acts, and absent otherwise.
+	// Stalled is True when the object can only progress after someone acts. Otherwise it is absent.
 	Stalled = "Stalled"
 )
 
-// True is a condition that is so; time and generation are added by Merge.
+// True returns a condition with status True. Merge adds time and generation.
 func True(kind, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
-// False is a condition that is not so; time and generation are added by Merge.
+// False returns a condition with status False. Merge adds time and generation.
 func False(kind, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// few is how many a message names: it has to stay short, and steady while hundreds are under way.
+// few is the number of names in a message. Messages must stay short, and must not change all the
+// time while hundreds of objects change.
 const few = 3
 
-// FirstFew names three of several in a message, in their order, and says how many more there are: "a, b, c and 2 more".
+// FirstFew lists the first three names, and how many more there are: "a, b, c and 2 more".
 func FirstFew(names []string, separator string) string { return First(few, names, separator) }
 
-// First is as FirstFew, with another number than three.
+// First lists the first most names, and how many more there are.
 func First(most int, names []string, separator string) string {
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], separator), more)
@@ -51,9 +52,9 @@ func First(most int, names []string, separator string) string {
 	return strings.Join(names, separator)
 }
 
-// Merge is wanted, sorted by type, as it should be stored at time now: observedGeneration is
-// set, and lastTransitionTime is kept from old where the status is the same. Conditions of
-// old that wanted lacks are dropped.
+// Merge returns wanted, sorted by type, as it is to be stored at the time now. It sets
+// observedGeneration, and keeps lastTransitionTime from old where the status is the same.
+// Conditions of old that wanted lacks are dropped.
 func Merge(old, wanted []metav1.Condition, generation int64, now metav1.Time) []metav1.Condition {
 	merged := slices.Clone(wanted)
 	for i := range merged {
@@ -69,21 +70,21 @@ func Merge(old, wanted []metav1.Condition, generation int64, now metav1.Time) []
 	return merged
 }
 
-// Event is one thing worth telling about an object.
+// Event is an event to record about an object.
 type Event struct {
 	// Type is Normal or Warning.
 	Type string
-	// Reason is the condition's.
+	// Reason is the reason of the condition.
 	Reason string
-	// Note is the condition's message.
+	// Note is the message of the condition.
 	Note string
 }
 
-// Events are what changed from old to merged and is worth telling: each condition whose status
-// or reason is another now, if it is Ready, or True, or trouble that has passed. trouble
-// names the conditions that are bad news when True. What several conditions tell with
-// the same reason (Ready and Degraded, often) is told once.
-func Events(old, merged []metav1.Condition, trouble ...string) []Event {
+// Events returns the events for the changes from old to merged. An event is due for each condition
+// whose status or reason has changed, if it is Ready, or is True, or is negative and was True.
+// negative are the types of the conditions that report a problem when True. Several conditions with
+// the same reason, often Ready and Degraded, share one event.
+func Events(old, merged []metav1.Condition, negative ...string) []Event {
 	var events []Event
 	for _, condition := range merged {
 		before := find(old, condition.Type)
@@ -91,23 +92,23 @@ func Events(old, merged []metav1.Condition, trouble ...string) []Event {
 			continue
 		}
 		if condition.Status == metav1.ConditionUnknown {
-			continue // the error that made it so has an event of its own, with more to say
+			continue // the error behind it has an event of its own, with more detail
 		}
-		bad := slices.Contains(trouble, condition.Type)
-		passed := bad && before != nil && before.Status == metav1.ConditionTrue
+		isNegative := slices.Contains(negative, condition.Type)
+		passed := isNegative && before != nil && before.Status == metav1.ConditionTrue
 		if condition.Type != Ready && condition.Status != metav1.ConditionTrue && !passed {
 			continue
 		}
 		event := Event{Type: corev1.EventTypeNormal, Reason: condition.Reason, Note: condition.Message}
-		if bad && condition.Status == metav1.ConditionTrue {
+		if isNegative && condition.Status == metav1.ConditionTrue {
 			event.Type = corev1.EventTypeWarning
 		}
-		known := slices.IndexFunc(events, func(e Event) bool { return e.Reason == event.Reason })
+		at := slices.IndexFunc(events, func(e Event) bool { return e.Reason == event.Reason })
 		switch {
-		case known < 0:
+		case at < 0:
 			events = append(events, event)
 		case event.Type == corev1.EventTypeWarning:
-			events[known] = event
+			events[at] = event
 		}
 	}
 	return events
@@ -122,7 +123,7 @@ func find(conditions []metav1.Condition, kind string) *metav1.Condition {
 	return nil
 }
 
-// truncate cuts a message at maxMessage bytes, between characters.
+// truncate limits a message to maxMessage bytes, and cuts between characters.
 func truncate(message string) string {
 	if len(message) <= maxMessage {
 		return message

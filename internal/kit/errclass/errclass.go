@@ -1,5 +1,5 @@
-// Package errclass decides what an error means: whether to try again at once, slowly or not
-// at all, and what to tell the user. It is the one place that does.
+// Package errclass decides how to treat an error: whether to retry soon, slowly or not at all, and
+// what to report to the user. No other package decides that.
 package errclass
 
 import (
@@ -27,31 +27,32 @@ type Class string
 const (
 	// None: no error.
 	None Class = "none"
-	// Transient: the network, the API server's load, a conflict of versions. Tried again with
-	// backoff; until then readiness is unknown.
+	// Transient: the network, load of the API server, a version conflict. Retried with backoff.
+	// Readiness is unknown until then.
 	Transient Class = "transient"
-	// Blocked: the API server says no, and something else must change first (quota, policy,
-	// permission, a missing kind). Told in status; an event wakes the work, and a slow poll.
+	// Blocked: the API server refuses, and something else must change first: a quota, a policy, a
+	// permission, a missing kind. Reported in the status. Retried after an event, and by a slow
+	// poll.
 	Blocked Class = "blocked"
-	// Terminal: only a change of the object itself helps. Told in status, not tried again.
+	// Terminal: only a change of the object itself helps. Reported in the status, not retried.
 	Terminal Class = "terminal"
-	// Gone: the namespace or the object is being deleted. Nothing to do, nothing to tell.
+	// Gone: the namespace or the object is being deleted. There is nothing to do or report.
 	Gone Class = "gone"
 )
 
-// InvalidSpecError is what admission returns for a spec that can't be carried out.
+// InvalidSpecError is the error for a spec that can't be carried out.
 type InvalidSpecError struct{ Err error }
 
-// Error is the wrapped error's text.
+// Error returns the text of the wrapped error.
 func (e InvalidSpecError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the wrapped error.
+// Unwrap returns the wrapped error.
 func (e InvalidSpecError) Unwrap() error { return e.Err }
 
-// PolicyError is what the check of the policies returns for a spec that breaks them.
+// PolicyError is the error for a spec that violates policies.
 type PolicyError struct{ Violations string }
 
-// Error says what is broken and what is accepted.
+// Error returns the violations, with the accepted values.
 func (e PolicyError) Error() string { return e.Violations }
 
 // Of classifies an error:
@@ -64,8 +65,8 @@ func (e PolicyError) Error() string { return e.Violations }
 //	  permission), kind not installed                    blocked
 //	all else: network, timeouts, 404, 409, 429, 5xx      transient
 //
-// A 422 may be the API server's own validation or somebody's policy, which may change: so it
-// is tried again, slowly.
+// A 422 may come from the API server's own validation, or from a policy, which may change. So it is
+// retried slowly.
 func Of(err error) Class {
 	var invalid InvalidSpecError
 	var broken PolicyError
@@ -84,9 +85,9 @@ func Of(err error) Class {
 	}
 }
 
-// Failure is what an error tells the user; nil for none, or if there is nobody to tell. The
-// text of a refusal is the API server's. That of a transient error is always the same, for
-// errors of the network differ from one try to the next; an event has its text.
+// Failure returns what an error reports to the user; nil for none, or if nothing is to be reported.
+// The text of a refusal is the API server's. The text of a transient error is constant, because
+// network errors differ from one attempt to the next. An event has the details.
 func Failure(err error) *plan.Failure {
 	switch Of(err) {
 	case Terminal:
@@ -100,14 +101,15 @@ func Failure(err error) *plan.Failure {
 		}
 		return &plan.Failure{Reason: api.ReasonRefused, Message: err.Error(), Retry: true}
 	case Transient:
-		return &plan.Failure{Reason: api.ReasonReconcileFailed, Message: "a change could not be made and is tried again; events say why",
+		return &plan.Failure{Reason: api.ReasonReconcileFailed, Message: "a change could not be made and is retried; events have the reason",
 			Transient: true}
 	default:
 		return nil
 	}
 }
 
-// isFieldError tells the API server's own validation, which names fields, from a policy's denial.
+// isFieldError reports whether an error is the API server's own validation, which names fields, and
+// not a policy's denial.
 func isFieldError(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -121,40 +123,41 @@ func IsShutdown(err error) bool { return errors.Is(err, context.Canceled) }
 
 // Backoff bounds, and the spread of the slow poll.
 const (
-	// firstRetry and longestRetry bound the exponential backoff of transient errors: 1 s,
-	// 2 s, 4 s ... 5 min. A second is more than a leader change of etcd takes; after five
-	// minutes a further doubling would save nothing that matters.
+	// firstRetry and longestRetry limit the exponential backoff of transient errors: 1 s, 2 s, 4 s
+	// ... 5 min. A second is longer than a leader change of etcd. Beyond five minutes, doubling
+	// saves nothing that matters.
 	firstRetry   = time.Second
 	longestRetry = 5 * time.Minute
-	// slowPoll is how often blocked work is tried without an event: quotas and policies
-	// change by hand, so minutes are soon enough.
+	// slowPoll is the interval at which blocked work is retried without an event. People change
+	// quotas and policies, so minutes are soon enough.
 	slowPoll = time.Minute
-	// jitter is the largest share by which a wait is lengthened, so that many objects that
-	// failed together do not come back together.
+	// jitter is the largest fraction by which a wait is extended, so that objects that failed
+	// together are not retried together.
 	jitter = 0.2
 )
 
-// SlowPoll is the time until blocked work is tried again, about a minute.
+// SlowPoll returns the time until blocked work is retried, about a minute.
 func SlowPoll() time.Duration { return spread(slowPoll) }
 
-// RateLimiter is the backoff of transient errors for a work queue.
+// RateLimiter returns the rate limiter of a work queue, with the backoff of transient errors.
 func RateLimiter[T comparable]() workqueue.TypedRateLimiter[T] {
 	return &jittered[T]{workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, longestRetry)}
 }
 
-// jittered lengthens each wait by a random share of it.
+// jittered extends each wait by a random fraction of it.
 type jittered[T comparable] struct {
 	workqueue.TypedRateLimiter[T]
 }
 
-// When is the wrapped limiter's answer, lengthened by up to a fifth.
+// When returns the wait of the wrapped limiter, extended by up to a fifth.
 func (j *jittered[T]) When(item T) time.Duration { return spread(j.TypedRateLimiter.When(item)) }
 
+// spread extends a wait by up to jitter of it.
 func spread(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Float64()*jitter*float64(d)) //nolint:gosec // spreads load, guards nothing
 }
 
-// Sentence makes one line out of an error for an event: no line breaks.
+// Sentence returns an error as one line for an event, without line breaks.
 func Sentence(err error) string {
 	return strings.Join(strings.Fields(fmt.Sprint(err)), " ")
 }

@@ -81,7 +81,7 @@ func TestFailure(t *testing.T) {
 		"a policy's denial may be lifted": {policy, &plan.Failure{Reason: "Refused", Message: `Deployment "shop" is invalid`, Retry: true}},
 		"what passes has one text, whatever the error": {
 			errors.New("read tcp 10.0.0.1:40123: connection refused"),
-			&plan.Failure{Reason: "ReconcileFailed", Message: "a change could not be made and is tried again; events say why", Transient: true},
+			&plan.Failure{Reason: "ReconcileFailed", Message: "a change could not be made and is retried; events have the reason", Transient: true},
 		},
 		"a refusal is told as it came": {quota, &plan.Failure{Reason: "Refused", Retry: true, Message: `applying Deployment web/shop: deployments.apps "shop" is forbidden: exceeded quota: none`}},
 	} {

@@ -1,4 +1,4 @@
-// Package logging makes the log of our programs out of their flags.
+// Package logging makes the logger of our programs from their flags.
 package logging
 
 import (
@@ -10,21 +10,21 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Options are what flags say.
+// Options are the values of the flags.
 type Options struct {
 	// Format is json or text.
 	Format string
-	// Level 0 tells changes of state, 1 and above more.
+	// Level 0 logs changes of state, 1 and above more.
 	Level int
 }
 
 // AddFlags adds --log-format and --log-level.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Format, "log-format", "json", "json or text")
-	flags.IntVar(&o.Level, "log-level", 0, "0 tells changes of state, 1 everything")
+	flags.IntVar(&o.Level, "log-level", 0, "0 logs changes of state, 1 everything")
 }
 
-// Logger writes to a stream. It fails for a format that there is not.
+// Logger returns a logger that writes to a stream. It fails for an unknown format.
 func (o *Options) Logger(to io.Writer) (logr.Logger, error) {
 	options := &slog.HandlerOptions{Level: slog.Level(-o.Level), ReplaceAttr: plainLevel}
 	switch o.Format {
@@ -33,11 +33,11 @@ func (o *Options) Logger(to io.Writer) (logr.Logger, error) {
 	case "text":
 		return logr.FromSlogHandler(slog.NewTextHandler(to, options)), nil
 	default:
-		return logr.Logger{}, fmt.Errorf("--log-format: %q is neither json nor text", o.Format)
+		return logr.Logger{}, fmt.Errorf("--log-format: Invalid value: %q: must be json or text", o.Format)
 	}
 }
 
-// plainLevel names logr's levels as people expect: slog would call V(1) DEBUG+3.
+// plainLevel names the levels of logr in the usual way: slog would call V(1) DEBUG+3.
 func plainLevel(groups []string, attribute slog.Attr) slog.Attr {
 	if level, ok := attribute.Value.Any().(slog.Level); ok && len(groups) == 0 && attribute.Key == slog.LevelKey && level < slog.LevelInfo {
 		attribute.Value = slog.StringValue(slog.LevelDebug.String())

@@ -1,5 +1,5 @@
-// Package naming holds the names that several kinds share: field managers and the
-// labels that every child carries. Names that one kind alone uses stand in its names.go.
+// Package naming has the names that several kinds share: field managers and the labels of all
+// children. Names of a single kind are in names.go of that kind.
 package naming
 
 import (
@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// managerPrefix begins every field manager of ours, so that a cache can tell our
-	// managed fields from those of others.
+	// managerPrefix is the prefix of our field managers, by which a cache recognizes our managed
+	// fields.
 	managerPrefix = "mainstay/"
 
-	// ManagerHandover owns a value only between the moment our controller gives it up and
-	// the moment its new owner (an autoscaler, say) writes it.
+	// ManagerHandover owns a value only from the moment our controller gives it up until its new
+	// owner, for example an autoscaler, writes it.
 	ManagerHandover = managerPrefix + "handover"
 )
 
-// Manager is the field manager of one controller: mainstay/webapp for "webapp".
-// A controller writes with server-side apply only, and with this name only.
+// Manager returns the field manager of one controller: mainstay/webapp for "webapp". A controller
+// writes only with server-side apply, and only with this name.
 func Manager(controller string) string { return managerPrefix + controller }
 
 // IsOurManager reports whether a field manager is one of Mainstay's.
@@ -27,17 +27,18 @@ func IsOurManager(manager string) bool {
 	return len(manager) > len(managerPrefix) && manager[:len(managerPrefix)] == managerPrefix
 }
 
-// Part says which part of which application an object is.
+// Part identifies a part of an application.
 type Part struct {
-	// Name of the resource of ours that owns the object.
+	// Name is the name of our resource that owns the object.
 	Name string
 	// Component is what the part does, "webapp" or "cache".
 	Component string
-	// PartOf is the greater application; empty means the part stands for itself.
+	// PartOf is the application that the part belongs to. With "", the part is an application of
+	// its own.
 	PartOf string
 }
 
-// Labels are the recommended labels of Kubernetes for a child of the part, and "app".
+// Labels returns the recommended labels of Kubernetes for a child of the part, and "app".
 func (p Part) Labels() map[string]string {
 	labels := p.Selector()
 	labels[api.LabelName] = p.Name
@@ -50,21 +51,20 @@ func (p Part) Labels() map[string]string {
 	return labels
 }
 
-// Selector selects the part's pods. It names the component too, so that parts of one
-// name and different kinds keep their pods apart. A Deployment's selector can never
-// change, so neither can this.
+// Selector returns the labels that select the part's pods. They include the component, so that
+// parts of one name and different kinds select different pods. They must never change, because the
+// selector of a Deployment can't.
 func (p Part) Selector() map[string]string {
 	return map[string]string{api.LabelApp: p.Name, api.LabelComponent: p.Component}
 }
 
-// Owner are the labels by which we find the part's pods again. Unlike the recommended
-// ones they are ours alone: a selector that was adopted with its Deployment may
-// dictate those.
+// Owner returns the labels by which we find the part's pods. They are ours alone. The recommended
+// labels may differ, because the selector of an adopted Deployment dictates them.
 func (p Part) Owner() map[string]string {
 	return map[string]string{api.LabelOwnerKind: p.Component, api.LabelOwner: p.Name}
 }
 
-// Merged is one map out of several; a later one wins. It is never nil.
+// Merged merges several maps into one. Later maps take precedence. The result is never nil.
 func Merged(layers ...map[string]string) map[string]string {
 	merged := map[string]string{}
 	for _, layer := range layers {
