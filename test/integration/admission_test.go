@@ -211,7 +211,7 @@ func (s *governed) testAutoscaler(t *testing.T) {
 	app.Spec.Autoscaling.Max = 10
 	s.create(t, app)
 	g.Expect(s.scale(t.Context(), app, 3)).To(gomega.MatchError(gomega.ContainSubstring(
-		"spec.replicas and spec.autoscaling exclude each other: leave replicas out, the autoscaler owns it")))
+		"must not set both spec.replicas and spec.autoscaling: omit replicas, which the autoscaler sets")))
 }
 
 func (s *governed) testScale(t *testing.T) {

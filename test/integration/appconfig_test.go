@@ -537,7 +537,7 @@ func TestAppConfigCanary(t *testing.T) {
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 2/2"))
 	canary.Count = 1
 	err := cluster.Client.Create(t.Context(), newConfig(namespace(t), func(spec *configv1.AppConfigSpec) { spec.Rollout.Canary = &canary }))
-	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("count and percent are both given: give one of them")))
+	g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("must not set both count and percent")))
 }
 
 // TestAppConfigDeletedByHand checks that a deletion of the ConfigMap neither approves a revision

@@ -9,20 +9,20 @@ import (
 // Labels are labels of children.
 //
 // +kubebuilder:validation:MaxProperties=64
-// +kubebuilder:validation:XValidation:rule="self.all(k, k != 'app' && k != 'pod-template-hash' && !k.startsWith('mainstay.dev/') && !(k.startsWith('app.kubernetes.io/') && k != 'app.kubernetes.io/version'))",message="app, app.kubernetes.io/* (but version), mainstay.dev/* and pod-template-hash are set by Mainstay or Kubernetes: choose other labels"
-// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="a label's key is [domain/]name, the name at most 63 characters: letters, digits, '-', '_' and '.'"
+// +kubebuilder:validation:XValidation:rule="self.all(k, k != 'app' && k != 'pod-template-hash' && !k.startsWith('mainstay.dev/') && !(k.startsWith('app.kubernetes.io/') && k != 'app.kubernetes.io/version'))",message="must not set app, app.kubernetes.io/* except version, mainstay.dev/* or pod-template-hash: they are set by Mainstay or Kubernetes"
+// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="label keys must be [domain/]name, the name of at most 63 letters, digits, '-', '_' and '.'"
 type Labels map[string]LabelValue
 
 // LabelValue is the value of a label.
 //
 // +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')",message="a label's value has letters, digits, '-', '_' and '.', and starts and ends with a letter or digit"
+// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')",message="must be a label value: letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 type LabelValue string
 
 // Annotations are annotations of children.
 //
 // +kubebuilder:validation:MaxProperties=64
-// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('mainstay.dev/') && !k.startsWith('deployment.kubernetes.io/') && k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="an annotation's key is [domain/]name, the name at most 63 characters; mainstay.dev/* is set by Mainstay, deployment.kubernetes.io/* by Kubernetes"
+// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('mainstay.dev/') && !k.startsWith('deployment.kubernetes.io/') && k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="annotation keys must be [domain/]name, the name of at most 63 characters, and not mainstay.dev/* or deployment.kubernetes.io/*, which Mainstay and Kubernetes set"
 type Annotations map[string]string
 
 // Metadata are labels and annotations of one kind of child.
@@ -40,7 +40,7 @@ type Container struct {
 	// Name of the container, unique within the pod.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and '-'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and '-', with a letter or digit at both ends"
 	Name string `json:"name"`
 	// Image to run.
 	// +required
@@ -98,7 +98,7 @@ type Volume struct {
 	// Name of the volume, unique within the pod.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and '-'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and '-', with a letter or digit at both ends"
 	Name string `json:"name"`
 	// ConfigMap: the keys of a ConfigMap as files.
 	// +optional
@@ -179,7 +179,7 @@ type Ingress struct {
 	// +optional
 	// +default="/"
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="must begin with '/'"
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="must start with '/'"
 	Path string `json:"path,omitempty"`
 	// ClassName is the name of the IngressClass. Default: the cluster's default class.
 	// +optional
@@ -236,7 +236,7 @@ type ParentReference struct {
 
 // Autoscaling are the limits and targets of a HorizontalPodAutoscaler.
 //
-// +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="spec.autoscaling.min must not be above spec.autoscaling.max"
+// +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="spec.autoscaling.min must be at most spec.autoscaling.max"
 type Autoscaling struct {
 	// Min is the lowest number of replicas; default 1.
 	// +optional
@@ -264,7 +264,7 @@ type Autoscaling struct {
 
 // Disruption configures a PodDisruptionBudget.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.minAvailable) && has(self.maxUnavailable))",message="spec.disruption: give minAvailable or maxUnavailable, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.minAvailable) && has(self.maxUnavailable))",message="spec.disruption must not set both minAvailable and maxUnavailable"
 type Disruption struct {
 	// Disabled creates no budget: a drain may evict all pods at once.
 	// +optional
@@ -290,7 +290,7 @@ type NetworkPolicy struct {
 
 // Strategy is how a change replaces the pods.
 //
-// +kubebuilder:validation:XValidation:rule="self.type != 'Recreate' || !(has(self.maxSurge) || has(self.maxUnavailable))",message="spec.strategy: maxSurge and maxUnavailable belong to type RollingUpdate"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Recreate' || !(has(self.maxSurge) || has(self.maxUnavailable))",message="spec.strategy: maxSurge and maxUnavailable require type RollingUpdate"
 type Strategy struct {
 	// Type is RollingUpdate (the default) or Recreate, which stops all pods first.
 	// +optional

@@ -14,8 +14,8 @@ import (
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:path=webapps,shortName=wa,categories={all,mainstay}
 // +kubebuilder:selectablefield:JSONPath=`.spec.image`
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the application works now, as its spec says"
-// +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.status.replicaSummary`,description="Ready replicas of those wanted"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the application is available as its spec says"
+// +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.status.replicaSummary`,description="Ready replicas, out of the desired ones"
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`,priority=1
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
@@ -45,10 +45,10 @@ type WebAppList struct {
 
 // WebAppSpec is the desired application. Only image is required.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas)",message="spec.replicas and spec.autoscaling exclude each other: leave replicas out, the autoscaler owns it"
-// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || self.sidecars.all(c, c.name != 'webapp')",message="spec.sidecars: the name webapp is the application's own container: choose another"
-// +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || self.initContainers.all(c, c.name != 'webapp')",message="spec.initContainers: the name webapp is the application's own container: choose another"
-// +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || !has(self.sidecars) || self.initContainers.all(i, !self.sidecars.exists(s, s.name == i.name))",message="spec.initContainers and spec.sidecars share a container name: names must be unique within the pod"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas)",message="must not set both spec.replicas and spec.autoscaling: omit replicas, which the autoscaler sets"
+// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || self.sidecars.all(c, c.name != 'webapp')",message="spec.sidecars must not use the name webapp: it is the application's own container"
+// +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || self.initContainers.all(c, c.name != 'webapp')",message="spec.initContainers must not use the name webapp: it is the application's own container"
+// +kubebuilder:validation:XValidation:rule="!has(self.initContainers) || !has(self.sidecars) || self.initContainers.all(i, !self.sidecars.exists(s, s.name == i.name))",message="spec.initContainers and spec.sidecars must not share a container name"
 type WebAppSpec struct {
 	// Replicas is the number of pods, at least 1; `kubectl scale webapp` changes it. If it is left
 	// out, the application starts with 1, and Mainstay does not change the number afterwards, so that
@@ -101,7 +101,7 @@ type WebAppSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=500
-	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="each variable needs a name"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name != '')",message="each variable must have a name"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// EnvFrom adds all keys of ConfigMaps and Secrets as environment variables.

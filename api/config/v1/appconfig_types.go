@@ -16,9 +16,9 @@ import (
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=appconfigs,shortName=ac,categories={all,mainstay}
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether every pod runs the configuration as it is written"
-// +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.status.revision`,description="Revision that the ConfigMap has"
-// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.podSummary`,description="Pods that run it, of all that use the ConfigMap"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all pods run the current configuration"
+// +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.status.revision`,description="Revision in the ConfigMap"
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.podSummary`,description="Pods that run the revision, out of all that use the ConfigMap"
 // +kubebuilder:printcolumn:name="ConfigMap",type=string,JSONPath=`.status.configMap`,priority=1
 // +kubebuilder:printcolumn:name="Environment",type=string,JSONPath=`.status.environment`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
@@ -53,7 +53,7 @@ type AppConfigSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=56
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.application can't be changed, for running pods use its ConfigMap: make another AppConfig"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.application is immutable, because running pods use its ConfigMap: create another AppConfig"
 	Application string `json:"application"`
 
 	// Environment is development (dev), staging or production (prod), and selects an entry of
@@ -68,20 +68,20 @@ type AppConfigSpec struct {
 	// }}:8080". docs/spec/appconfig.md lists the functions.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=1000
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="keys are made of letters, digits, -, _ and ., at most 253 of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="keys must consist of at most 253 letters, digits, '-', '_' and '.'"
 	Config map[string]string `json:"config,omitempty"`
 
 	// Files are whole files, by name: keys of the same ConfigMap, rendered in the same way after
 	// config. Mount the ConfigMap to read them.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="names of files are made of letters, digits, -, _ and ., at most 253 of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="file names must consist of at most 253 letters, digits, '-', '_' and '.'"
 	Files map[string]string `json:"files,omitempty"`
 
 	// Environments are the differences per environment, by its name or alias. Their config and files
 	// replace those above, key by key.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['development','dev','staging','production','prod'])",message="environments are development (dev), staging and production (prod)"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['development','dev','staging','production','prod'])",message="environments must be development (dev), staging or production (prod)"
 	// +kubebuilder:validation:MaxProperties=5
 	Environments map[string]ConfigOverride `json:"environments,omitempty"`
 
@@ -127,12 +127,12 @@ type ConfigOverride struct {
 	// Config replaces values of spec.config, or adds to them.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=1000
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="keys are made of letters, digits, -, _ and ., at most 253 of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="keys must consist of at most 253 letters, digits, '-', '_' and '.'"
 	Config map[string]string `json:"config,omitempty"`
 	// Files replaces files of spec.files, or adds to them.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="names of files are made of letters, digits, -, _ and ., at most 253 of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$'))",message="file names must consist of at most 253 letters, digits, '-', '_' and '.'"
 	Files map[string]string `json:"files,omitempty"`
 }
 

@@ -13,9 +13,9 @@ import (
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=configmonitors,shortName=cmon,categories={all,mainstay}
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all selected pods run the present content"
-// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.status.source`,description="What is watched"
-// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Workloads (or, with Evict, pods) that it selects"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all selected pods run the current content"
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.status.source`,description="The watched ConfigMap or Secret"
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Number of selected workloads, or of pods with action Evict"
 // +kubebuilder:printcolumn:name="Last-Restart",type=date,JSONPath=`.status.lastRestart`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -55,8 +55,8 @@ const (
 // ConfigMonitorSpec is what to watch, and what to restart. Exactly one of configMap and secret is
 // required, and podSelector.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.configMap) && has(self.configmap))",message="spec.configMap and spec.configmap are two spellings of one field: give one of them"
-// +kubebuilder:validation:XValidation:rule="(has(self.configMap) || has(self.configmap)) != has(self.secret)",message="give one of spec.configMap and spec.secret: the name of what is watched"
+// +kubebuilder:validation:XValidation:rule="!(has(self.configMap) && has(self.configmap))",message="must not set both spec.configMap and spec.configmap: they are two spellings of one field"
+// +kubebuilder:validation:XValidation:rule="(has(self.configMap) || has(self.configmap)) != has(self.secret)",message="must set exactly one of spec.configMap and spec.secret"
 type ConfigMonitorSpec struct {
 	// ConfigMap is the name of the ConfigMap to watch, in the same namespace.
 	// +optional

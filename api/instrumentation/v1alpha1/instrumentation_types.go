@@ -17,9 +17,9 @@ import (
 // +kubebuilder:resource:path=instrumentations,shortName=instr,categories={all,mainstay}
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all matched workloads run with the agent"
 // +kubebuilder:printcolumn:name="Language",type=string,JSONPath=`.spec.agent.language`,priority=1
-// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Workloads that it matches"
-// +kubebuilder:printcolumn:name="Injected",type=integer,JSONPath=`.status.injected`,description="Those of them whose pods run with the agent"
-// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`,description="Those of them that can't be injected, or do not run with the agent"
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Number of matched workloads"
+// +kubebuilder:printcolumn:name="Injected",type=integer,JSONPath=`.status.injected`,description="Number of matched workloads whose pods run with the agent"
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`,description="Number of matched workloads that can't be injected, or do not run with the agent"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Instrumentation struct {
@@ -53,9 +53,9 @@ type InstrumentationList struct {
 // +kubebuilder:resource:path=clusterinstrumentations,scope=Cluster,shortName=cinstr,categories={mainstay}
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all matched workloads run with the agent"
 // +kubebuilder:printcolumn:name="Language",type=string,JSONPath=`.spec.agent.language`,priority=1
-// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Workloads that it matches"
-// +kubebuilder:printcolumn:name="Injected",type=integer,JSONPath=`.status.injected`,description="Those of them whose pods run with the agent"
-// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`,description="Those of them that can't be injected, or do not run with the agent"
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Number of matched workloads"
+// +kubebuilder:printcolumn:name="Injected",type=integer,JSONPath=`.status.injected`,description="Number of matched workloads whose pods run with the agent"
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`,description="Number of matched workloads that can't be injected, or do not run with the agent"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterInstrumentation struct {
@@ -188,10 +188,10 @@ const (
 
 // Agent is what to inject.
 //
-// +kubebuilder:validation:XValidation:rule="self.language != 'dotnet' || (has(self.profiler) && has(self.path))",message="dotnet needs spec.agent.profiler, the GUID of its profiler, and spec.agent.path, its library"
-// +kubebuilder:validation:XValidation:rule="self.language == 'dotnet' || !has(self.profiler)",message="spec.agent.profiler is for the language dotnet"
-// +kubebuilder:validation:XValidation:rule="self.language == 'java' || !has(self.options)",message="spec.agent.options is for the language java"
-// +kubebuilder:validation:XValidation:rule="self.volumeMode != 'ImageVolume' || !has(self.command)",message="spec.agent.command copies files in an init container, which ImageVolume does without"
+// +kubebuilder:validation:XValidation:rule="self.language != 'dotnet' || (has(self.profiler) && has(self.path))",message="language dotnet requires spec.agent.profiler, the GUID of the profiler, and spec.agent.path, its library"
+// +kubebuilder:validation:XValidation:rule="self.language == 'dotnet' || !has(self.profiler)",message="spec.agent.profiler requires language dotnet"
+// +kubebuilder:validation:XValidation:rule="self.language == 'java' || !has(self.options)",message="spec.agent.options requires language java"
+// +kubebuilder:validation:XValidation:rule="self.volumeMode != 'ImageVolume' || !has(self.command)",message="spec.agent.command requires an init container: it must be empty with volumeMode ImageVolume"
 type Agent struct {
 	// Image has the agent's files. It must not need root if the pods may not run as root.
 	// +required
@@ -291,7 +291,7 @@ const (
 // Rollout is how a new or changed agent reaches existing workloads. In the order of a
 // ClusterInstrumentation, workloads are named "NAMESPACE/NAME".
 //
-// +kubebuilder:validation:XValidation:rule="self.strategy == 'Canary' || !has(self.canary)",message="spec.rollout.canary needs spec.rollout.strategy: Canary"
+// +kubebuilder:validation:XValidation:rule="self.strategy == 'Canary' || !has(self.canary)",message="spec.rollout.canary requires spec.rollout.strategy Canary"
 type Rollout struct {
 	// Policy controls the order and the timing of the workloads.
 	rolloutv1.Policy `json:",inline"`

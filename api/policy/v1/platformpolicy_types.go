@@ -18,11 +18,11 @@ import (
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=platformpolicies,scope=Cluster,shortName=pp,categories={all,mainstay}
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the policy is in force as it is written"
-// +kubebuilder:printcolumn:name="Environments",type=string,JSONPath=`.status.environments`,description="Environments that it has rules for; * is all namespaces"
-// +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`,description="Namespaces that it governs"
-// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`,description="Objects that it governs"
-// +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`,description="Objects that break it"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the current spec is in force"
+// +kubebuilder:printcolumn:name="Environments",type=string,JSONPath=`.status.environments`,description="Environments for which the policy has rules; * means all namespaces"
+// +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`,description="Number of governed namespaces"
+// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`,description="Number of governed objects"
+// +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`,description="Number of objects that violate the policy"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PlatformPolicy struct {
 	metav1.TypeMeta   `json:",inline"`

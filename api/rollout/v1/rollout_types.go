@@ -36,7 +36,7 @@ type Policy struct {
 
 // Canary is which workloads run a change first, and for how long.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.count) || !has(self.percent)",message="count and percent are both given: give one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.count) || !has(self.percent)",message="must not set both count and percent"
 type Canary struct {
 	// Count is how many workloads go first, in the order of the policy and then by name. Default
 	// without percent: 1; in an Instrumentation 10 percent.
@@ -59,7 +59,7 @@ type Canary struct {
 // Window is a maintenance window: it opens at start on each of its days, and closes at end. When
 // clocks change, it follows the wall clock of its time zone.
 //
-// +kubebuilder:validation:XValidation:rule="self.start != self.end",message="start and end are the same time: leave the window out to allow all times"
+// +kubebuilder:validation:XValidation:rule="self.start != self.end",message="end must differ from start; omit the window to allow all times"
 type Window struct {
 	// Days on which it opens: Mon, Tue, Wed, Thu, Fri, Sat, Sun. Default: every day.
 	// +optional
