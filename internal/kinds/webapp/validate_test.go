@@ -30,17 +30,17 @@ var validateCases = map[string]struct {
 }{
 	"the least spec is accepted": {func(*msappsv1.WebAppSpec) {}, "", ""},
 	"an image that is none": {
-		func(s *msappsv1.WebAppSpec) { s.Image = "shop/Web:1" }, "spec.image", "no image reference",
+		func(s *msappsv1.WebAppSpec) { s.Image = "shop/Web:1" }, "spec.image", "must be an image reference",
 	},
 	"an init container's image that is none": {
 		func(s *msappsv1.WebAppSpec) {
 			s.InitContainers = []msappsv1.Container{{Name: "a", Image: "a:1"}, {Name: "b", Image: "a b"}}
 		},
-		"spec.initContainers[1].image", "no image reference",
+		"spec.initContainers[1].image", "must be an image reference",
 	},
 	"a side-car's image that is none": {
 		func(s *msappsv1.WebAppSpec) { s.Sidecars = []msappsv1.Container{{Name: "b", Image: "http://a"}} }, "spec.sidecars[0].image",
-		"no image reference",
+		"must be an image reference",
 	},
 	"images that are some are accepted": {func(s *msappsv1.WebAppSpec) {
 		s.InitContainers = []msappsv1.Container{{Name: "a", Image: "a:1"}}

@@ -1,5 +1,5 @@
-// Package admission makes webhooks out of a kind's own pure functions: the same that its
-// controller calls.
+// Package admission makes webhooks from the pure functions of a kind, the same that its controller
+// calls.
 package admission
 
 import (
@@ -20,59 +20,59 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Hook is one webhook: what the API server is told of it, and who answers.
+// Hook is one webhook: its registration at the API server, and its handler.
 type Hook struct {
-	// Name is the webhook's, fully qualified: webapps.apps.mainstay.dev.
+	// Name is the fully qualified name of the webhook: webapps.apps.mainstay.dev.
 	Name string
-	// Path of the URL.
+	// Path is the path of the URL.
 	Path string
-	// Mutating tells that it changes objects; otherwise it validates.
+	// Mutating reports that the webhook changes objects. Otherwise it validates.
 	Mutating bool
-	// Rules say what is asked about.
+	// Rules select the requests that the API server sends.
 	Rules []admissionregistrationv1.RuleWithOperations
-	// Conditions keep the API server from asking where the answer is known.
+	// Conditions exclude requests whose response is known.
 	Conditions []admissionregistrationv1.MatchCondition
-	// FailurePolicy says what becomes of a request that nobody answers; empty is Fail.
+	// FailurePolicy is what the API server does when the webhook does not answer; "" means Fail.
 	FailurePolicy admissionregistrationv1.FailurePolicyType
-	// TimeoutSeconds are how long the API server waits for the answer; 0 is 5.
+	// TimeoutSeconds is how long the API server waits for the response; 0 means 5.
 	TimeoutSeconds int32
 	Handler        http.Handler
 }
 
-// Kind is what a kind brings to admission. All functions but Rules and ValidateWithin are pure. A kind that policies do
-// not govern leaves out Govern, Subject and Rules; where there are no policies Rules alone is nil; Warn may be
-// nil; all else is needed.
+// Kind is the admission of a kind. All functions except Rules and ValidateWithin are pure. A kind
+// that policies do not govern has no Govern, Subject and Rules. Rules alone is nil where there are
+// no policies. Warn may be nil. Everything else is required.
 type Kind[T client.Object] struct {
-	// Kind and Resource are the kind's names, with the version that the webhooks are sent.
+	// Kind and Resource are the names of the kind, with the version that the webhooks receive.
 	Kind     schema.GroupVersionKind
 	Resource string
-	// Scope is that of the kind.
+	// Scope is the scope of the kind.
 	Scope admissionregistrationv1.ScopeType
-	// New is an empty object.
+	// New returns an empty object.
 	New func() T
-	// Default fills in constants, in memory only.
+	// Default sets constant defaults, in memory only.
 	Default func(object T)
 	// Validate checks a defaulted object.
 	Validate func(object T) field.ErrorList
-	// ValidateWithin checks a defaulted object that Validate accepts, by what is around it: it may read. The error says that it
-	// could not. It may be nil.
+	// ValidateWithin checks a defaulted object that Validate accepts against other objects, which
+	// it may read. It returns an error if it could not. It may be nil.
 	ValidateWithin func(ctx context.Context, object T) (field.ErrorList, error)
-	// Warn tells what in a defaulted object is legal and unwise.
+	// Warn returns warnings about what in a defaulted object is legal but unwise.
 	Warn func(object T) []string
 	// IsSameSpec reports whether two objects have the same spec.
 	IsSameSpec func(a, b T) bool
-	// Govern writes what the rules fill in and enforce into object, and returns what that replaced.
-	// before is the zero value at creation.
+	// Govern writes the values that the rules default and enforce into object, and returns a
+	// warning for each value that it replaced. before is the zero value at creation.
 	Govern func(object, before T, rules policy.Rules) []string
-	// Subject is what policy looks at in a defaulted object.
+	// Subject returns what policies check of a defaulted object.
 	Subject func(object T) policy.Subject
-	// Rules are given to Govern, and checked.
+	// Rules reads the rules that Govern applies and that are checked.
 	Rules policy.Source
 }
 
-// conditions are the match conditions of all hooks on an object: one that is being deleted is never
-// held up, and what leaves spec and labels as they are is not asked about, unless somebody wrote through
-// an older version: the record of that is kept in this one.
+// conditions returns the match conditions of all hooks for an object. An object that is being
+// deleted is never blocked. An update that leaves spec and labels unchanged is not sent, unless the
+// object was written through an older version: this version keeps the record of that.
 func (k Kind[T]) conditions() []admissionregistrationv1.MatchCondition {
 	changed := "oldObject == null || object.?spec != oldObject.?spec || object.metadata.?labels != oldObject.metadata.?labels"
 	older := fmt.Sprintf("object.metadata.?managedFields.orValue([]).exists(f, f.apiVersion != '%s')", k.Kind.GroupVersion())
@@ -82,7 +82,7 @@ func (k Kind[T]) conditions() []admissionregistrationv1.MatchCondition {
 	}
 }
 
-// Hooks are the webhooks of the kind.
+// Hooks returns the webhooks of the kind.
 func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 	rules := []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
@@ -104,24 +104,24 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 	})
 }
 
-// name is that of the kind's hooks: the same as its definition's.
+// name returns the name of the kind's hooks, which is also the name of its definition.
 func (k Kind[T]) name() string { return k.Resource + "." + k.Kind.Group }
 
-// validator answers whether an object may be stored.
+// validator decides whether an object may be stored.
 type validator[T client.Object] struct{ kind Kind[T] }
 
-// ValidateCreate checks everything.
+// ValidateCreate checks the whole object.
 func (v validator[T]) ValidateCreate(ctx context.Context, object T) (admission.Warnings, error) {
 	return v.kind.check(ctx, object, nil)
 }
 
-// ValidateUpdate refuses what an update makes worse. What was wrong before, because rules have
-// become stricter since, must not keep the object from being changed at all.
+// ValidateUpdate refuses violations that the update adds or worsens. Older violations, for example
+// of rules that have become stricter since, must not block all updates of the object.
 func (v validator[T]) ValidateUpdate(ctx context.Context, before, object T) (admission.Warnings, error) {
 	return v.kind.check(ctx, object, &before)
 }
 
-// ValidateDelete allows it: it is not asked.
+// ValidateDelete allows every deletion. The API server does not call it.
 func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) {
 	return nil, nil
 }
@@ -160,7 +160,7 @@ func (k Kind[T]) check(ctx context.Context, object T, before *T) (admission.Warn
 	return warnings, k.refusal(object, violations)
 }
 
-// validate checks a defaulted object, first by itself and then by what is around it.
+// validate checks a defaulted object, first by itself and then against other objects.
 func (k Kind[T]) validate(ctx context.Context, object T) (field.ErrorList, error) {
 	problems := k.Validate(object)
 	if len(problems) > 0 || k.ValidateWithin == nil {
@@ -169,7 +169,7 @@ func (k Kind[T]) validate(ctx context.Context, object T) (field.ErrorList, error
 	return k.ValidateWithin(ctx, object)
 }
 
-// refusal is the error for violations; nil for none.
+// refusal returns the error for violations; nil for none.
 func (k Kind[T]) refusal(object T, violations []policy.Violation) error {
 	if len(violations) == 0 {
 		return nil
@@ -179,7 +179,7 @@ func (k Kind[T]) refusal(object T, violations []policy.Violation) error {
 	return apierrors.NewForbidden(resource, object.GetName(), errors.New(policy.Sentence(violations)))
 }
 
-// defaulter writes what policies fill in and enforce.
+// defaulter writes the values that policies default and enforce.
 type defaulter[T client.Object] struct {
 	kind    Kind[T]
 	decoder admission.Decoder

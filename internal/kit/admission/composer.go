@@ -22,42 +22,43 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 )
 
-// composerTimeout is how long an owner waits for a Composer at most, in seconds.
+// composerTimeout is how long a write waits for a Composer at most, in seconds.
 const composerTimeout = 2
 
-// maxWarning is the length of a warning in characters: API servers cut what is longer.
+// maxWarning is the maximum length of a warning in characters. API servers truncate longer ones.
 const maxWarning = 256
 
-// Composer adds to objects that somebody else owns, within each write of theirs. It never makes a write fail: what
-// goes wrong is a warning, and the object is stored as it was sent.
+// Composer adds to objects of others, within each of their writes. It never makes a write fail: a
+// problem becomes a warning, and the object is stored as it was sent.
 type Composer struct {
-	// Name is the webhook's, fully qualified.
+	// Name is the fully qualified name of the webhook.
 	Name string
-	// Objects are those that it is asked about, when they are created and updated.
+	// Objects are the resources that the webhook receives when they are created and updated.
 	Objects []Composed
-	// Conditions keep the API server from asking where the answer is known.
+	// Conditions exclude requests whose response is known.
 	Conditions []admissionregistrationv1.MatchCondition
-	// Compose changes object, and nothing else; old, which is nil at creation, is to be read only. Objects keep their
-	// type as in Objects. What the type does not know survives in what is left in its place, and in list elements that
-	// have kept their name and order. With an error the object is stored as it was sent, and the warnings are not told.
+	// Compose changes object, and nothing else. old is read-only, and nil at creation. Objects have
+	// the type that Objects says. Fields that the type does not know survive in parents that stay,
+	// and in list elements that keep their name and order. If Compose returns an error, the object
+	// is stored as it was sent, and the warnings are dropped.
 	Compose func(ctx context.Context, request admission.Request, object, old client.Object) (warnings []string, err error)
 }
 
 // Composed is one resource of a Composer.
 type Composed struct {
-	// Resource has the version that the webhook is sent.
+	// Resource has the version that the webhook receives.
 	Resource schema.GroupVersionResource
 	Scope    admissionregistrationv1.ScopeType
-	// New is an empty object.
+	// New returns an empty object.
 	New func() client.Object
 }
 
-// Hook is the webhook. Nobody's write waits long for it, or fails because it is away.
+// Hook returns the webhook. No write waits for it for long, or fails because it is unavailable.
 func (c Composer) Hook(scheme *runtime.Scheme) Hook {
 	hook := Hook{
 		Name: c.Name, Path: "/mutate/" + c.Name, Mutating: true, Conditions: c.Conditions,
 		FailurePolicy: admissionregistrationv1.Ignore, TimeoutSeconds: composerTimeout,
-		// The inner one makes an answer of a panic, and counts it.
+		// The inner webhook turns a panic into a response, and counts it.
 		Handler: &admission.Webhook{Handler: harmless{c.Name, &admission.Webhook{Handler: composeHandler{c, admission.NewDecoder(scheme)}}}},
 	}
 	for _, object := range c.Objects {
@@ -72,28 +73,29 @@ func (c Composer) Hook(scheme *runtime.Scheme) Hook {
 	return hook
 }
 
-// harmless makes of each refusal a warning.
+// harmless turns each refusal into a warning.
 type harmless struct {
 	name string
 	admission.Handler
 }
 
-// Handle allows everything.
+// Handle allows every request.
 func (h harmless) Handle(ctx context.Context, request admission.Request) admission.Response {
 	response := h.Handler.Handle(ctx, request)
 	if !response.Allowed {
 		err := errors.New(response.Result.Message)
-		ctrl.LoggerFrom(ctx).Error(err, "A webhook could not do its work: the object is stored as it was sent", "webhook", h.name)
+		ctrl.LoggerFrom(ctx).Error(err, "A webhook failed: the object is stored as it was sent", "webhook", h.name)
 		response = admission.Allowed("").WithWarnings(h.name + " left the object as it was sent: " + err.Error())
 	}
 	for i, warning := range response.Warnings {
-		response.Warnings[i] = tellable(warning)
+		response.Warnings[i] = sanitized(warning)
 	}
 	return response
 }
 
-// tellable is a warning that an API server passes on: it drops those with control characters in silence.
-func tellable(warning string) string {
+// sanitized returns a warning in a form that an API server passes on. It silently drops warnings
+// with control characters.
+func sanitized(warning string) string {
 	characters := []rune(strings.ToValidUTF8(warning, "\uFFFD"))
 	for i, character := range characters {
 		if unicode.IsControl(character) {
@@ -111,7 +113,7 @@ type composeHandler struct {
 	decoder  admission.Decoder
 }
 
-// Handle answers with what Compose changed.
+// Handle returns a patch with what Compose changed.
 func (h composeHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	if request.Operation == admissionv1.Delete {
 		return admission.Allowed("")
@@ -140,13 +142,13 @@ func (h composeHandler) Handle(ctx context.Context, request admission.Request) a
 	return response
 }
 
-// read reads the object of a request, and the one that it replaces; that is nil at creation.
+// read returns the object of a request, and the object that it replaces, which is nil at creation.
 func (h composeHandler) read(request admission.Request) (object, old client.Object, err error) {
 	i := slices.IndexFunc(h.composer.Objects, func(composed Composed) bool {
 		return metav1.GroupVersionResource(composed.Resource) == request.Resource
 	})
 	if i < 0 {
-		return nil, nil, fmt.Errorf("asked about %s, which is none of its resources", request.Resource)
+		return nil, nil, fmt.Errorf("%s is not a resource of this webhook", request.Resource)
 	}
 	object = h.composer.Objects[i].New()
 	if err := h.decoder.Decode(request, object); err != nil {

@@ -211,7 +211,7 @@ func TestComposingNeverRefuses(t *testing.T) {
 		"a field of another type":         {nil, workload("deployments", "", deployment(`7`)), "reading the object: "},
 		"another kind":                    {nil, workload("deployments", "", another), "reading the object: "},
 		"one before that can't be read":   {nil, workload("deployments", deployment(`7`), good), "reading the object before the update: "},
-		"a resource that is not asked of": {nil, workload("jobs", "", good), "asked about "},
+		"a resource that is not asked of": {nil, workload("jobs", "", good), "{apps v1 jobs} is not a resource of this webhook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := sendWorkload(composing(t, test.does), test.request)

@@ -18,23 +18,24 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Scale is a kind's subresource scale: kubectl scale and autoscalers go through it, and a rule
-// about the kind itself does not see them.
+// Scale is the subresource scale of a kind. kubectl scale and autoscalers write to it, and the
+// webhooks of the kind itself do not see these writes.
 type Scale struct {
-	// Kind is the kind's name, as in WebApp.
+	// Kind is the name of the kind, as in WebApp.
 	Kind string
-	// Resource is the kind's, with all its versions.
+	// Resource is the resource of the kind. Versions are all its versions.
 	Resource schema.GroupResource
 	Versions []string
-	// Field is where the number of replicas stands.
+	// Field is the path of the number of replicas.
 	Field *field.Path
-	// Refuse says why an object can't be scaled; empty if it can. An error means that it is not known.
+	// Refuse returns why an object can't be scaled; "" if it can. It returns an error if it does
+	// not know.
 	Refuse func(ctx context.Context, key types.NamespacedName) (string, error)
-	// Rules are checked; nil where there are no policies.
+	// Rules reads the rules to check; nil where there are no policies.
 	Rules policy.Source
 }
 
-// Hook is the webhook of the subresource.
+// Hook returns the webhook of the subresource.
 func (s Scale) Hook(scheme *runtime.Scheme) Hook {
 	name := "scale." + s.Resource.String()
 	return Hook{
@@ -55,8 +56,8 @@ type scaleHandler struct {
 	decoder admission.Decoder
 }
 
-// Handle refuses what can't be scaled, and more replicas than the rules allow. Fewer than there are
-// is always a step in the right direction.
+// Handle refuses objects that can't be scaled, and more replicas than the rules allow. Scaling down
+// is always allowed.
 func (h scaleHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	var wanted, before autoscalingv1.Scale
 	if err := h.decoder.DecodeRaw(request.Object, &wanted); err != nil {

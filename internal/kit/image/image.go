@@ -1,10 +1,10 @@
-// Package image reads container image references, in the one place that does, and says which of
-// them belong to an allowed registry.
+// Package image parses references to container images, and decides which of them belong to an
+// allowed registry. No other package parses them.
 package image
 
 import (
-	// The digest package knows an algorithm only where its code is linked. What is a reference must
-	// not depend on what else a program imports.
+	// The digest package supports only the algorithms that are linked. Which references are valid
+	// must not depend on what else a program imports.
 	_ "crypto/sha256"
 	_ "crypto/sha512"
 	"errors"
@@ -13,29 +13,30 @@ import (
 	"github.com/distribution/reference"
 )
 
-// Reference is a container image, taken apart. Parse makes it; the zero Reference is no image.
+// Reference is a parsed reference to a container image. Parse returns it. The zero Reference is no
+// image.
 type Reference struct {
-	// Registry is the host as it was given, with its port if it has one: docker.io where none was
-	// given, or the old name index.docker.io. Never empty.
+	// Registry is the host as given, with its port if it has one. It is docker.io if none was
+	// given, or for the old name index.docker.io. It is never empty.
 	Registry string
-	// Path is the repository within the registry: library/nginx for nginx. Never empty.
+	// Path is the repository within the registry: library/nginx for nginx. It is never empty.
 	Path string
-	// Tag is empty where none was given.
+	// Tag is empty if none was given.
 	Tag string
-	// Digest is empty where none was given. Where there is one, runtimes pull by it and pass over
-	// the tag.
+	// Digest is empty if none was given. Container runtimes pull by the digest, if there is one,
+	// and ignore the tag.
 	Digest string
 }
 
-// errNoHost: such a host the grammar takes for part of the path and is left with no registry, but
-// containerd still asks it for the image.
-var errNoHost = errors.New("a registry's host has no underscore")
+// errNoHost is the error for a host with an underscore. The grammar parses such a host as part of
+// the path and finds no registry, but containerd still pulls from it.
+var errNoHost = errors.New("the host of a registry must not have an underscore")
 
-// Parse reads a reference by the grammar that container runtimes use, but refuses one with an
-// underscore in its host. The error names what was given and what is accepted.
+// Parse parses a reference by the grammar of container runtimes, but refuses a host with an
+// underscore. The error has the accepted form.
 //
-// Where no registry was given it is Docker Hub, as for containerd. CRI-O takes it from the node's
-// registries.conf: there nginx may be something else, docker.io/library/nginx never is.
+// If no registry is given it is Docker Hub, as for containerd. CRI-O takes it from the node's
+// registries.conf: there nginx may be another image, but docker.io/library/nginx never is.
 //
 // Source: https://pkg.go.dev/github.com/distribution/reference
 func Parse(text string) (Reference, error) {
@@ -44,7 +45,7 @@ func Parse(text string) (Reference, error) {
 		err = errNoHost
 	}
 	if err != nil {
-		return Reference{}, fmt.Errorf("%q is no image reference ([registry[:port]/]path[:tag][@digest], the path in lower case): %w", text, err)
+		return Reference{}, fmt.Errorf("must be an image reference, [registry[:port]/]path[:tag][@digest], with the path in lower case: %w", err)
 	}
 	parsed := Reference{Registry: reference.Domain(named), Path: reference.Path(named)}
 	if tagged, ok := named.(reference.Tagged); ok {
@@ -56,8 +57,8 @@ func Parse(text string) (Reference, error) {
 	return parsed, nil
 }
 
-// String is the reference in full, registry/path[:tag][@digest]; Parse reads it back as it was.
-// The host keeps its case: REG/shop has a host, and reg/shop is on Docker Hub.
+// String returns the full reference, registry/path[:tag][@digest]. Parse of it returns the same
+// Reference. The host keeps its case: REG/shop has a host, and reg/shop is on Docker Hub.
 func (r Reference) String() string {
 	text := r.Registry + "/" + r.Path
 	if r.Tag != "" {
@@ -69,9 +70,9 @@ func (r Reference) String() string {
 	return text
 }
 
-// IsFloating says that the reference is meant to name another image tomorrow: it has no digest,
-// and its tag is latest or left out, which means latest. Any other tag can move too, but by
-// custom does not.
+// IsFloating reports whether the reference is meant to refer to other images later. It has no
+// digest, and its tag is latest or missing, which means latest. Other tags can move too, but by
+// convention do not.
 func (r Reference) IsFloating() bool {
 	return r.Digest == "" && (r.Tag == "" || r.Tag == "latest")
 }

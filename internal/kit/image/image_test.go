@@ -262,7 +262,7 @@ func TestParse(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			got, err := Parse(text)
 			if want == nil {
-				if err == nil || !strings.Contains(err.Error(), "is no image reference ([registry[:port]/]path[:tag][@digest]") {
+				if err == nil || !strings.Contains(err.Error(), "must be an image reference, [registry[:port]/]path[:tag][@digest], ") {
 					t.Errorf("got %+v, %v", got, err)
 				}
 				return

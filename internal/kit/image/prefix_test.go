@@ -107,7 +107,7 @@ func TestParsePrefix(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			got, err := ParsePrefix(text)
 			if want == nil {
-				if err == nil || !strings.Contains(err.Error(), "is no registry of images (registry[:port][/path], as docker.io/library/nginx;") {
+				if err == nil || !strings.Contains(err.Error(), "must be registry[:port][/path], for example docker.io/library/nginx, ") {
 					t.Errorf("got %+v, %v", got, err)
 				}
 				return
@@ -127,8 +127,8 @@ func TestParsePrefix(t *testing.T) {
 
 func TestParsePrefixSaysWhatIsMissing(t *testing.T) {
 	_, err := ParsePrefix("team/shop")
-	want := `"team/shop" is no registry of images (registry[:port][/path], as docker.io/library/nginx; the path in lower case, no scheme, tag, digest or wildcard): ` +
-		`it does not start with a registry's host, which has a dot or a port or is localhost`
+	want := "must be registry[:port][/path], for example docker.io/library/nginx, with the path in lower case and without scheme, tag, digest or wildcard: " +
+		"it must start with the host of a registry, which has a dot or a port or is localhost"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}

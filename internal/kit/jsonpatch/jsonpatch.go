@@ -1,5 +1,6 @@
-// Package jsonpatch says what a change of a typed object changes in the JSON that the object was read from: no more
-// than that, so that what the type does not know stays as it was.
+// Package jsonpatch computes a patch from a change of a typed object to the JSON that the object
+// was decoded from. The patch has only that change, so that fields that the type does not know
+// survive.
 package jsonpatch
 
 import (
@@ -13,20 +14,21 @@ import (
 	"strings"
 )
 
-// Operation is one of RFC 6902.
+// Operation is an operation of RFC 6902.
 type Operation struct {
 	// Op is add, replace or remove.
 	Op string `json:"op"`
-	// Path is a JSON pointer, RFC 6901.
+	// Path is a JSON pointer (RFC 6901).
 	Path string `json:"path"`
-	// Value is nil for remove, and for nothing else.
+	// Value is nil for remove only.
 	Value any `json:"value,omitempty"`
 }
 
-// Between are the operations that do to raw what was done to the object that was read from it: before, which became
-// after. None is for no change. Raw may have fields that the type does not know, and values that it would leave out:
-// they survive, unless what they are in is removed. Elements of lists are recognised by their value and by their
-// name; one that was moved is written anew, without its unknown fields. Null counts as absent.
+// Between returns the operations that make the same change to raw that was made to the object that
+// was decoded from it: from before to after. It returns none if there is no change. Raw may have
+// fields that the type does not know, and values that it would omit. They survive, unless their
+// parent is removed. List elements are matched by value and by name. A moved element is rewritten,
+// without its unknown fields. Null counts as absent.
 func Between(raw []byte, before, after any) ([]Operation, error) {
 	var trees [3]map[string]any
 	for i, object := range []any{json.RawMessage(raw), before, after} {
@@ -40,7 +42,8 @@ func Between(raw []byte, before, after any) ([]Operation, error) {
 	return changes.operations, nil
 }
 
-// treeOf is an object's JSON. Numbers stay as they are written: a float64 has no room for each int64.
+// treeOf returns an object's JSON as a tree. Numbers stay as they are written, because a float64
+// can't represent every int64.
 func treeOf(object any) (map[string]any, error) {
 	encoded, ok := object.(json.RawMessage)
 	if !ok {
@@ -55,17 +58,17 @@ func treeOf(object any) (map[string]any, error) {
 	return tree, decoder.Decode(&tree)
 }
 
-// changes collects operations in the order in which they must be done.
+// changes collects operations in the order in which they must be applied.
 type changes struct{ operations []Operation }
 
 func (c *changes) add(op, at string, value any) {
 	c.operations = append(c.operations, Operation{Op: op, Path: at, Value: value})
 }
 
-// escape is what RFC 6901 asks for in a path.
+// escape escapes a path element as RFC 6901 requires.
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// object compares the members of one object; before may be nil.
+// object compares the members of one object. before may be nil.
 func (c *changes) object(at string, raw, before, after map[string]any) {
 	names := slices.Collect(maps.Keys(before))
 	for name := range after {
@@ -89,7 +92,7 @@ func (c *changes) object(at string, raw, before, after map[string]any) {
 	}
 }
 
-// value compares what is there in raw, and differs. Before is nil where the type left out what is there.
+// value compares a value that raw has and that differs. before is nil if the type omitted it.
 func (c *changes) value(at string, raw, before, after any) {
 	switch raw := raw.(type) {
 	case map[string]any:
@@ -108,7 +111,8 @@ func (c *changes) value(at string, raw, before, after any) {
 	c.add("replace", at, after)
 }
 
-// list removes from the end on, and then goes up, so that each index is right when its operation is done.
+// list removes elements from the end, then adds and changes from the start, so that each index is
+// valid when its operation is applied.
 func (c *changes) list(at string, raw, before, after []any) {
 	from := kept(before, after)
 	isKept := make([]bool, len(before))

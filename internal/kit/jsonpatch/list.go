@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// kept tells of each element of after which one of before it is, or -1. They are in the same order: as many stay in
-// place as can.
+// kept returns, for each element of after, the index of the matching element of before, or -1. The
+// indexes are ascending, and as many elements as possible are matched.
 func kept(before, after []any) []int {
-	from := recognised(before, after)
+	from := matched(before, after)
 	stays := longestRise(from)
 	for i := range from {
 		if !stays[i] {
@@ -18,9 +18,10 @@ func kept(before, after []any) []int {
 	return from
 }
 
-// recognised pairs elements that are equal, and of the others those with the same name: the first with the first where
-// there are several, as there may be in a list of environment variables. Those without a partner have -1.
-func recognised(before, after []any) []int {
+// matched pairs equal elements first, then elements of the same name. Several with one name, which
+// a list of environment variables may have, are paired in order. Elements without a partner have
+// -1.
+func matched(before, after []any) []int {
 	from := make([]int, len(after))
 	for i := range from {
 		from[i] = -1
@@ -47,26 +48,26 @@ func recognised(before, after []any) []int {
 	return from
 }
 
-// wholeOf is an element's JSON, which has its keys in order.
+// wholeOf returns an element's JSON, whose keys are sorted.
 func wholeOf(element any) string {
 	encoded, err := json.Marshal(element)
 	if err != nil {
-		return "" // what came out of JSON goes back into it
+		return "" // decoded JSON can be encoded again
 	}
 	return string(encoded)
 }
 
-// nameOf is the name of an element that has one.
+// nameOf returns the name of an element, or "".
 func nameOf(element any) string {
 	object, _ := element.(map[string]any)
 	name, _ := object["name"].(string)
 	return name
 }
 
-// longestRise marks as many numbers as can be that each are greater than the one before, negative ones apart. It takes
-// n log n: lists are as long as their owner likes.
+// longestRise marks a longest increasing subsequence of numbers, ignoring negative ones. It takes
+// O(n log n), because users choose the length of their lists.
 func longestRise(numbers []int) []bool {
-	// ends[n] is where the rise of n+1 numbers ends whose last number is the least.
+	// ends[n] is the index of the smallest last number of an increasing subsequence of length n+1.
 	var ends []int
 	previous := make([]int, len(numbers))
 	for i, number := range numbers {

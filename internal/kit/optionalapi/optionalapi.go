@@ -1,5 +1,5 @@
-// Package optionalapi handles APIs that a cluster may not have, or get later: a kind uses
-// them while they are there.
+// Package optionalapi handles APIs that a cluster may lack, or get later. A kind uses them while
+// they are served.
 package optionalapi
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// API is one kind that may be missing. It is safe for use by many goroutines.
+// API is one kind that may be missing. It is safe for concurrent use.
 type API struct {
 	kind      schema.GroupVersionKind
 	crd       string
@@ -28,18 +28,19 @@ type API struct {
 	OnAppear func(ctx context.Context) error
 }
 
-// crdKind is the kind of the metadata that is watched to notice a CustomResourceDefinition.
+// crdKind is the kind CustomResourceDefinition, whose metadata is watched.
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
-// Definition is the metadata of a CustomResourceDefinition, to be read or watched.
+// Definition returns an empty object for the metadata of a CustomResourceDefinition, to be read or
+// watched.
 func Definition() *metav1.PartialObjectMetadata {
 	definition := &metav1.PartialObjectMetadata{}
 	definition.SetGroupVersionKind(crdKind)
 	return definition
 }
 
-// Find asks the API server whether it serves kind now. crd names the definition that would
-// bring it: the cache must admit its metadata.
+// Find returns the API of a kind, after it has asked the API server whether it serves the kind now.
+// crd is the name of its definition, whose metadata the cache must admit.
 func Find(kind schema.GroupVersionKind, crd string, mapper meta.RESTMapper, c cache.Cache) (*API, error) {
 	api := &API{kind: kind, crd: crd, mapper: mapper, cache: c}
 	served, err := api.isServed()
@@ -53,15 +54,15 @@ func Find(kind schema.GroupVersionKind, crd string, mapper meta.RESTMapper, c ca
 // Available reports whether the kind may be used.
 func (a *API) Available() bool { return a.available.Load() }
 
-// NeedLeaderElection is false: a standby too must be ready to work.
+// NeedLeaderElection returns false: a standby must be ready to work too.
 func (a *API) NeedLeaderElection() bool { return false }
 
-// establishTime bounds the wait between the creation of a definition and the first answer
-// under its name; the API server takes a second or two.
+// establishTime limits the wait from the creation of a definition until its kind is served. The API
+// server takes a second or two.
 const establishTime = 2 * time.Minute
 
-// Start waits for the kind to appear, and fails when it disappears: its informer can't be
-// taken back, so the process is to be started anew.
+// Start waits for the kind to appear. It fails when the kind disappears: its informer can't be
+// removed, so the process must restart.
 func (a *API) Start(ctx context.Context) error {
 	appeared, removed := make(chan struct{}, 1), make(chan struct{}, 1)
 	informer, err := a.cache.GetInformer(ctx, Definition())
@@ -81,7 +82,7 @@ func (a *API) Start(ctx context.Context) error {
 		return nil
 	}
 	if len(appeared) == 0 && a.Available() {
-		// It went between Find and now; its informer would never fill.
+		// The definition was removed between Find and now. Its informer would never sync.
 		return a.removedError()
 	}
 	for {
@@ -101,10 +102,10 @@ func (a *API) Start(ctx context.Context) error {
 }
 
 func (a *API) removedError() error {
-	return fmt.Errorf("the definition of %s was removed: starting anew without it", a.kind.GroupKind())
+	return fmt.Errorf("the definition of %s was removed: restarting without it", a.kind.GroupKind())
 }
 
-// notify is a handler that signals, without ever blocking, that our definition was seen.
+// notify returns a handler that signals, without blocking, an event of our definition.
 func (a *API) notify(signal chan<- struct{}) func(any) {
 	return func(object any) {
 		if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
@@ -134,12 +135,12 @@ func (a *API) appear(ctx context.Context) error {
 	})
 	if err != nil {
 		log.FromContext(ctx).Info("A definition appeared but its kind is not served in this version", "kind", a.kind.String())
-		return nil //nolint:nilerr // without it we go on as before
+		return nil //nolint:nilerr // without it everything continues as before
 	}
 	log.FromContext(ctx).Info("An optional API appeared", "kind", a.kind.String())
 	a.available.Store(true)
 	if err := a.OnAppear(ctx); err != nil {
-		return fmt.Errorf("beginning to use %s: %w", a.kind.GroupKind(), err)
+		return fmt.Errorf("starting to use %s: %w", a.kind.GroupKind(), err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
-// isAbsent tells an object that is not stored: every one that is has a version.
+// isAbsent reports whether an object is not stored: every stored object has a version.
 func isAbsent(object client.Object) bool { return object.GetResourceVersion() == "" }
 
 // absent stands for an object that is not there, as one that is being deleted.
@@ -37,13 +37,13 @@ func (r *Reconciler[T, O, D]) ensureFinalizer(ctx context.Context, stored T, don
 	if r.Finalizer == "" || stored.GetDeletionTimestamp() != nil || r.hasFinalizer(stored) {
 		return nil
 	}
-	held := stored.DeepCopyObject().(T)
-	controllerutil.AddFinalizer(held, r.Finalizer)
-	if err := r.writeFinalizer(ctx, stored, held); err != nil {
-		return fmt.Errorf("putting the finalizer on: %w", err)
+	finalized := stored.DeepCopyObject().(T)
+	controllerutil.AddFinalizer(finalized, r.Finalizer)
+	if err := r.writeFinalizer(ctx, stored, finalized); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
 	}
 	done.changes++
-	return children.Await(ctx, r.Client, stored, held.GetResourceVersion())
+	return children.Await(ctx, r.Client, stored, finalized.GetResourceVersion())
 }
 
 // isReleased tells whether what was done for an object that is being deleted is undone.
@@ -62,7 +62,7 @@ func (r *Reconciler[T, O, D]) removeFinalizer(ctx context.Context, stored T, don
 	released := stored.DeepCopyObject().(T)
 	controllerutil.RemoveFinalizer(released, r.Finalizer)
 	if err := client.IgnoreNotFound(r.writeFinalizer(ctx, stored, released)); err != nil {
-		return fmt.Errorf("taking the finalizer off: %w", err)
+		return fmt.Errorf("removing the finalizer: %w", err)
 	}
 	done.changes++
 	return nil

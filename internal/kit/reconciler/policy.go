@@ -10,35 +10,34 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// Policy is how policies govern a kind. Admission refuses what breaks them; what got past it, or
-// was there before a policy became stricter, meets the same rules here:
+// Policy is how policies govern a kind. Admission refuses violations. Objects that bypassed it, or
+// that existed before a policy became stricter, are checked here by the same rules:
 //
-//	what the spec breaks                              what happens
+//	the spec violates                                 result
 //	nothing                                           it is carried out
-//	no more than what runs does                       it is carried out; PolicyViolation: Tolerated
-//	more than what runs does, or anything while       nothing of it is carried out, what runs goes on;
+//	no more than what runs                            it is carried out; PolicyViolation: Tolerated
+//	more than what runs, or anything while            nothing of it is carried out, what runs continues;
 //	  nothing runs                                      PolicyViolation: PolicyViolation, Ready False
 //
-// Nothing is filled in or replaced here, as admission does: a policy that changes must not restart
-// what runs.
+// Unlike admission, this defaults and replaces nothing: a changed policy must not restart workloads.
 type Policy[T Object, O any] struct {
-	// Rules reads which rules govern a namespace.
+	// Rules reads the rules that govern a namespace.
 	Rules policy.Source
-	// Wanted is what policy looks at in an admitted object. It is pure, as is Running.
+	// Wanted returns what policies check of an admitted object. It is pure, as is Running.
 	Wanted func(object T, observed O) policy.Subject
-	// Running is what policy looks at in what runs; nil if nothing does.
+	// Running returns what policies check of the running state; nil if nothing runs.
 	Running func(object T, observed O) *policy.Subject
 }
 
-// review is what policies say of an object.
+// review is the result of the policies for an object.
 type review struct {
-	// refusal says why nothing of the spec is carried out; nil if it may be.
+	// refusal is why nothing of the spec is carried out; nil if it may be.
 	refusal error
-	// conditions to be told beside those of the kind.
+	// conditions are reported in addition to those of the kind.
 	conditions []metav1.Condition
 }
 
-// review checks an object. An error means that it could not.
+// review checks an object. It returns an error if it could not.
 func (p *Policy[T, O]) review(ctx context.Context, object T, observed O) (review, error) {
 	if p == nil {
 		return review{}, nil
@@ -57,7 +56,7 @@ func (p *Policy[T, O]) review(ctx context.Context, object T, observed O) (review
 	}
 	condition := metav1.Condition{Type: api.ConditionPolicyViolation, Status: metav1.ConditionTrue}
 	if len(worse) == 0 {
-		condition.Reason, condition.Message = api.ReasonTolerated, policy.Sentence(violations)+": what runs goes on running"
+		condition.Reason, condition.Message = api.ReasonTolerated, policy.Sentence(violations)+": tolerated, because it already runs"
 		return review{conditions: []metav1.Condition{condition}}, nil
 	}
 	condition.Reason, condition.Message = api.ReasonPolicyViolation, policy.Sentence(worse)

@@ -60,7 +60,7 @@ func fakeIn(namespace string, replicas int32) *fake {
 func TestReview(t *testing.T) {
 	const message = `spec.replicas: Invalid value: 3: must be at most 2 (policy "base", rule "prod.maxReplicas")`
 	tolerated := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "Tolerated", Message: message +
-		": what runs goes on running"}}
+		": tolerated, because it already runs"}}
 	refused := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "PolicyViolation", Message: message}}
 	for name, test := range map[string]struct {
 		namespace  string

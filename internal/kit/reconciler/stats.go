@@ -18,22 +18,22 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
-// pass is what one reconcile did, for metrics and logs. It decides nothing.
+// stats is what one reconcile did, for metrics and logs. It decides nothing.
 type stats struct {
 	kind   string
 	object Object
 	span   trace.Span
 	clock  clock.PassiveClock
 	start  time.Time
-	// changes is how many writes there were.
+	// changes is the number of writes.
 	changes int
-	// failure is the error, also one that is told in status and not returned.
+	// failure is the error, also an error that is reported in the status and not returned.
 	failure error
-	// refused tells that the API server did not let us write an object of somebody else's.
+	// refused reports that the API server refused a write to an object of another owner.
 	refused bool
-	// unmade tells that we could not write such an object, for a reason that may pass.
-	unmade bool
-	// ended tells that nothing panicked.
+	// unwritten reports that a write to such an object failed for a reason that may pass.
+	unwritten bool
+	// ended reports that nothing panicked.
 	ended bool
 }
 
@@ -50,14 +50,14 @@ func (r *Reconciler[T, O, D]) begin(ctx context.Context, stored T, span trace.Sp
 	return &stats{kind: kind, object: stored, span: span, clock: r.Clock, start: r.Clock.Now()}
 }
 
-// applied notes what became of a plan.
+// applied records the result of a plan.
 func (p *stats) applied(result plan.Result, err error) {
 	p.changes += len(result.Changes) + len(result.Patched)
-	p.refused, p.unmade = len(result.Refused) > 0, len(result.Unwritten) > 0
+	p.refused, p.unwritten = len(result.Refused) > 0, len(result.Unwritten) > 0
 	p.failure = err
 }
 
-// wroteStatus notes that the status was stored, and counts what is told by it and was not before.
+// wroteStatus records that the status was stored, and counts what it reports for the first time.
 func (p *stats) wroteStatus(stored, reported Object) {
 	p.changes++
 	if first := reported.GetFirstReadyTime(); first != nil && stored.GetFirstReadyTime() == nil && isReady(reported) {
@@ -74,7 +74,7 @@ func isReady(object Object) bool {
 	return meta.IsStatusConditionTrue(object.GetConditions(), conditions.Ready)
 }
 
-// denial is the condition of an object that policy keeps from being carried out; nil of any other.
+// denial returns the condition of an object that policies refuse; nil for any other object.
 func denial(object Object) *metav1.Condition {
 	found := meta.FindStatusCondition(object.GetConditions(), api.ConditionPolicyViolation)
 	if found == nil || found.Reason != api.ReasonPolicyViolation {
@@ -83,7 +83,7 @@ func denial(object Object) *metav1.Condition {
 	return found
 }
 
-// returned notes the error that the reconcile ends with; nil for none.
+// returned records the error that the reconcile returns; nil for none.
 func (p *stats) returned(err error) {
 	if err != nil {
 		p.failure = err
@@ -91,7 +91,8 @@ func (p *stats) returned(err error) {
 	p.ended = true
 }
 
-// end tells metrics, the log and the span. It is deferred, for it counts panics too.
+// end records the reconcile in metrics, the log and the span. It is deferred, so that it counts
+// panics too.
 func (p *stats) end(ctx context.Context) {
 	took, result := p.clock.Since(p.start), p.result()
 	metrics.Reconciled(metrics.Pass{Kind: p.kind, Namespace: p.object.GetNamespace(), Result: result, Took: took})
@@ -107,7 +108,7 @@ func (p *stats) result() metrics.Result {
 	switch class := errclass.Of(p.failure); {
 	case !p.ended:
 		return metrics.Panicked
-	case class == errclass.None && p.unmade:
+	case class == errclass.None && p.unwritten:
 		return metrics.Transient
 	case class == errclass.None && p.refused:
 		return metrics.Blocked

@@ -30,7 +30,7 @@ func (r *Reconciler[T, O, D]) hasVanished(ctx context.Context, stored T, wanted 
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("asking whether %s/%s is still there: %w", stored.GetNamespace(), stored.GetName(), err)
+		return false, fmt.Errorf("checking whether %s/%s still exists: %w", stored.GetNamespace(), stored.GetName(), err)
 	}
 	return live.GetUID() != stored.GetUID() || live.GetDeletionTimestamp() != nil, nil
 }

@@ -282,8 +282,8 @@ func ranks(units []Unit, order []string) []int {
 	return all
 }
 
-// rank returns the position of a unit in the policy's order: that of its kind and name, else that of
-// its name, else the position after the last one.
+// rank returns the position of a unit in the policy's order: that of its kind and name, else that
+// of its name, else the position after the last one.
 func rank(unit Unit, order []string) int {
 	for _, wanted := range []string{unit.String(), unit.Name} {
 		if at := slices.Index(order, wanted); at >= 0 {

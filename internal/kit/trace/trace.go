@@ -1,5 +1,5 @@
-// Package trace tells what reconciles spend their time on, as OpenTelemetry spans, if somebody listens. While nobody
-// does it costs a comparison: nothing is made or kept.
+// Package trace records reconciles as OpenTelemetry spans, if there is a provider. Without one it
+// costs a comparison: nothing is allocated or kept.
 package trace
 
 import (
@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope names who makes the spans.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/mainstay-platform/mainstay"
 
 var tracer atomic.Pointer[trace.Tracer]
@@ -22,24 +22,25 @@ func Listen(provider trace.TracerProvider) {
 		tracer.Store(nil)
 		return
 	}
-	made := provider.Tracer(scope)
-	tracer.Store(&made)
+	created := provider.Tracer(scope)
+	tracer.Store(&created)
 }
 
-// Span is a piece of work; the zero value is one that nobody listens to.
+// Span is one operation. The zero value is not recorded.
 type Span struct{ span trace.Span }
 
-// Start begins a piece of work, as a part of what ctx is in, and returns a context that is in it. It must be ended.
+// Start starts a span as a child of the span in ctx, and returns a context with the new span. The
+// caller must call End.
 func Start(ctx context.Context, name string) (context.Context, Span) {
-	with := tracer.Load()
-	if with == nil {
+	current := tracer.Load()
+	if current == nil {
 		return ctx, Span{}
 	}
-	ctx, span := (*with).Start(ctx, name)
+	ctx, span := (*current).Start(ctx, name)
 	return ctx, Span{span}
 }
 
-// Object says which object the work is for, and in which generation.
+// Object sets the object of the span, and its generation.
 func (s Span) Object(kind, namespace, name string, generation int64) {
 	if s.span == nil {
 		return
@@ -48,14 +49,14 @@ func (s Span) Object(kind, namespace, name string, generation int64) {
 		attribute.String("mainstay.name", name), attribute.Int64("mainstay.generation", generation))
 }
 
-// Result says how the work ended.
+// Result sets the result of the span.
 func (s Span) Result(result string) {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.String("mainstay.result", result))
 	}
 }
 
-// End ends the work; err is nil if it went well.
+// End ends the span. err is nil on success.
 func (s Span) End(err error) {
 	if s.span == nil {
 		return

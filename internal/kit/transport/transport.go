@@ -1,9 +1,10 @@
-// Package transport makes transports out of functions.
+// Package transport makes round trippers from functions.
 package transport
 
 import "net/http"
 
-// Func is a transport that is one function, as http.HandlerFunc is a handler. It keeps to what http.RoundTripper asks.
+// Func is a function as an http.RoundTripper, as http.HandlerFunc is for handlers. The function
+// must do what http.RoundTripper requires.
 type Func func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls the function.

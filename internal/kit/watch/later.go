@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Later brings back what a change concerns some time after it: all that changes until then costs one reconcile. An update
-// concerns what the object did before, too.
+// Later returns an event handler that requeues the objects that an event concerns after the time
+// gather. All changes in that time cost one reconcile. An update also concerns what the old object
+// concerned.
 func Later(concerned handler.MapFunc, gather time.Duration) handler.EventHandler {
 	enqueue := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request], objects ...client.Object) {
 		for _, object := range objects {

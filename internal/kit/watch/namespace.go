@@ -13,14 +13,15 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 )
 
-// Namespace is the metadata of a namespace, to be read or watched: all that is cached of it.
+// Namespace returns an empty object for the metadata of a namespace, to be read or watched. The
+// cache has nothing else of it.
 func Namespace() *metav1.PartialObjectMetadata {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return namespace
 }
 
-// Namespaces have the cache hold all namespaces: their names, their labels, and of their annotations ours.
+// Namespaces makes the cache keep all namespaces: their names, their labels, and our annotations.
 func Namespaces() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{Namespace(): {Label: labels.Everything(), Transform: stripNamespace}}
 }

@@ -11,9 +11,11 @@ type Starter interface {
 	Start(ctx context.Context) error
 }
 
-// Through works through a cache of its own until ctx ends, and then returns nil. It starts the cache, has watch ask it for what is to be watched, and then
-// has run work; what watch begins beside that, it begins in the group. Where the cache does not start, or watch fails, nothing would ever be done:
-// the context of both ends, and the error is that, so that the process can be started anew. what names the cache in it.
+// Through runs work with a cache of its own until ctx ends, and then returns nil. It starts the
+// cache, calls watch to request the informers, and then calls run. watch may start goroutines in
+// the group. If the cache does not start, or watch fails, nothing would ever be done. Then both
+// contexts end, and Through returns the error, so that the process can restart. what names the
+// cache in the error.
 func Through(ctx context.Context, what string, cache Starter, watch func(context.Context, *sync.WaitGroup) error,
 	run func(context.Context)) error {
 	watching, stop := context.WithCancelCause(ctx)

@@ -1,4 +1,4 @@
-// Package watch decides what the cache keeps and which events are worth a reconcile.
+// Package watch decides what the cache keeps, and which events cause a reconcile.
 package watch
 
 import (
@@ -18,25 +18,27 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 )
 
-// ours selects what Mainstay made.
+// ours selects the objects that Mainstay created.
 var ours = labels.SelectorFromSet(labels.Set{api.LabelManagedBy: api.ManagedBy})
 
-// IsWhole tells whether the cache holds all of an object: what bears our label is held for the kind that made it. Of another it
-// holds as much as those need that asked for it, of a workload what tells whether it is concerned when a source changes, and how far
-// its rollout is; nothing, if nobody did.
+// IsWhole reports whether the cache keeps all of an object. It keeps all of the objects with our
+// label, for the kind that made them. Of others it keeps what their users asked for: of a workload,
+// what says whether a changed source concerns it, and how far its rollout is. Without a user it
+// keeps nothing.
 func IsWhole(object metav1.Object) bool {
 	return object.GetLabels()[api.LabelManagedBy] == api.ManagedBy
 }
 
-// OwnedPods selects the pods of our kinds' workloads. The recommended labels can't be relied on
-// there: the selector of an adopted Deployment may dictate them.
+// OwnedPods selects the pods of our kinds' workloads. Their recommended labels are not reliable:
+// the selector of an adopted Deployment may dictate them.
 var OwnedPods = func() labels.Selector {
 	owned, _ := labels.NewRequirement(api.LabelOwner, selection.Exists, nil) // the key is valid: a constant
 	return labels.NewSelector().Add(*owned)
 }()
 
-// Prefetch has a cache that has not been started fill with these kinds as soon as it is, all of them at once. Otherwise each
-// begins when the first controller asks for it, after those that have an index are filled.
+// Prefetch makes a cache that has not started fill with these kinds at its start, all in parallel.
+// Otherwise each kind starts when the first controller requests it, after the kinds with an index
+// are filled.
 func Prefetch(ctx context.Context, informers cache.Informers, kinds ...client.Object) error {
 	for _, kind := range kinds {
 		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
@@ -46,9 +48,9 @@ func Prefetch(ctx context.Context, informers cache.Informers, kinds ...client.Ob
 	return nil
 }
 
-// Default is how a cache treats every kind that byObject does not name: it holds those that
-// bear our label. That includes kinds that the cluster does not have yet. Of what is in namespaces it
-// holds what is in these; none means all.
+// Default returns the cache options for kinds that byObject does not name, including kinds that the
+// cluster does not have yet: the cache keeps objects with our label. Of namespaced objects it keeps
+// those in namespaces; none means all.
 func Default(byObject map[client.Object]cache.ByObject, namespaces []string) cache.Options {
 	var within map[string]cache.Config
 	for _, namespace := range namespaces {
@@ -65,13 +67,13 @@ func Default(byObject map[client.Object]cache.ByObject, namespaces []string) cac
 	}
 }
 
-// OursOnly is the default for one kind, of which only what strip leaves is held.
+// OursOnly returns the default for one kind, of which only what strip leaves is kept.
 func OursOnly[T client.Object](strip func(T)) cache.ByObject {
 	return cache.ByObject{Label: ours, Transform: Stripped(strip)}
 }
 
-// Stripped is a cache transform that keeps, of the managed fields, ours only, and of the rest
-// what strip leaves. strip changes the object in place; nil leaves it.
+// Stripped returns a cache transform that keeps our managed fields only, and of the rest what strip
+// leaves. strip changes the object in place. nil leaves it unchanged.
 func Stripped[T client.Object](strip func(T)) func(any) (any, error) {
 	return func(cached any) (any, error) {
 		object, ok := cached.(T)
@@ -86,10 +88,9 @@ func Stripped[T client.Object](strip func(T)) func(any) (any, error) {
 	}
 }
 
-// ContentChanged lets updates pass that change anything of what the cache holds, other than
-// the resource version and the times of managed fields. Together with a transform
-// that strips what nobody reads (an autoscaler's status, say) it keeps
-// the noise of others from waking us.
+// ContentChanged passes updates that change anything in the cached object except the resource
+// version and the times of managed fields. Together with a transform that strips unused fields, for
+// example an autoscaler's status, it prevents reconciles for irrelevant changes.
 func ContentChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(update event.UpdateEvent) bool {
 		if update.ObjectOld.GetResourceVersion() == update.ObjectNew.GetResourceVersion() {
@@ -99,13 +100,13 @@ func ContentChanged() predicate.Predicate {
 	}}
 }
 
-// SpecChanged lets updates of one of our own kinds pass that a user makes: of spec or labels.
-// Our own status writes do not pass.
+// SpecChanged passes updates of spec or labels, which users make, of one of our own kinds. Our own
+// status writes do not pass.
 func SpecChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// LabelsChanged lets updates pass that change labels.
+// LabelsChanged passes updates that change labels.
 func LabelsChanged() predicate.Predicate { return predicate.LabelChangedPredicate{} }
 
 func content(object client.Object) client.Object {

@@ -1,8 +1,9 @@
-// Package leaseguard keeps a leader that has lost its lease from writing.
+// Package leaseguard prevents writes of a leader that has lost its lease.
 //
-// Leader election alone can't: a process that was stopped for a while (SIGSTOP, a hypervisor's pause, a
-// long collection of garbage) goes on where it was, before it notices that another leads. The API
-// has no token by which the server could refuse it, so the client does, by its own clock.
+// Leader election alone can't: a process that was stopped for a while (SIGSTOP, a hypervisor's
+// pause, a long garbage collection) continues before it notices that another process leads. The API
+// has no fencing token by which the server could refuse it, so the client refuses, by its own
+// clock.
 package leaseguard
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
-// Fence knows when the lease was last renewed. It is safe for use by many goroutines.
+// Guard knows when the lease was last renewed. It is safe for concurrent use.
 type Guard struct {
 	deadline time.Duration
 	clock    clock.PassiveClock
@@ -26,62 +27,66 @@ type Guard struct {
 	mutex sync.Mutex
 	// renewed is when the last successful renewal was sent; zero before the first.
 	renewed time.Time
-	// shut tells that the lease has been given back.
-	shut bool
-	// answered is when the API server last answered the election, or the beginning.
+	// isClosed reports that the lease has been released.
+	isClosed bool
+	// answered is when the API server last responded to the election. It starts with the creation
+	// of the Guard.
 	answered time.Time
 }
 
-// New is a fence that lets writes pass for as long as the last renewal is younger than deadline, which is
-// the leader election's renew deadline: shorter than the lease, after which another may lead. The clock must
-// not jump, as that of the Go runtime does not (it goes on while a process is stopped).
+// New returns a Guard that lets writes pass while the last renewal is younger than deadline.
+// deadline is the renew deadline of the leader election: shorter than the lease, after which
+// another process may lead. The clock must not jump; the monotonic clock of the Go runtime does
+// not, and it continues while a process is stopped.
 func New(deadline time.Duration, clock clock.PassiveClock) *Guard {
 	return &Guard{deadline: deadline, clock: clock, answered: clock.Now()}
 }
 
-// Watch is a transport for leader election alone: it notes renewals, and whether there are answers.
-func (f *Guard) ObserveElection(next http.RoundTripper) http.RoundTripper {
+// ObserveElection returns a transport for the leader election only. It records renewals, and
+// whether there are responses.
+func (g *Guard) ObserveElection(next http.RoundTripper) http.RoundTripper {
 	return transport.Func(func(request *http.Request) (*http.Response, error) {
-		sent := f.clock.Now()
+		sent := g.clock.Now()
 		response, err := next.RoundTrip(request)
 		if err != nil {
 			return response, err
 		}
-		f.mutex.Lock()
-		defer f.mutex.Unlock()
+		g.mutex.Lock()
+		defer g.mutex.Unlock()
 		if response.StatusCode < http.StatusInternalServerError {
-			f.answered = f.clock.Now()
+			g.answered = g.clock.Now()
 		}
 		if response.StatusCode < http.StatusMultipleChoices && isWrite(request) && strings.Contains(request.URL.Path, "/leases") {
-			f.renewed = sent
+			g.renewed = sent
 		}
 		return response, nil
 	})
 }
 
-// Shut lets nothing pass from now on: the lease is being given back, and what is written to it for that renews nothing.
-func (f *Guard) Close() {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	f.shut = true
+// Close refuses all writes from now on. The lease is being released, and the write that releases it
+// renews nothing.
+func (g *Guard) Close() {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.isClosed = true
 }
 
-// Silence is for how long the API server has not answered the election, which asks every few seconds whether
-// this process leads or not.
-func (f *Guard) Silence() time.Duration {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	return f.clock.Since(f.answered)
+// Silence returns for how long the API server has not responded to the election, which sends a
+// request every few seconds, whether this process leads or not.
+func (g *Guard) Silence() time.Duration {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.clock.Since(g.answered)
 }
 
-// Guard is a transport for all that only a leader may do: it refuses what changes something while this
-// process may have lost the lease, and before it ever had it. Reads pass.
-func (f *Guard) Transport(next http.RoundTripper) http.RoundTripper {
+// Transport returns a transport for everything that only a leader may do. It refuses writes before
+// this process has the lease, and while it may have lost it. Reads pass.
+func (g *Guard) Transport(next http.RoundTripper) http.RoundTripper {
 	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		if isWrite(request) {
-			if err := f.check(); err != nil {
+			if err := g.check(); err != nil {
 				if request.Body != nil {
-					_ = request.Body.Close() // as a RoundTripper must
+					_ = request.Body.Close() // as http.RoundTripper requires
 				}
 				return nil, err
 			}
@@ -90,17 +95,17 @@ func (f *Guard) Transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Leads reports whether this process leads for sure: whether Guard lets writes pass.
-func (f *Guard) Leads() bool { return f.check() == nil }
+// Leads reports whether this process certainly leads: whether Transport lets writes pass.
+func (g *Guard) Leads() bool { return g.check() == nil }
 
-func (f *Guard) check() error {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	if f.renewed.IsZero() || f.shut {
+func (g *Guard) check() error {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if g.renewed.IsZero() || g.isClosed {
 		return errors.New("not sent: this process does not lead")
 	}
-	if since := f.clock.Since(f.renewed); since >= f.deadline {
-		return fmt.Errorf("not sent: the lease was last renewed %s ago, and another may lead after %s", since.Round(time.Second), f.deadline)
+	if since := g.clock.Since(g.renewed); since >= g.deadline {
+		return fmt.Errorf("not sent: the lease was last renewed %s ago, and another may lead after %s", since.Round(time.Second), g.deadline)
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
-// Package retrytransport keeps the reads of a cache going while the API server, or the way to it, is not.
+// Package retrytransport retries the reads of a cache while the API server, or the network to it,
+// is down.
 //
-// client-go's reflectors wait up to 30 s after a failure, which is how late a standby would learn that the API
-// server is back. And a watch whose server has gone silent, but whose connection lives (a proxy or a load
-// balancer in between answers for it), is noticed by nobody: HTTP/2's pings go as far as the next hop.
+// The reflectors of client-go wait up to 30 s after a failure, so a standby would notice late that
+// the API server is back. And nothing notices a watch whose server has gone silent while its
+// connection lives, because a proxy or a load balancer in between keeps it: HTTP/2 pings reach only
+// the next hop.
 package retrytransport
 
 import (
@@ -24,36 +26,38 @@ import (
 )
 
 const (
-	// pause is the least time between two tries of a request that got no answer, and spread what is added of it at
-	// random, so that all the watches of all the replicas don't come back in one moment.
+	// pause is the minimum time between two attempts of a request without a response. spread is the
+	// random part that is added, so that the watches of all replicas do not reconnect in one
+	// moment.
 	pause  = time.Second
 	spread = 1.0
-	// silence is how long a watch may say nothing. The API server sends a bookmark about once a minute, for
-	// clients that want bookmarks, also when nothing has changed.
+	// silence is how long a watch may send nothing. The API server sends a bookmark about once a
+	// minute to clients that want bookmarks, also if nothing has changed.
 	//
 	// Source: KEP-956 (watch bookmarks).
 	silence = 3 * time.Minute
-	// reminder is how often a wait is told of.
+	// reminder is the interval at which a wait is logged.
 	reminder = time.Minute
 )
 
-// Transport is a transport for the requests of a cache, and for nothing that has to fail in time: it asks again for
-// as long as there is no answer and the request's context lives, and ends watches that have gone silent. An answer of
-// the API server that is an error is an answer; that of a proxy or a load balancer which did not reach it is none. What is not
-// a GET passes as it is. log is told of waits.
+// Transport returns a transport for the requests of a cache, and for nothing that must fail in
+// time. It retries while there is no response and the context of the request is not done, and ends
+// watches that have gone silent. An error response of the API server is a response. That of a proxy
+// or a load balancer that did not reach the API server is not. Requests other than GET pass
+// unchanged. log gets the waits.
 func Transport(log logr.Logger, clock clock.WithTicker) func(http.RoundTripper) http.RoundTripper {
-	waits := &outage{log: log, clock: clock}
+	o := &outage{log: log, clock: clock}
 	return func(next http.RoundTripper) http.RoundTripper {
 		return transport.Func(func(request *http.Request) (*http.Response, error) {
 			if request.Method != http.MethodGet {
 				return next.RoundTrip(request)
 			}
-			wanted := request.URL.Query()
-			if wanted.Get("watch") != "true" || wanted.Get("allowWatchBookmarks") != "true" {
-				return waits.ask(next, request)
+			query := request.URL.Query()
+			if query.Get("watch") != "true" || query.Get("allowWatchBookmarks") != "true" {
+				return o.do(next, request)
 			}
 			ctx, cancel := context.WithCancelCause(request.Context())
-			response, err := waits.ask(next, request.WithContext(ctx))
+			response, err := o.do(next, request.WithContext(ctx))
 			if err != nil {
 				cancel(nil)
 				return nil, err
@@ -64,46 +68,48 @@ func Transport(log logr.Logger, clock clock.WithTicker) func(http.RoundTripper) 
 	}
 }
 
-// waits asks until there is an answer, and tells of it once for all requests.
+// outage retries until there is a response, and logs the wait once for all requests.
 type outage struct {
 	log   logr.Logger
 	clock clock.WithTicker
 
 	mutex sync.Mutex
-	// since is when the first request of those that wait got no answer; zero while none waits.
-	since, told time.Time
-	waiting     int
+	// since is when the first waiting request failed; zero while none waits. logged is when the
+	// wait was last logged.
+	since, logged time.Time
+	waiting       int
 }
 
-func (w *outage) ask(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+func (o *outage) do(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 	waited := false
 	defer func() {
 		if waited {
-			w.end(request.Context().Err() == nil)
+			o.end(request.Context().Err() == nil)
 		}
 	}()
 	for {
 		response, err := next.RoundTrip(request)
-		if err == nil && isByAnother(response) {
-			err = fmt.Errorf("answered %s, and not by the API server", response.Status)
+		if err == nil && isFromProxy(response) {
+			err = fmt.Errorf("response %s is not from the API server", response.Status)
 			_ = response.Body.Close()
 		}
 		if err == nil || request.Context().Err() != nil {
 			return response, err
 		}
-		w.logWaiting(err, !waited)
+		o.logWaiting(err, !waited)
 		waited = true
 		select {
 		case <-request.Context().Done():
 			return nil, context.Cause(request.Context())
-		case <-w.clock.After(wait.Jitter(pause, spread)):
+		case <-o.clock.After(wait.Jitter(pause, spread)):
 		}
 	}
 }
 
-// isByAnother tells the answer of who stands between us and an API server that is away: `kubectl proxy` says 500, load balancers
-// 502, 503 or 504, in plain text or HTML. The API server's own errors are a Status, in JSON or protobuf.
-func isByAnother(response *http.Response) bool {
+// isFromProxy reports whether a response is from a proxy between us and an API server that is down.
+// `kubectl proxy` responds 500, load balancers 502, 503 or 504, in plain text or HTML. The API
+// server's own errors are a Status, in JSON or protobuf.
+func isFromProxy(response *http.Response) bool {
 	if response.StatusCode < http.StatusInternalServerError {
 		return false
 	}
@@ -111,38 +117,38 @@ func isByAnother(response *http.Response) bool {
 	return err != nil || !strings.HasPrefix(kind, "application/")
 }
 
-func (w *outage) logWaiting(err error, first bool) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
+func (o *outage) logWaiting(err error, first bool) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
 	if first {
-		w.waiting++
+		o.waiting++
 	}
-	now := w.clock.Now()
-	if w.since.IsZero() {
-		w.since = now
+	now := o.clock.Now()
+	if o.since.IsZero() {
+		o.since = now
 	}
-	if now.Sub(w.told) >= reminder {
-		w.told = now
-		w.log.Info("Waiting for the API server to answer", "because", err.Error(), "since", w.since, "requests", w.waiting)
+	if now.Sub(o.logged) >= reminder {
+		o.logged = now
+		o.log.Info("Waiting for the API server to respond", "because", err.Error(), "since", o.since, "requests", o.waiting)
 	}
 }
 
-func (w *outage) end(answered bool) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	if w.waiting--; w.waiting > 0 {
+func (o *outage) end(answered bool) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if o.waiting--; o.waiting > 0 {
 		return
 	}
 	if answered {
-		w.log.Info("The API server answers again", "after", w.clock.Since(w.since).String())
+		o.log.Info("The API server responds again", "after", o.clock.Since(o.since).String())
 	}
-	w.since, w.told = time.Time{}, time.Time{}
+	o.since, o.logged = time.Time{}, time.Time{}
 }
 
 // errSilent is why a watch was ended.
-var errSilent = errors.New("the watch said nothing, not even a bookmark, for " + silence.String())
+var errSilent = errors.New("the watch sent nothing, not even a bookmark, for " + silence.String())
 
-// listener is a watch's body. It ends the watch when nothing has been read for a while.
+// listener is the body of a watch. It ends the watch when nothing has been read for a while.
 type listener struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -163,8 +169,8 @@ func newListener(body io.ReadCloser, clock clock.WithTicker, cancel context.Canc
 	return l
 }
 
-// Read puts the end off. Between the end of the time and that, a watch may be ended that has just spoken: it is
-// opened again where it was.
+// Read restarts the timer. A watch may be ended just after it has sent something, between the end
+// of the timer and its restart. It is then reopened where it was.
 func (l *listener) Read(into []byte) (int, error) {
 	n, err := l.ReadCloser.Read(into)
 	if n > 0 {

@@ -1,4 +1,4 @@
-// Package watchtest has a cache that fails, for the tests of who works through one.
+// Package watchtest has a cache that fails, for the tests of components with a cache of their own.
 package watchtest
 
 import (
@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// broken is a cache that does not start, or in which nothing can be watched.
+// broken is a cache that does not start, or that fails to watch.
 type broken struct {
 	cache.Cache
 	start, watch error
 }
 
-// Start lasts as long as ctx, or fails.
+// Start returns an error, or blocks until ctx ends.
 func (b broken) Start(ctx context.Context) error {
 	if b.start == nil {
 		<-ctx.Done()
@@ -25,7 +25,8 @@ func (b broken) Start(ctx context.Context) error {
 	return b.start
 }
 
-// GetInformer lasts as long as ctx, as that of a cache which is not started does, or fails.
+// GetInformer returns an error, or blocks until ctx ends, as that of a cache that is not started
+// does.
 func (b broken) GetInformer(ctx context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	if b.watch == nil {
 		<-ctx.Done()
@@ -34,8 +35,9 @@ func (b broken) GetInformer(ctx context.Context, _ client.Object, _ ...cache.Inf
 	return nil, b.watch
 }
 
-// EndsWhenBroken expects that what works through a cache ends and says why, where the cache does not start and where nothing can be watched: it would
-// never do anything. At the end of the process it ends with nil. In a bubble a start that never ended would be told of.
+// EndsWhenBroken tests that start returns the error if the cache does not start or nothing can be
+// watched, because it would never do anything. When the process ends, start returns nil. If start
+// never returned, the synctest bubble would report a deadlock.
 func EndsWhenBroken(t *testing.T, start func(context.Context, cache.Cache) error) {
 	t.Helper()
 	problem := errors.New("no answer")
