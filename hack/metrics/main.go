@@ -24,12 +24,12 @@ const introduction = `# Metrics
 
 <!-- Made by make gen out of internal/kit/metrics. Do not edit. -->
 
-Every metric that Mainstay has. How to read them, and the alerts and the dashboard that are made of them:
+All metrics of Mainstay. How to read them, and the alerts and the dashboard that use them:
 [monitoring](monitoring.md).
 
 No label has the name of an object. The label ` + "`namespace`" + ` has at most 500 values; all further namespaces share
-` + "`(other)`" + `, and the series of a namespace that is gone are deleted (while ` + "`kinds.platformpolicy`" + ` is off they stay until a restart).
-What a replica does it counts by itself: sum over replicas. What a gauge tells, each replica tells: take the maximum.
+` + "`(other)`" + `, and the series of a deleted namespace are deleted (while ` + "`kinds.platformpolicy`" + ` is off they stay until a restart).
+Each replica counts what it does itself: sum over replicas. Each replica reports a gauge: take the maximum.
 `
 
 const others = `

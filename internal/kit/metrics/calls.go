@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
-// Calls counts what is sent to the API server.
+// Calls counts the requests to the API server.
 func Calls(next http.RoundTripper) http.RoundTripper {
 	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		verb, resource := describe(request)
@@ -19,7 +19,8 @@ func Calls(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// code is the class of an answer. Conflicts and overload are told apart: they mean something to an operator.
+// code returns the class of a response. Conflicts and overload are separate, because they are
+// useful to operators.
 func code(response *http.Response, err error) string {
 	switch {
 	case err != nil || response == nil:
@@ -31,19 +32,20 @@ func code(response *http.Response, err error) string {
 	}
 }
 
-// none stands for what is no resource: discovery, /version, /readyz.
+// none is the resource of requests that are not for a resource: discovery, /version, /readyz.
 const none = "none"
 
-// describe tells the verb and the resource of a request, as the API server understands it, and never a name:
+// describe returns the verb and the resource of a request, as the API server parses them, and never
+// a name:
 //
 //	/api/v1/RESOURCE
 //	/apis/GROUP/VERSION/RESOURCE
 //	/apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE
 //
-// Source: k8s.io/apiserver/pkg/endpoints/request.RequestInfoFactory, whose dependencies we spare ourselves.
+// Source: k8s.io/apiserver/pkg/endpoints/request.RequestInfoFactory, whose dependencies we avoid.
 func describe(request *http.Request) (verb, resource string) {
 	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
-	// A proxy may have put a path of its own before.
+	// A proxy may have prepended a path.
 	parts = parts[max(0, slices.IndexFunc(parts, func(part string) bool { return part == "api" || part == "apis" })):]
 	group := ""
 	switch {
@@ -54,7 +56,7 @@ func describe(request *http.Request) (verb, resource string) {
 	default:
 		return strings.ToLower(request.Method), none
 	}
-	// What follows a namespace is a resource in it, but for the subresources of the namespace itself.
+	// What follows a namespace is a resource in it, or a subresource of the namespace itself.
 	if parts[0] == "namespaces" && len(parts) > 2 && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
 		parts = parts[2:]
 	}

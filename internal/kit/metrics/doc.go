@@ -1,15 +1,15 @@
-// Package metrics declares every metric of Mainstay, and is the one place that records them.
+// Package metrics declares and records all metrics of Mainstay.
 //
 // # How many series there are
 //
-// Labels have values from lists that are fixed in the code (kinds, results, classes, phases, verbs,
-// resources), but for namespaces. Of these the first 500 have series of their own, all others share
-// namespace="(other)", which no namespace can be called; the series of a namespace that is gone are
-// deleted with the next scrape, and its place is free (while PlatformPolicies are off nobody knows which
-// namespaces there are: then series stay). No label ever has the name of an object.
+// The values of labels are from lists that are fixed in the code (kinds, results, classes, phases,
+// verbs, resources), except namespaces. The first 500 namespaces have series of their own. All
+// others share namespace="(other)", which is no valid name of a namespace. The series of a deleted
+// namespace are deleted with the next scrape, and its place is free. While PlatformPolicies are
+// off, namespaces are not cached, and series stay. No label ever has the name of an object.
 //
 // # What is counted where
 //
-// What a replica does is counted where it is done: sum it over replicas. What a replica sees
-// (mainstay_objects, mainstay_leader and the like) each one tells: take the maximum.
+// A replica counts what it does itself: sum these metrics over replicas. Each replica reports what
+// it observes (mainstay_objects, mainstay_leader and the like): take the maximum.
 package metrics

@@ -7,24 +7,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metric is what there is to know of a metric.
+// Metric describes a metric.
 type Metric struct {
 	Name string
 	// Type is counter, gauge or histogram.
 	Type string
-	// Help says what it means, in a sentence or two.
+	// Help is the meaning of the metric, in a sentence or two.
 	Help string
-	// Normal says what values are no reason to look.
+	// Normal describes values that need no attention.
 	Normal string
 	Labels []Label
-	// Buckets are the upper bounds of a histogram's, in seconds; +Inf is one more.
+	// Buckets are the upper bounds of the buckets of a histogram, in seconds. +Inf is added.
 	Buckets []float64
 }
 
 // Label is one label of a metric.
 type Label struct{ Name, Meaning string }
 
-// names are those of the labels.
+// names returns the names of the labels.
 func (m Metric) names() []string {
 	var names []string
 	for _, label := range m.Labels {
@@ -36,7 +36,7 @@ func (m Metric) names() []string {
 // declared are all metrics, in the order of their declaration.
 var declared []Metric
 
-// Declared are all metrics of Mainstay's own, for documentation and checks.
+// Declared returns all metrics of Mainstay's own, for documentation and checks.
 func Declared() []Metric { return slices.Clone(declared) }
 
 func counter(metric Metric) *prometheus.CounterVec {
@@ -51,41 +51,42 @@ func histogram(metric Metric) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metric.Name, Help: metric.Help, Buckets: metric.Buckets}, metric.names())
 }
 
-// gauge is computed when it is asked for: see Sources.
+// gauge declares a gauge that is computed at each scrape: see Sources.
 func gauge(metric Metric) *prometheus.Desc {
 	metric.Type = "gauge"
 	declared = append(declared, metric)
 	return prometheus.NewDesc(metric.Name, metric.Help, metric.names(), nil)
 }
 
-// Pass is one reconcile that has ended.
+// Pass is one finished reconcile.
 type Pass struct {
-	// Kind of the object, as users write it: WebApp.
+	// Kind is the kind of the object, as users write it: WebApp.
 	Kind string
-	// Namespace of the object; empty for a kind without.
+	// Namespace is the namespace of the object; empty for cluster-scoped kinds.
 	Namespace string
 	Result    Result
 	Took      time.Duration
 }
 
-// Result is how a reconcile ended.
+// Result is the result of a reconcile.
 type Result string
 
-// Results of a reconcile. Each that is an error is a class of errors too.
+// Results of a reconcile. Each error is a class of mainstay_errors_total too.
 const (
-	// Unchanged: all was as it should be, and nothing was written.
+	// Unchanged: nothing differed, and nothing was written.
 	Unchanged Result = "unchanged"
 	// Changed: a child or the status was written.
 	Changed Result = "changed"
-	// Transient, Blocked and Terminal are errors: see package outcome.
+	// Transient, Blocked and Terminal are errors: see package errclass.
 	Transient Result = "transient"
 	Blocked   Result = "blocked"
 	Terminal  Result = "terminal"
-	// Conflict: somebody else wrote in between. It is tried again at once, and no cause for alarm.
+	// Conflict: another client wrote in between. It is retried at once, and needs no attention.
 	Conflict Result = "conflict"
-	// Panicked: a defect of ours. The object is tried again with backoff, the others go on.
+	// Panicked: a defect of ours. The object is retried with backoff; other objects are not
+	// affected.
 	Panicked Result = "panic"
-	// Stopped: the object went away, or this process is to end.
+	// Stopped: the object was deleted, or this process is stopping.
 	Stopped Result = "stopped"
 )
 
@@ -93,7 +94,7 @@ func (r Result) isError() bool {
 	return r == Transient || r == Blocked || r == Terminal || r == Conflict || r == Panicked
 }
 
-// Reconciled records the end of a reconcile.
+// Reconciled records a finished reconcile.
 func Reconciled(pass Pass) {
 	namespaces.with(pass.Namespace, func(label string) {
 		reconciles.WithLabelValues(pass.Kind, label, string(pass.Result)).Inc()
@@ -104,22 +105,22 @@ func Reconciled(pass Pass) {
 	}
 }
 
-// BecameReady records that an object is Ready for the first time, so long after it was created.
+// BecameReady records that an object is Ready for the first time, and how long after its creation.
 func BecameReady(kind, namespace string, after time.Duration) {
 	namespaces.with(namespace, func(label string) {
 		readyDuration.WithLabelValues(kind, label).Observe(after.Seconds())
 	})
 }
 
-// Who denies by policy.
+// The values of the label by of mainstay_policy_denials_total.
 const (
 	// ByAdmission: the object was not stored.
 	ByAdmission = "admission"
-	// ByController: the object was there before the policy, or got past admission.
+	// ByController: the object existed before the policy, or bypassed admission.
 	ByController = "controller"
 )
 
-// Denied records that policy refused an object.
+// Denied records that a policy refused an object.
 func Denied(kind, namespace, by string) {
 	namespaces.with(namespace, func(label string) {
 		denials.WithLabelValues(kind, label, by).Inc()
@@ -131,7 +132,8 @@ func Restarted(namespace string) {
 	namespaces.with(namespace, func(label string) { restarts.WithLabelValues(label).Inc() })
 }
 
-// RolledOut records that all pods of a workload run a changed configuration, so long after it changed.
+// RolledOut records that all pods of a workload run a changed configuration, and how long after the
+// change.
 func RolledOut(namespace string, after time.Duration) {
 	namespaces.with(namespace, func(label string) { configRollout.WithLabelValues(label).Observe(after.Seconds()) })
 }

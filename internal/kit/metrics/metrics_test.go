@@ -22,7 +22,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
-// TestDeclared: a metric that nobody explains, or whose name says another type, helps nobody.
+// TestDeclared checks that each metric has a help text, and a name that fits its type.
 func TestDeclared(t *testing.T) {
 	seen := map[string]bool{}
 	for _, metric := range Declared() {
@@ -31,10 +31,10 @@ func TestDeclared(t *testing.T) {
 		}
 		seen[metric.Name] = true
 		if !regexp.MustCompile(`^mainstay(_[a-z]+)+$`).MatchString(metric.Name) {
-			t.Errorf("%s is no good name", metric.Name)
+			t.Errorf("%s is an invalid name", metric.Name)
 		}
 		if metric.Help == "" || metric.Normal == "" {
-			t.Errorf("%s says not what it means or what is normal", metric.Name)
+			t.Errorf("%s has no Help or Normal", metric.Name)
 		}
 		for _, label := range metric.Labels {
 			if label.Meaning == "" || label.Name == "name" {
@@ -53,7 +53,7 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// TestResultsAreClasses: the loop makes one of the other.
+// TestResultsAreClasses: the reconciler converts classes to results.
 func TestResultsAreClasses(t *testing.T) {
 	got := []Result{Transient, Blocked, Terminal}
 	if want := []Result{Result(errclass.Transient), Result(errclass.Blocked), Result(errclass.Terminal)}; !slices.Equal(got, want) {
@@ -76,10 +76,11 @@ func TestReconciled(t *testing.T) {
 	}
 }
 
-// TestRoster: only so many namespaces have series of their own, and what is gone makes room.
-func TestRoster(t *testing.T) {
+// TestNamespaceLabels: only a limited number of namespaces have series of their own, and deleted
+// namespaces make room.
+func TestNamespaceLabels(t *testing.T) {
 	series := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "x"}, []string{"kind", "namespace"})
-	r := &namespaceLabels{most: 2, vectors: []*prometheus.MetricVec{series.MetricVec}}
+	r := &namespaceLabels{limit: 2, vectors: []*prometheus.MetricVec{series.MetricVec}}
 	count := func(names ...string) []string {
 		var labels []string
 		for _, name := range names {
@@ -102,14 +103,15 @@ func TestRoster(t *testing.T) {
 	}
 }
 
-// TestRosterRecordsWhole: no sweep comes between the name of a series and the series, which would leave it for ever.
-func TestRosterRecordsWhole(t *testing.T) {
-	r := &namespaceLabels{most: 2}
+// TestNamespaceLabelsLock: no sweep happens between the registration of a namespace and the
+// creation of its series, which would leave the series forever.
+func TestNamespaceLabelsLock(t *testing.T) {
+	r := &namespaceLabels{limit: 2}
 	recorded := false
 	r.with("a", func(string) {
 		recorded = true
 		if r.mutex.TryLock() {
-			t.Error("a sweep could come in between")
+			t.Error("a sweep is possible in between")
 		}
 	})
 	if !recorded || !r.mutex.TryLock() {
@@ -117,7 +119,7 @@ func TestRosterRecordsWhole(t *testing.T) {
 	}
 }
 
-// TestSeriesOfNamespaces: the roster knows each metric that has the label.
+// TestSeriesOfNamespaces: namespaces has all metrics with the label.
 func TestSeriesOfNamespaces(t *testing.T) {
 	with := 0
 	for _, metric := range Declared() {
@@ -126,7 +128,7 @@ func TestSeriesOfNamespaces(t *testing.T) {
 		}
 	}
 	if with != len(namespaces.vectors) {
-		t.Errorf("%d metrics have the label namespace, the roster knows of %d", with, len(namespaces.vectors))
+		t.Errorf("%d metrics have the label namespace, namespaces has %d", with, len(namespaces.vectors))
 	}
 }
 
@@ -152,13 +154,13 @@ func TestDescribe(t *testing.T) {
 		method, path, _ := strings.Cut(request, " ")
 		verb, resource := describe(httptest.NewRequestWithContext(t.Context(), method, "https://api"+path, nil))
 		if got := verb + " " + resource; got != want {
-			t.Errorf("%s is told as %q, want %q", request, got, want)
+			t.Errorf("%s is described as %q, want %q", request, got, want)
 		}
 	}
 	apply := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "https://api/api/v1/namespaces/shop/services/web", nil)
 	apply.Header.Set("Content-Type", "application/apply-patch+yaml")
 	if verb, _ := describe(apply); verb != "apply" {
-		t.Errorf("server-side apply is told as %s", verb)
+		t.Errorf("server-side apply is described as %s", verb)
 	}
 }
 
@@ -191,7 +193,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// app has conditions, as Type=Status.
+// app returns an object with conditions, in the form Type=Status.
 func app(uid types.UID, conditions ...string) *msappsv1.WebApp {
 	made := &msappsv1.WebApp{}
 	made.UID = uid
@@ -202,7 +204,8 @@ func app(uid types.UID, conditions ...string) *msappsv1.WebApp {
 	return made
 }
 
-// TestPhaseOf: the table in its comment; each row's object fulfils what the rows below ask for.
+// TestPhaseOf tests the table in the comment of phaseOf. The object of each row also fulfils the
+// conditions of the rows below.
 func TestPhaseOf(t *testing.T) {
 	gone := app("", "Ready=True")
 	gone.DeletionTimestamp = &metav1.Time{}
@@ -222,7 +225,8 @@ func TestPhaseOf(t *testing.T) {
 	}
 }
 
-// TestPhaseOfAnEarlierGeneration: what was Ready before the change may be anything now.
+// TestPhaseOfAnEarlierGeneration: a Ready condition of an earlier generation says nothing about the
+// current spec.
 func TestPhaseOfAnEarlierGeneration(t *testing.T) {
 	for observed, want := range map[int64]string{0: "Ready", 1: "Pending", 2: "Ready", 3: "Ready"} {
 		object := app("", "Degraded=False", "Ready=True")
@@ -235,7 +239,7 @@ func TestPhaseOfAnEarlierGeneration(t *testing.T) {
 	}
 }
 
-// TestTally: each object counts once, by what it is now, and what is gone does not.
+// TestTally: each object counts once, by its current phase, and deleted objects do not count.
 func TestTally(t *testing.T) {
 	tally := &Tally{known: map[types.UID]string{}}
 	expect := func(want map[string]int) {
@@ -257,7 +261,7 @@ func TestTally(t *testing.T) {
 	expect(map[string]int{})
 }
 
-// TestCollector: what is asked for at a scrape, and what there is none of.
+// TestCollector tests the gauges, and which of them are absent.
 func TestCollector(t *testing.T) {
 	t.Cleanup(func() { current.Store(nil) })
 	filled := false

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Phases of an object, of any kind, in the order in which they are tried.
+// Phases of an object of any kind, in the order in which they are checked.
 const (
 	deleting    = "Deleting"
 	pending     = "Pending"
@@ -26,13 +26,13 @@ const (
 
 var phases = []string{deleting, pending, ready, paused, stalled, degraded, unknown, progressing}
 
-// object has conditions.
+// object is an object with conditions.
 type object interface {
 	client.Object
 	GetConditions() []metav1.Condition
 }
 
-// phaseOf is the first that applies:
+// phaseOf returns the first phase that applies:
 //
 //	the object                      phase
 //	is being deleted                Deleting
@@ -48,44 +48,46 @@ func phaseOf(object object) string {
 	if object.GetDeletionTimestamp() != nil {
 		return deleting
 	}
-	is := map[string]metav1.ConditionStatus{}
+	statuses := map[string]metav1.ConditionStatus{}
 	for _, condition := range object.GetConditions() {
-		// 0 is who does not tell. Else what was so before the change says nothing of what is wanted now: whoever
-		// panics at it never gets to write a status.
+		// 0 means that the kind does not set it. Otherwise a condition from before the change says
+		// nothing about the current spec. A controller that panics on that spec never writes a
+		// status.
 		if condition.Type == "Ready" && condition.ObservedGeneration != 0 && condition.ObservedGeneration < object.GetGeneration() {
 			return pending
 		}
-		is[condition.Type] = condition.Status
+		statuses[condition.Type] = condition.Status
 	}
-	switch is["Ready"] {
+	switch statuses["Ready"] {
 	case "":
 		return pending
 	case metav1.ConditionTrue:
 		return ready
 	}
 	for _, phase := range []string{paused, stalled, degraded} {
-		if is[phase] == metav1.ConditionTrue {
+		if statuses[phase] == metav1.ConditionTrue {
 			return phase
 		}
 	}
-	if is["Ready"] == metav1.ConditionUnknown {
+	if statuses["Ready"] == metav1.ConditionUnknown {
 		return unknown
 	}
 	return progressing
 }
 
-// Tally counts the objects of one kind as the cache has them. It costs no call, and some 50 bytes per object.
+// Tally counts the objects of one kind in the cache. It makes no call, and needs about 50 bytes per
+// object.
 type Tally struct {
 	kind string
-	// filled tells that all objects have been seen.
+	// filled reports that all objects have been counted.
 	filled func() bool
 
 	mutex sync.Mutex
 	known map[types.UID]string
 }
 
-// Count counts the objects of a kind; empty is one of them. The cache must hold all of them, whole, and need
-// not have been started.
+// Count returns a Tally of the objects of a kind. empty is an empty object of the kind. The cache
+// must have all objects, complete, and need not have been started.
 func Count(ctx context.Context, cached cache.Cache, kind string, empty client.Object) (*Tally, error) {
 	informer, err := cached.GetInformer(ctx, empty, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -111,7 +113,8 @@ func (t *Tally) OnAdd(added any, _ bool) {
 	t.known[object.GetUID()] = phaseOf(object)
 }
 
-// OnUpdate counts an object anew. One that was made again under its name arrives as an update too.
+// OnUpdate counts an object again. An object that was recreated under its name arrives as an update
+// too.
 func (t *Tally) OnUpdate(before, after any) {
 	if object, ok := before.(object); ok {
 		t.forget(object)
@@ -119,7 +122,7 @@ func (t *Tally) OnUpdate(before, after any) {
 	t.OnAdd(after, false)
 }
 
-// OnDelete counts an object no more.
+// OnDelete removes an object from the count.
 func (t *Tally) OnDelete(deleted any) {
 	if missed, ok := deleted.(toolscache.DeletedFinalStateUnknown); ok {
 		deleted = missed.Obj
@@ -135,7 +138,7 @@ func (t *Tally) forget(object object) {
 	delete(t.known, object.GetUID())
 }
 
-// count is the number of objects per phase.
+// count returns the number of objects per phase.
 func (t *Tally) count() map[string]int {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -9,44 +9,46 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Sources tell what is not counted but asked for at each scrape. Each may be nil: then there is no such metric.
-// None may make a call, nor wait.
+// Sources are the functions that are called at each scrape. Each may be nil: then its metric is
+// absent. None may make an API call or wait.
 type Sources struct {
-	// Version of this program.
+	// Version is the version of this program.
 	Version string
-	// Objects count those of each kind.
+	// Objects count the objects of each kind.
 	Objects []*Tally
-	// Instrumented counts, by kind and state, the workloads that are matched; an error leaves the metric out.
+	// Instrumented returns the number of matched workloads by kind and state. With an error the
+	// metric is absent.
 	Instrumented func(ctx context.Context) (map[Instrumented]int, error)
-	// Leads reports whether this replica works.
+	// Leads reports whether this replica is the leader.
 	Leads func() bool
-	// CertificateExpiry is when the serving certificate of each that has one expires; zero if there is none yet.
+	// CertificateExpiry has functions that return when a serving certificate expires; zero if there
+	// is none yet.
 	CertificateExpiry map[string]func() time.Time
-	// WebhooksReady is nil if this replica can answer webhooks.
+	// WebhooksReady returns nil if this replica can serve webhooks.
 	WebhooksReady func() error
-	// APIService tells of the APIService that the leader keeps.
+	// APIService returns the state of the APIService that the leader manages.
 	APIService func() APIService
 	// IsGone reports whether a namespace is known not to exist.
 	IsGone func(ctx context.Context, namespace string) bool
 }
 
-// Instrumented is what Instrumentations of a kind say of workloads.
+// Instrumented is a kind of Instrumentation and a state of workloads.
 type Instrumented struct{ Kind, State string }
 
-// APIService is what the leader knows of the APIService that it keeps.
+// APIService is the state of the APIService, as the leader observes it.
 type APIService struct {
-	// Known is false where nobody has looked: on a replica that does not lead.
+	// Known is false on a replica that is not the leader.
 	Known bool
-	// Published tells that it is there.
+	// Published reports that the APIService exists.
 	Published bool
-	// Available tells that the API server says that it reaches who serves.
+	// Available reports that the API server reaches the server behind it.
 	Available bool
-	// Endpoints is how many are ready.
+	// Endpoints is the number of ready endpoints.
 	Endpoints int
 }
 
-// Expose hands all metrics out by controller-runtime's registry from now on. In a process with several managers,
-// as tests have, the last one's sources count.
+// Expose registers all metrics with the registry of controller-runtime. In a process with several
+// managers, for example in tests, the sources of the last call count.
 func Expose(sources Sources) {
 	if current.Swap(&sources) != nil {
 		return
@@ -57,10 +59,10 @@ func Expose(sources Sources) {
 
 var current atomic.Pointer[Sources]
 
-// collector computes what is asked for at a scrape.
+// collector computes gauges at a scrape.
 type collector struct{}
 
-// Describe tells of which metrics there are.
+// Describe sends the descriptions of the gauges.
 func (collector) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{objects, instrumented, leader, certificateExpiry, webhooksReady, apiServicePublished,
 		apiServiceAvailable, apiServiceEndpoints, info} {
@@ -68,37 +70,37 @@ func (collector) Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// sweepTimeout bounds what looks into the cache may take in all.
+// sweepTimeout limits the reads from the cache in one scrape.
 const sweepTimeout = time.Second
 
-// Collect computes the metrics, and forgets namespaces that are gone.
+// Collect computes the gauges, and forgets deleted namespaces.
 func (collector) Collect(into chan<- prometheus.Metric) {
 	sources := current.Load()
 	if sources == nil {
 		return
 	}
-	tell := func(description *prometheus.Desc, value float64, labels ...string) {
+	emit := func(description *prometheus.Desc, value float64, labels ...string) {
 		into <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
 	}
-	tell(info, 1, sources.Version)
+	emit(info, 1, sources.Version)
 	if sources.Leads != nil {
-		tell(leader, number(sources.Leads()))
+		emit(leader, number(sources.Leads()))
 	}
 	if sources.WebhooksReady != nil {
-		tell(webhooksReady, number(sources.WebhooksReady() == nil))
+		emit(webhooksReady, number(sources.WebhooksReady() == nil))
 	}
 	for of, expires := range sources.CertificateExpiry {
 		if expiry := expires(); !expiry.IsZero() {
-			tell(certificateExpiry, float64(expiry.Unix()), of)
+			emit(certificateExpiry, float64(expiry.Unix()), of)
 		}
 	}
 	if sources.APIService != nil {
 		if of := sources.APIService(); of.Known {
-			tell(apiServicePublished, number(of.Published))
+			emit(apiServicePublished, number(of.Published))
 			if of.Published {
-				tell(apiServiceAvailable, number(of.Available))
+				emit(apiServiceAvailable, number(of.Available))
 			}
-			tell(apiServiceEndpoints, float64(of.Endpoints))
+			emit(apiServiceEndpoints, float64(of.Endpoints))
 		}
 	}
 	for _, tally := range sources.Objects {
@@ -107,7 +109,7 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 		}
 		counts := tally.count()
 		for _, phase := range phases {
-			tell(objects, float64(counts[phase]), tally.kind, phase)
+			emit(objects, float64(counts[phase]), tally.kind, phase)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
@@ -115,7 +117,7 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 	if sources.Instrumented != nil {
 		if counts, err := sources.Instrumented(ctx); err == nil {
 			for of, count := range counts {
-				tell(instrumented, float64(count), of.Kind, of.State)
+				emit(instrumented, float64(count), of.Kind, of.State)
 			}
 		}
 	}
@@ -124,8 +126,8 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 	}
 }
 
-func number(is bool) float64 {
-	if is {
+func number(isTrue bool) float64 {
+	if isTrue {
 		return 1
 	}
 	return 0
