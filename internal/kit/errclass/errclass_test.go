@@ -102,7 +102,7 @@ func TestIsShutdown(t *testing.T) {
 	}
 }
 
-// TestRateLimiter: the waits start with 1 s and double up to 5 min, each extended by a fifth at most.
+// TestRateLimiter: the waits double from 1 s up to 5 min, each extended by a fifth at most.
 func TestRateLimiter(t *testing.T) {
 	seconds := []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300}
 	differs := false
