@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// compose is what the hook of these tests does.
+// compose is the Compose of the hook in these tests.
 type compose = func(ctx context.Context, request admission.Request, object, old client.Object) ([]string, error)
 
-// composing is a hook on Deployments and DaemonSets.
+// composing returns a hook for Deployments and DaemonSets.
 func composing(t *testing.T, does compose) Hook {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -42,7 +42,7 @@ func composing(t *testing.T, does compose) Hook {
 	}.Hook(scheme)
 }
 
-// changing is a Compose that changes the pod of a Deployment.
+// changing returns a Compose that changes the pod template of a Deployment.
 func changing(change func(pod *corev1.PodTemplateSpec)) compose {
 	return func(_ context.Context, _ admission.Request, object, _ client.Object) ([]string, error) {
 		change(&object.(*appsv1.Deployment).Spec.Template)
@@ -50,12 +50,12 @@ func changing(change func(pod *corev1.PodTemplateSpec)) compose {
 	}
 }
 
-// deployment is one as the API server sends it, with the JSON of its pod template.
+// deployment returns a Deployment as the API server sends it, with the JSON of its pod template.
 func deployment(template string) string {
 	return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"shop","name":"web"},"spec":{"replicas":0,"new":[0],"template":` + template + `}}`
 }
 
-// workload is what is asked about an object of a resource; before is empty at creation.
+// workload returns the request for an object of a resource. before is empty at creation.
 func workload(resource, before, object string) admission.Request {
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "uid-1", Namespace: "shop", Name: "web", Operation: admissionv1.Update,
@@ -72,23 +72,23 @@ func sendWorkload(hook Hook, request admission.Request) admission.Response {
 	return hook.Handler.(*admission.Webhook).Handle(context.Background(), request)
 }
 
-// composerCases have a pod template, what is done to it, and the patch in the order in which it is carried out.
+// composerCases have a pod template, a change to it, and the expected patch in order.
 var composerCases = map[string]struct {
 	template string
 	change   func(pod *corev1.PodTemplateSpec)
 	patch    []map[string]any
 }{
-	"nothing is to be done": {`{"spec":{"containers":[{"name":"a","image":"b"}]}}`, func(*corev1.PodTemplateSpec) {}, nil},
+	"no change": {`{"spec":{"containers":[{"name":"a","image":"b"}]}}`, func(*corev1.PodTemplateSpec) {}, nil},
 	"the template has no metadata": {
 		`{"spec":{"containers":[{"name":"a"}]}}`, func(pod *corev1.PodTemplateSpec) { pod.Annotations = map[string]string{"a/b": "c"} },
 		[]map[string]any{add("/spec/template/metadata", map[string]any{"annotations": map[string]any{"a/b": "c"}})},
 	},
-	"values that the type leaves out survive": {
+	"values that the type omits survive": {
 		`{"metadata":{"creationTimestamp":null},"spec":{"hostNetwork":false,"priority":0,"volumes":[],"containers":[{"name":"a","args":[],"resources":{},"tty":false}]}}`,
 		func(pod *corev1.PodTemplateSpec) { pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A"}} },
 		[]map[string]any{add("/spec/template/spec/containers/0/env", []any{map[string]any{"name": "A"}})},
 	},
-	"what is empty is filled": {
+	"empty values are filled": {
 		`{"metadata":null,"spec":{"volumes":[],"initContainers":null,"containers":[{"name":"a","env":[]}]}}`,
 		func(pod *corev1.PodTemplateSpec) {
 			pod.Labels = map[string]string{"a": "b"}
@@ -122,7 +122,7 @@ var composerCases = map[string]struct {
 		},
 		[]map[string]any{add("/spec/template/spec/initContainers/0", map[string]any{"name": "ours", "resources": map[string]any{}})},
 	},
-	"what is taken out again leaves its neighbours": {
+	"removing elements keeps their neighbours": {
 		`{"metadata":{"annotations":{"ours":"1","new":"2"}},"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"v","mountPath":"/a","new":1},{"name":"ours","mountPath":"/b"},{"name":"v","mountPath":"/c","new":2}]}]}}`,
 		func(pod *corev1.PodTemplateSpec) {
 			delete(pod.Annotations, "ours")
@@ -130,7 +130,7 @@ var composerCases = map[string]struct {
 		},
 		[]map[string]any{remove("/spec/template/metadata/annotations/ours"), remove("/spec/template/spec/containers/0/volumeMounts/1")},
 	},
-	"the last one of a list is taken out": {
+	"the last element of a list is removed": {
 		`{"spec":{"volumes":[{"name":"ours"}],"containers":[{"name":"a"}]}}`, func(pod *corev1.PodTemplateSpec) { pod.Spec.Volumes = nil },
 		[]map[string]any{remove("/spec/template/spec/volumes")},
 	},
@@ -166,9 +166,9 @@ func TestComposing(t *testing.T) {
 	}
 }
 
-// TestComposingIsTold: Compose gets the types of its resources, the object before only where there is one, and the
-// request; its warnings are passed on, as far as an API server passes them on.
-func TestComposingIsTold(t *testing.T) {
+// TestComposingArguments: Compose gets the types of its resources, the old object only if there is
+// one, and the request. Its warnings are passed on, in a form that API servers pass on.
+func TestComposingArguments(t *testing.T) {
 	hook := composing(t, func(_ context.Context, request admission.Request, object, old client.Object) ([]string, error) {
 		told := fmt.Sprintf("%s %T %T", request.Operation, object, old)
 		return []string{told, "a\tb\n", strings.Repeat("ä", 256), strings.Repeat("ä", 257)}, nil
@@ -187,7 +187,7 @@ func TestComposingIsTold(t *testing.T) {
 	}
 }
 
-// TestComposingNeverRefuses: whatever goes wrong, the owner's object is stored as it was sent, and this is said.
+// TestComposingNeverRefuses: after any error the object is stored as it was sent, with a warning.
 func TestComposingNeverRefuses(t *testing.T) {
 	spoil := func(err error) compose {
 		return func(_ context.Context, _ admission.Request, object, _ client.Object) ([]string, error) {
@@ -204,14 +204,14 @@ func TestComposingNeverRefuses(t *testing.T) {
 		request admission.Request
 		want    string
 	}{
-		"an error":                        {spoil(errUnknown), workload("deployments", "", good), "nobody knows"},
-		"a panic":                         {spoil(nil), workload("deployments", good, good), "panic: lost [recovered]"},
-		"nothing":                         {nil, workload("deployments", "", ""), "reading the object: there is no content to decode"},
-		"no JSON":                         {nil, workload("deployments", "", "{"), "reading the object: "},
-		"a field of another type":         {nil, workload("deployments", "", deployment(`7`)), "reading the object: "},
-		"another kind":                    {nil, workload("deployments", "", another), "reading the object: "},
-		"one before that can't be read":   {nil, workload("deployments", deployment(`7`), good), "reading the object before the update: "},
-		"a resource that is not asked of": {nil, workload("jobs", "", good), "{apps v1 jobs} is not a resource of this webhook"},
+		"an error":                      {spoil(errUnknown), workload("deployments", "", good), "nobody knows"},
+		"a panic":                       {spoil(nil), workload("deployments", good, good), "panic: lost [recovered]"},
+		"nothing":                       {nil, workload("deployments", "", ""), "reading the object: there is no content to decode"},
+		"no JSON":                       {nil, workload("deployments", "", "{"), "reading the object: "},
+		"a field of another type":       {nil, workload("deployments", "", deployment(`7`)), "reading the object: "},
+		"another kind":                  {nil, workload("deployments", "", another), "reading the object: "},
+		"one before that can't be read": {nil, workload("deployments", deployment(`7`), good), "reading the object before the update: "},
+		"another resource":              {nil, workload("jobs", "", good), "{apps v1 jobs} is not a resource of this webhook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := sendWorkload(composing(t, test.does), test.request)

@@ -8,7 +8,7 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
-// add, replace and remove are operations of a JSON patch.
+// add, replace and remove return operations of a JSON patch.
 func add(path string, value any) map[string]any {
 	return map[string]any{"op": "add", "path": path, "value": value}
 }
@@ -19,20 +19,21 @@ func replace(path string, value any) map[string]any {
 
 func remove(path string) map[string]any { return map[string]any{"op": "remove", "path": path} }
 
-// takenOut is the warning for a field that contradicts the profile.
+// takenOut returns the warning for a removed field that contradicts the profile.
 func takenOut(field string) string {
 	return field + " is removed: a PlatformPolicy enforces securityProfile Restricted, which does not allow it"
 }
 
 const goldReplaces = "metadata.labels[tier]: iron is replaced by gold, which a PlatformPolicy enforces"
 
-// mutateCases have the object before (none at creation) and after, what is patched and what is warned of.
+// mutateCases have the object before (none at creation) and after, and the expected patch and
+// warnings.
 var mutateCases = map[string]struct {
 	before, object string
 	patch          []map[string]any
 	warnings       []string
 }{
-	"nothing is to be done": {"", object(good, `{"image":"a"}`), nil, nil},
+	"no change": {"", object(good, `{"image":"a"}`), nil, nil},
 	"labels": {
 		"", object(`{"tier":"iron"}`, `{"image":"a"}`),
 		[]map[string]any{replace("/metadata/labels/tier", "gold"), add("/metadata/labels/version", "unknown")}, []string{goldReplaces},
@@ -41,7 +42,7 @@ var mutateCases = map[string]struct {
 		"", object(good, `{"image":"a","securityContext":{"privileged":true,"runAsGroup":7}}`),
 		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
 	},
-	"the only one, too": {
+	"a contradiction that is the only field is removed": {
 		"", object(good, `{"image":"a","podSecurityContext":{"runAsUser":0}}`),
 		[]map[string]any{remove("/spec/podSecurityContext/runAsUser")}, []string{takenOut("spec.podSecurityContext.runAsUser")},
 	},
@@ -53,20 +54,20 @@ var mutateCases = map[string]struct {
 		"", object(good, `{"image":"a","new":{"b":1},"securityContext":{"privileged":true,"newer":true},"env":[{"name":"A","newest":1}]}`),
 		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
 	},
-	"values that the type would leave out survive": {
+	"values that the type would omit survive": {
 		"", object(good, `{"image":"a","port":0,"paused":false,"args":[],"securityContext":{"privileged":true}}`),
 		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
 	},
-	"a bad spec is for the others to refuse": {"", object(good, `{"image":"bad","replicas":99}`), nil, nil},
+	"an invalid spec is left to validation": {"", object(good, `{"image":"bad","replicas":99}`), nil, nil},
 	"a spec that changes is governed": {
 		object(good, `{"image":"a","securityContext":{"privileged":true}}`), object(good, `{"image":"b","securityContext":{"privileged":true}}`),
 		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
 	},
-	"so is one to which something is added, which was not there before": {
+	"a spec with an added field is governed": {
 		object(good, `{"image":"a"}`), object(good, `{"image":"a","securityContext":{"privileged":true}}`),
 		[]map[string]any{remove("/spec/securityContext/privileged")}, []string{takenOut("spec.securityContext.privileged")},
 	},
-	"one that stays is left alone": {
+	"an unchanged spec is not governed": {
 		object(good, `{"image":"a","securityContext":{"privileged":true}}`), object(`{"tier":"iron","version":"1"}`, `{"image":"a","securityContext":{"privileged":true}}`),
 		[]map[string]any{replace("/metadata/labels/tier", "gold")}, []string{goldReplaces},
 	},
@@ -91,7 +92,7 @@ func TestMutating(t *testing.T) {
 	}
 }
 
-// TestMutatingAddsLabelsWhereThereAreNone: a JSON patch can't add to what is not there.
+// TestMutatingAddsLabelsWhereThereAreNone: a JSON patch can't add to a missing map.
 func TestMutatingAddsLabelsWhereThereAreNone(t *testing.T) {
 	hook := webApp(asked(t, strict, nil)).Hooks(newScheme(t))[1]
 	response := send(hook, "", `{"apiVersion":"apps.mainstay.dev/v1","kind":"WebApp","metadata":{"generateName":"web-"},"spec":{"image":"a"}}`)
@@ -101,7 +102,7 @@ func TestMutatingAddsLabelsWhereThereAreNone(t *testing.T) {
 	}
 }
 
-// TestMutatingSetsAContextWhereThereIsNone, and nothing beside it.
+// TestMutatingSetsAContextWhereThereIsNone: the patch sets the security context, and nothing else.
 func TestMutatingSetsAContextWhereThereIsNone(t *testing.T) {
 	rule := mspolicyv1.Rule{Enforced: mspolicyv1.Enforced{SecurityContext: &mspolicyv1.SecurityContext{RunAsUser: new(int64(1000)),
 		DropCapabilities: []string{"ALL"}}}}
@@ -127,7 +128,7 @@ func TestMutatingSetsAContextWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// TestWarningsAreOfOneRequest: they do not pile up in the handler.
+// TestWarningsAreOfOneRequest: warnings do not accumulate in the handler.
 func TestWarningsAreOfOneRequest(t *testing.T) {
 	hook := webApp(asked(t, strict, nil)).Hooks(newScheme(t))[1]
 	for range 3 {

@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// scaleOf is the hook for the scale of shop/web.
+// scaleOf returns the hook for the scale of shop/web.
 func scaleOf(t *testing.T, rules policy.Source) Hook {
 	t.Helper()
 	return Scale{
@@ -28,8 +28,8 @@ func scaleOf(t *testing.T, rules policy.Source) Hook {
 	}.Hook(newScheme(t))
 }
 
-// TestScalingOfWhatCantBe: an object that has an autoscaler, and one that nobody can read.
-func TestScalingOfWhatCantBe(t *testing.T) {
+// TestScalingRefused: an object with an autoscaler, and an object that can't be read.
+func TestScalingRefused(t *testing.T) {
 	for name, want := range map[string]answer{
 		"scaled": {Code: 403, Reason: "Forbidden", Message: `webapps.apps.mainstay.dev "scaled" is forbidden: an autoscaler's`},
 		"lost":   {Code: 500, Message: "nobody knows"},
@@ -41,7 +41,7 @@ func TestScalingOfWhatCantBe(t *testing.T) {
 	}
 }
 
-// to is a Scale as the API server sends it.
+// to returns a Scale as the API server sends it.
 func to(replicas int) string {
 	return fmt.Sprintf(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"namespace":"shop","name":"web"},"spec":{"replicas":%d}}`, replicas)
 }
@@ -72,8 +72,8 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-// TestScalingThatCantBeJudged is not let through.
-func TestScalingThatCantBeJudged(t *testing.T) {
+// TestScalingThatCantBeChecked: without rules, and with invalid requests, scaling is refused.
+func TestScalingThatCantBeChecked(t *testing.T) {
 	unknown := answer{Code: 500, Message: "nobody knows"}
 	if diff := cmp.Diff(unknown, answerOf(send(scaleOf(t, asked(t, strict, errUnknown)), to(1), to(2)))); diff != "" {
 		t.Errorf("without the rules: %s", diff)

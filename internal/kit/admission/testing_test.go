@@ -34,14 +34,14 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// strict are the rules of a policy, base, for the namespace shop.
+// strict is a rule of the policy base for the namespace shop.
 var strict = mspolicyv1.Rule{
 	MaxReplicas: new(int32(10)),
 	Defaults:    mspolicyv1.Defaults{Labels: map[string]string{"version": "unknown"}},
 	Enforced:    mspolicyv1.Enforced{SecurityProfile: "Restricted", Labels: map[string]string{"tier": "gold"}},
 }
 
-// asked are rules, and an error instead where there is one. It fails the test for another namespace.
+// asked returns a source of rules, or of an error. It fails the test for another namespace.
 func asked(t *testing.T, rule mspolicyv1.Rule, err error) policy.Source {
 	t.Helper()
 	return func(_ context.Context, namespace string) (policy.Rules, error) {
@@ -57,7 +57,7 @@ func asked(t *testing.T, rule mspolicyv1.Rule, err error) policy.Source {
 
 var errUnknown = errors.New("nobody knows")
 
-// webApp is a kind that makes of a WebApp no more than these tests look at: an image that must not
+// webApp returns a kind that checks only what these tests need of a WebApp: an image that must not
 // be "bad", replicas, labels and a security context.
 func webApp(rules policy.Source) Kind[*msappsv1.WebApp] {
 	at := field.NewPath("spec")
@@ -104,19 +104,20 @@ func webApp(rules policy.Source) Kind[*msappsv1.WebApp] {
 	}
 }
 
-// object is a WebApp as the API server sends it, with the JSON of its metadata's labels and its spec.
+// object returns a WebApp as the API server sends it, with the JSON of its labels and its spec.
 func object(labels, spec string) string {
 	return `{"apiVersion":"apps.mainstay.dev/v1","kind":"WebApp","metadata":{"namespace":"shop","name":"web","labels":` + labels + `},"spec":` + spec + `}`
 }
 
 const good = `{"tier":"gold","version":"1"}`
 
-// send asks a hook as the API server would; before is empty at creation, and object at deletion.
+// send sends a request to a hook as the API server would. before is empty at creation, and object
+// at deletion.
 func send(hook Hook, before, object string) admission.Response {
 	return sendTo(hook, "web", before, object)
 }
 
-// sendTo is send about an object of another name.
+// sendTo is send for an object of another name.
 func sendTo(hook Hook, name, before, object string) admission.Response {
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "uid-1", Namespace: "shop", Name: name, Operation: admissionv1.Update,
@@ -131,7 +132,7 @@ func sendTo(hook Hook, name, before, object string) admission.Response {
 	return hook.Handler.(*admission.Webhook).Handle(context.Background(), request)
 }
 
-// answer is what a response comes down to.
+// answer is the relevant part of a response.
 type answer struct {
 	Allowed  bool
 	Code     int32
@@ -144,7 +145,7 @@ func answerOf(response admission.Response) answer {
 	return answer{response.Allowed, response.Result.Code, response.Result.Reason, response.Result.Message, response.Warnings}
 }
 
-// patchOf is the patch as the API server gets it.
+// patchOf returns the patch as the API server gets it.
 func patchOf(t *testing.T, response admission.Response) []map[string]any {
 	t.Helper()
 	if len(response.Patch) == 0 {
@@ -157,7 +158,7 @@ func patchOf(t *testing.T, response admission.Response) []map[string]any {
 	if err := json.Unmarshal(response.Patch, &patch); err != nil {
 		t.Fatal(err)
 	}
-	// The library goes through maps: what is independent comes in any order.
+	// The library iterates over maps: independent operations have any order.
 	slices.SortFunc(patch, func(a, b map[string]any) int { return cmp.Compare(fmt.Sprint(a["path"]), fmt.Sprint(b["path"])) })
 	return patch
 }

@@ -44,11 +44,11 @@ var validateCases = map[string]struct {
 		"", object(`{}`, `{"image":"a","paused":true}`),
 		answer{Code: 403, Reason: "Forbidden", Message: kindForbidden + notGold, Warnings: []string{"spec.paused: nothing will happen"}},
 	},
-	"updated":                                {object(good, `{"image":"a"}`), object(good, `{"image":"b"}`), allowed},
-	"updated to a bad spec":                  {object(good, `{"image":"a"}`), object(good, `{"image":"bad"}`), invalid(kindInvalid)},
-	"a bad spec that stays is not looked at": {object(good, `{"image":"bad","paused":true}`), object(`{"tier":"gold","a":"b"}`, `{"image":"bad","paused":true}`), allowed},
-	"too many replicas that stay":            {object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"b","replicas":12}`), allowed},
-	"fewer of too many":                      {object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"a","replicas":11}`), allowed},
+	"updated":               {object(good, `{"image":"a"}`), object(good, `{"image":"b"}`), allowed},
+	"updated to a bad spec": {object(good, `{"image":"a"}`), object(good, `{"image":"bad"}`), invalid(kindInvalid)},
+	"an unchanged invalid spec is not checked": {object(good, `{"image":"bad","paused":true}`), object(`{"tier":"gold","a":"b"}`, `{"image":"bad","paused":true}`), allowed},
+	"too many replicas that stay":              {object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"b","replicas":12}`), allowed},
+	"fewer of too many":                        {object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"a","replicas":11}`), allowed},
 	"more of too many": {
 		object(good, `{"image":"a","replicas":12}`), object(good, `{"image":"a","replicas":13}`), forbidden("spec.replicas: Invalid value: 13" + tooMany),
 	},
@@ -78,7 +78,7 @@ func TestValidating(t *testing.T) {
 	}
 }
 
-// TestMalformed: what can't be read is the client's mistake, and is not let through.
+// TestMalformed: a request that can't be decoded is an error of the client, and is refused.
 func TestMalformed(t *testing.T) {
 	for _, hook := range webApp(asked(t, strict, nil)).Hooks(newScheme(t)) {
 		for name, pair := range map[string][2]string{
@@ -100,7 +100,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestRulesThatCantBeRead: nobody knows which rules count, so nothing passes.
+// TestRulesThatCantBeRead: while the rules are unknown, every request is refused.
 func TestRulesThatCantBeRead(t *testing.T) {
 	want := answer{Code: 500, Reason: "InternalError", Message: "Internal error occurred: nobody knows"}
 	for _, hook := range webApp(asked(t, strict, errUnknown)).Hooks(newScheme(t)) {
@@ -112,7 +112,7 @@ func TestRulesThatCantBeRead(t *testing.T) {
 	}
 }
 
-// TestKindWithoutPolicies: it is validated, and nothing else.
+// TestKindWithoutPolicies: the object is only validated.
 func TestKindWithoutPolicies(t *testing.T) {
 	kind := webApp(nil)
 	kind.Govern, kind.Subject, kind.Warn = nil, nil, nil
@@ -127,7 +127,7 @@ func TestKindWithoutPolicies(t *testing.T) {
 	}
 }
 
-// TestHooks: what the API server is told.
+// TestHooks tests the registration of the hooks at the API server.
 func TestHooks(t *testing.T) {
 	hooks := webApp(asked(t, mspolicyv1.Rule{}, nil)).Hooks(newScheme(t))
 	rules := []admissionregistrationv1.RuleWithOperations{{

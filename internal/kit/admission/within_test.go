@@ -11,7 +11,8 @@ import (
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 )
 
-// TestValidateWithin: what is around an object is looked at after the object itself, and not for a spec that stays.
+// TestValidateWithin: ValidateWithin is called after Validate accepts, and not for an unchanged
+// spec.
 func TestValidateWithin(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, object string
@@ -45,7 +46,7 @@ func TestValidateWithin(t *testing.T) {
 				t.Error(diff)
 			}
 			if isAsked != test.asked {
-				t.Errorf("what is around it was looked at: %t", isAsked)
+				t.Errorf("ValidateWithin was called: %t", isAsked)
 			}
 		})
 	}

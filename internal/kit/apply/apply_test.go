@@ -20,7 +20,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestRefusedChildren: what could not be made keeps back what needs it, and nothing else.
+// TestRefusedChildren: a child that was not created blocks the children that need it, and no
+// others.
 func TestRefusedChildren(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, msappsv1.AddToScheme} {
@@ -39,8 +40,8 @@ func TestRefusedChildren(t *testing.T) {
 		exists bool
 		want   []string
 	}{
-		"it can't be made":    {false, []string{"kept", "other"}},
-		"it can't be changed": {true, []string{"kept", "main", "other"}},
+		"its creation is refused": {false, []string{"kept", "other"}},
+		"its update is refused":   {true, []string{"kept", "main", "other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder().WithScheme(scheme)

@@ -17,7 +17,7 @@ import (
 //
 //	go test -run XXX -bench . -benchmem ./internal/kit/apply
 
-// configuration is the Deployment of deployment() as a typed apply configuration.
+// configuration returns the Deployment of deployment() as a typed apply configuration.
 func configuration() *appsconfig.DeploymentApplyConfiguration {
 	labels := map[string]string{"app": "shop", "app.kubernetes.io/component": "webapp"}
 	return appsconfig.Deployment("shop", "web").WithLabels(labels).
@@ -36,12 +36,12 @@ func configuration() *appsconfig.DeploymentApplyConfiguration {
 						WithSecurityContext(coreconfig.SecurityContext().WithAllowPrivilegeEscalation(false))))))
 }
 
-// TestConfigurationIsTheSameObject keeps the comparison fair.
+// TestConfigurationIsTheSameObject ensures that the comparison is fair.
 func TestConfigurationIsTheSameObject(t *testing.T) {
 	r := testRenderer(t)
 	plain := mustRender(t, r, deployment()).object
 	unstructured.RemoveNestedField(plain.Object, "metadata", "annotations")
-	// The one thing that a Go struct says without meaning it, and that the typed one does not.
+	// Only the Go struct has this field without meaning it.
 	unstructured.RemoveNestedField(plain.Object, "spec", "strategy")
 	containers, _, _ := unstructured.NestedSlice(plain.Object, "spec", "template", "spec", "containers")
 	delete(containers[0].(map[string]any), "resources")

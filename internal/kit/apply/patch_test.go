@@ -24,7 +24,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// note is a patch that writes an annotation on a Deployment.
+// note returns a patch that writes an annotation on a Deployment.
 func note(name, reason string) plan.Patch {
 	return plan.Patch{
 		Ref: plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "web",
@@ -33,9 +33,9 @@ func note(name, reason string) plan.Patch {
 	}
 }
 
-// patchWith applies a plan of patches to the Deployments a, b, c and d, where answers say what the API server answers for one.
-// It returns the result and the error, which were written, and the events.
-func patchWith(t *testing.T, answers map[string]error, wanted plan.Plan) (result plan.Result, written, told []string, err error) {
+// patchWith applies a plan of patches to the Deployments a, b, c and d. answers has the API
+// server's errors, by name. It returns the result, the written objects, the events and the error.
+func patchWith(t *testing.T, answers map[string]error, wanted plan.Plan) (result plan.Result, written, recorded []string, err error) {
 	t.Helper()
 	scheme := testRenderer(t).scheme
 	builder := fake.NewClientBuilder().WithScheme(scheme)
@@ -67,12 +67,12 @@ func patchWith(t *testing.T, answers map[string]error, wanted plan.Plan) (result
 	}
 	close(recorder.Events)
 	for event := range recorder.Events {
-		told = append(told, event)
+		recorded = append(recorded, event)
 	}
-	return result, written, told, err
+	return result, written, recorded, err
 }
 
-// TestPatches: each is tried, whatever became of the others.
+// TestPatches: each patch is attempted, whatever the results of the others.
 func TestPatches(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	patches := []plan.Patch{note("a", ""), note("b", "Noted"), note("c", ""), note("d", "Noted")}
@@ -80,24 +80,24 @@ func TestPatches(t *testing.T) {
 	another := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "a",
 		field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "x", "it is immutable")})
 	for name, test := range map[string]struct {
-		answers map[string]error
-		hold    bool
-		written []string
-		told    []string
-		refused map[plan.Ref]string
-		// unmade are those that are tried again.
-		unmade map[plan.Ref]string
-		// fails are what the error names.
+		answers  map[string]error
+		withhold bool
+		written  []string
+		recorded []string
+		refused  map[plan.Ref]string
+		// unwritten are the patches that are retried.
+		unwritten map[plan.Ref]string
+		// fails are the names in the error.
 		fails []string
 	}{
-		"all are made":   {written: []string{"a", "b", "c", "d"}, told: []string{"Normal Noted it is noted", "Normal Noted it is noted"}},
-		"one is refused": {answers: map[string]error{"b": forbidden}, written: []string{"a", "c", "d"}, told: []string{"Normal Noted it is noted"}, refused: map[plan.Ref]string{patches[1].Ref: `deployments.apps "b" is forbidden: not you`}},
-		"some can't be reached": {
+		"all succeed":    {written: []string{"a", "b", "c", "d"}, recorded: []string{"Normal Noted it is noted", "Normal Noted it is noted"}},
+		"one is refused": {answers: map[string]error{"b": forbidden}, written: []string{"a", "c", "d"}, recorded: []string{"Normal Noted it is noted"}, refused: map[plan.Ref]string{patches[1].Ref: `deployments.apps "b" is forbidden: not you`}},
+		"some fail": {
 			answers: map[string]error{"a": errors.New("no route"), "c": errors.New("no host")}, written: []string{"b", "d"},
-			told:   []string{"Normal Noted it is noted", "Normal Noted it is noted"},
-			unmade: map[plan.Ref]string{patches[0].Ref: "no route", patches[2].Ref: "no host"},
+			recorded:  []string{"Normal Noted it is noted", "Normal Noted it is noted"},
+			unwritten: map[plan.Ref]string{patches[0].Ref: "no route", patches[2].Ref: "no host"},
 		},
-		"the network is gone": {
+		"the network is down": {
 			answers: map[string]error{"a": errors.New("no route"), "b": errors.New("no route"), "c": errors.New("no host"),
 				"d": errors.New("no host")},
 			fails: []string{
@@ -105,16 +105,16 @@ func TestPatches(t *testing.T) {
 				"patching Deployment web/d: no host",
 			},
 		},
-		"one has gone": {answers: map[string]error{"d": apierrors.NewNotFound(deployments, "d")}, written: []string{"a", "b", "c"},
-			told: []string{"Normal Noted it is noted"}},
-		"another is in its place": {
-			answers: map[string]error{"a": another}, written: []string{"b", "c", "d"}, told: []string{"Normal Noted it is noted",
+		"one is gone": {answers: map[string]error{"d": apierrors.NewNotFound(deployments, "d")}, written: []string{"a", "b", "c"},
+			recorded: []string{"Normal Noted it is noted"}},
+		"one was replaced": {
+			answers: map[string]error{"a": another}, written: []string{"b", "c", "d"}, recorded: []string{"Normal Noted it is noted",
 				"Normal Noted it is noted"},
 		},
-		"the plan holds": {hold: true},
+		"the plan is withheld": {withhold: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result, written, told, err := patchWith(t, test.answers, plan.Plan{Patches: patches, Withhold: test.hold})
+			result, written, recorded, err := patchWith(t, test.answers, plan.Plan{Patches: patches, Withhold: test.withhold})
 			if diff := cmp.Diff(test.written, written); diff != "" {
 				t.Error(diff)
 			}
@@ -125,13 +125,13 @@ func TestPatches(t *testing.T) {
 			if diff := cmp.Diff(test.written, patched); diff != "" {
 				t.Errorf("the result names others: %s", diff)
 			}
-			if diff := cmp.Diff(test.told, told); diff != "" {
+			if diff := cmp.Diff(test.recorded, recorded); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(test.refused, result.Refused); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(test.unmade, result.Unwritten); diff != "" {
+			if diff := cmp.Diff(test.unwritten, result.Unwritten); diff != "" {
 				t.Error(diff)
 			}
 			if got := fmt.Sprint(err); (err != nil || len(test.fails) > 0) && got != strings.Join(test.fails, "\n") {
@@ -141,26 +141,26 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestEventsOfPatches: what was asked for by a write, and has not come about, is not told. It is written, all the same.
+// TestEventsOfPatches: a patch whose IsDone returns false has no event. It is written all the same.
 func TestEventsOfPatches(t *testing.T) {
 	noted := func(is bool) func(plan.Object) bool {
 		return func(written plan.Object) bool { return is == (written.GetAnnotations()["note"] == "1") }
 	}
 	come, missing := note("a", "Come"), note("b", "Missing")
 	come.IsDone, missing.IsDone = noted(true), noted(false)
-	_, written, told, err := patchWith(t, nil, plan.Plan{Patches: []plan.Patch{come, missing}})
+	_, written, recorded, err := patchWith(t, nil, plan.Plan{Patches: []plan.Patch{come, missing}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"a", "b"}, written); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"Normal Come it is noted"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"Normal Come it is noted"}, recorded); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestPatchesOfAnUnknownKind: it could not be awaited.
+// TestPatchesOfAnUnknownKind: such a patch is not written, because it could not be awaited.
 func TestPatchesOfAnUnknownKind(t *testing.T) {
 	patch := note("a", "")
 	patch.APIVersion = "example.com/v1"
@@ -169,7 +169,7 @@ func TestPatchesOfAnUnknownKind(t *testing.T) {
 	}
 }
 
-// TestPatchesAfterChildren: what a child is refused for keeps back what is done elsewhere.
+// TestPatchesAfterChildren: a refused child blocks the patches.
 func TestPatchesAfterChildren(t *testing.T) {
 	scheme := testRenderer(t).scheme
 	var tried []string

@@ -34,7 +34,7 @@ func owner() *msappsv1.WebApp {
 	return &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-1"}}
 }
 
-// deployment is about what a WebApp makes.
+// deployment returns a Deployment similar to that of a WebApp.
 func deployment(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	labels := map[string]string{"app": "shop", "app.kubernetes.io/component": "webapp"}
 	one := &appsv1.Deployment{
@@ -76,7 +76,7 @@ func mustRender(t testing.TB, r renderer, child plan.Object) rendered {
 	return one
 }
 
-// applied is a Deployment as the API server keeps it after our apply.
+// applied returns a Deployment as the API server stores it after our apply.
 func applied(t testing.TB, r renderer, wanted rendered) *appsv1.Deployment {
 	t.Helper()
 	typed, err := r.builtin.ObjectToTyped(wanted.object)
@@ -132,8 +132,8 @@ func TestRenderLeavesTheChildAlone(t *testing.T) {
 	}
 }
 
-// TestHash pins one hash: another way of computing it would write every child of every
-// application once at the next upgrade.
+// TestHash pins one hash. With another computation, the next upgrade would write every child of
+// every application once.
 func TestHash(t *testing.T) {
 	r := testRenderer(t)
 	first := mustRender(t, r, deployment()).hash
@@ -191,12 +191,12 @@ func TestSame(t *testing.T) {
 		change func(*appsv1.Deployment)
 		want   bool
 	}{
-		"as it was applied":               {func(*appsv1.Deployment) {}, true},
-		"what others added is theirs":     {func(d *appsv1.Deployment) { d.Labels["x"] = "1"; d.Spec.MinReadySeconds = 9 }, true},
-		"the server's values are as well": {func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](10) }, true},
-		"another hash":                    {func(d *appsv1.Deployment) { d.Annotations["mainstay.dev/applied"] = "x" }, false},
-		"no hash":                         {func(d *appsv1.Deployment) { delete(d.Annotations, "mainstay.dev/applied") }, false},
-		"a field that changed its owner":  {editFields(func(s string) string { return strings.Replace(s, `"f:replicas":{},`, "", 1) }), false},
+		"as it was applied":                  {func(*appsv1.Deployment) {}, true},
+		"fields of others are ignored":       {func(d *appsv1.Deployment) { d.Labels["x"] = "1"; d.Spec.MinReadySeconds = 9 }, true},
+		"defaults of the server are ignored": {func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](10) }, true},
+		"another hash":                       {func(d *appsv1.Deployment) { d.Annotations["mainstay.dev/applied"] = "x" }, false},
+		"no hash":                            {func(d *appsv1.Deployment) { delete(d.Annotations, "mainstay.dev/applied") }, false},
+		"a field that changed its owner":     {editFields(func(s string) string { return strings.Replace(s, `"f:replicas":{},`, "", 1) }), false},
 		"a field too many": {editFields(func(s string) string {
 			return strings.Replace(s, `"f:replicas":{}`, `"f:paused":{},"f:replicas":{}`, 1)
 		}), false},
@@ -226,7 +226,7 @@ func TestSame(t *testing.T) {
 	})
 }
 
-func TestSameKnowsTheGatewayAPI(t *testing.T) {
+func TestSameForTheGatewayAPI(t *testing.T) {
 	r := testRenderer(t)
 	wanted := mustRender(t, r, &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "shop"},
 		Spec: gatewayv1.HTTPRouteSpec{Hostnames: []gatewayv1.Hostname{"a.example.com"}}})
@@ -257,10 +257,10 @@ func entry(manager, operation, apiVersion, subresource, fields string) metav1.Ma
 	}
 }
 
-func TestTakenOver(t *testing.T) {
+func TestTakenOverEntries(t *testing.T) {
 	const ours = "mainstay/webapp"
 	for name, test := range map[string]struct{ given, want []metav1.ManagedFieldsEntry }{
-		"nobody's fields are none": {nil, []metav1.ManagedFieldsEntry{entry(ours, "Apply", "apps/v1", "", `{}`)}},
+		"no managed fields": {nil, []metav1.ManagedFieldsEntry{entry(ours, "Apply", "apps/v1", "", `{}`)}},
 		"all become ours": {
 			[]metav1.ManagedFieldsEntry{
 				entry("kubectl-client-side-apply", "Update", "apps/v1", "", `{"f:spec":{"f:replicas":{}}}`),
@@ -323,9 +323,9 @@ func TestOwnedFields(t *testing.T) {
 		path     []string
 		want     bool
 	}{
-		"what we applied":                           {plan.Ours, []string{"spec", "replicas"}, true},
-		"what another applied":                      {plan.Ours, []string{"spec", "paused"}, false},
-		"whatever there is in what we are to adopt": {plan.Consenting, []string{"spec", "paused"}, true},
+		"what we applied":                 {plan.Ours, []string{"spec", "replicas"}, true},
+		"what another applied":            {plan.Ours, []string{"spec", "paused"}, false},
+		"any field of an object to adopt": {plan.Consenting, []string{"spec", "paused"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ownsPath(plan.Found{Object: object, Ownership: test.standing}, "mainstay/webapp", test.path)

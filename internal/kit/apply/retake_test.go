@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestRetaken(t *testing.T) {
+func TestReclaimedEntries(t *testing.T) {
 	const ours = "mainstay/appconfig"
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1",
@@ -20,14 +20,14 @@ func TestRetaken(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    map[string]string
 	}{
-		"a key that somebody added": {
+		"a key that another manager added": {
 			data: map[string]string{"A": "1", "B": "2"},
 			entries: []metav1.ManagedFieldsEntry{
 				entry(ours, "Apply", `{"f:data":{"f:A":{}},"f:metadata":{"f:labels":{}}}`), entry("kubectl", "Update", `{"f:data":{"f:B":{}}}`),
 			},
 			want: map[string]string{ours + " Apply": `{"f:binaryData":{".":{}},"f:data":{".":{},"f:A":{},"f:B":{}},"f:metadata":{"f:labels":{}}}`},
 		},
-		"what else they wrote stays theirs": {
+		"other fields of the manager stay": {
 			data: map[string]string{"A": "1"}, binary: map[string][]byte{"C": {1}},
 			entries: []metav1.ManagedFieldsEntry{
 				entry(ours, "Apply", `{"f:data":{"f:A":{}}}`), entry("helm", "Update", `{"f:binaryData":{"f:C":{}},"f:metadata":{"f:annotations":{"f:x":{}}}}`),
@@ -59,6 +59,6 @@ func TestRetaken(t *testing.T) {
 	}
 	if _, err := reclaimedEntries(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{entry("x",
 		"Update", "{")}}}, ours); err == nil {
-		t.Error("what can't be read is passed over")
+		t.Error("invalid managed fields are not an error")
 	}
 }

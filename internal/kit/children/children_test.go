@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-func TestStanding(t *testing.T) {
+func TestOwnershipOf(t *testing.T) {
 	owner := &msappsv1.WebApp{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "uid-2"}}
 	kind := schema.GroupVersionKind{Group: "apps.mainstay.dev", Version: "v1", Kind: "WebApp"}
 	controlledBy := func(apiVersion, kind, name, uid string) metav1.OwnerReference {
@@ -25,18 +25,18 @@ func TestStanding(t *testing.T) {
 		annotations map[string]string
 		want        plan.Ownership
 	}{
-		"nobody's object is foreign":       {nil, nil, plan.Foreign},
-		"with consent it may be taken":     {nil, consent("WebApp/shop"), plan.Consenting},
-		"consent for another is none":      {nil, consent("WebApp/other"), plan.Foreign},
-		"consent for another kind is none": {nil, consent("Cache/shop"), plan.Foreign},
-		"consent is written exactly":       {nil, consent("webapp/shop"), plan.Foreign},
-		"ours bears our UID": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "shop",
+		"an object without a controller is foreign": {nil, nil, plan.Foreign},
+		"with consent it may be adopted":            {nil, consent("WebApp/shop"), plan.Consenting},
+		"consent for another name does not count":   {nil, consent("WebApp/other"), plan.Foreign},
+		"consent for another kind does not count":   {nil, consent("Cache/shop"), plan.Foreign},
+		"consent is case-sensitive":                 {nil, consent("webapp/shop"), plan.Foreign},
+		"our UID": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "shop",
 			"uid-2")}, nil, plan.Ours},
-		"a UID is ours in any version": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v2", "WebApp", "shop",
+		"our UID in another version": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v2", "WebApp", "shop",
 			"uid-2")}, nil, plan.Ours},
-		"an earlier owner of our name leaves it to come": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "shop",
+		"an earlier owner of our name": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "shop",
 			"uid-1")}, nil, plan.Former},
-		"an earlier owner in another version as well": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1beta1", "WebApp", "shop",
+		"an earlier owner in another version": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1beta1", "WebApp", "shop",
 			"uid-1")}, nil, plan.Former},
 		"another of our kind is foreign": {[]metav1.OwnerReference{controlledBy("apps.mainstay.dev/v1", "WebApp", "other",
 			"uid-1")}, nil, plan.Foreign},
@@ -44,9 +44,9 @@ func TestStanding(t *testing.T) {
 			"uid-1")}, nil, plan.Foreign},
 		"another group's kind of our name is foreign": {[]metav1.OwnerReference{controlledBy("example.com/v1", "WebApp", "shop", "uid-1")},
 			nil, plan.Foreign},
-		"what another controls can't consent": {[]metav1.OwnerReference{controlledBy("apps/v1", "Deployment", "x", "uid-9")},
+		"an object with another controller can't consent": {[]metav1.OwnerReference{controlledBy("apps/v1", "Deployment", "x", "uid-9")},
 			consent("WebApp/shop"), plan.Foreign},
-		"an owner that does not control counts for nobody": {[]metav1.OwnerReference{{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp",
+		"an owner that is no controller does not count": {[]metav1.OwnerReference{{APIVersion: "apps.mainstay.dev/v1", Kind: "WebApp",
 			Name: "shop", UID: "uid-2"}}, nil, plan.Foreign},
 	} {
 		t.Run(name, func(t *testing.T) {

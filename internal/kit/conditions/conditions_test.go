@@ -63,7 +63,7 @@ func TestMerge(t *testing.T) {
 			[]metav1.Condition{at(then, 3, condition("Ready", "False", "A"))}, []metav1.Condition{condition("Ready", "True", "A")},
 			[]metav1.Condition{at(now, 7, condition("Ready", "True", "A"))},
 		},
-		"what is not wanted goes": {
+		"conditions that are not wanted are dropped": {
 			[]metav1.Condition{at(then, 3, condition("Stalled", "True", "A"))}, nil, nil,
 		},
 		"they are sorted by type": {
@@ -85,10 +85,10 @@ func TestMergeIsStable(t *testing.T) {
 	before := strings.Clone(wanted[0].Message)
 	once := Merge(nil, wanted, 7, then)
 	if diff := cmp.Diff(once, Merge(once, wanted, 7, now)); diff != "" {
-		t.Errorf("the same again is a change:\n%s", diff)
+		t.Errorf("merging the same conditions is a change:\n%s", diff)
 	}
 	if wanted[0].Message != before || !wanted[0].LastTransitionTime.IsZero() {
-		t.Error("what was given has changed")
+		t.Error("the arguments were changed")
 	}
 }
 
@@ -109,7 +109,7 @@ func TestMessagesAreCutBetweenCharacters(t *testing.T) {
 				t.Errorf("%d bytes, valid: %t", len(got), utf8.ValidString(got))
 			}
 			if len(test.message) > 1000 && !strings.HasSuffix(got, "...") {
-				t.Errorf("nothing tells that it was cut: %q", got[990:])
+				t.Errorf("a truncated message does not end in ...: %q", got[990:])
 			}
 		})
 	}
@@ -123,24 +123,24 @@ func TestEvents(t *testing.T) {
 		old, merged []metav1.Condition
 		want        []Event
 	}{
-		"nothing new is nothing to tell": {list(condition("Ready", "True", "A")), list(condition("Ready", "True", "A")), nil},
-		"Ready is told either way: True": {list(condition("Ready", "False", "A")), list(condition("Ready", "True", "B")),
+		"no change, no event": {list(condition("Ready", "True", "A")), list(condition("Ready", "True", "A")), nil},
+		"Ready became True": {list(condition("Ready", "False", "A")), list(condition("Ready", "True", "B")),
 			[]Event{normal("B")}},
-		"Ready is told either way: False": {list(condition("Ready", "True", "A")), list(condition("Ready", "False", "B")),
+		"Ready became False": {list(condition("Ready", "True", "A")), list(condition("Ready", "False", "B")),
 			[]Event{normal("B")}},
-		"another reason is news": {list(condition("Ready", "False", "A")), list(condition("Ready", "False", "B")),
+		"another reason has an event": {list(condition("Ready", "False", "A")), list(condition("Ready", "False", "B")),
 			[]Event{normal("B")}},
-		"the first Ready is told":   {nil, list(condition("Ready", "False", "A")), []Event{normal("A")}},
-		"others are told when True": {nil, list(condition("Progressing", "True", "A")), []Event{normal("A")}},
-		"others that are False are no news": {list(condition("Progressing", "True", "A")), list(condition("Progressing", "False", "B")),
+		"the first Ready has an event":   {nil, list(condition("Ready", "False", "A")), []Event{normal("A")}},
+		"others have an event when True": {nil, list(condition("Progressing", "True", "A")), []Event{normal("A")}},
+		"others that become False have none": {list(condition("Progressing", "True", "A")), list(condition("Progressing", "False", "B")),
 			nil},
-		"trouble is a warning": {nil, list(condition("Degraded", "True", "A")), []Event{warning("A")}},
-		"trouble that has passed is told": {list(condition("Degraded", "True", "A")), list(condition("Degraded", "False", "B")),
+		"a problem is a warning": {nil, list(condition("Degraded", "True", "A")), []Event{warning("A")}},
+		"a solved problem has an event": {list(condition("Degraded", "True", "A")), list(condition("Degraded", "False", "B")),
 			[]Event{normal("B")}},
-		"no trouble from the start is not": {nil, list(condition("Degraded", "False", "B")), nil},
-		"one reason is told once": {nil, list(condition("Progressing", "True", "A"), condition("Ready", "False", "A")),
+		"no problem from the start has none": {nil, list(condition("Degraded", "False", "B")), nil},
+		"one reason has one event": {nil, list(condition("Progressing", "True", "A"), condition("Ready", "False", "A")),
 			[]Event{normal("A")}},
-		"one reason is told once, as a warning": {nil, list(condition("Progressing", "True", "A"), condition("Degraded", "True", "A"),
+		"one reason has one event, a warning": {nil, list(condition("Progressing", "True", "A"), condition("Degraded", "True", "A"),
 			condition("Ready", "False", "A")), []Event{warning("A")}},
 		"another message alone is not worth an event": {list(metav1.Condition{Type: "Ready", Status: "False", Reason: "A", Message: "1 of 2"}),
 			list(condition("Ready", "False", "A")), nil},

@@ -32,11 +32,11 @@ func TestOf(t *testing.T) {
 		want Class
 	}{
 		"no error":                     {nil, "none"},
-		"a spec that can't be":         {InvalidSpecError{errors.New("x")}, "terminal"},
+		"an invalid spec":              {InvalidSpecError{errors.New("x")}, "terminal"},
 		"a child that is invalid":      {apierrors.NewInvalid(schema.GroupKind{Kind: "Deployment"}, "shop", nil), "blocked"},
 		"a bad request":                {apierrors.NewBadRequest("x"), "blocked"},
 		"a request that is too large":  {apierrors.NewRequestEntityTooLargeError("x"), "blocked"},
-		"a namespace that ends":        {terminatingNamespace(), "gone"},
+		"a terminating namespace":      {terminatingNamespace(), "gone"},
 		"a quota, policy or right":     {apierrors.NewForbidden(resource, "shop", errors.New("exceeded quota")), "blocked"},
 		"a token that is not accepted": {apierrors.NewUnauthorized("x"), "blocked"},
 		"a kind that is not installed": {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "HTTPRoute"}}, "blocked"},
@@ -72,18 +72,18 @@ func TestFailure(t *testing.T) {
 		err  error
 		want *plan.Failure
 	}{
-		"no error is no failure":      {nil, nil},
-		"what ends anyway is none":    {terminatingNamespace(), nil},
-		"a spec that can't be stalls": {invalid, &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Stalled: true}},
-		"a child's field that the API server refuses stalls, and is looked at again": {
+		"no error is no failure":          {nil, nil},
+		"a terminating namespace is none": {terminatingNamespace(), nil},
+		"an invalid spec stalls":          {invalid, &plan.Failure{Reason: "InvalidSpec", Message: "spec.image: no", Stalled: true}},
+		"a refused field of a child stalls, and is retried": {
 			child, &plan.Failure{Reason: "InvalidSpec", Message: `Deployment "shop" is invalid: spec: Required value`, Stalled: true, Retry: true},
 		},
-		"a policy's denial may be lifted": {policy, &plan.Failure{Reason: "Refused", Message: `Deployment "shop" is invalid`, Retry: true}},
-		"what passes has one text, whatever the error": {
+		"a policy's denial is retried": {policy, &plan.Failure{Reason: "Refused", Message: `Deployment "shop" is invalid`, Retry: true}},
+		"transient errors have one message": {
 			errors.New("read tcp 10.0.0.1:40123: connection refused"),
 			&plan.Failure{Reason: "ReconcileFailed", Message: "a change could not be made and is retried; events have the reason", Transient: true},
 		},
-		"a refusal is told as it came": {quota, &plan.Failure{Reason: "Refused", Retry: true, Message: `applying Deployment web/shop: deployments.apps "shop" is forbidden: exceeded quota: none`}},
+		"a refusal is reported literally": {quota, &plan.Failure{Reason: "Refused", Retry: true, Message: `applying Deployment web/shop: deployments.apps "shop" is forbidden: exceeded quota: none`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, Failure(test.err)); diff != "" {
@@ -102,7 +102,7 @@ func TestIsShutdown(t *testing.T) {
 	}
 }
 
-// TestRateLimiter: 1 s, doubled up to 5 min, each lengthened by a fifth at most.
+// TestRateLimiter: the waits double from 1 s up to 5 min, each extended by a fifth at most.
 func TestRateLimiter(t *testing.T) {
 	seconds := []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300}
 	differs := false
@@ -120,11 +120,11 @@ func TestRateLimiter(t *testing.T) {
 		}
 		limiter.Forget("a")
 		if got := limiter.When("a").Seconds(); got > 1.2 {
-			t.Errorf("a success is not the end of it: %.2f s", got)
+			t.Errorf("a success does not reset the backoff: %.2f s", got)
 		}
 	}
 	if !differs {
-		t.Error("the waits are all alike: many objects would come back together")
+		t.Error("the waits are equal: many objects would be retried together")
 	}
 }
 

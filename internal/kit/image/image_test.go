@@ -23,7 +23,7 @@ const (
 	sha512Digits = sha256Digits + sha256Digits
 )
 
-// table has what is an image reference, as it is read, and what is none (nil).
+// table has texts with the expected Reference; nil means that the text is refused.
 func table() map[string]*Reference {
 	all := map[string]*Reference{}
 	for _, rows := range []map[string]*Reference{dockerHub(), hosts(), addresses(), paths(), tagsAndDigests(), lookalikes(), slips()} {
@@ -32,7 +32,7 @@ func table() map[string]*Reference {
 	return all
 }
 
-// dockerHub: how short a reference to it can be.
+// dockerHub has the short forms of references to Docker Hub.
 func dockerHub() map[string]*Reference {
 	return map[string]*Reference{
 		"nginx":                           {"docker.io", "library/nginx", "", ""},
@@ -57,7 +57,8 @@ func dockerHub() map[string]*Reference {
 	}
 }
 
-// hosts: the first component is one if it has a dot, a colon or an upper-case letter, or is localhost.
+// hosts: the first component is a host if it has a dot, a colon or an upper-case letter, or is
+// localhost.
 func hosts() map[string]*Reference {
 	return map[string]*Reference{
 		"localhost/shop":                  {"localhost", "shop", "", ""},
@@ -192,7 +193,7 @@ func tagsAndDigests() map[string]*Reference {
 	}
 }
 
-// lookalikes: what a comparison of strings would take for an image of reg.io.
+// lookalikes are references that a comparison of strings would take for an image of reg.io.
 func lookalikes() map[string]*Reference {
 	return map[string]*Reference{
 		"reg.io/shop":             {"reg.io", "shop", "", ""},
@@ -229,7 +230,7 @@ func lookalikes() map[string]*Reference {
 	}
 }
 
-// slips: what slips in when somebody copies, or builds a reference out of strings.
+// slips are typical mistakes when users copy references or build them from strings.
 func slips() map[string]*Reference {
 	return map[string]*Reference{
 		// skopeo's transports without slashes are images with a tag.
@@ -277,8 +278,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The underscore is the one thing in which Parse is stricter than the grammar: reference gives
-// such an image no registry, and containerd, which looks for a host once more, pulls from it.
+// Only for underscores is Parse stricter than the grammar. The library reference finds no registry
+// in such an image, but containerd, which parses the host again, pulls from it.
 func TestParseRefusesAnUnderscoreInTheHost(t *testing.T) {
 	for text, host := range map[string]string{
 		"my_host.io/shop":                        "my_host.io",
@@ -295,9 +296,9 @@ func TestParseRefusesAnUnderscoreInTheHost(t *testing.T) {
 	}
 }
 
-// pulled is where containerd pulls an image from, read without this package: its CRI plugin has
-// the reference completed, and its resolver reads what comes out once more, as a URL. It is empty
-// where one of them refuses.
+// pulled returns where containerd pulls an image from, without this package. The CRI plugin of
+// containerd completes the reference with the library, and its resolver parses the result again, as
+// a URL. pulled returns "" if one of them refuses.
 //
 // Source: https://github.com/containerd/containerd/blob/main/pkg/reference/reference.go
 func pulled(text string) (host, path string) {
@@ -314,7 +315,8 @@ func pulled(text string) (host, path string) {
 	return parsed.Host, path
 }
 
-// This test's own imports link every hash, so what the package links is seen in its source only.
+// The imports of this test link every hash, so the test checks the imports in the source of the
+// package.
 func TestTheHashesAreLinked(t *testing.T) {
 	source, err := build.ImportDir(".", 0)
 	if err != nil {
@@ -366,8 +368,7 @@ func TestIsFloating(t *testing.T) {
 	}
 }
 
-// schemaRule is the regular expression by which the API server accepts spec.image, as it stands
-// in the definition that is installed.
+// schemaRule is the regular expression for spec.image in the installed definition.
 func schemaRule(t testing.TB) *regexp.Regexp {
 	t.Helper()
 	documents, err := charts.CRDs()
@@ -427,8 +428,8 @@ func TestTheSchemaAgrees(t *testing.T) {
 	}
 }
 
-// FuzzParse: Parse never panics, what it accepts has a registry and a path and reads the same once
-// it was printed, and the schema never refuses it.
+// FuzzParse: Parse never panics. A parsed reference has a registry and a path, parses to the same
+// after String, and is accepted by the schema.
 func FuzzParse(f *testing.F) {
 	rule := schemaRule(f)
 	for text := range table() {

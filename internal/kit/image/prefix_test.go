@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// entries has what may stand in a list of allowed registries, as it is read, and what may not (nil).
+// entries has entries of a list of allowed registries with the expected Prefix; nil means that the
+// entry is refused.
 func entries() map[string]*Prefix {
 	all := allowedEntries()
 	for _, text := range refusedEntries() {
@@ -125,7 +126,7 @@ func TestParsePrefix(t *testing.T) {
 	}
 }
 
-func TestParsePrefixSaysWhatIsMissing(t *testing.T) {
+func TestParsePrefixError(t *testing.T) {
 	_, err := ParsePrefix("team/shop")
 	want := "must be registry[:port][/path], for example docker.io/library/nginx, with the path in lower case and without scheme, tag, digest or wildcard: " +
 		"it must start with the host of a registry, which has a dot or a port or is localhost"
@@ -192,8 +193,8 @@ func TestNothingContainsNothing(t *testing.T) {
 	}
 }
 
-// FuzzContains: what an entry contains is pulled from its host and path and from nowhere else, an
-// entry reads the same once it was printed, and contains the image that it spells.
+// FuzzContains: an image that an entry contains is pulled from the host and path of the entry only.
+// An entry parses to the same after String, and contains the image that it spells.
 func FuzzContains(f *testing.F) {
 	for text := range table() {
 		f.Add("reg.io", text)

@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/test/cases"
 )
 
-// part is a typed object, with some of what a container has.
+// part is a typed object with some fields of a container.
 type part struct {
 	Name   string            `json:"name,omitempty"`
 	Number int64             `json:"number,omitempty"`
@@ -27,7 +27,7 @@ type inner struct {
 	Limit *int `json:"limit,omitempty"`
 }
 
-// named are parts with names only.
+// named returns parts with names only.
 func named(names ...string) []part {
 	parts := make([]part, len(names))
 	for i, name := range names {
@@ -90,14 +90,14 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-func TestBetweenWhatIsNoObject(t *testing.T) {
+func TestBetweenOfNoObject(t *testing.T) {
 	for _, raw := range []string{``, `{`, `[]`, `7`} {
 		if operations, err := Between([]byte(raw), part{}, part{Name: "a"}); err == nil || len(operations) > 0 {
 			t.Errorf("%q: got %v, %v", raw, operations, err)
 		}
 	}
 	if _, err := Between([]byte(`{}`), part{}, map[string]any{"a": make(chan int)}); err == nil {
-		t.Error("no error for what has no JSON")
+		t.Error("no error for a value without JSON")
 	}
 }
 
@@ -117,15 +117,15 @@ func changed(t *testing.T, raw string, change func(object *part)) *part {
 	return object
 }
 
-// gate and nightly are how many random objects are tried. Of 7 random mutations of this package (2026-11-22) these tests found 5, each with the
-// first object, and no others among the 2000 that were tried before.
+// gate and nightly are the numbers of random objects. Of 7 random mutations of this package
+// (2026-11-22) these tests found 5, each with the first object, and no others in 2000 objects.
 const (
 	gate    = 500
 	nightly = 50_000
 )
 
-// TestBetweenAny: whatever is changed into whatever, the patch leads there, and what the type does not know stays in
-// all that has stayed.
+// TestBetweenAny: for any change the patch has the desired result, and unknown fields survive in
+// all unchanged parts.
 func TestBetweenAny(t *testing.T) {
 	for seed := range cases.Seeds(t, gate, nightly) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -151,12 +151,13 @@ func TestBetweenAny(t *testing.T) {
 			t.Fatalf("from %s by %v: %s", raw, operations, diff)
 		}
 		if !strings.Contains(string(result), `"new":"`) {
-			t.Fatalf("from %s by %v: the unknown is gone: %s", raw, operations, result)
+			t.Fatalf("from %s by %v: unknown fields are lost: %s", raw, operations, result)
 		}
 	}
 }
 
-// TestBetweenInserted: what is put into lists, and taken out of them again, costs no neighbour anything.
+// TestBetweenInserted: inserting list elements, and removing them again, does not change their
+// neighbours.
 func TestBetweenInserted(t *testing.T) {
 	for seed := range cases.Seeds(t, gate, nightly) {
 		random := rand.New(rand.NewPCG(seed, 4))
@@ -180,7 +181,7 @@ func TestBetweenInserted(t *testing.T) {
 	}
 }
 
-// nameAll gives a name to those that have none, as the API asks for where something can be put into an element.
+// nameAll names all parts without a name, which the API requires where elements are inserted.
 func nameAll(parts []part) {
 	for i := range parts {
 		if parts[i].Name == "" {
@@ -190,7 +191,7 @@ func nameAll(parts []part) {
 	}
 }
 
-// insert puts parts of ours, with names that no other has, anywhere.
+// insert inserts parts with unique names at random positions.
 func insert(random *rand.Rand, object *part) {
 	for i := range object.Parts {
 		insert(random, &object.Parts[i])
@@ -217,7 +218,7 @@ func apply(t *testing.T, raw []byte, operations []Operation) []byte {
 	return result
 }
 
-// randomPart is one of few values, so that many are equal in part.
+// randomPart returns one of few values, so that many parts are partly equal.
 func randomPart(random *rand.Rand, depth int) *part {
 	object := &part{Name: []string{"", "a", "b", "c"}[random.IntN(4)], Number: int64(random.IntN(3))}
 	for range random.IntN(3) {
@@ -235,7 +236,8 @@ func randomPart(random *rand.Rand, depth int) *part {
 	return object
 }
 
-// withUnknown is the JSON of an object with a field in each part that the type does not know, each with another value.
+// withUnknown returns the JSON of an object with an unknown field in each part, each with a
+// different value.
 func withUnknown(t *testing.T, object *part) []byte {
 	t.Helper()
 	tree, err := treeOf(object)

@@ -30,7 +30,7 @@ const (
 	theirFinalizer = "example.com/theirs"
 )
 
-// lasting is a kind that does something elsewhere; it notes what it was asked about.
+// lasting is a kind that acts outside the cluster. It records its calls.
 type lasting struct {
 	simple
 	released bool
@@ -59,16 +59,16 @@ func (l *lasting) Released(*mspolicyv1.PlatformPolicy, struct{}, struct{}, plan.
 	return l.released
 }
 
-// left is what one reconcile of a lasting kind left.
+// left is the result of one reconcile of a lasting kind.
 type left struct {
 	// Finalizers of the object; "gone" if there is none.
 	Finalizers []string
 	// HasStatus tells that a status was stored.
 	HasStatus bool
-	// Desired is what the kind was asked about: the object's state and its finalizers.
-	Desired []string
-	Again   time.Duration
-	Failed  bool
+	// Desired has the calls of the kind: the state of the object and its finalizers.
+	Desired      []string
+	RequeueAfter time.Duration
+	Failed       bool
 	// Events were told: that it is Ready, or why not.
 	Events int
 }
@@ -98,7 +98,7 @@ func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, st
 	r.Name, r.New, r.Client, r.Applier, r.Recorder = "simple", newObject, cluster, apply.New(cluster, reader), recorder
 	r.Clock = testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "base"}})
-	got := left{Again: result.RequeueAfter, Failed: err != nil, Events: len(recorder.Events), Desired: r.Kind.(*lasting).desired}
+	got := left{RequeueAfter: result.RequeueAfter, Failed: err != nil, Events: len(recorder.Events), Desired: r.Kind.(*lasting).desired}
 	var now mspolicyv1.PlatformPolicy
 	switch err := cluster.Get(t.Context(), client.ObjectKey{Name: "base"}, &now); {
 	case apierrors.IsNotFound(err):
@@ -111,13 +111,13 @@ func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, st
 	return got
 }
 
-// lastingCase is one state of an object, and what a reconcile leaves of it.
+// lastingCase is one state of an object, and the result of its reconcile.
 type lastingCase struct {
 	// without is a kind without a finalizer.
 	without bool
 	kind    lasting
 	stored  *mspolicyv1.PlatformPolicy
-	// fails is how writes of the object end.
+	// fails is the result of writes of the object.
 	fails error
 	want  left
 }
@@ -148,31 +148,31 @@ func ending(finalizers ...string) *mspolicyv1.PlatformPolicy {
 	return object
 }
 
-// TestHold: an object that lives gets the finalizer before anything is done for it.
-func TestHold(t *testing.T) {
+// TestEnsureFinalizer: an object gets the finalizer before anything is done for it.
+func TestEnsureFinalizer(t *testing.T) {
 	for name, test := range map[string]lastingCase{
 		"new": {
 			stored: living(theirFinalizer),
-			want:   left{Finalizers: both, HasStatus: true, Desired: append([]string{"base lives"}, both...), Again: time.Minute, Events: 1},
+			want:   left{Finalizers: both, HasStatus: true, Desired: append([]string{"base lives"}, both...), RequeueAfter: time.Minute, Events: 1},
 		},
-		"new, and the finalizer can't be put on": {
+		"new, and the finalizer can't be added": {
 			stored: living(theirFinalizer), fails: errNoNetwork, want: left{Finalizers: []string{theirFinalizer}, Failed: true, Events: 1},
 		},
-		"new, and somebody wrote in between": {
+		"new, and another client wrote in between": {
 			stored: living(theirFinalizer), fails: errConflict, want: left{Finalizers: []string{theirFinalizer}, Failed: true},
 		},
-		"new, and it has gone": {
+		"new, and already deleted": {
 			stored: living(theirFinalizer), fails: apierrors.NewNotFound(schema.GroupResource{},
 				"base"), want: left{Finalizers: []string{theirFinalizer}},
 		},
 		"known": {
 			stored: living(ourFinalizer),
-			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base lives", ourFinalizer}, Again: time.Minute,
+			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base lives", ourFinalizer}, RequeueAfter: time.Minute,
 				Events: 1},
 		},
-		"a kind without, new": {
+		"a kind without a finalizer, new": {
 			without: true, stored: living(theirFinalizer),
-			want: left{Finalizers: []string{theirFinalizer}, HasStatus: true, Desired: []string{"base lives", theirFinalizer}, Again: time.Minute,
+			want: left{Finalizers: []string{theirFinalizer}, HasStatus: true, Desired: []string{"base lives", theirFinalizer}, RequeueAfter: time.Minute,
 				Events: 1},
 		},
 	} {
@@ -180,47 +180,49 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestRelease: one that goes is kept until all is undone, and no longer.
-func TestRelease(t *testing.T) {
+// TestRemoveFinalizer: a deleted object keeps the finalizer until everything is undone, and no
+// longer.
+func TestRemoveFinalizer(t *testing.T) {
 	for name, test := range map[string]lastingCase{
 		"being deleted, not undone": {
 			stored: ending(ourFinalizer),
 			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base is being deleted", ourFinalizer},
-				Again: time.Minute, Events: 1},
+				RequeueAfter: time.Minute, Events: 1},
 		},
 		"being deleted, not undone, whatever admission says": {
 			kind: lasting{simple: simple{admission: errors.New("not so")}}, stored: ending(ourFinalizer),
 			want: left{Finalizers: []string{ourFinalizer}, HasStatus: true, Desired: []string{"base is being deleted", ourFinalizer},
-				Again: time.Minute, Events: 1},
+				RequeueAfter: time.Minute, Events: 1},
 		},
 		"being deleted, undone": {
 			kind: lasting{released: true}, stored: ending(ourFinalizer),
 			want: left{Finalizers: []string{"gone"}, Desired: []string{"base is being deleted", ourFinalizer}},
 		},
-		"being deleted, undone, held by somebody else": {
+		"being deleted, undone, with another finalizer": {
 			kind: lasting{released: true}, stored: ending(both...),
 			want: left{Finalizers: []string{theirFinalizer}, Desired: append([]string{"base is being deleted"}, both...)},
 		},
-		"being deleted, undone, and somebody wrote in between": {
+		"being deleted, undone, and another client wrote in between": {
 			kind: lasting{released: true}, stored: ending(ourFinalizer), fails: errConflict,
 			want: left{Finalizers: []string{ourFinalizer}, Desired: []string{"base is being deleted", ourFinalizer}, Failed: true},
 		},
 		"being deleted without our finalizer": {stored: ending(theirFinalizer), want: left{Finalizers: []string{theirFinalizer}}},
 		"absent": {want: left{Finalizers: []string{"gone"}, Desired: []string{"base is absent"},
-			Again: time.Minute}},
+			RequeueAfter: time.Minute}},
 		"absent, undone": {kind: lasting{released: true}, want: left{Finalizers: []string{"gone"},
-			Desired: []string{"base is absent"}, Again: time.Minute}},
+			Desired: []string{"base is absent"}, RequeueAfter: time.Minute}},
 		"absent, and nothing can be read": {
 			kind: lasting{simple: simple{observation: errNoNetwork}}, want: left{Finalizers: []string{"gone"}, Failed: true},
 		},
-		"a kind without, being deleted": {without: true, stored: ending(ourFinalizer), want: left{Finalizers: []string{ourFinalizer}}},
-		"a kind without, absent":        {without: true, want: left{Finalizers: []string{"gone"}}},
+		"a kind without a finalizer, being deleted": {without: true, stored: ending(ourFinalizer), want: left{Finalizers: []string{ourFinalizer}}},
+		"a kind without a finalizer, absent":        {without: true, want: left{Finalizers: []string{"gone"}}},
 	} {
 		t.Run(name, test.run)
 	}
 }
 
-// unasked are policies that can't be read, of an object that does not live: nobody may ask them.
+// unasked returns policies that can't be read, for an object that is absent or being deleted: they
+// must not be read.
 func unasked(stored *mspolicyv1.PlatformPolicy) *Policy[*mspolicyv1.PlatformPolicy, struct{}] {
 	if stored != nil && stored.DeletionTimestamp == nil {
 		return nil
@@ -232,11 +234,12 @@ func unasked(stored *mspolicyv1.PlatformPolicy) *Policy[*mspolicyv1.PlatformPoli
 	}
 }
 
-// TestIsReleased: not before the plan was carried out, and then as the kind says, if it says anything.
+// TestIsReleased: false until the plan is carried out, and then as the kind decides, if it
+// implements Finalizing.
 func TestIsReleased(t *testing.T) {
 	deployment := plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	refused := plan.Result{Refused: map[plan.Ref]string{deployment: "no"}}
-	unmade := plan.Result{Patched: []plan.Ref{{Kind: "Deployment", Namespace: "shop", Name: "api"}},
+	unwritten := plan.Result{Patched: []plan.Ref{{Kind: "Deployment", Namespace: "shop", Name: "api"}},
 		Unwritten: map[plan.Ref]string{deployment: "no route"}}
 	stored := ending(ourFinalizer)
 	stored.ResourceVersion = "1"
@@ -253,7 +256,7 @@ func TestIsReleased(t *testing.T) {
 			course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},
 		"the kind says so": {kind: &lasting{released: true}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: refused},
 			want: true},
-		"the kind says it is not so yet": {kind: &lasting{}},
+		"the kind says not yet": {kind: &lasting{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{Kind: test.kind, Finalizer: ourFinalizer}

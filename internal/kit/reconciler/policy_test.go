@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
-// fake is an object of a kind of which only the number of replicas is known.
+// fake is an object of a kind whose only property is the number of replicas.
 type fake struct {
 	mspolicyv1.PlatformPolicy // any object would do
 	replicas                  int32
@@ -25,10 +25,10 @@ func (*fake) SetConditions([]metav1.Condition)  {}
 func (*fake) GetFirstReadyTime() *metav1.Time   { return nil }
 func (*fake) SetFirstReadyTime(*metav1.Time)    {}
 
-// running is what runs for a fake: replicas, or nil for nothing.
+// running is the number of running replicas of a fake; nil if nothing runs.
 type running *int32
 
-// limits is a policy, base, that allows two replicas in the namespace shop; err is given instead.
+// limits returns a policy, base, that allows two replicas in the namespace shop, or the error err.
 func limits(t *testing.T, err error) *Policy[*fake, running] {
 	t.Helper()
 	counted := func(count int32) policy.Subject {
@@ -56,7 +56,7 @@ func fakeIn(namespace string, replicas int32) *fake {
 	return object
 }
 
-// TestReview: the table in Policy's comment.
+// TestReview tests the table in the comment of Policy.
 func TestReview(t *testing.T) {
 	const message = `spec.replicas: Invalid value: 3: must be at most 2 (policy "base", rule "prod.maxReplicas")`
 	tolerated := []metav1.Condition{{Type: "PolicyViolation", Status: "True", Reason: "Tolerated", Message: message +
@@ -102,8 +102,8 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestReviewTellsOnlyWhatIsWorse of a refusal, so that the user knows what to change.
-func TestReviewTellsOnlyWhatIsWorse(t *testing.T) {
+// TestReviewReportsOnlyWhatIsWorse: a refusal names only what the user must change.
+func TestReviewReportsOnlyWhatIsWorse(t *testing.T) {
 	p := limits(t, nil)
 	counts := func(replicas, most int32) policy.Subject {
 		at := field.NewPath("spec")
@@ -120,8 +120,8 @@ func TestReviewTellsOnlyWhatIsWorse(t *testing.T) {
 	}
 }
 
-// TestReviewWithoutRules: nobody knows which rules count, so it is tried again, and nothing is said
-// of the object.
+// TestReviewWithoutRules: while the rules are unknown, the review fails and is retried, and reports
+// nothing about the object.
 func TestReviewWithoutRules(t *testing.T) {
 	unknown := errors.New("nobody knows")
 	got, err := limits(t, unknown).review(context.Background(), fakeIn("prod", 3), nil)
@@ -130,7 +130,7 @@ func TestReviewWithoutRules(t *testing.T) {
 	}
 }
 
-// TestReviewOfAKindWithoutPolicy: nothing governs it.
+// TestReviewOfAKindWithoutPolicy: nothing is checked.
 func TestReviewOfAKindWithoutPolicy(t *testing.T) {
 	var none *Policy[*fake, running]
 	got, err := none.review(context.Background(), fakeIn("prod", 99), nil)

@@ -28,7 +28,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/trace"
 )
 
-// simple is a kind without children, of PlatformPolicies, which are Ready unless there is a failure.
+// simple is a kind of PlatformPolicies without children. They are Ready unless there is a failure.
 type simple struct {
 	admission, observation error
 	panics                 bool
@@ -55,14 +55,14 @@ func (simple) Report(into, _ *mspolicyv1.PlatformPolicy, _, _ struct{}, result p
 	return 0
 }
 
-// told is what one reconcile told: lines of its log, and spans by their names with how they ended.
-type told struct {
+// recorded is the output of one reconcile: its log lines, and its spans by name with their results.
+type recorded struct {
 	lines []string
 	spans map[string]string
 }
 
 // reconcile reconciles one object of the kind.
-func reconcile(t *testing.T, kind simple, verbosity int) (told, error) {
+func reconcile(t *testing.T, kind simple, verbosity int) (recorded, error) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := mspolicyv1.AddToScheme(scheme); err != nil {
@@ -77,7 +77,7 @@ func reconcile(t *testing.T, kind simple, verbosity int) (told, error) {
 	exporter := tracetest.NewInMemoryExporter()
 	trace.Listen(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
 	t.Cleanup(func() { trace.Listen(nil) })
-	got := told{spans: map[string]string{}}
+	got := recorded{spans: map[string]string{}}
 	logger := funcr.New(func(_, line string) { got.lines = append(got.lines, line) }, funcr.Options{Verbosity: verbosity})
 	_, err := r.Reconcile(ctrl.LoggerInto(t.Context(), logger), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
 	for _, span := range exporter.GetSpans() {
@@ -91,8 +91,8 @@ func reconcile(t *testing.T, kind simple, verbosity int) (told, error) {
 	return got, err
 }
 
-// TestReconcileTells of each pass when it began and how it ended, to the log and as spans.
-func TestReconcileTells(t *testing.T) {
+// TestReconcileRecords: each reconcile logs its start and its end, and has spans.
+func TestReconcileRecords(t *testing.T) {
 	lines := func(result string) []string {
 		const at = `"generation"=7 "resourceVersion"="41"`
 		return []string{`"level"=1 "msg"="Reconciling" ` + at, `"level"=1 "msg"="Reconciled" ` + at + ` "duration"="0s" "result"="` + result + `"`}
@@ -127,18 +127,18 @@ func TestReconcileTells(t *testing.T) {
 		})
 	}
 	if got, _ := reconcile(t, simple{}, 0); len(got.lines) > 0 {
-		t.Errorf("at level 0 it says %q", got.lines)
+		t.Errorf("at level 0 it logs %q", got.lines)
 	}
 }
 
-// TestReconcileTellsOfAPanic, which is somebody else's to recover: it counts as an error.
-func TestReconcileTellsOfAPanic(t *testing.T) {
+// TestReconcileRecordsPanic: a panic counts as an error. Recovering it is up to the caller.
+func TestReconcileRecordsPanic(t *testing.T) {
 	metrics.Expose(metrics.Sources{})
 	before := panics(t)
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("the panic is lost")
+				t.Error("the panic was swallowed")
 			}
 		}()
 		_, _ = reconcile(t, simple{panics: true}, 1)
@@ -148,7 +148,7 @@ func TestReconcileTellsOfAPanic(t *testing.T) {
 	}
 }
 
-// panics is how many were counted.
+// panics returns the number of counted panics.
 func panics(t *testing.T) float64 {
 	t.Helper()
 	families, err := ctrlmetrics.Registry.Gather()

@@ -7,8 +7,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestNext: without an event there is a next look only where something that we do not watch is in
-// the way, or the kind asks for it; the soonest counts.
+// TestNext: without an event an object is requeued only if something that we do not watch blocks
+// it, or if the kind asks for it. The shortest time counts.
 func TestNext(t *testing.T) {
 	someone := []plan.Ref{{Kind: "Service", Namespace: "web", Name: "shop"}}
 	for name, c := range map[string]struct {

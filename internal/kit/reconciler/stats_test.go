@@ -32,20 +32,20 @@ func TestPassResult(t *testing.T) {
 		"nothing to do":                    {plan.Result{}, nil, nil, metrics.Unchanged},
 		"written":                          {written, nil, nil, metrics.Changed},
 		"a spec that can't be carried out": {plan.Result{}, errclass.InvalidSpecError{Err: errors.New("no")}, nil, metrics.Terminal},
-		"against a policy, and told so":    {written, errclass.PolicyError{Violations: "no"}, nil, metrics.Terminal},
+		"against a policy, and reported":   {written, errclass.PolicyError{Violations: "no"}, nil, metrics.Terminal},
 		"refused":                          {written, apierrors.NewForbidden(deployments, "web", errors.New("quota")), nil, metrics.Blocked},
 		"a patch is refused": {plan.Result{Patched: []plan.Ref{deployment}, Refused: map[plan.Ref]string{deployment: "no"}}, nil,
 			nil, metrics.Blocked},
-		"a patch is not made, others are": {plan.Result{Patched: []plan.Ref{deployment},
+		"a patch fails, others succeed": {plan.Result{Patched: []plan.Ref{deployment},
 			Unwritten: map[plan.Ref]string{deployment: "no route"}}, nil, nil, metrics.Transient},
-		"a patch is made": {plan.Result{Patched: []plan.Ref{deployment}}, nil, nil, metrics.Changed},
-		"no network":      {plan.Result{}, nil, errors.New("no route"), metrics.Transient},
+		"a patch succeeds": {plan.Result{Patched: []plan.Ref{deployment}}, nil, nil, metrics.Changed},
+		"no network":       {plan.Result{}, nil, errors.New("no route"), metrics.Transient},
 		"refused, and then the status fails": {plan.Result{}, apierrors.NewForbidden(deployments, "web", errors.New("quota")),
 			errors.New("no route"), metrics.Transient},
-		"somebody wrote in between": {plan.Result{}, nil, fmt.Errorf("status: %w", apierrors.NewConflict(deployments, "web", nil)),
+		"another client wrote in between": {plan.Result{}, nil, fmt.Errorf("status: %w", apierrors.NewConflict(deployments, "web", nil)),
 			metrics.Conflict},
-		"the namespace goes": {plan.Result{}, ending, ending, metrics.Stopped},
-		"this process ends":  {plan.Result{}, nil, fmt.Errorf("reading: %w", context.Canceled), metrics.Stopped},
+		"the namespace is terminating": {plan.Result{}, ending, ending, metrics.Stopped},
+		"this process is stopping":     {plan.Result{}, nil, fmt.Errorf("reading: %w", context.Canceled), metrics.Stopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			done := &stats{}
@@ -57,11 +57,11 @@ func TestPassResult(t *testing.T) {
 		})
 	}
 	if got := new(stats).result(); got != metrics.Panicked {
-		t.Errorf("what never returned is %s", got)
+		t.Errorf("a reconcile that never returned is %s", got)
 	}
 }
 
-// TestFirstReady: it is set once, and stays.
+// TestFirstReady: it is set once, and never changes.
 func TestFirstReady(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return new(metav1.NewTime(time.Unix(seconds, 0))) }
 	ready := func(status metav1.ConditionStatus, since int64) []metav1.Condition {
@@ -78,7 +78,7 @@ func TestFirstReady(t *testing.T) {
 		"new, ready at once":             {"", "True", nil, at(100)},
 		"ready for the first time":       {"False", "True", nil, at(100)},
 		"known after all":                {"Unknown", "True", nil, at(100)},
-		"ready no more":                  {"True", "False", at(50), at(50)},
+		"no longer ready":                {"True", "False", at(50), at(50)},
 		"ready again":                    {"False", "True", at(50), at(50)},
 		"without a record, still ready":  {"True", "True", nil, nil},
 		"without a record, and it ended": {"True", "Unknown", nil, at(10)},

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// work is a piece with a part.
+// work is a span with a child.
 func work(ctx context.Context, err error) {
 	ctx, whole := Start(ctx, "Reconcile")
 	whole.Object("WebApp", "shop", "web", 3)
@@ -20,15 +20,15 @@ func work(ctx context.Context, err error) {
 	whole.End(nil)
 }
 
-// TestNobodyListens: it costs nothing.
-func TestNobodyListens(t *testing.T) {
+// TestWithoutProvider: spans are not allocated.
+func TestWithoutProvider(t *testing.T) {
 	Listen(nil)
 	ctx, err := t.Context(), errors.New("no quota")
 	if allocated := testing.AllocsPerRun(100, func() { work(ctx, err) }); allocated != 0 {
 		t.Errorf("%v allocations", allocated)
 	}
 	if with, _ := Start(ctx, "x"); with != ctx {
-		t.Error("the context is another")
+		t.Error("the context has changed")
 	}
 }
 
@@ -43,7 +43,7 @@ func TestSpans(t *testing.T) {
 	}
 	if spans[0].Parent.SpanID() != spans[1].SpanContext.SpanID() || spans[0].Status != (sdktrace.Status{Code: codes.Error,
 		Description: "no quota"}) {
-		t.Errorf("the part is %+v", spans[0])
+		t.Errorf("the child is %+v", spans[0])
 	}
 	got := map[string]string{}
 	for _, attribute := range spans[1].Attributes {
@@ -56,6 +56,6 @@ func TestSpans(t *testing.T) {
 		}
 	}
 	if spans[1].Status.Code == codes.Error {
-		t.Error("what went well failed")
+		t.Error("a successful span has an error")
 	}
 }

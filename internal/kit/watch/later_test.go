@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// noting is a queue that notes what is added, and after how long.
+// noting is a queue that records the added requests with their delays.
 type noting struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string
@@ -26,7 +26,7 @@ func (n *noting) AddAfter(request reconcile.Request, after time.Duration) {
 	n.added = append(n.added, request.Name+" after "+after.String())
 }
 
-// TestLater: each event brings back what it concerns, an update also what the object concerned before.
+// TestLater: each event requeues what it concerns, an update also what the old object concerned.
 func TestLater(t *testing.T) {
 	named := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	later := Later(func(_ context.Context, object client.Object) []reconcile.Request {

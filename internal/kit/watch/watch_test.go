@@ -43,7 +43,7 @@ func TestContentChanged(t *testing.T) {
 		"a managed field is one":       {func(s *corev1.Service) { s.ManagedFields[0].FieldsV1.SetRawString(`{"f:metadata":{}}`) }, true},
 		"the spec is one":              {func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }, true},
 		"a label is one":               {func(s *corev1.Service) { s.Labels["a"] = "2" }, true},
-		"the end of it is one":         {func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
+		"a deletion is one":            {func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
 		"nothing or empty is the same": {func(s *corev1.Service) { s.Annotations = map[string]string{} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestContentChanged(t *testing.T) {
 		})
 	}
 	if !ContentChanged().Create(event.CreateEvent{Object: service()}) || !ContentChanged().Delete(event.DeleteEvent{Object: service()}) {
-		t.Error("objects that come and go are news")
+		t.Error("created and deleted objects do not pass")
 	}
 }
 
@@ -106,13 +106,13 @@ func TestStripped(t *testing.T) {
 	}
 }
 
-func TestDefaultHoldsOursOnly(t *testing.T) {
+func TestDefaultKeepsOursOnly(t *testing.T) {
 	options := Default(nil, nil)
 	if options.DefaultNamespaces != nil {
-		t.Errorf("without a list of namespaces it holds those of %v", options.DefaultNamespaces)
+		t.Errorf("without a list of namespaces it keeps those of %v", options.DefaultNamespaces)
 	}
 	if some := Default(nil, []string{"a", "b"}).DefaultNamespaces; len(some) != 2 {
-		t.Errorf("it holds the namespaces %v", some)
+		t.Errorf("it keeps the namespaces %v", some)
 	}
 	for name, test := range map[string]struct {
 		labels map[string]string

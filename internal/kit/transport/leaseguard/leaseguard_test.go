@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
 
-// answers sends every request to a function.
+// answers is a transport that passes every request to a function.
 func answers(with func(*http.Request) (int, error)) http.RoundTripper {
 	return transport.Func(func(request *http.Request) (*http.Response, error) {
 		code, err := with(request)
@@ -35,7 +35,7 @@ func send(t *testing.T, by http.RoundTripper, method, path string) error {
 
 const lease = "/apis/coordination.k8s.io/v1/namespaces/system/leases/manager"
 
-func TestFence(t *testing.T) {
+func TestTransport(t *testing.T) {
 	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	fence := New(10*time.Second, now)
 	sent, answer, failure := 0, http.StatusOK, error(nil)
@@ -84,7 +84,7 @@ func TestFence(t *testing.T) {
 	passes(false)
 }
 
-// TestRenewalCountsFromWhenItWasSent: the server's lease runs from before the answer came.
+// TestRenewalCountsFromWhenItWasSent: the lease of the server starts before its response arrives.
 func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	fence := New(10*time.Second, now)
@@ -93,11 +93,12 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 	now.SetTime(time.Unix(1011, 0))
 	if err := send(t, fence.Transport(answers(func(*http.Request) (int, error) { return http.StatusOK, nil })), http.MethodPost,
 		"/"); err == nil {
-		t.Error("it passes")
+		t.Error("the write passes")
 	}
 }
 
-// TestSilence: any answer counts that is not the server's failure, also to one who does not lead.
+// TestSilence: every response counts that is not a failure of the server, also for a process that
+// is not the leader.
 func TestSilence(t *testing.T) {
 	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	fence := New(10*time.Second, now)

@@ -23,7 +23,7 @@ import (
 
 const watchURL = "https://api/apis/apps/v1/deployments?watch=true&allowWatchBookmarks=true"
 
-// request is a GET that a cache could make.
+// request returns a GET of a cache.
 func request(ctx context.Context, t *testing.T, url string) *http.Request {
 	t.Helper()
 	made, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -33,11 +33,12 @@ func request(ctx context.Context, t *testing.T, url string) *http.Request {
 	return made
 }
 
-// refused answers nothing.
+// refused is the error of a connection without a response.
 func refused(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }
 
-// TestAReadIsAskedAgainUntilAnswered: as long as there is no answer, every one to two seconds, told of once a minute.
-func TestAReadIsAskedAgainUntilAnswered(t *testing.T) {
+// TestReadIsRetried: a read is retried every one to two seconds until there is a response. The wait
+// is logged once a minute.
+func TestReadIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gomega.NewWithT(t)
 		var asked atomic.Int64
@@ -77,8 +78,8 @@ func TestAReadIsAskedAgainUntilAnswered(t *testing.T) {
 	})
 }
 
-// TestWhoAnswersForTheAPIServer: what stands between is no API server, whatever its code.
-func TestWhoAnswersForTheAPIServer(t *testing.T) {
+// TestResponsesOfProxies: the response of a proxy does not count, whatever its code.
+func TestResponsesOfProxies(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
 		kind   string
@@ -110,15 +111,15 @@ func TestWhoAnswersForTheAPIServer(t *testing.T) {
 				time.Sleep(2 * pause)
 				synctest.Wait()
 				if (asked > 1) != test.again || answered == test.again {
-					t.Errorf("asked %d times, answered: %t", asked, answered)
+					t.Errorf("%d requests, response: %t", asked, answered)
 				}
 			})
 		})
 	}
 }
 
-// TestTriesAreSpread: the pause between two tries is not the same each time.
-func TestTriesAreSpread(t *testing.T) {
+// TestRetriesAreSpread: the pause between two attempts varies.
+func TestRetriesAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gomega.NewWithT(t)
 		var asked atomic.Int64
@@ -145,8 +146,8 @@ func TestTriesAreSpread(t *testing.T) {
 	})
 }
 
-// TestWhatMustFailFails: writes, and requests that nobody waits for any more.
-func TestWhatMustFailFails(t *testing.T) {
+// TestFailures: writes, and requests whose context is done, are not retried.
+func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gomega.NewWithT(t)
 		transport := Transport(logr.Discard(), clock.RealClock{})(transport.Func(refused))
@@ -169,8 +170,9 @@ func TestWhatMustFailFails(t *testing.T) {
 	})
 }
 
-// TestASilentWatchIsEnded: three minutes after the last word, be it a bookmark; not before.
-func TestASilentWatchIsEnded(t *testing.T) {
+// TestSilentWatchIsEnded: a watch is ended three minutes after its last event or bookmark, not
+// earlier.
+func TestSilentWatchIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gomega.NewWithT(t)
 		server, body := io.Pipe()
