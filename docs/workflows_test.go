@@ -24,8 +24,8 @@ func targetsOf(arguments string) []string {
 	return targets
 }
 
-// TestWorkflowsRunMakeTargets: each step of the pipeline can be run by hand, by the same name, and CONTRIBUTING.md
-// says so.
+// TestWorkflowsRunMakeTargets: each step of the pipeline can be run by hand, by the same name, and
+// CONTRIBUTING.md says so.
 func TestWorkflowsRunMakeTargets(t *testing.T) {
 	known := map[string]bool{}
 	makefile, err := os.ReadFile("../Makefile")

@@ -101,7 +101,9 @@ var forms = []struct {
 	}},
 	{"of a whole ConfigMap", func(string) corev1.PodTemplateSpec {
 		made := withVariable()
-		made.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
+		made.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+		}}}
 		return made
 	}},
 }

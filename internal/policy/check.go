@@ -58,8 +58,8 @@ func quoted(value string) string {
 	return strconv.Quote(value)
 }
 
-// Sentence joins violations for a message. It names a policy once for all its violations in a row, so
-// that as many as possible fit into a condition.
+// Sentence joins violations for a message. It names a policy once for all its violations in a row,
+// so that as many as possible fit into a condition.
 func Sentence(violations []Violation) string {
 	sentences := make([]string, len(violations))
 	for i, violation := range violations {

@@ -218,7 +218,8 @@ func carryOut(s Snapshot, p RestartPlan) {
 func TestDecideSettles(t *testing.T) {
 	source := flags("a", "2")
 	snapshot := Snapshot{Targets: []Target{web("web", flags("a", "1"))},
-		Demands: []Demand{watching(), watching(func(d *Demand) { d.Origin, d.Keys = "ConfigMonitor/a", []string{"a"} })}, Sources: map[SourceRef]Source{source.Ref: source}}
+		Demands: []Demand{watching(), watching(func(d *Demand) { d.Origin, d.Keys = "ConfigMonitor/a", []string{"a"} })},
+		Sources: map[SourceRef]Source{source.Ref: source}}
 	first := Decide(snapshot, noon)
 	if len(first.Patches) != 1 || first.Patches[0].RestartedFor != "flags="+source.All()+"#1" {
 		t.Fatalf("two demands give %+v", first.Patches)

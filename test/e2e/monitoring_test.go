@@ -181,7 +181,9 @@ func testRefusedScrapes(t *testing.T, powerless string) {
 // API server has the metrics that our alerts use.
 func testDocumented(t *testing.T, scraper *prometheus) {
 	var names []string
-	gomega.NewWithT(t).Eventually(func() error { return scraper.get(t, "/api/v1/label/__name__/values", nil, &names) }).Should(gomega.Succeed())
+	gomega.NewWithT(t).Eventually(func() error {
+		return scraper.get(t, "/api/v1/label/__name__/values", nil, &names)
+	}).Should(gomega.Succeed())
 	for _, metric := range slices.Concat(metrics.Declared(), metrics.Others(), metrics.Served()) {
 		name := metric.Name
 		if metric.Type == "histogram" {

@@ -70,7 +70,9 @@ func TestInjectionWithoutWebhooks(t *testing.T) {
 	}
 	later.Leap(time.Minute)
 	edited := owned(space, "web-2", forms()[2])
-	broken := testenv.JSON(t, map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"initContainers": made[2].Spec.Template.Spec.InitContainers}}}})
+	broken := testenv.JSON(t, map[string]any{"spec": map[string]any{"template": map[string]any{
+		"spec": map[string]any{"initContainers": made[2].Spec.Template.Spec.InitContainers},
+	}}})
 	g.Expect(cluster.Client.Patch(t.Context(), edited, client.RawPatch(types.MergePatchType, []byte(broken)))).To(gomega.Succeed())
 	g.Eventually(func() (int, error) {
 		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(edited), edited)

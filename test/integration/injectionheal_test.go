@@ -484,7 +484,9 @@ func testImageVolume(t *testing.T, s *governed, space string) {
 func testSources(t *testing.T, s *governed, space string) {
 	g := gomega.NewWithT(t)
 	made := bareDeployment(space, "web-1")
-	made.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "options"}}}}
+	made.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "options"},
+	}}}
 	s.create(t, made)
 	agent := javaAgent(space, "web-*")
 	s.create(t, agent)

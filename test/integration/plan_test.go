@@ -179,8 +179,8 @@ func TestRetainedChild(t *testing.T) {
 	g.Expect(operations(p.apply(plan.Plan{Delete: []plan.Ref{ref}}))).To(gomega.Equal([]string{"Deleted PersistentVolumeClaim data"}))
 }
 
-// TestWaits checks that a child that needs an object which the plan waits for is left out, while the
-// others are applied.
+// TestWaits checks that a child that needs an object which the plan waits for is left out, while
+// the others are applied.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

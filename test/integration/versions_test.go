@@ -426,7 +426,8 @@ func (w *world) testApply(t *testing.T) {
 	g.Expect(apply("ops", "v1beta1", "{image: shop:1}")).To(gomega.Succeed())
 	g.Expect(spec()).To(gomega.And(gomega.HaveField("Replicas", gomega.BeNil()),
 		gomega.HaveField("Env", gomega.HaveLen(1)), gomega.HaveField("Ingress.Path", "/x")))
-	g.Expect(apply("team", "v1", "{image: shop:1, paused: true, env: [{name: A, value: b}], ingress: {host: a.b, path: /y}}")).To(gomega.Succeed())
+	g.Expect(apply("team", "v1", "{image: shop:1, paused: true, env: [{name: A, value: b}], ingress: {host: a.b, path: /y}}")).To(
+		gomega.Succeed())
 	g.Expect(spec()).To(gomega.And(gomega.HaveField("Paused", true), gomega.HaveField("Ingress.Path", "/y"),
 		gomega.HaveField("Env", gomega.ConsistOf(gomega.HaveField("Value", "b")))))
 
@@ -436,7 +437,8 @@ func (w *world) testApply(t *testing.T) {
 	without := "{image: shop:1, ingress: {host: a.b, path: /y}}"
 	g.Expect(apply("team", "v1", without)).To(gomega.Succeed())
 	g.Expect(spec()).To(gomega.And(gomega.HaveField("Paused", true), gomega.HaveField("Env", gomega.HaveLen(1))))
-	g.Expect(apply("team", "v1", "{image: shop:1, paused: true, env: [{name: A, value: b}], ingress: {host: a.b, path: /y}}")).To(gomega.Succeed())
+	g.Expect(apply("team", "v1", "{image: shop:1, paused: true, env: [{name: A, value: b}], ingress: {host: a.b, path: /y}}")).To(
+		gomega.Succeed())
 	app, err := w.full("apply")(ctx)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(webapp.OwnAsV1(app)).To(gomega.BeTrue())

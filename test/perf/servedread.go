@@ -185,7 +185,8 @@ func (b *bench) servedWatches(ctx context.Context, f *farm) error {
 	b.add(Figure{Name: fmt.Sprintf("served: events a second to %d watchers over those of Pods", watchers), Kind: Ratio, Limit: new(1.0),
 		AtLeast: true, Value: ours / floor,
 		Note: fmt.Sprintf("%.0f, %.0f; %d changes, %d at once, in %.2f s, %.2f s, and %.2f s while nobody watches; the middle of %d; %d and %d watches were ended as too slow, and resumed",
-			ours, floor, fanOutChanges, patchesAtOnce, median(took[0]).Seconds(), median(took[1]).Seconds(), alone.Seconds(), fanOutRounds, resumed[0], resumed[1])})
+			ours, floor, fanOutChanges, patchesAtOnce, median(took[0]).Seconds(), median(took[1]).Seconds(),
+			alone.Seconds(), fanOutRounds, resumed[0], resumed[1])})
 	return nil
 }
 

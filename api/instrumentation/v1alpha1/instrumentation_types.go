@@ -116,6 +116,7 @@ type InstrumentationSpec struct {
 // WorkloadKind is a kind of workload.
 type WorkloadKind string
 
+// The kinds of workloads that can be injected into.
 const (
 	KindDeployment  WorkloadKind = "Deployment"
 	KindStatefulSet WorkloadKind = "StatefulSet"

@@ -62,7 +62,8 @@ func (k kind[T]) Admit(object T) error {
 }
 
 // Observe reads the workloads that may be concerned, and all Instrumentations that may be, from the
-// cache. From the API server it reads the pods of canaries and of workloads that are being replaced.
+// cache. From the API server it reads the pods of canaries and of workloads that are being
+// replaced.
 func (k kind[T]) Observe(ctx context.Context, object T) (Observed, error) {
 	observed := Observed{identity: injection.IdentityOf(object), now: k.clock.Now()}
 	agents, err := k.reader.agents(ctx, object.GetNamespace())

@@ -14,9 +14,9 @@ import (
 	"github.com/mainstay-platform/mainstay/charts"
 )
 
-// Converter returns a converter for the kinds of this release's definitions, by which apply compares
-// children of these kinds. It knows the fields as the API server does: which lists are maps, and
-// which are one value.
+// Converter returns a converter for the kinds of this release's definitions, by which apply
+// compares children of these kinds. It knows the fields as the API server does: which lists are
+// maps, and which are one value.
 var Converter = sync.OnceValues(func() (managedfields.TypeConverter, error) {
 	documents, err := charts.CRDs()
 	if err != nil {
@@ -40,8 +40,8 @@ var Converter = sync.OnceValues(func() (managedfields.TypeConverter, error) {
 	return managedfields.NewTypeConverter(schemas, false)
 })
 
-// openAPIOf returns the schema of one version as the API server has it for server-side apply: that of
-// the definition, with the metadata of every object.
+// openAPIOf returns the schema of one version as the API server has it for server-side apply: that
+// of the definition, with the metadata of every object.
 func openAPIOf(definition *apiextensionsv1.CustomResourceDefinition,
 	version *apiextensionsv1.CustomResourceDefinitionVersion) (*spec.Schema, error) {
 	var internal apiextensions.JSONSchemaProps

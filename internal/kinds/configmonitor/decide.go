@@ -10,8 +10,8 @@ import (
 
 // Decision is what to do for a monitor.
 type Decision struct {
-	// Restarts is the plan of the namespace, with the strategy Rollout. The workload controller carries
-	// it out; the monitor only reports it.
+	// Restarts is the plan of the namespace, with the strategy Rollout. The workload controller
+	// carries it out; the monitor only reports it.
 	Restarts workload.RestartPlan
 	// ReadPods asks for the selected pods, with the strategy Evict: nothing is decided without them.
 	ReadPods bool
@@ -53,8 +53,8 @@ func Decide(monitor *configv1.ConfigMonitor, observed Observed) Decision {
 	return Decision{Evictions: &evictions}
 }
 
-// AskedTargets returns the targets of the monitor whose pods' start has to be read before it is known
-// whether they run the present content, by their index in the snapshot.
+// AskedTargets returns the targets of the monitor whose pods' start has to be read before it is
+// known whether they run the present content, by their index in the snapshot.
 func (d Decision) AskedTargets(monitor *configv1.ConfigMonitor, snapshot *workload.Snapshot) []int {
 	var asked []int
 	origin := workload.OriginOf(Kind, monitor.Name)

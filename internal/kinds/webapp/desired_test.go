@@ -110,8 +110,10 @@ func everything(app *msappsv1.WebApp) {
 		Ingress:            &msappsv1.Ingress{Host: "*.example.com", Path: "/shop"},
 		Route: &msappsv1.Route{ParentRefs: []msappsv1.ParentReference{{Name: "public"}},
 			Hostnames: []msappsv1.Hostname{"shop.example.com"}},
-		Disruption:    &msappsv1.Disruption{MinAvailable: new(intstr.FromString("50%"))},
-		NetworkPolicy: &msappsv1.NetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}}}}},
+		Disruption: &msappsv1.Disruption{MinAvailable: new(intstr.FromString("50%"))},
+		NetworkPolicy: &msappsv1.NetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}},
+		}}},
 		Strategy: msappsv1.Strategy{
 			Type: "RollingUpdate", MaxSurge: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromString("10%")),
 			MinReadySeconds: 5, ProgressDeadlineSeconds: 120,

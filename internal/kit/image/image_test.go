@@ -46,7 +46,8 @@ func dockerHub() map[string]*Reference {
 		"index.docker.io/library/nginx":   {"docker.io", "library/nginx", "", ""},
 		"docker.io/library":               {"docker.io", "library/library", "", ""},
 		"docker.io/docker.io/nginx":       {"docker.io", "docker.io/nginx", "", ""},
-		// Docker Hub's host is not its name: containerd goes there for docker.io, but nobody reads it back.
+		// Docker Hub's host is not its name: containerd goes there for docker.io, but nobody reads it
+		// back.
 		"registry-1.docker.io/library/nginx": {"registry-1.docker.io", "library/nginx", "", ""},
 		"registry.hub.docker.com/nginx":      {"registry.hub.docker.com", "nginx", "", ""},
 		"docker.io:443/nginx":                {"docker.io:443", "nginx", "", ""},
@@ -167,7 +168,8 @@ func tagsAndDigests() map[string]*Reference {
 		"shop@sha512:" + sha512Digits:      {"docker.io", "library/shop", "", "sha512:" + sha512Digits},
 		// containerd pulls the digest and never looks whether the tag is this image.
 		"r.example.com/shop:1@sha256:" + sha256Digits: {"r.example.com", "shop", "1", "sha256:" + sha256Digits},
-		// As docker images --digests prints one, without the name: it reads as the tag of an image sha256.
+		// As docker images --digests prints one, without the name: it reads as the tag of an image
+		// sha256.
 		"sha256:" + sha256Digits: {"docker.io", "library/sha256", sha256Digits, ""},
 
 		"nginx:":                                 nil,

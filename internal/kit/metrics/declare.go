@@ -17,7 +17,8 @@ var reconcileDuration = histogram(Metric{
 	Help:   "Duration of a reconcile, without its time in the queue.",
 	Normal: "Milliseconds if nothing is written, tens of milliseconds if something is; more after a start.",
 	Labels: []Label{kindLabel},
-	// The buckets from 0.1 on are those of the issue. Below it they are finer, because normal values are there.
+	// The buckets from 0.1 on are those of the issue. Below it they are finer, because normal values
+	// are there.
 	Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 2.5, 5, 10},
 })
 

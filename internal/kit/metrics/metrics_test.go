@@ -267,7 +267,8 @@ func TestCollector(t *testing.T) {
 	filled := false
 	tally := &Tally{kind: "WebApp", filled: func() bool { return filled }, known: map[types.UID]string{"a": ready, "b": ready, "c": stalled}}
 	current.Store(&Sources{Version: "1.2.3", Objects: []*Tally{tally}, Leads: func() bool { return true },
-		CertificateExpiry: map[string]func() time.Time{"webhooks": func() time.Time { return time.Time{} }}, WebhooksReady: func() error { return fmt.Errorf("no certificate") }})
+		CertificateExpiry: map[string]func() time.Time{"webhooks": func() time.Time { return time.Time{} }},
+		WebhooksReady:     func() error { return fmt.Errorf("no certificate") }})
 	expect := func(want map[string]float64) {
 		t.Helper()
 		registry := prometheus.NewPedanticRegistry()

@@ -104,9 +104,9 @@ type Child struct {
 	Uncached bool
 }
 
-// Patch is a write to an object of another owner. It is sent whatever the object looks like by then:
-// the body has to make sure that it is the object that was observed. An object that is gone, or was
-// replaced by another of its name, is left alone.
+// Patch is a write to an object of another owner. It is sent whatever the object looks like by
+// then: the body has to make sure that it is the object that was observed. An object that is gone,
+// or was replaced by another of its name, is left alone.
 type Patch struct {
 	Ref Ref
 	// APIVersion of the object, for example apps/v1. The cache must hold objects of its kind, because

@@ -73,7 +73,8 @@ type left struct {
 	Events int
 }
 
-// reconcileLasting reconciles the object "base", which is stored if it is not nil. Writes of it end with fails, if that is an error.
+// reconcileLasting reconciles the object "base", which is stored if it is not nil. Writes of it end
+// with fails, if that is an error.
 func reconcileLasting(t *testing.T, r *Reconciler[*mspolicyv1.PlatformPolicy, struct{}, struct{}], stored *mspolicyv1.PlatformPolicy,
 	fails error) left {
 	t.Helper()
@@ -172,8 +173,9 @@ func TestEnsureFinalizer(t *testing.T) {
 		},
 		"a kind without a finalizer, new": {
 			without: true, stored: living(theirFinalizer),
-			want: left{Finalizers: []string{theirFinalizer}, HasStatus: true, Desired: []string{"base lives", theirFinalizer}, RequeueAfter: time.Minute,
-				Events: 1},
+			want: left{Finalizers: []string{theirFinalizer}, HasStatus: true, Desired: []string{"base lives", theirFinalizer},
+				RequeueAfter: time.Minute,
+				Events:       1},
 		},
 	} {
 		t.Run(name, test.run)
@@ -214,8 +216,9 @@ func TestRemoveFinalizer(t *testing.T) {
 		"absent, and nothing can be read": {
 			kind: lasting{simple: simple{observation: errNoNetwork}}, want: left{Finalizers: []string{"gone"}, Failed: true},
 		},
-		"a kind without a finalizer, being deleted": {without: true, stored: ending(ourFinalizer), want: left{Finalizers: []string{ourFinalizer}}},
-		"a kind without a finalizer, absent":        {without: true, want: left{Finalizers: []string{"gone"}}},
+		"a kind without a finalizer, being deleted": {without: true, stored: ending(ourFinalizer),
+			want: left{Finalizers: []string{ourFinalizer}}},
+		"a kind without a finalizer, absent": {without: true, want: left{Finalizers: []string{"gone"}}},
 	} {
 		t.Run(name, test.run)
 	}
@@ -250,7 +253,7 @@ func TestIsReleased(t *testing.T) {
 	}{
 		"all is undone":        {kind: simple{}, want: true},
 		"a patch was refused":  {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: refused}},
-		"a patch was not made": {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: unmade}},
+		"a patch was not made": {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: unwritten}},
 		"it failed":            {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},
 		"it failed, whatever it says": {kind: &lasting{released: true},
 			course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},

@@ -19,7 +19,8 @@ import (
 //	more than what runs, or anything while            nothing of it is carried out, what runs continues;
 //	  nothing runs                                      PolicyViolation: PolicyViolation, Ready False
 //
-// Unlike admission, this defaults and replaces nothing: a changed policy must not restart workloads.
+// Unlike admission, this defaults and replaces nothing: a changed policy must not restart
+// workloads.
 type Policy[T Object, O any] struct {
 	// Rules reads the rules that govern a namespace.
 	Rules policy.Source

@@ -17,15 +17,15 @@
 //	apply     kit/apply            write them
 //	status    Kind.Report          nothing: it is pure; the reconciler writes the status
 //
-// What a kind does to objects that are not its children has to be undone when its object is deleted.
-// Such a kind has a finalizer, and the steps run for every state of an object. The kind's Desired
-// distinguishes these states:
+// What a kind does to objects that are not its children has to be undone when its object is
+// deleted. Such a kind has a finalizer, and the steps run for every state of an object. The kind's
+// Desired distinguishes these states:
 //
 //	the object                       what happens
 //	exists                           it gets the finalizer first, then all steps run
-//	is being deleted, with it        all steps run, whatever admission and policies say; once everything
-//	                                   is undone (see Finalizing) the finalizer is removed, and no status
-//	                                   is written
+//	is being deleted, with it        all steps run, whatever admission and policies say; once
+//	                                   everything is undone (see Finalizing) the finalizer is
+//	                                   removed, and no status is written
 //	is being deleted, without it     nothing
 //	does not exist                   get to apply run for an object that looks as if it were being
 //	                                   deleted, so that also what an object left whose finalizer was
@@ -339,10 +339,11 @@ func (r *Reconciler[T, O, D]) sinceReadyChanged(object T) time.Duration {
 	return 0
 }
 
-// requeueAfter returns after how long to reconcile again without an event: never (0), unless the kind
-// asks for it or something that is not watched is in the way. A refusal, also of a patch, is retried
-// after as long as the object has not been ready, at least 2 s, so that each wait is about twice the
-// one before, and then about every minute: rights that were just granted take a second to be known.
+// requeueAfter returns after how long to reconcile again without an event: never (0), unless the
+// kind asks for it or something that is not watched is in the way. A refusal, also of a patch, is
+// retried after as long as the object has not been ready, at least 2 s, so that each wait is about
+// twice the one before, and then about every minute: rights that were just granted take a second to
+// be known.
 func requeueAfter(result plan.Result, asked, since time.Duration) time.Duration {
 	wait := asked
 	sooner := func(than time.Duration) {
@@ -362,8 +363,8 @@ func requeueAfter(result plan.Result, asked, since time.Duration) time.Duration 
 	return wait
 }
 
-// recordFailure records an event for an error that is retried with backoff. It returns the error, or
-// nil if there is nothing left to work on. An object that does not exist gets no event.
+// recordFailure records an event for an error that is retried with backoff. It returns the error,
+// or nil if there is nothing left to work on. An object that does not exist gets no event.
 func (r *Reconciler[T, O, D]) recordFailure(object T, err error) error {
 	switch {
 	case err == nil, errclass.IsShutdown(err), errclass.Of(err) == errclass.Gone:

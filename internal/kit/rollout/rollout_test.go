@@ -136,7 +136,7 @@ func format(units []rollout.Unit, selection rollout.Selection) string {
 
 func TestNextOfABadWindow(t *testing.T) {
 	_, err := rollout.Next(nil, rolloutv1.Policy{Window: &rolloutv1.Window{Start: "25:00", End: "04:00"}}, noon)
-	if err == nil || err.Error() != `reading the window: start: Invalid value: "25:00": must be a time of day from 00:00 to 23:59` {
+	if err == nil || err.Error() != `reading the window: start: "25:00" must be a time of day from 00:00 to 23:59` {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -77,13 +77,13 @@ const wantClock = "must be a time of day from 00:00 to 23:59"
 func parseClock(text string) (clock, error) {
 	parsed, err := time.Parse("15:04", text)
 	if err != nil || len(text) != len("15:04") {
-		return clock{}, fmt.Errorf("Invalid value: %q: %s", text, wantClock)
+		return clock{}, fmt.Errorf("%q %s", text, wantClock)
 	}
 	return clock{parsed.Hour(), parsed.Minute()}, nil
 }
 
-// dateOf returns the date of a time in its zone, as noon UTC, which no clock change moves to another
-// date.
+// dateOf returns the date of a time in its zone, as noon UTC, which no clock change moves to
+// another date.
 func dateOf(at time.Time) time.Time {
 	year, month, day := at.Date()
 	return time.Date(year, month, day, 12, 0, 0, 0, time.UTC)

@@ -1,5 +1,6 @@
-// Package summary has the one thing that a kind says about an object, and the conditions that it comes to. A kind judges (one function, with
-// its table in the comment); what follows from that is the same for all kinds, and stands here. It is pure.
+// Package summary has the one thing that a kind says about an object, and the conditions that
+// follow from it. A kind summarizes (one function, with its table in the comment); what follows is
+// the same for all kinds, and is here. It is pure.
 package summary
 
 import (
@@ -12,76 +13,79 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// Severity orders what a verdict means, from what is well to what is worst.
+// Severity is how bad a summary is. The values are in order, from the best to the worst.
 type Severity int
 
 const (
-	// Working: as the spec says.
+	// Working: everything is as the spec says.
 	Working Severity = iota
-	// Unknown: a change could not be made; nobody knows how things are until it could.
+	// Unknown: a change could not be made, and until it can the state is unknown.
 	Unknown
-	// UnderWay: it will be as the spec says, with nothing amiss.
+	// UnderWay: the object is becoming what the spec says, and nothing is wrong.
 	UnderWay
-	// Waiting: it will be, once something else changes or somebody agrees.
+	// Waiting: the object will become what the spec says once something else changes or a user agrees.
 	Waiting
-	// Troubled: something is wrong; it may pass by itself.
+	// Degraded: something is wrong that may pass without help.
 	Degraded
-	// Failed: something is wrong that needs a look.
+	// Failed: something is wrong that someone has to look at.
 	Failed
 	// Stalled: nothing gets better until someone acts.
 	Stalled
 )
 
-// Verdict is the one thing to say about an object. The zero value says that all is well, and needs a reason and a message still.
+// Summary is the one thing to say about an object. The zero value says that everything is well, and
+// still needs a reason and a message.
 type Summary struct {
 	Severity Severity
 	// Reason is a condition reason.
 	Reason string
-	// Message is for people and has no random parts: it is written to the status each time that it differs.
+	// Message is for people. It has no random parts, because it is written to the status whenever it
+	// changes.
 	Message string
 }
 
-// Of is a verdict whose message is made as by fmt.Sprintf.
+// Of returns a summary whose message is formatted as by fmt.Sprintf.
 func Of(severity Severity, reason, format string, values ...any) Summary {
 	return Summary{Severity: severity, Reason: reason, Message: fmt.Sprintf(format, values...)}
 }
 
-// OfFailure is the verdict where not all of a plan was applied:
+// OfFailure returns the summary where not all of a plan was applied:
 //
-//	the failure                          severity
-//	is transient                         Unknown
-//	waits for someone who acts           Stalled
-//	else: it was refused, say            Failed
+//	the failure                         severity
+//	is transient                        Unknown
+//	waits for someone who acts          Stalled
+//	otherwise, such as a refusal        Failed
 func OfFailure(failure plan.Failure) Summary {
-	verdict := Summary{Severity: Failed, Reason: failure.Reason, Message: failure.Message}
+	summary := Summary{Severity: Failed, Reason: failure.Reason, Message: failure.Message}
 	switch {
 	case failure.Transient:
-		verdict.Severity = Unknown
+		summary.Severity = Unknown
 	case failure.Stalled:
-		verdict.Severity = Stalled
+		summary.Severity = Stalled
 	}
-	return verdict
+	return summary
 }
 
-// IsTrouble tells whether something is wrong.
-func (v Summary) IsProblem() bool { return v.Severity >= Degraded }
+// IsProblem reports whether something is wrong.
+func (s Summary) IsProblem() bool { return s.Severity >= Degraded }
 
-// Conditions are the verdict as conditions, each with its reason and message:
+// Conditions returns the conditions that follow, each with the summary's reason and message:
 //
 //	severity   Ready    Degraded  Stalled
 //	Working    True     False     -
 //	Unknown    Unknown  False     -
 //	UnderWay   False    False     -
 //	Waiting    False    False     -
-//	Troubled   False    True      -
+//	Degraded   False    True      -
 //	Failed     False    True      -
 //	Stalled    False    True      True
 //
-// Progressing stands among them as it is given, for what is under way is not told by the severity: something may be wrong meanwhile. A kind
-// that has further conditions appends them. All come without times and generation: the loop adds them.
-func (v Summary) Conditions(progressing metav1.Condition) []metav1.Condition {
-	ready := conditions.False(conditions.Ready, v.Reason, v.Message)
-	switch v.Severity {
+// Progressing is added as it is given, because it does not follow from the severity: something may
+// be wrong while a change is under way. A kind appends conditions of its own. Times and the
+// generation are added by the reconciler.
+func (s Summary) Conditions(progressing metav1.Condition) []metav1.Condition {
+	ready := conditions.False(conditions.Ready, s.Reason, s.Message)
+	switch s.Severity {
 	case Working:
 		ready.Status = metav1.ConditionTrue
 	case Unknown:
@@ -89,12 +93,12 @@ func (v Summary) Conditions(progressing metav1.Condition) []metav1.Condition {
 	case UnderWay, Waiting, Degraded, Failed, Stalled:
 	}
 	degraded := conditions.False(conditions.Degraded, api.ReasonHealthy, "nothing is wrong")
-	if v.IsProblem() {
-		degraded = conditions.True(conditions.Degraded, v.Reason, v.Message)
+	if s.IsProblem() {
+		degraded = conditions.True(conditions.Degraded, s.Reason, s.Message)
 	}
 	all := []metav1.Condition{ready, progressing, degraded}
-	if v.Severity == Stalled {
-		all = append(all, conditions.True(conditions.Stalled, v.Reason, v.Message))
+	if s.Severity == Stalled {
+		all = append(all, conditions.True(conditions.Stalled, s.Reason, s.Message))
 	}
 	return all
 }

@@ -181,7 +181,9 @@ func (p panel) build(id, width uint32) cog.Builder[dashboard.Panel] {
 		targets = append(targets, target)
 	}
 	if p.isNumber {
-		return stat.NewPanelBuilder().Id(id).Title(p.title).Description(p.description).Unit(p.unit).Datasource(source).Height(5).Span(width).Targets(targets)
+		return stat.NewPanelBuilder().Id(id).Title(p.title).Description(p.description).Unit(p.unit).Datasource(source).
+			Height(5).Span(width).Targets(targets)
 	}
-	return timeseries.NewPanelBuilder().Id(id).Title(p.title).Description(p.description).Unit(p.unit).Min(0).Datasource(source).Height(8).Span(width).Targets(targets)
+	return timeseries.NewPanelBuilder().Id(id).Title(p.title).Description(p.description).Unit(p.unit).Min(0).Datasource(source).
+		Height(8).Span(width).Targets(targets)
 }

@@ -32,8 +32,8 @@ func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (con
 	return observed, nil
 }
 
-// Complete reads the pods that may have to be evicted, or when the pod templates were created on which
-// the monitor's status depends.
+// Complete reads the pods that may have to be evicted, or when the pod templates were created on
+// which the monitor's status depends.
 func (k kind) Complete(ctx context.Context, monitor *configv1.ConfigMonitor, observed *configmonitor.Observed,
 	decided configmonitor.Decision) (bool, error) {
 	if !decided.ReadPods {
@@ -51,8 +51,8 @@ func (k kind) Complete(ctx context.Context, monitor *configv1.ConfigMonitor, obs
 	return true, nil
 }
 
-// readTemplates reads when the pod templates of some targets were created. It does nothing the first
-// time: the workload controller reads them now, too, and after that few are left.
+// readTemplates reads when the pod templates of some targets were created. It does nothing the
+// first time: the workload controller reads them now, too, and after that few are left.
 func (k kind) readTemplates(ctx context.Context, monitor *configv1.ConfigMonitor, observed *configmonitor.Observed,
 	targets []int) (bool, error) {
 	if len(targets) == 0 {

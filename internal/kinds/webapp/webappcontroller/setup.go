@@ -62,9 +62,11 @@ func CacheOptions() map[client.Object]cache.ByObject {
 		&msappsv1.WebApp{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
 		&corev1.Service{}:  watch.OursOnly(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
 		// All ServiceAccounts: users name their own ones.
-		&corev1.ServiceAccount{}:        {Label: labels.Everything(), Transform: watch.Stripped(stripServiceAccount)},
-		&networkingv1.Ingress{}:         watch.OursOnly(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
-		&policyv1.PodDisruptionBudget{}: watch.OursOnly(func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} }),
+		&corev1.ServiceAccount{}: {Label: labels.Everything(), Transform: watch.Stripped(stripServiceAccount)},
+		&networkingv1.Ingress{}:  watch.OursOnly(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
+		&policyv1.PodDisruptionBudget{}: watch.OursOnly(func(b *policyv1.PodDisruptionBudget) {
+			b.Status = policyv1.PodDisruptionBudgetStatus{}
+		}),
 		&autoscalingv2.HorizontalPodAutoscaler{}: watch.OursOnly(func(h *autoscalingv2.HorizontalPodAutoscaler) {
 			h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
 		}),

@@ -64,7 +64,8 @@ func TestReadIsRetried(t *testing.T) {
 			_ = response.Body.Close()
 			status = response.StatusCode
 		}()
-		// Minutes in which client-go would come to wait half a minute between two tries. The half one is more than the sixth line can be late.
+		// Minutes in which client-go would come to wait half a minute between two tries. The half one is
+		// more than the sixth line can be late.
 		const away = 5*time.Minute + 30*time.Second
 		time.Sleep(away)
 		synctest.Wait()
