@@ -213,7 +213,7 @@ func TestRemoveFinalizer(t *testing.T) {
 			RequeueAfter: time.Minute}},
 		"absent, undone": {kind: lasting{released: true}, want: left{Finalizers: []string{"gone"},
 			Desired: []string{"base is absent"}, RequeueAfter: time.Minute}},
-		"absent, and nothing can be read": {
+		"absent, and the policies can't be read": {
 			kind: lasting{simple: simple{observation: errNoNetwork}}, want: left{Finalizers: []string{"gone"}, Failed: true},
 		},
 		"a kind without a finalizer, being deleted": {without: true, stored: ending(ourFinalizer),
@@ -251,10 +251,10 @@ func TestIsReleased(t *testing.T) {
 		course run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]
 		want   bool
 	}{
-		"all is undone":        {kind: simple{}, want: true},
-		"a patch was refused":  {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: refused}},
-		"a patch was not made": {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: unwritten}},
-		"it failed":            {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},
+		"all is undone":       {kind: simple{}, want: true},
+		"a patch was refused": {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: refused}},
+		"a patch failed":      {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: unwritten}},
+		"it failed":           {kind: simple{}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},
 		"it failed, whatever it says": {kind: &lasting{released: true},
 			course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{err: errors.New("no route")}},
 		"the kind says so": {kind: &lasting{released: true}, course: run[*mspolicyv1.PlatformPolicy, struct{}, struct{}]{result: refused},
