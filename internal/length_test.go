@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // Limits of what a reader can take in at once. Comments inside a function do not count: they make
@@ -120,6 +123,9 @@ func TestLength(t *testing.T) {
 		}
 		seen++
 		problems, err := tooLong(filepath.ToSlash(strings.TrimPrefix(name, ".."+string(filepath.Separator))), source)
+		if len(source) > 0 && !bytes.Contains(source[:min(len(source), 200)], []byte("DO NOT EDIT")) {
+			problems = append(problems, tooWide(name, source)...)
+		}
 		for _, problem := range problems {
 			t.Error(problem)
 		}
@@ -158,6 +164,73 @@ func TestTooLong(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(found) != test.want {
+				t.Errorf("got %q", found)
+			}
+		})
+	}
+}
+
+// What fits beside another window. A string may be as wide as its text, so that a message can be
+// searched for.
+const (
+	maxCode    = 140
+	maxComment = 100
+)
+
+// marker is a comment for programs, a row of a table, or one with a link: these can't be broken.
+var marker = regexp.MustCompile(`^//(\s*\+|nolint|go:|\t|.*https?://\S{40,})`)
+
+// tooWide names the lines of a file that are too wide. Tabs count as one column.
+func tooWide(name string, source []byte) []string {
+	var found []string
+	files := token.NewFileSet()
+	file := files.AddFile(name, -1, len(source))
+	var tokens scanner.Scanner
+	tokens.Init(file, source, nil, scanner.ScanComments)
+	texts := map[int]bool{}
+	for {
+		position, kind, literal := tokens.Scan()
+		if kind == token.EOF {
+			break
+		}
+		if kind == token.STRING && !(strings.HasPrefix(literal, `"`) && files.Position(position).Column+len(literal) <= maxCode) {
+			first := files.Position(position).Line
+			for line := range strings.Count(literal, "\n") + 1 {
+				texts[first+line] = true
+			}
+		}
+	}
+	for i, line := range strings.Split(string(source), "\n") {
+		text, limit := strings.TrimLeft(line, "\t"), maxCode
+		isComment := strings.HasPrefix(text, "//")
+		if isComment {
+			limit = maxComment
+		}
+		if utf8.RuneCountInString(line) <= limit || texts[i+1] || isComment && marker.MatchString(text) || strings.Contains(line, "//nolint") {
+			continue
+		}
+		found = append(found, fmt.Sprintf("%s:%d has %d columns, more than %d", name, i+1, utf8.RuneCountInString(line), limit))
+	}
+	return found
+}
+
+func TestTooWide(t *testing.T) {
+	for name, test := range map[string]struct {
+		source string
+		want   int
+	}{
+		"code that fits":             {"\tf(" + strings.Repeat("1, ", 45) + "1)", 0},
+		"code":                       {"\tf(" + strings.Repeat("1, ", 46) + "1)", 1},
+		"a text":                     {"\tf(\"" + strings.Repeat("a", 150) + "\")", 0},
+		"code behind a text":         {"\tf(\"a\"" + strings.Repeat(", 1", 50) + ")", 1},
+		"a raw text of many lines":   {"\tf(`\n" + strings.Repeat("a", 150) + "\n`)", 0},
+		"a comment that fits":        {"// " + strings.Repeat("a", 97), 0},
+		"a comment":                  {"// " + strings.Repeat("a", 98), 1},
+		"a marker":                   {"// +kubebuilder:" + strings.Repeat("a", 98), 0},
+		"a comment with a long link": {"// Source: https://example.com/" + strings.Repeat("a", 98), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := tooWide("p.go", []byte("package p\n\nfunc f() {\n"+test.source+"\n}\n")); len(found) != test.want {
 				t.Errorf("got %q", found)
 			}
 		})

@@ -21,7 +21,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nThe cluster stays: run `make demo` again to continue, or `make demo-down` to delete it.\n", err)
+		fmt.Fprintf(os.Stderr, "\nmake demo: %v\n\nThe cluster stays: run `make demo` again to continue, or `make demo-down` to delete it.\n",
+			err)
 		stop()
 		os.Exit(1)
 	}

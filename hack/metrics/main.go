@@ -67,7 +67,8 @@ func page() string {
 
 func write(out *strings.Builder, all []metrics.Metric) {
 	for _, metric := range all {
-		fmt.Fprintf(out, "\n## `%s`\n\n%s. %s\n\nNormal: %s\n", metric.Name, strings.ToUpper(metric.Type[:1])+metric.Type[1:], metric.Help, metric.Normal)
+		fmt.Fprintf(out, "\n## `%s`\n\n%s. %s\n\nNormal: %s\n", metric.Name,
+			strings.ToUpper(metric.Type[:1])+metric.Type[1:], metric.Help, metric.Normal)
 		if len(metric.Labels) > 0 {
 			out.WriteString("\n| label | meaning |\n|---|---|\n")
 		}

@@ -174,7 +174,8 @@ func TestEnvPrecedence(t *testing.T) {
 	compose(setting, &composed, nil)
 	want := template(container("app", env("D", "own", "A", "first", "B", "second", "C", "agent")...), container("worker", env("A", "first", "B", "agent", "C", "agent", "D", "agent")...))
 	for i := range want.Spec.Containers {
-		if got := composed.Spec.Containers[i]; !slices.EqualFunc(got.Env, want.Spec.Containers[i].Env, func(a, b corev1.EnvVar) bool { return a == b }) {
+		if got := composed.Spec.Containers[i]; !slices.EqualFunc(got.Env, want.Spec.Containers[i].Env,
+			func(a, b corev1.EnvVar) bool { return a == b }) {
 			t.Errorf("container %s has %v, wanted %v", got.Name, got.Env, want.Spec.Containers[i].Env)
 		}
 	}
@@ -245,11 +246,14 @@ func refusals() []refusal {
 			"container worker has a variable MAINSTAY_JAVA_TOOL_OPTIONS, which is needed to extend JAVA_TOOL_OPTIONS"},
 		{"one profiler", dotnet, env(corev1.EnvVar{Name: "CORECLR_PROFILER", Value: "x"}), instrv1.WorkloadVariableTaken,
 			"container worker already sets CORECLR_PROFILER, which can load one agent only"},
-		{"optional", java, env(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Optional: new(true)}}}),
+		{"optional", java, env(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{Optional: new(true)}}}),
 			instrv1.WorkloadVariableUnknown, "container worker takes JAVA_TOOL_OPTIONS from an optional key, without which the extended value would be wrong: remove optional, or set a value"},
-		{"optional of a file", java, env(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{Optional: new(true)}}}),
+		{"optional of a file", java, env(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", ValueFrom: &corev1.EnvVarSource{
+			FileKeyRef: &corev1.FileKeySelector{Optional: new(true)}}}),
 			instrv1.WorkloadVariableUnknown, "from an optional key"},
-		{"optional, of another name", java, env(corev1.EnvVar{Name: "JAVA", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Optional: new(true)}}}), "", ""},
+		{"optional, of another name", java, env(corev1.EnvVar{Name: "JAVA", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{Optional: new(true)}}}), "", ""},
 		{"not known", java, func(spec *corev1.PodSpec) {
 			spec.Containers[1].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "unseen"}}}}
 		}, instrv1.WorkloadVariableUnknown, "container worker may have JAVA_TOOL_OPTIONS from envFrom (ConfigMap unseen), but whether it has can't be determined: " +
@@ -281,7 +285,9 @@ func TestRefused(t *testing.T) {
 
 func TestImageVolume(t *testing.T) {
 	composed := template(container("app"))
-	compose(settingOf(t, instrumentation("x", func(spec *instrv1.InstrumentationSpec) { spec.Agent.VolumeMode = instrv1.VolumeImage })), &composed, nil)
+	compose(settingOf(t, instrumentation("x", func(spec *instrv1.InstrumentationSpec) {
+		spec.Agent.VolumeMode = instrv1.VolumeImage
+	})), &composed, nil)
 	mount := composed.Spec.Containers[0].VolumeMounts[0]
 	if len(composed.Spec.InitContainers) != 0 || composed.Spec.Volumes[0].Image == nil || mount.SubPath != "agent" || !mount.ReadOnly {
 		t.Errorf("init containers %v, volumes %v, mount %v", composed.Spec.InitContainers, composed.Spec.Volumes, mount)
@@ -308,10 +314,12 @@ func TestRestricted(t *testing.T) {
 	}
 	own := &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}, RunAsNonRoot: new(true), RunAsUser: new(int64(10001)),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		RunAsNonRoot:   new(true), RunAsUser: new(int64(10001)),
 	}
 	byPod := template(container("app"))
-	byPod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: own.AllowPrivilegeEscalation, Capabilities: own.Capabilities}
+	byPod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: own.AllowPrivilegeEscalation,
+		Capabilities: own.Capabilities}
 	byPod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: own.SeccompProfile}
 	byContainer := template(container("app"), container("worker"))
 	for i := range byContainer.Spec.Containers {
@@ -383,7 +391,8 @@ func TestKept(t *testing.T) {
 		{"being deleted", deleted, grant(agent.Revision), with(ungated), &own, injection.Unmatched},
 		{"without a finalizer", fresh, grant(agent.Revision), &own, &own, injection.Unmatched},
 	} {
-		w := injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: "web", Annotations: test.annotations, Template: test.from.DeepCopy()}
+		w := injection.Workload{Kind: "Deployment", Namespace: injectiontest.Namespace, Name: "web", Annotations: test.annotations,
+			Template: test.from.DeepCopy()}
 		if statuses := settingOf(t, test.object).Compose(&w, nil); statuses[0].State != test.state {
 			t.Errorf("%s: the state is %d, wanted %d", test.name, statuses[0].State, test.state)
 		}

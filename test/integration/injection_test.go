@@ -129,7 +129,9 @@ func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	injected := read(g)
 
 	// A change of the WebApp is combined with what is injected, and no controller reverts the other.
-	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) { a.Spec.Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"}} })).To(gomega.Succeed())
+	g.Expect(s.update(t.Context(), app, func(a *msappsv1.WebApp) {
+		a.Spec.Env = []corev1.EnvVar{{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g"}}
+	})).To(gomega.Succeed())
 	g.Eventually(func(g gomega.Gomega) {
 		env := read(g).Spec.Template.Spec.Containers[0].Env
 		g.Expect(env).To(gomega.ContainElement(corev1.EnvVar{Name: "JAVA_TOOL_OPTIONS", Value: "-Xmx1g -javaagent:/mainstay/agent/agent.jar"}))
