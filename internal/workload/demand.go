@@ -65,9 +65,6 @@ func OfMonitor(monitor *configv1.ConfigMonitor) Demand {
 	return demand
 }
 
-// ConfigMapName returns the name of the ConfigMap that an application's AppConfig renders.
-func ConfigMapName(application string) string { return application + "-config" }
-
 // OfAppConfig returns the demands of an AppConfig: one for its ConfigMap, and one for each Secret
 // in secretRefs. The ConfigMap has no cooldown, because each content is an intended change. The
 // rollout policy applies to both. If spec.revision selects an earlier content, the ConfigMap's
@@ -79,7 +76,7 @@ func OfAppConfig(config *configv1.AppConfig) []Demand {
 	}
 	demands := []Demand{{
 		Origin:  origin,
-		Source:  SourceRef{ConfigMap, ConfigMapName(config.Spec.Application)},
+		Source:  SourceRef{ConfigMap, config.ConfigMapName()},
 		Scope:   Scope{Users: true},
 		Rollout: policy,
 	}}

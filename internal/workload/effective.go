@@ -34,7 +34,7 @@ func precedes(a, b *configv1.AppConfig, controller func(configMap string) types.
 	if age := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); age != 0 {
 		return age < 0
 	}
-	switch controller(ConfigMapName(a.Spec.Application)) {
+	switch controller(a.ConfigMapName()) {
 	case a.UID:
 		return true
 	case b.UID:

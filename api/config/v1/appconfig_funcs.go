@@ -13,3 +13,7 @@ func (a *AppConfig) GetFirstReadyTime() *metav1.Time { return a.Status.FirstRead
 
 // SetFirstReadyTime replaces that time.
 func (a *AppConfig) SetFirstReadyTime(first *metav1.Time) { a.Status.FirstReadyTime = first }
+
+// ConfigMapName returns the name of the ConfigMap that an AppConfig renders, and that the pods of
+// its application use: the name of the application with "-config" behind it.
+func (a *AppConfig) ConfigMapName() string { return a.Spec.Application + "-config" }

@@ -281,7 +281,7 @@ func (c *Choice) source(config *configv1.AppConfig, current Current, kept []Revi
 	case isKept:
 		return RevisionName(config, c.Chosen), false
 	case current.Holds == c.ChosenHash:
-		return ConfigMapName(config), false
+		return config.ConfigMapName(), false
 	default:
 		return "", true
 	}

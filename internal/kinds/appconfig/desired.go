@@ -24,7 +24,7 @@ func Desired(config *configv1.AppConfig, observed Observed, choice Choice) plan.
 	for _, revision := range keptRevisions(config, observed, choice) {
 		wanted.Keep = append(wanted.Keep, ref(config, revision.ConfigMap))
 	}
-	main, own := ref(config, ConfigMapName(config)), ref(config, RevisionName(config, choice.Chosen))
+	main, own := ref(config, config.ConfigMapName()), ref(config, RevisionName(config, choice.Chosen))
 	content := choice.Content
 	if choice.ChosenHash != choice.Hash {
 		content = observed.Kept
@@ -96,7 +96,7 @@ func desiredRevision(config *configv1.AppConfig, choice Choice, content map[stri
 }
 
 func desiredConfigMap(config *configv1.AppConfig, choice Choice, content map[string]string, kept []plan.Ref) *corev1.ConfigMap {
-	configMap := &corev1.ConfigMap{ObjectMeta: meta(config, ConfigMapName(config), choice), Data: content}
+	configMap := &corev1.ConfigMap{ObjectMeta: meta(config, config.ConfigMapName(), choice), Data: content}
 	if choice.Marks.LastGood > 0 {
 		configMap.Annotations[configv1.AnnotationLastGood] = revisionText(choice.Marks.LastGood)
 	}

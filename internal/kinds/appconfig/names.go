@@ -20,14 +20,9 @@ const (
 // Origin returns the origin of an AppConfig's demands.
 func Origin(name string) string { return workload.OriginOf("AppConfig", name) }
 
-// ConfigMapName returns the name of the ConfigMap that pods use.
-func ConfigMapName(config *configv1.AppConfig) string {
-	return workload.ConfigMapName(config.Spec.Application)
-}
-
 // RevisionName returns the name of the immutable ConfigMap that keeps a revision.
 func RevisionName(config *configv1.AppConfig, revision int64) string {
-	return ConfigMapName(config) + "-" + strconv.FormatInt(revision, 10)
+	return config.ConfigMapName() + "-" + strconv.FormatInt(revision, 10)
 }
 
 // part returns the AppConfig as part of its application.

@@ -70,7 +70,7 @@ type Current struct {
 
 // current returns the ConfigMap that pods use.
 func (o Observed) current(config *configv1.AppConfig) Current {
-	object, ok := o.Children.Get(ref(config, ConfigMapName(config)))
+	object, ok := o.Children.Get(ref(config, config.ConfigMapName()))
 	configMap, isConfigMap := object.(*corev1.ConfigMap)
 	if !ok || !isConfigMap {
 		return Current{}
@@ -129,7 +129,7 @@ type User struct {
 
 // users returns the workloads that use the ConfigMap.
 func (o Observed) users(config *configv1.AppConfig) []User {
-	source := workload.SourceRef{Kind: workload.ConfigMap, Name: ConfigMapName(config)}
+	source := workload.SourceRef{Kind: workload.ConfigMap, Name: config.ConfigMapName()}
 	var all []User
 	for _, status := range o.Plan.Statuses {
 		demand := o.Snapshot.Demands[status.Demand]

@@ -25,7 +25,7 @@ func Status(config *configv1.AppConfig, observed Observed, choice Choice, result
 		LastGood:           has.LastGood,
 	}
 	if has.Exists {
-		status.ConfigMap = ConfigMapName(config)
+		status.ConfigMap = config.ConfigMapName()
 	}
 	if choice.Pending != "" && choice.Problem == "" && choice.Hash != has.Hash && observed.Older == "" {
 		status.Pending = &configv1.PendingContent{Hash: choice.Hash, Reason: choice.Pending}
@@ -58,7 +58,7 @@ func after(config *configv1.AppConfig, observed Observed, choice Choice, result 
 		has.LastGood, has.Failed = choice.Marks.LastGood, choice.Marks.Failed
 	}
 	isWritten := slices.ContainsFunc(result.Changes, func(change plan.Change) bool {
-		return change.Ref == ref(config, ConfigMapName(config)) && change.Operation != plan.Deleted
+		return change.Ref == ref(config, config.ConfigMapName()) && change.Operation != plan.Deleted
 	})
 	if isWritten {
 		choice := choice

@@ -76,7 +76,7 @@ func summarize(config *configv1.AppConfig, observed Observed, choice Choice, res
 		j.Summary = summary.Of(severity, reason, format, values...)
 		return j
 	}
-	name := ConfigMapName(config)
+	name := config.ConfigMapName()
 	switch {
 	case result.Failure != nil:
 		j.Summary = summary.OfFailure(*result.Failure)
@@ -131,7 +131,7 @@ func summarizeUsers(config *configv1.AppConfig, in func(...workload.State) []str
 			conditions.FirstFew(waiting, "; "))
 	case users == 0:
 		return say(summary.Working, configv1.ReasonNoUsers,
-			"ConfigMap %s is written; no Deployment, StatefulSet or DaemonSet of the namespace uses it", ConfigMapName(config))
+			"ConfigMap %s is written; no Deployment, StatefulSet or DaemonSet of the namespace uses it", config.ConfigMapName())
 	case config.Spec.Revision != nil:
 		return say(summary.Working, configv1.ReasonPinned, "all pods of %s run revision %d, as spec.revision says", workloadsOf(users),
 			*config.Spec.Revision)

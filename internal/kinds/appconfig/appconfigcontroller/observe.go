@@ -76,7 +76,7 @@ func (k kind) rendering(config *configv1.AppConfig, observed appconfig.Observed)
 func (k kind) observeSiblings(ctx context.Context, config *configv1.AppConfig) (older string, all []types.UID, err error) {
 	var siblings configv1.AppConfigList
 	err = k.cached.List(ctx, &siblings, client.InNamespace(config.Namespace),
-		client.MatchingFields{configMapIndex: appconfig.ConfigMapName(config)}, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{configMapIndex: config.ConfigMapName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return "", nil, fmt.Errorf("listing the AppConfigs of namespace %s: %w", config.Namespace, err)
 	}
@@ -106,7 +106,7 @@ func (k kind) observeConfigMaps(ctx context.Context, config *configv1.AppConfig)
 	if err != nil {
 		return nil, fmt.Errorf("listing the ConfigMaps of AppConfig %s/%s: %w", config.Namespace, config.Name, err)
 	}
-	main := appconfig.ConfigMapName(config)
+	main := config.ConfigMapName()
 	possible := []plan.Object{named(main)}
 	for i := range labelled.Items {
 		if name := labelled.Items[i].Name; name != main {

@@ -124,7 +124,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &configv1.AppConfig{}, configMapIndex, func(object client.Object) []string {
-		return []string{appconfig.ConfigMapName(object.(*configv1.AppConfig))}
+		return []string{object.(*configv1.AppConfig).ConfigMapName()}
 	})
 	if err != nil {
 		return fmt.Errorf("adding the index %s: %w", configMapIndex, err)
@@ -157,7 +157,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 func siblings(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		config := object.(*configv1.AppConfig)
-		return configsOf(ctx, cached, config.Namespace, client.MatchingFields{configMapIndex: appconfig.ConfigMapName(config)})
+		return configsOf(ctx, cached, config.Namespace, client.MatchingFields{configMapIndex: config.ConfigMapName()})
 	}
 }
 
