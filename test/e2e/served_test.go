@@ -155,7 +155,7 @@ func testLlamas(t *testing.T) {
 	g.Expect(read(t, ns, "llama/perla", "{.spec.weight} {.spec.height} {.metadata.generation}")).To(gomega.Equal("121 1.75 3"))
 	g.Eventually(seen.text).Should(gomega.MatchRegexp(`perla +121 +1.75 +True`))
 	for spec, says := range map[string]string{
-		"{weight: -1, height: 1}":         "accepted is a number above 0",
+		"{weight: -1, height: 1}":         "must be greater than 0",
 		"{weight: 1, heigth: 1}":          `unknown field "spec.heigth"`,
 		`{weight: "much", height: "1.7"}`: "cannot unmarshal string",
 	} {
