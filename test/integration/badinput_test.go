@@ -97,9 +97,9 @@ var badSpecs = map[string]badInput{
 	"a side-car twice": {bad: "sidecars: [{name: a, image: a}, {name: a, image: b}]",
 		good: "sidecars: [{name: a, image: a}, {name: b, image: b}]", field: "spec.sidecars[1]", message: "Duplicate value"},
 	"a side-car called webapp": {bad: "sidecars: [{name: webapp, image: a}]", good: "sidecars: [{name: web, image: a}]", field: "spec",
-		message: "spec.sidecars: the name webapp is the application's own"},
+		message: "spec.sidecars must not use the name webapp: it is the application's own container"},
 	"an init container called webapp": {bad: "initContainers: [{name: webapp, image: a}]", good: "initContainers: [{name: web, image: a}]",
-		field: "spec", message: "spec.initContainers: the name webapp is the application's own"},
+		field: "spec", message: "spec.initContainers must not use the name webapp: it is the application's own container"},
 	"one name for init container and side-car": {
 		bad:   "initContainers: [{name: a, image: a}]\nsidecars: [{name: a, image: a}]",
 		good:  "initContainers: [{name: a, image: a}]\nsidecars: [{name: b, image: a}]",
@@ -128,7 +128,7 @@ var badSpecs = map[string]badInput{
 	"a label of Mainstay": {bad: "podMetadata: {labels: {mainstay.dev/x: x}}", good: "podMetadata: {labels: {example.com/x: x}}",
 		field: "spec.podMetadata.labels", message: "they are set by Mainstay"},
 	"an annotation of Mainstay": {bad: "annotations: {mainstay.dev/applied: x}", good: "annotations: {example.com/applied: x y}",
-		field: "spec.annotations", message: "mainstay.dev/* is set by Mainstay"},
+		field: "spec.annotations", message: "and not mainstay.dev/*"},
 	"a label's bad value": {bad: "labels: {team: my team}", good: "labels: {team: my-team, other: ''}", field: "spec.labels",
 		message: "must be a label value: letters"},
 	"a label's long value": {bad: "labels: {team: " + strings.Repeat("a", 64) + "}", good: "labels: {team: " + strings.Repeat("a", 63) +
@@ -141,7 +141,7 @@ var badSpecs = map[string]badInput{
 	"a minimum above the maximum": {bad: "autoscaling: {min: 4, max: 3}", good: "autoscaling: {min: 3, max: 3}", field: "spec.autoscaling",
 		message: "min must be at most spec.autoscaling.max"},
 	"both kinds of disruption": {bad: "disruption: {minAvailable: 1, maxUnavailable: 1}", good: "disruption: {minAvailable: 50%}",
-		field: "spec.disruption", message: "not both"},
+		field: "spec.disruption", message: "must not set both minAvailable and maxUnavailable"},
 	"Recreate with a surge": {bad: "strategy: {type: Recreate, maxSurge: 1}", good: "strategy: {type: Recreate}", field: "spec.strategy",
 		message: "require type RollingUpdate"},
 

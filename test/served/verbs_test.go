@@ -379,7 +379,7 @@ func invalid(t *testing.T, asked client.WithWatch, namespace string) {
 	g.Expect(asked.Create(t.Context(), newLlama(namespace, "perla"))).To(gomega.Succeed())
 	for spec, says := range map[string][]string{
 		`{"weight":0,"height":1}`:     {"spec.weight: Invalid value: 0: ", "must be greater than 0, for example spec.weight: 1.5"},
-		`{"weight":-2.5,"height":1}`:  {"spec.weight: Invalid value: -2.5: ", "accepted is a number above 0"},
+		`{"weight":-2.5,"height":1}`:  {"spec.weight: Invalid value: -2.5: ", "must be greater than 0"},
 		`{"weight":1}`:                {"spec.height: Invalid value: 0: ", "must be greater than 0, for example spec.height: 1.5"},
 		`{}`:                          {"spec.weight", "spec.height"},
 		`{"weight":"1","height":1}`:   {".spec.weight: expected numeric"},
