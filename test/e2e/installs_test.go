@@ -150,7 +150,7 @@ func laterChart(t *testing.T) string {
 	definition := filepath.Join(later, "crds/apps.mainstay.dev_webapps.yaml")
 	content, err := os.ReadFile(definition)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	changed := bytes.Replace(content, []byte("Status is the application as it is."), []byte("Status is how it is."), 1)
+	changed := bytes.Replace(content, []byte("description: Status "), []byte("description: The status "), 1)
 	g.Expect(changed).NotTo(gomega.Equal(content))
 	g.Expect(os.WriteFile(definition, changed, 0o600)).To(gomega.Succeed())
 	return later
