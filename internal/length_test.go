@@ -193,7 +193,8 @@ func tooWide(name string, source []byte) []string {
 		if kind == token.EOF {
 			break
 		}
-		if kind == token.STRING && !(strings.HasPrefix(literal, `"`) && files.Position(position).Column+len(literal) <= maxCode) {
+		isWide := strings.HasPrefix(literal, "`") || files.Position(position).Column+len(literal) > maxCode
+		if kind == token.STRING && isWide {
 			first := files.Position(position).Line
 			for line := range strings.Count(literal, "\n") + 1 {
 				texts[first+line] = true
