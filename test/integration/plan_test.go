@@ -103,7 +103,7 @@ func TestChildOfAnOwnKind(t *testing.T) {
 	g.Expect(cluster.Client.Get(t.Context(), key, live)).To(gomega.Succeed())
 	g.Expect(live.Spec.Env[0].Value).To(gomega.Equal("1"))
 	g.Expect(operations(p.apply(wanted("shop:2")))).To(gomega.BeEmpty())
-	g.Expect(operations(p.apply(plan.Plan{}))).To(gomega.BeEmpty(), "a plan that was not told of the child does not find it")
+	g.Expect(operations(p.apply(plan.Plan{}))).To(gomega.BeEmpty(), "a child that was not observed is not pruned")
 }
 
 // TestCreateOnce checks that generated content is written once, whatever is generated later.
@@ -120,13 +120,19 @@ func TestCreateOnce(t *testing.T) {
 	}
 	g.Expect(operations(p.apply(wanted("first")))).To(gomega.Equal([]string{"Created Secret database"}))
 	g.Expect(operations(p.apply(wanted("second")))).To(gomega.BeEmpty())
+	paused := wanted("second")
+	paused.Withhold = true
+	g.Expect(p.apply(paused).Withheld).To(gomega.BeEmpty(), "it would not be written again")
+	unknown, err := p.applier.Apply(t.Context(), p.owner, "mainstay/test", paused, plan.Children{})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(unknown.Withheld).To(gomega.BeEmpty(), "whether it exists is not known without asking")
 	var live corev1.Secret
 	key := client.ObjectKey{Namespace: p.owner.Namespace, Name: "database"}
 	g.Expect(cluster.Client.Get(t.Context(), key, &live)).To(gomega.Succeed())
 	g.Expect(live.Data).To(gomega.HaveKeyWithValue("password", []byte("first")))
 	g.Expect(metav1.IsControlledBy(&live, p.owner)).To(gomega.BeTrue())
 
-	// Two replicas that both saw none: the second is told, and writes over nothing.
+	// Two replicas that both saw none: the second gets an error, and overwrites nothing.
 	g.Expect(cluster.Client.Delete(t.Context(), &live)).To(gomega.Succeed())
 	none := plan.Children{plan.Ref{Kind: "Secret", Namespace: key.Namespace, Name: key.Name}: {Ownership: plan.Absent}}
 	for _, password := range []string{"third", "fourth"} {

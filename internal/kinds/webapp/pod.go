@@ -88,8 +88,8 @@ func defaultReadiness(port int32) *corev1.Probe {
 	}
 }
 
-// longestStopPause is how long a pod continues to serve after it was told to stop, in seconds: time
-// for proxies and load balancers to remove it. Endpoints reach nodes within a second or two;
+// longestStopPause is how long a pod continues to serve after it was asked to stop, in seconds:
+// time for proxies and load balancers to remove it. Endpoints reach nodes within a second or two;
 // ingress controllers batch their reloads for a few more.
 const longestStopPause = 5
 

@@ -37,7 +37,7 @@ var validateCases = map[string]struct {
 	"created with a bad spec":                       {"", object(good, `{"image":"bad"}`), invalid(kindInvalid)},
 	"created with too many replicas":                {"", object(good, `{"image":"a","replicas":11}`), forbidden("spec.replicas: Invalid value: 11" + tooMany)},
 	"created without a label":                       {"", object(`{}`, `{"image":"a"}`), forbidden(notGold)},
-	"all violations are told at once": {"", object(`{}`, `{"image":"a","replicas":12}`), forbidden("spec.replicas: Invalid value: 12" + tooMany + "; " +
+	"all violations are reported at once": {"", object(`{}`, `{"image":"a","replicas":12}`), forbidden("spec.replicas: Invalid value: 12" + tooMany + "; " +
 		strings.Replace(notGold, `policy "base", `, "", 1))},
 	"created unwisely": {"", object(good, `{"image":"a","paused":true}`), warned("spec.paused: nothing will happen")},
 	"created unwisely, and refused": {
@@ -57,7 +57,7 @@ var validateCases = map[string]struct {
 		object(`{}`, `{"image":"a"}`), object(`{"a":"b"}`, `{"image":"b"}`), allowed,
 	},
 	"a label that is taken away": {object(good, `{"image":"a"}`), object(`{}`, `{"image":"a"}`), forbidden(notGold)},
-	"what is new is told, and what is old is not": {
+	"what is new is reported, and what is old is not": {
 		object(`{}`, `{"image":"a"}`), object(`{}`, `{"image":"a","replicas":11}`), forbidden("spec.replicas: Invalid value: 11" + tooMany),
 	},
 	"deleted, whatever it was": {object(`{}`, `{"image":"bad","replicas":99}`), "", allowed},

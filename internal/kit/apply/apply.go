@@ -142,7 +142,10 @@ func (a *Applier) compare(owner plan.Object, manager string, wanted plan.Plan, f
 		}
 		existing, known := found[rendered.ref]
 		delete(unwanted, rendered.ref)
-		same := known && child.CreateOnce
+		// A child that exists once is never written again, and one that is not cached is not known here:
+		// unknown is no difference.
+		isUsed := existing.Ownership == plan.Ours || existing.Ownership == plan.Consenting
+		same := known && isUsed && child.CreateOnce || !known && child.Uncached
 		if known && existing.Ownership == plan.Ours && !same {
 			if same, err = a.render.same(rendered, existing.Object, manager); err != nil {
 				return result, err

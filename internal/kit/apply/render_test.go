@@ -319,16 +319,16 @@ func TestOwnedFields(t *testing.T) {
 		t.Errorf("got %s", owned)
 	}
 	for name, test := range map[string]struct {
-		standing plan.Ownership
-		path     []string
-		want     bool
+		ownership plan.Ownership
+		path      []string
+		want      bool
 	}{
 		"what we applied":                 {plan.Ours, []string{"spec", "replicas"}, true},
 		"what another applied":            {plan.Ours, []string{"spec", "paused"}, false},
 		"any field of an object to adopt": {plan.Consenting, []string{"spec", "paused"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ownsPath(plan.Found{Object: object, Ownership: test.standing}, "mainstay/webapp", test.path)
+			got, err := ownsPath(plan.Found{Object: object, Ownership: test.ownership}, "mainstay/webapp", test.path)
 			if err != nil || got != test.want {
 				t.Errorf("got %t, %v", got, err)
 			}

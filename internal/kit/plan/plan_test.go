@@ -19,8 +19,8 @@ func TestRef(t *testing.T) {
 func TestGet(t *testing.T) {
 	ref := Ref{Kind: "Service", Namespace: "web", Name: "shop"}
 	for name, test := range map[string]struct {
-		standing Ownership
-		want     bool
+		ownership Ownership
+		want      bool
 	}{
 		"ours":       {Ours, true},
 		"consenting": {Consenting, true},
@@ -28,7 +28,7 @@ func TestGet(t *testing.T) {
 		"former":     {Former, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object, ok := Children{ref: {Object: &corev1.Service{}, Ownership: test.standing}}.Get(ref)
+			object, ok := Children{ref: {Object: &corev1.Service{}, Ownership: test.ownership}}.Get(ref)
 			if ok != test.want || (object != nil) != test.want {
 				t.Errorf("got %v, %t", object, ok)
 			}

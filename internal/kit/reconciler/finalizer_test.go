@@ -63,13 +63,13 @@ func (l *lasting) Released(*mspolicyv1.PlatformPolicy, struct{}, struct{}, plan.
 type left struct {
 	// Finalizers of the object; "gone" if there is none.
 	Finalizers []string
-	// HasStatus tells that a status was stored.
+	// HasStatus reports whether a status was stored.
 	HasStatus bool
 	// Desired has the calls of the kind: the state of the object and its finalizers.
 	Desired      []string
 	RequeueAfter time.Duration
 	Failed       bool
-	// Events were told: that it is Ready, or why not.
+	// Events is how many events were recorded: that it is Ready, or why not.
 	Events int
 }
 

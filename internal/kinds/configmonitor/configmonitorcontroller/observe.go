@@ -10,9 +10,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
-// Observe reads the source and the workloads of the namespace from the cache. It reads from the API
-// server only when the pod template of a workload was created, if the workload is not restarted yet
-// and the content that its pods were started with is unknown.
+// Observe reads the source and the workloads of the namespace from the cache. Complete reads from
+// the API server what the decision needs beyond that.
 //
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors,verbs=list;watch
 func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (configmonitor.Observed, error) {
