@@ -231,11 +231,12 @@ func TestBaseline(t *testing.T) {
 			setData(t, ns, "flags", "a", "1")
 			web := user(ns, "web", "flags", auto())
 			create(t, web)
+			youngest := client.Object(web)
 			if test.hasPods {
-				create(t, replicaSetOf(web))
+				youngest = replicaSetOf(web)
+				create(t, youngest)
 			}
-			g.Eventually(time.Now).Should(gomega.BeTemporally(">=", web.CreationTimestamp.Add(1100*time.Millisecond)),
-				"times are known to the second")
+			nextSecond(t, youngest)
 			if test.changed {
 				setData(t, ns, "flags", "a", "2")
 			}
