@@ -52,7 +52,7 @@ func injectionKinds() []kind {
 func (w wiring) injectorOptions() injector.Options {
 	return injector.Options{
 		Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Reader: w.injection,
-		Direct: !w.settings.Webhooks.Enabled, Secrets: len(w.workloads.Secrets.Namespaces) > 0,
+		Direct: !w.settings.Webhooks.Enabled, Sources: w.workloads.Sources,
 	}
 }
 

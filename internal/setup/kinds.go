@@ -257,7 +257,7 @@ func (w wiring) hooks() []admission.Hook {
 // cacheOptions returns the union of the cache options of each kind, of what the kinds that use
 // workloads share, and of the metadata of the awaited definitions. No two may configure the same
 // objects.
-func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]cache.ByObject, error) {
+func cacheOptions(on []kind) (map[client.Object]cache.ByObject, error) {
 	options := map[client.Object]cache.ByObject{}
 	said := map[string]string{}
 	say := func(name string, cached map[client.Object]cache.ByObject) error {
@@ -271,11 +271,6 @@ func cacheOptions(on []kind, secrets observe.SecretAccess) (map[client.Object]ca
 	}
 	if haveWorkloads(on) {
 		if err := say(workloadsName, observe.WorkloadCacheOptions(templateStrip(on))); err != nil {
-			return nil, err
-		}
-	}
-	if haveConfiguration(on) {
-		if err := say(configurationName, observe.ConfigurationCacheOptions(secrets)); err != nil {
 			return nil, err
 		}
 	}

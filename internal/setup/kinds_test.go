@@ -19,7 +19,6 @@ import (
 
 	"github.com/mainstay-platform/mainstay/charts"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
-	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
 // TestKindsFitEverywhere: each kind has a folder, a value in the chart and a definition, and there
@@ -108,7 +107,7 @@ func TestCacheOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		options, err := cacheOptions(on, observe.SecretAccess{})
+		options, err := cacheOptions(on)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +128,7 @@ func TestCacheOptions(t *testing.T) {
 	says := func(name string) kind {
 		return kind{name: name, cached: func() map[client.Object]cache.ByObject { return map[client.Object]cache.ByObject{&corev1.Pod{}: {}} }}
 	}
-	if _, err := cacheOptions([]kind{says("a"), says("b")}, observe.SecretAccess{}); err == nil ||
+	if _, err := cacheOptions([]kind{says("a"), says("b")}); err == nil ||
 		!strings.Contains(err.Error(), "a and b both configure the cache") {
 		t.Errorf("got %v", err)
 	}

@@ -113,7 +113,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	options, err := managerOptions(settings, on, secrets, stored)
+	options, err := managerOptions(settings, on, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,11 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	wired, err := wire(manager, restConfig, settings, on, secrets)
+	sources, err := addSources(ctx, manager, stored, settings, on, secrets)
+	if err != nil {
+		return nil, err
+	}
+	wired, err := wire(manager, restConfig, settings, on, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +156,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 		}
 		operator.beside = append(operator.beside, keeper, publisher, stored.opener(publisher.Published()))
 	}
-	operator.checks = readyChecks(manager, stored, guard, publisher)
+	operator.checks = readyChecks(wired, stored, guard, publisher)
 	if err := exposeMetrics(ctx, wired, metricSources{keeper, guard, publisher, served}); err != nil {
 		return nil, err
 	}
@@ -168,9 +172,9 @@ func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settin
 }
 
 // wire returns the input of the kinds' functions.
-func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []kind, secrets observe.SecretAccess) (wiring, error) {
+func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on []kind, sources *observe.Sources) (wiring, error) {
 	settings = settings.withClock()
-	wired := wiring{manager: manager, settings: settings, kinds: on, workloads: workloadReader(manager, settings, on, secrets)}
+	wired := wiring{manager: manager, settings: settings, kinds: on, workloads: workloadReader(manager, settings, on, sources)}
 	var err error
 	if wired.rules, err = addPolicies(manager, restConfig, settings); err != nil {
 		return wired, err
@@ -255,12 +259,12 @@ func guardedConfig(restConfig *rest.Config, settings Settings, options *ctrl.Opt
 //
 // +kubebuilder:rbac:part=election,groups=coordination.k8s.io,namespace=mainstay-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:part=election,groups="",namespace=mainstay-system,resources=events,verbs=create;patch
-func managerOptions(settings Settings, on []kind, secrets observe.SecretAccess, stored *storage) (ctrl.Options, error) {
+func managerOptions(settings Settings, on []kind, stored *storage) (ctrl.Options, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	cached, err := cacheOptions(on, secrets)
+	cached, err := cacheOptions(on)
 	return ctrl.Options{
 		Scheme:                        scheme,
 		NewCache:                      stored.newCache,

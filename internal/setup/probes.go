@@ -108,16 +108,22 @@ func awaitAPI(ctx context.Context, restConfig *rest.Config, poll time.Duration) 
 	return nil
 }
 
+// cachesAreFilled waits until ctx ends, and reports whether the caches are filled.
+func (w wiring) cachesAreFilled(ctx context.Context) bool {
+	sources := w.workloads.Sources
+	return w.manager.GetCache().WaitForCacheSync(ctx) && (sources == nil || sources.GetCache().WaitForCacheSync(ctx))
+}
+
 // readyChecks returns the checks of /readyz: the caches are filled, the API server has answered
 // lately, and admission works. While stored objects wait for conversion the caches can't be filled,
 // and conversion needs a ready replica: then the caches do not count.
-func readyChecks(manager ctrl.Manager, stored *storage, guard *leaseguard.Guard, publisher *webhooks.Publisher) map[string]healthz.Checker {
+func readyChecks(wired wiring, stored *storage, guard *leaseguard.Guard, publisher *webhooks.Publisher) map[string]healthz.Checker {
 	checks := map[string]healthz.Checker{
 		"caches": func(request *http.Request) error {
-			if !stored.converting.Load() && !manager.GetCache().WaitForCacheSync(request.Context()) {
-				return errors.New("the caches are not filled yet")
+			if stored.converting.Load() || wired.cachesAreFilled(request.Context()) {
+				return nil
 			}
-			return nil
+			return errors.New("the caches are not filled yet")
 		},
 	}
 	if guard != nil {

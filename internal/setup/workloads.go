@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/install/hashkey"
@@ -135,13 +136,33 @@ func askSecrets(ctx context.Context, live client.Reader, namespace string) error
 	return live.List(ctx, one, client.InNamespace(namespace), client.Limit(1))
 }
 
+// addSources adds the cache of ConfigMaps and Secrets to the manager, and returns it; nil if no kind
+// restarts workloads.
+func addSources(ctx context.Context, manager ctrl.Manager, stored *storage, settings Settings, on []kind,
+	secrets observe.SecretAccess) (*observe.Sources, error) {
+	if !haveConfiguration(on) {
+		return nil, nil //nolint:nilnil // none is needed
+	}
+	sources, err := observe.NewSources(ctx, settings.WatchNamespaces, secrets, func(options cache.Options) (cache.Cache, error) {
+		options.Scheme, options.Mapper = manager.GetScheme(), manager.GetRESTMapper()
+		return stored.newCache(manager.GetConfig(), options)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := manager.Add(sources); err != nil {
+		return nil, fmt.Errorf("adding the cache of ConfigMaps and Secrets: %w", err)
+	}
+	return sources, nil
+}
+
 // workloadReader returns the reader of everything that decides about a namespace's workloads.
-func workloadReader(manager ctrl.Manager, settings Settings, on []kind, secrets observe.SecretAccess) observe.Reader {
+func workloadReader(manager ctrl.Manager, settings Settings, on []kind, sources *observe.Sources) observe.Reader {
 	isOn := func(name string) bool {
 		return slices.ContainsFunc(on, func(k kind) bool { return k.name == name })
 	}
 	return observe.Reader{
-		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Secrets: secrets, Templates: observe.NewTemplateTimes(),
+		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Sources: sources, Templates: observe.NewTemplateTimes(),
 		AppConfigs: isOn("appconfig"), ConfigMonitors: isOn("configmonitor"), Stakater: settings.StakaterAnnotations,
 	}
 }
@@ -150,9 +171,6 @@ func workloadReader(manager ctrl.Manager, settings Settings, on []kind, secrets 
 func (w wiring) addWorkloads(ctx context.Context) error {
 	if !haveConfiguration(w.kinds) {
 		return nil
-	}
-	if err := observe.Index(ctx, w.manager.GetFieldIndexer(), w.workloads.Secrets); err != nil {
-		return err
 	}
 	return workloadcontroller.Setup(ctx, w.manager, workloadcontroller.Options{
 		Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Reader: w.workloads,

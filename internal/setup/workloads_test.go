@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,8 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
 // restarting returns a kind that restarts workloads and has cache options of its own.
@@ -37,15 +35,15 @@ func restarting(name string, cached ...client.Object) kind {
 // TestWorkloadsAreShared: what the kinds share is cached once, in addition to the options of each,
 // and not at all while they are off.
 func TestWorkloadsAreShared(t *testing.T) {
-	all := []string{"*v1.ConfigMap", "*v1.DaemonSet", "*v1.Deployment", "*v1.StatefulSet"}
-	heldBeside := func(secrets observe.SecretAccess, more ...kind) []string {
+	all := []string{"*v1.DaemonSet", "*v1.Deployment", "*v1.StatefulSet"}
+	others := slices.DeleteFunc(kinds(), func(k kind) bool { return k.usesWorkloads })
+	heldBeside := func(more ...kind) []string {
 		t.Helper()
-		others := slices.DeleteFunc(kinds(), func(k kind) bool { return k.usesWorkloads })
-		without, err := cacheOptions(others, secrets)
+		without, err := cacheOptions(others)
 		if err != nil {
 			t.Fatal(err)
 		}
-		with, err := cacheOptions(append(others, more...), secrets)
+		with, err := cacheOptions(append(slices.Clone(others), more...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,20 +56,11 @@ func TestWorkloadsAreShared(t *testing.T) {
 		}
 		return slices.Sorted(maps.Keys(held))
 	}
-	opted := observe.NewSecretAccess([]string{"shop"}, []byte("key"))
-	if diff := cmp.Diff(all, heldBeside(observe.SecretAccess{}, restarting("a"), restarting("b"))); diff != "" {
+	if diff := cmp.Diff(all, heldBeside(restarting("a"), restarting("b"))); diff != "" {
 		t.Error(diff)
 	}
-	alone := restarting("a")
-	alone.usesConfiguration = false
-	if diff := cmp.Diff(all[1:], heldBeside(opted, alone)); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(append(slices.Clone(all[:3]), "*v1.Secret", "*v1.StatefulSet"), heldBeside(opted, restarting("a"))); diff != "" {
-		t.Error(diff)
-	}
-	if _, err := cacheOptions([]kind{restarting("a", &corev1.ConfigMap{})}, opted); err == nil ||
-		!strings.Contains(err.Error(), "configuration and a both configure the cache of *v1.ConfigMap") {
+	if _, err := cacheOptions([]kind{restarting("a", &appsv1.Deployment{})}); err == nil ||
+		!strings.Contains(err.Error(), "workload and a both configure the cache of *v1.Deployment") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -81,11 +70,11 @@ func TestSecretAccess(t *testing.T) {
 	nowhere := &rest.Config{Host: "http://127.0.0.1:1"}
 	settings := DefaultSettings()
 	settings.Namespace = "mainstay-system"
-	if got, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err != nil || got.Granted("shop") {
+	if got, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err != nil || len(got.Namespaces) > 0 {
 		t.Errorf("without namespaces: got %v, %v", got, err)
 	}
 	settings.SecretNamespaces = []string{"shop"}
-	if got, err := secretAccess(t.Context(), nowhere, settings, nil); err != nil || got.Granted("shop") {
+	if got, err := secretAccess(t.Context(), nowhere, settings, nil); err != nil || len(got.Namespaces) > 0 {
 		t.Errorf("without such a kind: got %v, %v", got, err)
 	}
 	if _, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err == nil ||

@@ -42,8 +42,8 @@ type Options struct {
 	Reader      *Reader
 	// Direct reports that there are no webhooks.
 	Direct bool
-	// Secrets reports that the cache has Secrets.
-	Secrets bool
+	// Sources has the ConfigMaps and Secrets; nil if no kind restarts workloads.
+	Sources *observe.Sources
 }
 
 // Setup adds the controller of one kind, of this name, to the manager.
@@ -79,13 +79,11 @@ func Setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 		under = under.Watches(object, watch.Later(concerned.byWorkload, gather),
 			builder.WithPredicates(predicate.Or(observe.ConcernsWorkload(), predicate.LabelChangedPredicate{})))
 	}
-	if options.Reader.Source != nil {
-		under = under.Watches(&corev1.ConfigMap{}, watch.Later(concerned.bySource(workload.ConfigMap), gather),
-			builder.WithPredicates(watch.ContentChanged()))
-	}
-	if options.Reader.Source != nil && options.Secrets {
-		under = under.Watches(&corev1.Secret{}, watch.Later(concerned.bySource(workload.Secret), gather),
-			builder.WithPredicates(watch.ContentChanged()))
+	if options.Sources != nil {
+		for _, kind := range options.Sources.Kinds() {
+			changed := watch.Later(concerned.bySource(kind), gather)
+			under = under.WatchesRawSource(options.Sources.Watch(kind, changed, watch.ContentChanged()))
+		}
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,

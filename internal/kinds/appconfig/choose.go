@@ -38,9 +38,9 @@ type Choice struct {
 	Highest int64
 	// Marks are what the ConfigMap is to record.
 	Marks Marks
-	// Read names the ConfigMap to read the content of Chosen from, if it must be written and is not
-	// what the spec renders; otherwise empty.
-	Read string
+	// Kept is the content of Chosen, if it must be written and is not what the spec renders; otherwise
+	// nil.
+	Kept map[string]string
 }
 
 // Marks are what the ConfigMap records about its rollouts.
@@ -84,7 +84,7 @@ func Choose(config *configv1.AppConfig, observed Observed) Choice {
 		return choice
 	}
 	choice.pick(config, observed, current, kept)
-	choice.Read, choice.IsLost = choice.source(config, found, kept)
+	choice.Kept, choice.IsLost = choice.keptContent(config, observed, found, kept)
 	return choice
 }
 
@@ -154,15 +154,6 @@ func recall(config *configv1.AppConfig, observed Observed, kept []Revision) Curr
 		current.Highest = max(current.Highest, revision.Revision)
 	}
 	return current
-}
-
-// HashOf returns the hash of a content.
-func HashOf(content map[string]string) string {
-	hashes := make(map[string]string, len(content))
-	for key, value := range content {
-		hashes[key] = workload.HashKey([]byte(value))
-	}
-	return workload.HashAll(hashes)
 }
 
 // highestOf returns the highest revision number known to have been used.
@@ -269,21 +260,20 @@ func (c *Choice) pick(config *configv1.AppConfig, observed Observed, current Cur
 	}
 }
 
-// source returns the name of the ConfigMap to read the chosen content from; "" if it is available
-// already, need not be written, or is lost.
-func (c *Choice) source(config *configv1.AppConfig, current Current, kept []Revision) (name string, isLost bool) {
+// keptContent returns the chosen content; nil if the spec renders it, if it need not be written, or
+// if it is lost.
+func (c *Choice) keptContent(config *configv1.AppConfig, observed Observed, current Current, kept []Revision) (content map[string]string,
+	isLost bool) {
 	isKept := slices.ContainsFunc(kept, func(r Revision) bool { return r.Number == c.Chosen })
 	switch {
-	case c.ChosenHash == c.Hash:
-		return "", false
-	case isKept && c.isSettled(current):
-		return "", false
+	case c.ChosenHash == c.Hash, isKept && c.isSettled(current):
+		return nil, false
 	case isKept:
-		return RevisionName(config, c.Chosen), false
+		return observed.content(ref(config, RevisionName(config, c.Chosen))), false
 	case current.Holds == c.ChosenHash:
-		return config.ConfigMapName(), false
+		return observed.content(ref(config, config.ConfigMapName())), false
 	default:
-		return "", true
+		return nil, true
 	}
 }
 

@@ -55,43 +55,43 @@ func TestChoose(t *testing.T) {
 			want: "1 2 AwaitingApproval"},
 		"manual, approved": {changes: changes{says("b"), manual(hash("b"))}, world: newWorld().keeps("a").has(1, "a"), want: "2 2"},
 		"manual, edited by hand": {changes: changes{says("b"), manual("")}, world: newWorld().keeps("a").has(1, "a").edited("x"),
-			want: "1 2 AwaitingApproval shop-config-1"},
+			want: "1 2 AwaitingApproval content a"},
 		"manual, its revision was lost": {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a"),
-			want: "1 2 AwaitingApproval shop-config"},
+			want: "1 2 AwaitingApproval content a"},
 		"manual, all was lost": {changes: changes{says("b"), manual("")}, world: newWorld().has(1, "a").edited("x"),
 			want: "1 2 AwaitingApproval lost"},
 		"manual, its mark was edited": {changes: changes{says("b"), manual("")},
-			world: newWorld().keeps("a").has(1, "a", configv1.AnnotationHash, "x"), want: "1 2 AwaitingApproval shop-config-1"},
+			world: newWorld().keeps("a").has(1, "a", configv1.AnnotationHash, "x"), want: "1 2 AwaitingApproval content a"},
 		"outside the window": {changes: changes{says("b")}, world: closed(newWorld().keeps("a").has(1, "a")),
 			want: "1 2 OutsideWindow"},
 		"manual comes first": {changes: changes{says("b"), manual("")}, world: closed(newWorld().keeps("a").has(1, "a")),
 			want: "1 2 AwaitingApproval"},
 
 		"pinned": {changes: changes{says("c"), pinned(1)}, world: newWorld().keeps("a", "b").has(2, "b"),
-			want: "1 3 Pinned shop-config-1"},
+			want: "1 3 Pinned content a"},
 		"pinned, it has it": {changes: changes{says("c"), pinned(1)}, world: newWorld().keeps("a", "b").has(1, "a"),
 			want: "1 3 Pinned"},
 		"pinned to what is rendered": {changes: changes{says("b"), pinned(2)}, world: newWorld().keeps("a", "b").has(1, "a"),
 			want: "2 2"},
 		"pinned, unapproved, at any time": {changes: changes{says("c"), pinned(1), manual("")},
-			world: closed(newWorld().keeps("a", "b").has(2, "b")), want: "1 3 Pinned shop-config-1"},
+			world: closed(newWorld().keeps("a", "b").has(2, "b")), want: "1 3 Pinned content a"},
 		"pinned to none": {changes: changes{says("c"), pinned(9)}, world: newWorld().keeps("a", "b").has(2, "b"),
 			want: "2 3 Pinned missing"},
 		"pinned to none, and there is none": {changes: changes{pinned(9)}, world: newWorld(), want: "1 1 missing"},
 		"pinned to one whose content is not": {changes: changes{says("c"), pinned(1)}, world: newWorld().has(2, "b"),
-			want: "2 3 Pinned missing shop-config"},
+			want: "2 3 Pinned missing content b"},
 
 		"failed, stop": {changes: changes{says("b")}, world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2"),
 			want: "2 2"},
 		"failed, rollback": {changes: changes{says("b"), rollback},
-			world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2"), want: "1 2 RolledBack shop-config-1"},
+			world: newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2"), want: "1 2 RolledBack content a"},
 		"failing now, rollback": {changes: changes{says("b"), rollback},
 			world: newWorld().keeps("a", "b").has(2, "b", good, "1").runs("web", "b", "a", workload.Failed,
-				1), want: "1 2 RolledBack shop-config-1"},
+				1), want: "1 2 RolledBack content a"},
 		"rolled back": {changes: changes{says("b"), rollback},
 			world: newWorld().keeps("a", "b").has(1, "a", good, "1", failed, "2"), want: "1 2 RolledBack"},
 		"failed, at any time": {changes: changes{says("b"), rollback},
-			world: closed(newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2")), want: "1 2 RolledBack shop-config-1"},
+			world: closed(newWorld().keeps("a", "b").has(2, "b", good, "1", failed, "2")), want: "1 2 RolledBack content a"},
 		"failed, none was good": {changes: changes{says("b"), rollback}, world: newWorld().keeps("a", "b").has(2, "b", failed, "2"),
 			want: "2 2"},
 		"failed, the good one was lost": {changes: changes{says("b"), rollback}, world: newWorld().has(2, "b", good, "1", failed, "2"),
@@ -116,8 +116,8 @@ func testChoose(t *testing.T, tests map[string]chooseCase) {
 			if choice.IsLost {
 				got += " lost"
 			}
-			if choice.Read != "" {
-				got += " " + choice.Read
+			if choice.Kept != nil {
+				got += " content " + choice.Kept["MESSAGE"]
 			}
 			equal(t, test.want, got)
 			equal(t, "", choice.Problem)
@@ -175,32 +175,32 @@ func TestRecall(t *testing.T) {
 	}{
 		"nothing is kept": {changes{says("b"), manual("")}, goneBack, newWorld(), "1", Marks{}},
 		"manual": {changes{says("b"), manual("")}, configv1.AppConfigStatus{}, newWorld().keeps("a"),
-			"1 AwaitingApproval shop-config-1", Marks{}},
+			"1 AwaitingApproval a", Marks{}},
 		"manual, approved": {changes{says("b"), manual(hash("b"))}, configv1.AppConfigStatus{}, newWorld().keeps("a"), "2",
 			Marks{}},
 		"outside the window": {changes{says("b")}, configv1.AppConfigStatus{}, closed(newWorld().keeps("a")),
-			"1 OutsideWindow shop-config-1", Marks{}},
+			"1 OutsideWindow a", Marks{}},
 		"at any time": {changes{says("b")}, configv1.AppConfigStatus{}, newWorld().keeps("a"), "2", Marks{}},
-		"it was put back": {changes{says("b"), rollback}, goneBack, newWorld().keeps("a", "b"), "1 RolledBack shop-config-1",
+		"it was put back": {changes{says("b"), rollback}, goneBack, newWorld().keeps("a", "b"), "1 RolledBack a",
 			Marks{1, []int64{2}, "its pods did not become ready"}},
 		"it was put back, and lost marks": {changes{says("b"), rollback}, goneBack, newWorld().keeps("a", "b").has(0, "a"),
-			"1 RolledBack shop-config-1", Marks{1, []int64{2}, "its pods did not become ready"}},
+			"1 RolledBack a", Marks{1, []int64{2}, "its pods did not become ready"}},
 		"what the status has": {changes{says("c"), manual("")}, configv1.AppConfigStatus{Revision: 1, Hash: hash("a")},
-			newWorld().keeps("a", "b"), "1 AwaitingApproval shop-config-1", Marks{}},
+			newWorld().keeps("a", "b"), "1 AwaitingApproval a", Marks{}},
 		"the status has another": {changes{says("c"), manual("")}, configv1.AppConfigStatus{Revision: 1, Hash: hash("x")},
-			newWorld().keeps("a", "b"), "2 AwaitingApproval shop-config-2", Marks{}},
+			newWorld().keeps("a", "b"), "2 AwaitingApproval b", Marks{}},
 		"what pods run": {
 			changes{says("d"), manual("")}, configv1.AppConfigStatus{}, newWorld().keeps("a", "b", "c").runs("x", "b", "a", workload.Left,
 				3).runs("y", "a", "", workload.Left, 3),
-			"2 AwaitingApproval shop-config-2", Marks{},
+			"2 AwaitingApproval b", Marks{},
 		},
 		"what pods run has failed": {
 			changes{says("c"), manual("")}, configv1.AppConfigStatus{LastGood: 1, Revisions: goneBack.Revisions}, newWorld().keeps("a",
 				"b").runs("x", "b", "a", workload.Left, 3),
-			"1 AwaitingApproval shop-config-1", Marks{1, []int64{2}, "its pods did not become ready"},
+			"1 AwaitingApproval a", Marks{1, []int64{2}, "its pods did not become ready"},
 		},
 		"the last good one": {changes{says("c"), manual("")}, configv1.AppConfigStatus{LastGood: 1}, newWorld().keeps("a", "b"),
-			"1 AwaitingApproval shop-config-1", Marks{LastGood: 1}},
+			"1 AwaitingApproval a", Marks{LastGood: 1}},
 		"it exists: no need": {changes{says("c"), manual("")}, goneBack, newWorld().keeps("a", "b").has(2, "b"), "2 AwaitingApproval", Marks{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestRecall(t *testing.T) {
 			config.Status = test.status
 			choice := Choose(config, test.world.Observed)
 			got := fmt.Sprint(choice.Chosen)
-			for _, part := range []string{choice.Pending, choice.Read} {
+			for _, part := range []string{choice.Pending, choice.Kept["MESSAGE"]} {
 				if part != "" {
 					got += " " + part
 				}

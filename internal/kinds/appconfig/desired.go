@@ -27,7 +27,7 @@ func Desired(config *configv1.AppConfig, observed Observed, choice Choice) plan.
 	main, own := ref(config, config.ConfigMapName()), ref(config, RevisionName(config, choice.Chosen))
 	content := choice.Content
 	if choice.ChosenHash != choice.Hash {
-		content = observed.Kept
+		content = choice.Kept
 	}
 	if content == nil {
 		// It is as desired, or its desired content is lost: leave it.

@@ -18,7 +18,6 @@ import (
 type situation struct {
 	changes []func(*configv1.AppConfigSpec)
 	world   *world
-	kept    map[string]string
 }
 
 func history(revisions int32) func(*configv1.AppConfigSpec) {
@@ -41,11 +40,10 @@ func situations() map[string]situation {
 		"settled":        {world: newWorld().keeps("hello").has(1, "hello")},
 		"next":           {world: newWorld().keeps("a").has(1, "a").runs("x", "a", "", workload.UpToDate, 3), changes: changes{says("b")}},
 		"waiting":        {world: newWorld().keeps("a").has(1, "a"), changes: changes{says("b"), manual("")}},
-		"waiting-healed": {world: newWorld().keeps("a").has(1, "a").edited("x"), changes: changes{says("b"), manual("")}, kept: content("a")},
+		"waiting-healed": {world: newWorld().keeps("a").has(1, "a").edited("x"), changes: changes{says("b"), manual("")}},
 		"rolled-back": {
 			world: newWorld().keeps("a", "b").has(2, "b", configv1.AnnotationLastGood, "1").runs("x", "b", "a", workload.Failed,
 				1), changes: changes{says("b"), rollback},
-			kept: content("a"),
 		},
 		"pruned": {
 			// 7 is new, 6 is run, 5 was run, 4 and 3 are kept by the limit, 2 is pruned, 1 is good.
@@ -65,7 +63,7 @@ func situations() map[string]situation {
 		},
 		"conflict": {world: conflicting},
 		"bad-pinned": {
-			world: newWorld().keeps("a", "b").has(2, "b"), changes: changes{says("{{ .Values.NO }}"), pinned(1)}, kept: content("a"),
+			world: newWorld().keeps("a", "b").has(2, "b"), changes: changes{says("{{ .Values.NO }}"), pinned(1)},
 		},
 		"bad": {world: newWorld().keeps("a").has(1, "a"), changes: changes{says("{{ .Values.NO }}")}},
 	}
@@ -73,7 +71,6 @@ func situations() map[string]situation {
 
 func (s situation) desired() plan.Plan {
 	config := newConfig(s.changes...)
-	s.world.Kept = s.kept
 	return s.world.desired(config)
 }
 

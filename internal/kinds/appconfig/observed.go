@@ -18,9 +18,10 @@ import (
 
 // Observed is everything that decisions about one AppConfig depend on, read once.
 type Observed struct {
-	// Children are the ConfigMaps found: the one that pods use, and all that keep revisions. Their
-	// data are hashes.
+	// Children are the ConfigMaps found: the one that pods use, and all that keep revisions.
 	Children plan.Children
+	// Hashes are the hashes of the contents of Children; nil computes them whenever they are needed.
+	Hashes map[plan.Ref]string
 	// Labels are those of the namespace.
 	Labels map[string]string
 	// Older is the name of the AppConfig that is in effect for the same application instead of this
@@ -37,8 +38,6 @@ type Observed struct {
 	WindowChanges time.Duration
 	// Rendering is what the spec renders, if it is cached; nil makes Choose render it.
 	Rendering *Rendering
-	// Kept is the content of the choice's Read; nil if it was not read, or is gone.
-	Kept map[string]string
 }
 
 // Revision is a kept content.
@@ -68,9 +67,45 @@ type Current struct {
 	Highest int64
 }
 
+// HashOf returns the hash of a content.
+func HashOf(content map[string]string) string {
+	return hashOfConfigMap(&corev1.ConfigMap{Data: content})
+}
+
+// HashesOf returns the hashes of the contents of ConfigMaps.
+func HashesOf(children plan.Children) map[plan.Ref]string {
+	hashes := make(map[plan.Ref]string, len(children))
+	for at, found := range children {
+		if configMap, ok := found.Object.(*corev1.ConfigMap); ok {
+			hashes[at] = hashOfConfigMap(configMap)
+		}
+	}
+	return hashes
+}
+
+func hashOfConfigMap(configMap *corev1.ConfigMap) string {
+	hashes := make(map[string]string, len(configMap.Data)+len(configMap.BinaryData))
+	for key, value := range configMap.Data {
+		hashes[key] = workload.HashKey([]byte(value))
+	}
+	for key, value := range configMap.BinaryData {
+		hashes[key] = workload.HashKey(value)
+	}
+	return workload.HashAll(hashes)
+}
+
+// holds returns the hash of the content that a ConfigMap has.
+func (o Observed) holds(at plan.Ref, configMap *corev1.ConfigMap) string {
+	if hash, known := o.Hashes[at]; known {
+		return hash
+	}
+	return hashOfConfigMap(configMap)
+}
+
 // current returns the ConfigMap that pods use.
 func (o Observed) current(config *configv1.AppConfig) Current {
-	object, ok := o.Children.Get(ref(config, config.ConfigMapName()))
+	at := ref(config, config.ConfigMapName())
+	object, ok := o.Children.Get(at)
 	configMap, isConfigMap := object.(*corev1.ConfigMap)
 	if !ok || !isConfigMap {
 		return Current{}
@@ -78,7 +113,7 @@ func (o Observed) current(config *configv1.AppConfig) Current {
 	marks := configMap.Annotations
 	current := Current{
 		Exists: true, Revision: number(marks[configv1.AnnotationRevision]), Hash: marks[configv1.AnnotationHash],
-		Holds: workload.HashAll(configMap.Data), LastGood: number(marks[configv1.AnnotationLastGood]),
+		Holds: o.holds(at, configMap), LastGood: number(marks[configv1.AnnotationLastGood]),
 		Failure: marks[configv1.AnnotationFailure],
 	}
 	for text := range strings.SplitSeq(marks[configv1.AnnotationFailed], ",") {
@@ -104,12 +139,20 @@ func (o Observed) revisions(config *configv1.AppConfig) []Revision {
 		}
 		revision := Revision{Number: number(configMap.Labels[configv1.LabelRevision]), Hash: configMap.Annotations[configv1.AnnotationHash],
 			ConfigMap: at.Name}
-		if revision.Number > 0 && at.Name == RevisionName(config, revision.Number) && workload.HashAll(configMap.Data) == revision.Hash {
+		if revision.Number > 0 && at.Name == RevisionName(config, revision.Number) && o.holds(at, configMap) == revision.Hash {
 			kept = append(kept, revision)
 		}
 	}
 	slices.SortFunc(kept, func(a, b Revision) int { return cmp.Compare(b.Number, a.Number) })
 	return kept
+}
+
+// content returns the content of a ConfigMap of ours; nil if there is none of the name.
+func (o Observed) content(at plan.Ref) map[string]string {
+	if configMap, ok := o.Children[at].Object.(*corev1.ConfigMap); ok {
+		return configMap.Data
+	}
+	return nil
 }
 
 // User is a workload that uses the ConfigMap.

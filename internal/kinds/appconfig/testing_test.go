@@ -35,15 +35,6 @@ func says(text string) func(*configv1.AppConfigSpec) {
 func content(text string) map[string]string { return map[string]string{"MESSAGE": text} }
 func hash(text string) string               { return HashOf(content(text)) }
 
-// hashes returns a content as the cache has it.
-func hashes(of map[string]string) map[string]string {
-	all := map[string]string{}
-	for key, value := range of {
-		all[key] = workload.HashKey([]byte(value))
-	}
-	return all
-}
-
 // world is what is observed, with changes by tests.
 type world struct{ Observed }
 
@@ -70,7 +61,7 @@ func (w *world) keep(number int64, text string) {
 			Namespace: "web", Name: name, Labels: map[string]string{configv1.LabelRevision: revisionText(number)},
 			Annotations: map[string]string{configv1.AnnotationHash: hash(text)},
 		},
-		Data: hashes(content(text)),
+		Data: content(text),
 	}}
 }
 
@@ -81,7 +72,7 @@ func (w *world) has(number int64, text string, marks ...string) *world {
 			Namespace: "web", Name: "shop-config",
 			Annotations: map[string]string{configv1.AnnotationRevision: revisionText(number), configv1.AnnotationHash: hash(text)},
 		},
-		Data: hashes(content(text)),
+		Data: content(text),
 	}
 	for i := 0; i < len(marks); i += 2 {
 		configMap.Annotations[marks[i]] = marks[i+1]
@@ -93,7 +84,7 @@ func (w *world) has(number int64, text string, marks ...string) *world {
 // edited gives the ConfigMap another content, as an edit by hand does.
 func (w *world) edited(text string) *world {
 	found := w.Children[plan.Ref{Kind: "ConfigMap", Namespace: "web", Name: "shop-config"}]
-	found.Object.(*corev1.ConfigMap).Data = hashes(content(text))
+	found.Object.(*corev1.ConfigMap).Data = content(text)
 	return w
 }
 

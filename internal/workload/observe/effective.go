@@ -20,7 +20,7 @@ func (r Reader) EffectiveAppConfigs(ctx context.Context, namespace string, confi
 	var failed error
 	counting := workload.EffectiveAppConfigs(configs, func(name string) types.UID {
 		var found corev1.ConfigMap
-		err := r.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &found, client.UnsafeDisableDeepCopy)
+		err := r.Sources.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &found, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
 			failed = fmt.Errorf("reading ConfigMap %s/%s, whose AppConfig is in effect: %w", namespace, name, err)
 		}

@@ -23,11 +23,12 @@ import (
 // Reader reads what decisions about a namespace depend on. It writes nothing, and is safe for
 // concurrent use.
 type Reader struct {
-	// Cached reads from a cache with the options and indexes of this package and of the kinds.
+	// Cached reads from a cache with the options of this package and of the kinds.
 	Cached client.Reader
 	// Live reads from the API server.
-	Live    client.Reader
-	Secrets SecretAccess
+	Live client.Reader
+	// Sources has the ConfigMaps and Secrets.
+	Sources *Sources
 	// Templates caches the creation times of pod templates; nil disables that.
 	Templates *TemplateTimes
 	// AppConfigs and ConfigMonitors report which of the kinds are on. Objects of a disabled kind are
@@ -50,14 +51,14 @@ func (r Reader) Snapshot(ctx context.Context, namespace string) (workload.Snapsh
 			return workload.Snapshot{}, err
 		}
 	}
-	s.Sources = map[workload.SourceRef]workload.Source{}
+	s.Snapshot.Sources = map[workload.SourceRef]workload.Source{}
 	for _, demand := range s.Demands {
 		found, err := s.source(ctx, demand.Source)
 		if err != nil {
 			return workload.Snapshot{}, err
 		}
 		if found.source.State != workload.Absent {
-			s.Sources[demand.Source] = found.source
+			s.Snapshot.Sources[demand.Source] = found.source
 		}
 	}
 	return s.Snapshot, nil
@@ -78,8 +79,8 @@ type read struct {
 }
 
 // list lists cached objects of the namespace without copying them.
-func (s *snapshot) list(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
-	if err := s.Cached.List(ctx, into, append(options, client.InNamespace(s.namespace), client.UnsafeDisableDeepCopy)...); err != nil {
+func (s *snapshot) list(ctx context.Context, from client.Reader, into client.ObjectList, options ...client.ListOption) error {
+	if err := from.List(ctx, into, append(options, client.InNamespace(s.namespace), client.UnsafeDisableDeepCopy)...); err != nil {
 		return fmt.Errorf("listing %T of namespace %s: %w", into, s.namespace, err)
 	}
 	return nil
@@ -91,7 +92,7 @@ func (s *snapshot) observeTargets(ctx context.Context) error {
 	var statefulSets appsv1.StatefulSetList
 	var daemonSets appsv1.DaemonSetList
 	for _, list := range []client.ObjectList{&deployments, &statefulSets, &daemonSets} {
-		if err := s.list(ctx, list); err != nil {
+		if err := s.list(ctx, s.Cached, list); err != nil {
 			return err
 		}
 	}
@@ -137,7 +138,7 @@ func (s *snapshot) observeAppConfigs(ctx context.Context) error {
 		return nil
 	}
 	var configs configv1.AppConfigList
-	if err := s.list(ctx, &configs); err != nil {
+	if err := s.list(ctx, s.Cached, &configs); err != nil {
 		return err
 	}
 	counting, err := s.EffectiveAppConfigs(ctx, s.namespace, configs.Items)
@@ -159,7 +160,7 @@ func (s *snapshot) observeMonitors(ctx context.Context) error {
 		return nil
 	}
 	var monitors configv1.ConfigMonitorList
-	if err := s.list(ctx, &monitors); err != nil {
+	if err := s.list(ctx, s.Cached, &monitors); err != nil {
 		return err
 	}
 	slices.SortFunc(monitors.Items, func(a, b configv1.ConfigMonitor) int { return cmp.Compare(a.Name, b.Name) })
@@ -176,7 +177,7 @@ func (s *snapshot) observeMonitors(ctx context.Context) error {
 func (s *snapshot) observeAnnotated(ctx context.Context) error {
 	annotated := client.MatchingFields{annotatedIndex: annotatedValue}
 	var configMaps corev1.ConfigMapList
-	if err := s.list(ctx, &configMaps, annotated); err != nil {
+	if err := s.list(ctx, s.Reader.Sources.reader, &configMaps, annotated); err != nil {
 		return err
 	}
 	slices.SortFunc(configMaps.Items, func(a, b corev1.ConfigMap) int { return cmp.Compare(a.Name, b.Name) })
@@ -185,11 +186,11 @@ func (s *snapshot) observeAnnotated(ctx context.Context) error {
 		s.askSource(ctx, workload.SourceRef{Kind: workload.ConfigMap, Name: one.Name}, one.Annotations,
 			&corev1.ConfigMap{ObjectMeta: identity(one)})
 	}
-	if !s.Secrets.Granted(s.namespace) {
+	if !s.Reader.Sources.access.granted(s.namespace) {
 		return nil
 	}
 	var secrets corev1.SecretList
-	if err := s.list(ctx, &secrets, annotated); err != nil {
+	if err := s.list(ctx, s.Reader.Sources.reader, &secrets, annotated); err != nil {
 		return err
 	}
 	slices.SortFunc(secrets.Items, func(a, b corev1.Secret) int { return cmp.Compare(a.Name, b.Name) })
@@ -271,15 +272,15 @@ func (s *snapshot) readSource(ctx context.Context, ref workload.SourceRef) (*rea
 			return configMap.Data
 		}
 	default:
-		if !s.Secrets.Granted(s.namespace) {
+		if !s.Reader.Sources.access.granted(s.namespace) {
 			found.source.State = workload.NotGranted
 			return found, nil
 		}
 		secret := &corev1.Secret{}
 		object, hashes = secret, func() map[string]string { return secret.StringData }
-		found.source.KeyID = s.Secrets.Hasher.ID()
+		found.source.KeyID = s.Reader.Sources.access.Hasher.ID()
 	}
-	err := s.Cached.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: ref.Name}, object, client.UnsafeDisableDeepCopy)
+	err := s.Reader.Sources.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: ref.Name}, object, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return found, nil
 	}

@@ -85,12 +85,16 @@ func cached(t *testing.T, objects ...client.Object) client.Client {
 
 func reader(t *testing.T, objects ...client.Object) Reader {
 	t.Helper()
+	all := cached(t, objects...)
 	return Reader{
-		Cached: cached(t, objects...), Secrets: SecretAccess{Namespaces: []string{"shop"}, Hasher: hasher},
+		Cached: all, Sources: &Sources{reader: all, access: SecretAccess{Namespaces: []string{"shop"}, Hasher: hasher}},
 		AppConfigs: true, ConfigMonitors: true, Stakater: true,
 		Problem: func(_ context.Context, object client.Object, err error) { t.Errorf("%s: %v", object.GetName(), err) },
 	}
 }
+
+// without returns the sources of a reader without access to Secrets.
+func without(r *Reader) *Sources { return &Sources{reader: r.Sources.reader} }
 
 func meta(name string, annotations ...string) metav1.ObjectMeta {
 	object := metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: *at(1)}
@@ -200,13 +204,15 @@ func TestDemands(t *testing.T) {
 			"AppConfig/another-of-it: ConfigMap/web-config []", "AppConfig/first: ConfigMap/shop-config []", "ConfigMonitor/a: Secret/database []",
 			"ConfigMonitor/b: ConfigMap/flags [MESSAGE]", "ConfigMap/selecting: ConfigMap/selecting []", "Secret/telling: Secret/telling []",
 		}},
-		"AppConfigs are off": {func(r *Reader) { r.AppConfigs, r.Secrets = false, SecretAccess{} }, nil, []string{
+		"AppConfigs are off": {func(r *Reader) { r.AppConfigs, r.Sources.access = false, SecretAccess{} }, nil, []string{
 			"ConfigMonitor/a: Secret/database []", "ConfigMonitor/b: ConfigMap/flags [MESSAGE]", "ConfigMap/selecting: ConfigMap/selecting []",
 		}},
 		"ConfigMonitors are off": {func(r *Reader) { r.ConfigMonitors, r.AppConfigs = false, false }, nil, []string{
 			"ConfigMap/selecting: ConfigMap/selecting []", "Secret/telling: Secret/telling []",
 		}},
-		"workloads ask": {func(r *Reader) { *r = Reader{Cached: r.Cached, Stakater: true, Problem: r.Problem} }, []client.Object{
+		"workloads ask": {func(r *Reader) {
+			*r = Reader{Cached: r.Cached, Sources: without(r), Stakater: true, Problem: r.Problem}
+		}, []client.Object{
 			deployment("named", configv1.AnnotationReload, "other, secret/database"),
 			deployment("stakater", "reloader.stakater.com/search", "true"), configMap("all", "x", "reloader.stakater.com/match", "true"),
 			deployment("declining", "reloader.stakater.com/auto", "true", configv1.AnnotationReload, "false"),
@@ -214,7 +220,7 @@ func TestDemands(t *testing.T) {
 			"ConfigMap/selecting: ConfigMap/selecting []", "Deployment/named: ConfigMap/other []", "Deployment/named: Secret/database []",
 			"Deployment/stakater: ConfigMap/all []",
 		}},
-		"without Stakater's": {func(r *Reader) { *r = Reader{Cached: r.Cached} }, []client.Object{
+		"without Stakater's": {func(r *Reader) { *r = Reader{Cached: r.Cached, Sources: without(r)} }, []client.Object{
 			deployment("stakater", "reloader.stakater.com/auto", "true"),
 		}, []string{"ConfigMap/selecting: ConfigMap/selecting []"}},
 	} {
@@ -272,7 +278,7 @@ func TestSources(t *testing.T) {
 	if diff := cmp.Diff(want, got.Sources); diff != "" {
 		t.Error(diff)
 	}
-	r.Secrets = SecretAccess{Namespaces: []string{"elsewhere"}}
+	r.Sources.access = SecretAccess{Namespaces: []string{"elsewhere"}}
 	if got := snapshotOf(t, r).Sources[database]; got.State != workload.NotGranted || got.Keys != nil {
 		t.Errorf("what is not granted: got %+v", got)
 	}
@@ -382,11 +388,11 @@ func TestSecretsAreNotAskedFor(t *testing.T) {
 			return errors.Join(refuse(into), under.List(ctx, into, options...))
 		},
 	})
-	r := Reader{Cached: guarded, Stakater: true, Secrets: SecretAccess{Namespaces: []string{"other"}}}
+	r := Reader{Cached: guarded, Stakater: true, Sources: &Sources{reader: guarded, access: SecretAccess{Namespaces: []string{"other"}}}}
 	if got := snapshotOf(t, r); len(got.Demands) != 1 {
 		t.Errorf("got %v", asked(got))
 	}
-	r.Secrets.Namespaces = []string{"shop"}
+	r.Sources.access.Namespaces = []string{"shop"}
 	if _, err := r.Snapshot(t.Context(), "shop"); err == nil || !strings.Contains(err.Error(), "must not be read") {
 		t.Errorf("where they are granted they were not read: %v", err)
 	}

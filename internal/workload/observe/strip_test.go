@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"maps"
 	"reflect"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
@@ -181,39 +179,12 @@ func TestOursStayWhole(t *testing.T) {
 	}
 }
 
-// TestCacheOptions: everything in all watched namespaces is cached, but Secrets only of the named
-// namespaces.
-func TestCacheOptions(t *testing.T) {
-	secretsOf := func(access SecretAccess) (found []cache.ByObject) {
-		options := WorkloadCacheOptions(nil)
-		maps.Copy(options, ConfigurationCacheOptions(access))
-		for object, option := range options {
-			if !option.Label.Matches(labels.Set{}) {
-				t.Errorf("%T: only some are cached", object)
-			}
-			if option.Transform == nil {
-				t.Errorf("%T is cached as it is", object)
-			}
-			if _, isSecret := object.(*corev1.Secret); isSecret {
-				found = append(found, option)
-			} else if option.Namespaces != nil || option.Field != nil {
-				t.Errorf("%T: only some are cached", object)
-			}
+// TestWorkloadCacheOptions: all workloads are cached, but not as they are.
+func TestWorkloadCacheOptions(t *testing.T) {
+	for object, option := range WorkloadCacheOptions(nil) {
+		if !option.Label.Matches(labels.Set{}) || option.Transform == nil {
+			t.Errorf("%T: only some are cached, or as they are", object)
 		}
-		return found
-	}
-	if found := secretsOf(SecretAccess{}); len(found) != 0 {
-		t.Error("Secrets are cached although no namespace is opted in")
-	}
-	found := secretsOf(SecretAccess{Namespaces: []string{"shop", "web"}, Hasher: hasher})
-	if len(found) != 1 {
-		t.Fatalf("got %v", found)
-	}
-	if diff := cmp.Diff(map[string]cache.Config{"shop": {}, "web": {}}, found[0].Namespaces); diff != "" {
-		t.Error(diff)
-	}
-	if got := found[0].Field.String(); got != "type!=helm.sh/release.v1" {
-		t.Errorf("got the field selector %s", got)
 	}
 }
 

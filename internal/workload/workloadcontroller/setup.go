@@ -34,7 +34,7 @@ type Options struct {
 // +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=patch
 // +kubebuilder:rbac:part=workload,groups=events.k8s.io,resources=events,verbs=create;patch
 func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
-	if err := watch.Prefetch(ctx, manager.GetCache(), append(observe.Workloads(), &corev1.ConfigMap{})...); err != nil {
+	if err := watch.Prefetch(ctx, manager.GetCache(), observe.Workloads()...); err != nil {
 		return err
 	}
 	recorder := manager.GetEventRecorder("mainstay-" + controllerName)
@@ -45,9 +45,10 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	namespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
 	restartable := builder.WithPredicates(observe.ConcernsWorkload())
 	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
-	under := ctrl.NewControllerManagedBy(manager).
-		Named(controllerName).
-		Watches(&corev1.ConfigMap{}, namespace, builder.WithPredicates(watch.ContentChanged()))
+	under := ctrl.NewControllerManagedBy(manager).Named(controllerName)
+	for _, kind := range options.Reader.Sources.Kinds() {
+		under = under.WatchesRawSource(options.Reader.Sources.Watch(kind, namespace, watch.ContentChanged()))
+	}
 	for _, object := range observe.Workloads() {
 		under = under.Watches(object, namespace, restartable)
 	}
@@ -56,9 +57,6 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	}
 	if options.Reader.ConfigMonitors {
 		under = under.Watches(&configv1.ConfigMonitor{}, namespace, written)
-	}
-	if len(options.Reader.Secrets.Namespaces) > 0 {
-		under = under.Watches(&corev1.Secret{}, namespace, builder.WithPredicates(watch.ContentChanged()))
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,

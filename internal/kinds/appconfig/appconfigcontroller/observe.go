@@ -19,8 +19,7 @@ import (
 )
 
 // Observe reads everything that decisions about config depend on, from the cache. It reads from the
-// API server only a content that must be written and is not what the spec renders, because the
-// cache has only hashes, and the namespace's labels if the cache has no namespaces.
+// API server only the namespace's labels, if the cache has no namespaces.
 //
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=appconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
@@ -36,6 +35,7 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 	if observed.Children, err = k.observeConfigMaps(ctx, config); err != nil {
 		return observed, err
 	}
+	observed.Hashes = appconfig.HashesOf(observed.Children)
 	if observed.Snapshot, err = k.workloads.Snapshot(ctx, config.Namespace); err != nil {
 		return observed, err
 	}
@@ -46,14 +46,6 @@ func (k kind) Observe(ctx context.Context, config *configv1.AppConfig) (appconfi
 	}
 	observed.Rendering = k.rendering(config, observed)
 	return observed, nil
-}
-
-// Complete reads the chosen content, if it has to be read.
-func (k kind) Complete(ctx context.Context, config *configv1.AppConfig, observed *appconfig.Observed, choice appconfig.Choice) (bool,
-	error) {
-	var err error
-	observed.Kept, err = k.observeKept(ctx, config, choice)
-	return false, err
 }
 
 // rendering returns what a spec renders, from a cache. A content that will not be written is not
@@ -118,26 +110,6 @@ func (k kind) observeConfigMaps(ctx context.Context, config *configv1.AppConfig)
 
 func named(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
-// observeKept reads the chosen content, if necessary. It returns nil if the content is no longer
-// the chosen one.
-func (k kind) observeKept(ctx context.Context, config *configv1.AppConfig, choice appconfig.Choice) (map[string]string, error) {
-	if choice.Read == "" {
-		return nil, nil
-	}
-	var kept corev1.ConfigMap
-	err := k.live.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: choice.Read}, &kept)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", config.Namespace, choice.Read, err)
-	}
-	if len(kept.BinaryData) > 0 || appconfig.HashOf(kept.Data) != choice.ChosenHash {
-		return nil, nil
-	}
-	return kept.Data, nil
 }
 
 // namespaces reads labels of namespaces.

@@ -105,8 +105,8 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	for _, object := range observe.Workloads() {
 		under = under.Watches(object, watch.Later(usedBy(cached), gather), changed)
 	}
-	if len(options.Workloads.Secrets.Namespaces) > 0 {
-		under = under.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(namedBy(cached)), changed)
+	if sources := options.Workloads.Sources; slices.Contains(sources.Kinds(), workload.Secret) {
+		under = under.WatchesRawSource(sources.Watch(workload.Secret, handler.EnqueueRequestsFromMapFunc(namedBy(cached)), watch.ContentChanged()))
 	}
 	if options.HasNamespaces {
 		under = under.Watches(watch.Namespace(), handler.EnqueueRequestsFromMapFunc(residents(cached)),

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -73,16 +72,15 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		Recorder: manager.GetEventRecorder("mainstay-" + configmonitor.Controller),
 		Clock:    options.Clock,
 	}
-	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
+	changed := predicate.ResourceVersionChangedPredicate{}
 	under := ctrl.NewControllerManagedBy(manager).
 		Named(configmonitor.Controller).
-		For(&configv1.ConfigMonitor{}, builder.WithPredicates(watch.SpecChanged())).
-		Watches(&corev1.ConfigMap{}, watch.Later(watchers(cached, workload.ConfigMap), gather), changed)
-	for _, object := range observe.Workloads() {
-		under = under.Watches(object, watch.Later(selectors(cached), gather), changed)
+		For(&configv1.ConfigMonitor{}, builder.WithPredicates(watch.SpecChanged()))
+	for _, kind := range options.Reader.Sources.Kinds() {
+		under = under.WatchesRawSource(options.Reader.Sources.Watch(kind, watch.Later(watchers(cached, kind), gather), changed))
 	}
-	if len(options.Reader.Secrets.Namespaces) > 0 {
-		under = under.Watches(&corev1.Secret{}, watch.Later(watchers(cached, workload.Secret), gather), changed)
+	for _, object := range observe.Workloads() {
+		under = under.Watches(object, watch.Later(selectors(cached), gather), builder.WithPredicates(changed))
 	}
 	return under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,
