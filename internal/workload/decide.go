@@ -253,7 +253,7 @@ func (d *planner) decide(index int) {
 		case changed:
 			pending = append(pending, r)
 		case Waiting:
-			if !slices.Contains(d.plan.Ask, index) {
+			if last := len(d.plan.Ask) - 1; last < 0 || d.plan.Ask[last] != index {
 				d.plan.Ask = append(d.plan.Ask, index)
 			}
 		}

@@ -1,8 +1,10 @@
 package workload
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -298,6 +300,41 @@ func TestFlappingIsReported(t *testing.T) {
 	}
 }
 
+// TestDemandsAreBounded: however long an annotation is, a workload has at most maxSources demands,
+// each source once, and the problem is one short sentence.
+func TestDemandsAreBounded(t *testing.T) {
+	var different strings.Builder
+	uses := map[SourceRef]Use{}
+	for i := range 2 * maxSources {
+		fmt.Fprintf(&different, "name-%d,", i)
+		uses[SourceRef{ConfigMap, fmt.Sprintf("name-%d", i)}] = Use{}
+	}
+	for name, test := range map[string]struct {
+		annotation string
+		want       int
+		problem    string
+	}{
+		"one name":        {strings.Repeat("a,", 100_000) + "a", 1, ""},
+		"different names": {different.String(), maxSources, "must have at most 250 names"},
+		"invalid names":   {strings.Repeat("a/b/"+strings.Repeat("c", 1000)+",", 200), 0, "and 198 more"},
+		"auto":            {"auto", maxSources, "the pods use 500 ConfigMaps and Secrets: the first 250 by name count"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := web("web")
+			target.Uses, target.Annotations = uses, map[string]string{configv1.AnnotationReload: test.annotation}
+			got, err := OfWorkload(&target)
+			if len(got) != test.want || (err == nil) != (test.problem == "") || !strings.Contains(fmt.Sprint(err), test.problem) ||
+				len(fmt.Sprint(err)) > 1000 {
+				t.Errorf("%d demands, %v", len(got), err)
+			}
+		})
+	}
+	_, asked, err := OfSource(SourceRef{ConfigMap, "flags"}, map[string]string{configv1.AnnotationPodSelector: strings.Repeat("a,", maxSelector)})
+	if asked || err == nil || len(err.Error()) > 1000 {
+		t.Errorf("a long selector: %v, %v", asked, err)
+	}
+}
+
 func TestOfWorkload(t *testing.T) {
 	uses := map[SourceRef]Use{{ConfigMap, "flags"}: {Keys: []string{"a"}}, {Secret, "db"}: {}}
 	names := func(demands []Demand) []string {
@@ -321,6 +358,7 @@ func TestOfWorkload(t *testing.T) {
 		"auto":    {"auto", []string{"ConfigMap/flags#a", "Secret/db"}, false},
 		"a list":  {"flags, secret/db,configMap/other", []string{"ConfigMap/flags", "Secret/db", "ConfigMap/other"}, false},
 		"wrong":   {"flags, job/x", []string{"ConfigMap/flags"}, true},
+		"twice":   {"flags,flags", []string{"ConfigMap/flags"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := web("web")

@@ -10,6 +10,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
 // DefaultCooldown is the default minimum time between two restarts of one workload.
@@ -107,6 +108,10 @@ func OfSource(source SourceRef, annotations map[string]string) (Demand, bool, er
 	if !annotated {
 		return Demand{}, false, nil
 	}
+	if len(text) > maxSelector {
+		return Demand{}, false, fmt.Errorf("metadata.annotations[%s]: Too long: may not be more than %d bytes", configv1.AnnotationPodSelector,
+			maxSelector)
+	}
 	selector, err := labels.Parse(text)
 	if err != nil {
 		return Demand{}, false, fmt.Errorf("metadata.annotations[%s]: Invalid value: %q: must be a label selector, such as app=frontend: %w",
@@ -125,30 +130,50 @@ const (
 	reloadOff  = "false"
 )
 
-// OfWorkload returns the demands of a workload's own annotation. It returns an error if a part of
-// the annotation is invalid, together with the demands of the other parts.
+// maxSources is the number of sources for which one workload is restarted at most. Each costs a
+// comparison in every pass over the namespace.
+const maxSources = 250
+
+// maxQuoted is how much of an invalid entry a message repeats, in bytes.
+const maxQuoted = 100
+
+// OfWorkload returns the demands of a workload's own annotation, each source once. It returns an
+// error if a part of the annotation is invalid or beyond maxSources, together with the demands of
+// the other parts.
 func OfWorkload(target *Target) ([]Demand, error) {
 	text := strings.TrimSpace(target.Annotations[configv1.AnnotationReload])
 	switch text {
 	case "", reloadOff:
 		return nil, nil
 	case reloadAuto, "true":
-		return ofUses(target, func(SourceRef) bool { return true }), nil
+		demands := ofUses(target, func(SourceRef) bool { return true })
+		if used := len(target.Uses); used > maxSources {
+			return demands, fmt.Errorf("metadata.annotations[%s]: Invalid value: %q: the pods use %d ConfigMaps and Secrets: "+
+				"the first %d by name count", configv1.AnnotationReload, text, used, maxSources)
+		}
+		return demands, nil
 	}
 	var demands []Demand
 	var wrong []string
+	known := map[SourceRef]bool{}
 	for entry := range strings.SplitSeq(text, ",") {
 		ref, ok := parseRef(entry)
-		if !ok {
-			wrong = append(wrong, strings.TrimSpace(entry))
-			continue
+		switch {
+		case !ok && len(wrong) <= maxSources:
+			wrong = append(wrong, strings.TrimSpace(entry[:min(len(entry), maxQuoted)]))
+		case !ok || known[ref]:
+		case len(demands) == maxSources:
+			return demands, fmt.Errorf("metadata.annotations[%s]: Too many: must have at most %d names: the first %d count",
+				configv1.AnnotationReload, maxSources, maxSources)
+		default:
+			known[ref] = true
+			demands = append(demands, ownDemand(target, ref, nil))
 		}
-		demands = append(demands, ownDemand(target, ref, nil))
 	}
 	if len(wrong) > 0 {
 		return demands, fmt.Errorf("metadata.annotations[%s]: Invalid value: %q: must be auto, false, or a list of names such as "+
 			"flags, secret/database",
-			configv1.AnnotationReload, strings.Join(wrong, ", "))
+			configv1.AnnotationReload, conditions.FirstFew(wrong, ", "))
 	}
 	return demands, nil
 }
@@ -171,12 +196,15 @@ func parseRef(entry string) (SourceRef, bool) {
 	}
 }
 
-// ofUses returns demands for those sources of a workload for which wanted is true, in a fixed
-// order, with the keys that it uses.
+// maxSelector limits the text of a selector, in bytes: it is parsed in every pass.
+const maxSelector = 4096
+
+// ofUses returns demands for those sources of a workload for which wanted is true, the first
+// maxSources in a fixed order, with the keys that it uses.
 func ofUses(target *Target, wanted func(SourceRef) bool) []Demand {
 	var demands []Demand
 	for _, ref := range target.sources() {
-		if wanted(ref) {
+		if len(demands) < maxSources && wanted(ref) {
 			demands = append(demands, ownDemand(target, ref, target.Uses[ref].Keys))
 		}
 	}

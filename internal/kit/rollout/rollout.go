@@ -89,7 +89,11 @@ func Next(units []Unit, policy rolloutv1.Policy, now time.Time) (Selection, erro
 	s := selector{units: units, policy: policy, now: now, isOpen: open, windowChanges: untilChange, ranks: ranks(units, policy.Order)}
 	s.sorted = sorted(units, s.ranks)
 	s.progressing = count(units, Progressing)
-	s.failed = s.list(func(index int) bool { return units[index].State == Failed })
+	s.failed = s.list(s.sorted, func(index int) bool { return units[index].State == Failed })
+	s.canaries = s.sorted[:Canaries(policy, len(units))]
+	s.unfinished = s.list(s.canaries, s.isUnfinished)
+	s.soakLeft = s.leftToSoak()
+	s.before = map[int]string{}
 	selection := Selection{Blocked: map[int]Blocker{}}
 	for at, index := range s.sorted {
 		if units[index].State != Pending {
@@ -146,6 +150,25 @@ type selector struct {
 	progressing int
 	// failed names the Failed units.
 	failed string
+	// canaries are the indexes of the canaries, and unfinished names those that are not Done; soakLeft
+	// is how long the others must still soak.
+	canaries   []int
+	unfinished string
+	soakLeft   time.Duration
+	// before names, for each rank, the units before it that are not Done. It is filled on demand.
+	before map[int]string
+}
+
+func (s *selector) isUnfinished(index int) bool { return s.units[index].State != Done }
+
+// unfinishedBefore names the units with a lower rank that are not Done.
+func (s *selector) unfinishedBefore(rank int) string {
+	names, known := s.before[rank]
+	if !known {
+		names = s.list(s.sorted, func(index int) bool { return s.isUnfinished(index) && s.ranks[index] < rank })
+		s.before[rank] = names
+	}
+	return names
 }
 
 // blocker returns why the unit at an index of s.sorted may not start, or nil if it may.
@@ -157,9 +180,7 @@ func (s *selector) blocker(at int) *Blocker {
 		return &Blocker{OutsideWindow, fmt.Sprintf("waiting for the maintenance window, which opens %s",
 			s.now.Add(s.windowChanges).UTC().Format("2006-01-02 15:04 MST"))}
 	}
-	rank := s.ranks[s.sorted[at]]
-	before := s.list(func(index int) bool { return s.units[index].State != Done && s.ranks[index] < rank })
-	if before != "" {
+	if before := s.unfinishedBefore(s.ranks[s.sorted[at]]); before != "" {
 		return &Blocker{WaitingForOrder, "waiting for the workloads before it in the order: " + before}
 	}
 	if blocker := s.canaryBlocker(at); blocker != nil {
@@ -182,31 +203,26 @@ func workloadsAre(number int) string {
 // canaryBlocker returns why the unit at an index of s.sorted must wait for the canaries, or nil if
 // it need not.
 func (s *selector) canaryBlocker(at int) *Blocker {
-	if at < s.canaries() {
+	if at < len(s.canaries) {
 		return nil
 	}
-	canaries := s.sorted[:s.canaries()]
-	unfinished := s.list(func(index int) bool { return s.units[index].State != Done && slices.Contains(canaries, index) })
-	if unfinished != "" {
-		return &Blocker{WaitingForCanary, "waiting for the canaries: " + unfinished}
+	if s.unfinished != "" {
+		return &Blocker{WaitingForCanary, "waiting for the canaries: " + s.unfinished}
 	}
-	if s.soakLeft() > 0 {
+	if s.soakLeft > 0 {
 		return &Blocker{WaitingForCanary, fmt.Sprintf("waiting for the canaries to soak for %s", s.policy.Canary.Soak.Duration)}
 	}
 	return nil
 }
 
-// canaries returns the number of canaries.
-func (s *selector) canaries() int { return Canaries(s.policy, len(s.sorted)) }
-
-// soakLeft returns how long the canaries that are Done must still soak; 0 or less means that they
+// leftToSoak returns how long the canaries that are Done must still soak; 0 or less means that they
 // have.
-func (s *selector) soakLeft() time.Duration {
+func (s *selector) leftToSoak() time.Duration {
 	if s.policy.Canary == nil || s.policy.Canary.Soak == nil {
 		return 0
 	}
 	var left time.Duration
-	for _, index := range s.sorted[:s.canaries()] {
+	for _, index := range s.canaries {
 		if unit := s.units[index]; unit.State == Done {
 			left = max(left, unit.Since.Add(s.policy.Canary.Soak.Duration).Sub(s.now))
 		}
@@ -228,7 +244,7 @@ func (s *selector) requeueAfter(blocked map[int]Blocker) time.Duration {
 		case RolloutFailed:
 			return 0
 		case WaitingForCanary:
-			consider(s.soakLeft())
+			consider(s.soakLeft)
 		case OutsideWindow, WaitingForOrder, WaitingForOthers:
 		}
 		consider(s.windowChanges)
@@ -239,11 +255,11 @@ func (s *selector) requeueAfter(blocked map[int]Blocker) time.Duration {
 // maxListed is the number of units that a message names at most.
 const maxListed = 3
 
-// list names the units that match, in order. It returns "" if none does.
-func (s *selector) list(matches func(index int) bool) string {
+// list names those of the units that match, in their order. It returns "" if none does.
+func (s *selector) list(indexes []int, matches func(index int) bool) string {
 	var names []string
 	more := 0
-	for _, index := range s.sorted {
+	for _, index := range indexes {
 		switch {
 		case !matches(index):
 		case len(names) < maxListed:
