@@ -1,4 +1,4 @@
-package appconfig
+package render
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
 // functionError is an error that a template function returned.
@@ -113,22 +115,12 @@ func (a *arguments) number(at int) int64 {
 func shown(value any) string {
 	switch value := value.(type) {
 	case string:
-		return strconv.Quote(short(value))
+		return strconv.Quote(conditions.Short(value))
 	case []any, map[string]any, nil:
 		return kindOf(value)
 	default:
 		return written(value)
 	}
-}
-
-// maxShown limits how much of a value a message repeats, in bytes.
-const maxShown = 60
-
-func short(text string) string {
-	if len(text) > maxShown {
-		return text[:maxShown] + "..."
-	}
-	return text
 }
 
 // truth returns a boolean argument.

@@ -1,4 +1,4 @@
-package appconfig
+package render
 
 import (
 	"crypto/sha256"
@@ -28,8 +28,12 @@ const anyNumber = -1
 // builtins are the functions of text/template that need no limit.
 var builtins = []string{"and", "or", "not", "len"}
 
-// functions are all other functions. It is never changed.
-var functions = join(textFunctions, listFunctions, numberFunctions, choiceFunctions)
+// functions are all other functions, and functionNames the names of all, sorted. Neither is ever
+// changed.
+var (
+	functions     = join(textFunctions, listFunctions, numberFunctions, choiceFunctions)
+	functionNames = slices.Sorted(slices.Values(slices.Concat(builtins, slices.Collect(maps.Keys(functions)))))
+)
 
 func join(parts ...map[string]function) map[string]function {
 	all := map[string]function{}
@@ -37,16 +41,6 @@ func join(parts ...map[string]function) map[string]function {
 		maps.Copy(all, part)
 	}
 	return all
-}
-
-func isFunction(name string) bool {
-	_, own := functions[name]
-	return own || slices.Contains(builtins, name)
-}
-
-// FunctionNames returns the functions that templates may call, sorted.
-func FunctionNames() []string {
-	return slices.Sorted(slices.Values(slices.Concat(builtins, slices.Collect(maps.Keys(functions)))))
 }
 
 // bound returns the functions as text/template calls them, each charging the meter for its
@@ -150,12 +144,15 @@ func title(text string) string {
 	}, text)
 }
 
-// trimAll trims some letters off both ends. Its cost is their number for each letter of the text,
-// so their number is limited.
+// maxTrimmed limits how many letters one call trims: its cost is their number for each letter of
+// the text.
+const maxTrimmed = 60
+
+// trimAll trims some letters off both ends.
 func trimAll(a *arguments) any {
 	letters, text := a.text(0), a.text(1)
-	if len(letters) > maxShown {
-		a.fail("%d letters to trim: must be at most %d", len(letters), maxShown)
+	if len(letters) > maxTrimmed {
+		a.fail("%d letters to trim: must be at most %d", len(letters), maxTrimmed)
 		return ""
 	}
 	return strings.Trim(text, letters)

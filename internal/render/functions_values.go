@@ -1,4 +1,4 @@
-package appconfig
+package render
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
 var listFunctions = map[string]function{
@@ -179,7 +181,7 @@ var choiceFunctions = map[string]function{
 	"ternary":  {3, 3, func(a *arguments) any { return choose(a.truth(2), a.values[0], a.values[1]) }},
 	"coalesce": {1, anyNumber, coalesce},
 	"required": {2, 2, required},
-	"fail":     {1, 1, func(a *arguments) any { a.problem = errors.New(short(a.text(0))); return nil }},
+	"fail":     {1, 1, func(a *arguments) any { a.problem = errors.New(conditions.Short(a.text(0))); return nil }},
 	"eq": {2, anyNumber, func(a *arguments) any {
 		for at := range a.values[1:] {
 			if a.compare(at+1, true) == 0 {
@@ -213,7 +215,7 @@ func coalesce(a *arguments) any {
 
 func required(a *arguments) any {
 	if isEmpty(a.values[1]) {
-		a.problem = errors.New(short(a.text(0)))
+		a.problem = errors.New(conditions.Short(a.text(0)))
 	}
 	return a.values[1]
 }
