@@ -108,7 +108,7 @@ var textFunctions = map[string]function{
 	"toString":   of(func(text string) string { return text }),
 	"b64enc":     of(func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }),
 	"sha256sum":  of(func(text string) string { sum := sha256.Sum256([]byte(text)); return hex.EncodeToString(sum[:]) }),
-	"trimAll":    {2, 2, func(a *arguments) any { return trimAll(a) }},
+	"trimAll":    {2, 2, trimAll},
 	"trimPrefix": {2, 2, func(a *arguments) any { return strings.TrimPrefix(a.text(1), a.text(0)) }},
 	"trimSuffix": {2, 2, func(a *arguments) any { return strings.TrimSuffix(a.text(1), a.text(0)) }},
 	"contains":   {2, 2, func(a *arguments) any { return strings.Contains(a.text(1), a.text(0)) }},
@@ -122,13 +122,11 @@ var textFunctions = map[string]function{
 	"quote":      {1, 1, func(a *arguments) any { return a.encoded(a.text(0)) }},
 	"squote":     {1, 1, func(a *arguments) any { return "'" + a.text(0) + "'" }},
 	"b64dec":     {1, 1, decodeBase64},
-	"regexMatch": {2, 2, func(a *arguments) any {
-		return matches(a, a.text(0), a.text(1))
-	}},
-	"print":    {0, anyNumber, func(a *arguments) any { return printed(a) }},
-	"printf":   {1, anyNumber, printFormatted},
-	"toJson":   {1, 1, func(a *arguments) any { return a.encoded(a.values[0]) }},
-	"fromJson": {1, 1, func(a *arguments) any { return a.decoded(a.text(0)) }},
+	"regexMatch": {2, 2, func(a *arguments) any { return matches(a, a.text(0), a.text(1)) }},
+	"print":      {0, anyNumber, printed},
+	"printf":     {1, anyNumber, printFormatted},
+	"toJson":     {1, 1, func(a *arguments) any { return a.encoded(a.values[0]) }},
+	"fromJson":   {1, 1, func(a *arguments) any { return a.decoded(a.text(0)) }},
 }
 
 // title makes the first letter of each word upper case.
@@ -182,7 +180,7 @@ func repeat(a *arguments, count int64, text string) any {
 	if count < 0 || count > maxContent {
 		a.fail("invalid value %d: must be between 0 and %d times", count, maxContent)
 	}
-	if a.problem != nil || !a.pay(int(count)*len(text)) {
+	if !a.pay(int(count) * len(text)) {
 		return ""
 	}
 	return strings.Repeat(text, int(count))
@@ -195,7 +193,7 @@ func indent(a *arguments, spaces int64, text string) string {
 	if spaces < 0 || spaces > maxIndent {
 		a.fail("invalid value %d: must be between 0 and %d spaces", spaces, maxIndent)
 	}
-	if a.problem != nil || !a.pay(len(text)+(1+strings.Count(text, "\n"))*int(spaces)) {
+	if !a.pay(len(text) + (1+strings.Count(text, "\n"))*int(spaces)) {
 		return ""
 	}
 	space := strings.Repeat(" ", int(spaces))
