@@ -52,7 +52,6 @@ var sequential = map[string]string{
 	"hack/demo":                  "a select waits for the end of the context; the tests only read the farm",
 	"hack/testrun":               "the commands of a layer run beside each other, and the counts are added under a lock",
 	"internal/install/crds":      "a sync.OnceValues reads what the chart carries",
-	"internal/kinds/appconfig":   "a sync.OnceValue in a value that no two goroutines share",
 	"internal/kit/jsonpatch":     "a channel is the example of a value that JSON can't express",
 	"internal/install/uninstall": "synctest is there for its clock; nothing runs beside the tests",
 	"test/perf":                  "the tests only compare figures; what measures is not run by them",

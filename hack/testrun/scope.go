@@ -32,7 +32,7 @@ var areas = []area{
 		endToEnd: []string{"WebApp", "image", "rolling", "autoscaling", "references", "adopted", "crash", "nginx", "profile", "unschedulable"},
 	},
 	{
-		name: "appconfig", folders: []string{"internal/kinds/appconfig"}, files: []string{"appconfig_test.go"},
+		name: "appconfig", folders: []string{"internal/kinds/appconfig", "internal/render"}, files: []string{"appconfig_test.go"},
 		scenarios: []string{"appconfig-used"},
 		endToEnd:  []string{"AppConfig", "at once"},
 	},

@@ -1,9 +1,48 @@
 package appconfig
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/policy"
+	"github.com/mainstay-platform/mainstay/internal/render"
 )
+
+const acceptedEnvironments = "must be development (dev), staging or production (prod)"
+
+// EnvironmentIn returns the environment of an AppConfig in a namespace with these labels:
+//
+//	spec.environment   the namespace's   result
+//	-                  any               the namespace's
+//	set                none              spec.environment
+//	set                the same          spec.environment
+//	set                another           refused
+//
+// A namespace with an invalid label is refused, too: its purpose is unknown.
+func EnvironmentIn(config *configv1.AppConfig, labels map[string]string) (policy.Environment, *field.Error) {
+	path := field.NewPath("spec", "environment")
+	own, err := policy.EnvironmentOf(config.Namespace, labels)
+	if err != nil {
+		return policy.None, field.Invalid(path, config.Spec.Environment, err.Error())
+	}
+	if config.Spec.Environment == "" {
+		return own, nil
+	}
+	wanted, known := policy.ParseEnvironment(config.Spec.Environment)
+	switch {
+	case !known:
+		return policy.None, field.Invalid(path, config.Spec.Environment, acceptedEnvironments)
+	case own != policy.None && own != wanted:
+		return policy.None, field.Invalid(path, config.Spec.Environment,
+			fmt.Sprintf("namespace %s is for %s: leave the field out, or create the AppConfig in a namespace for %s", config.Namespace, own, wanted))
+	default:
+		return wanted, nil
+	}
+}
 
 // Rendering is what a spec renders in an environment. It depends only on UID, generation and
 // environment.
@@ -16,10 +55,85 @@ type Rendering struct {
 
 // RenderingIn returns what a spec renders in an environment, with its hash.
 func RenderingIn(config *configv1.AppConfig, environment policy.Environment) Rendering {
-	content, problems := RenderIn(config, environment)
+	content, problems := renderIn(config, environment)
 	if len(problems) > 0 {
 		return Rendering{Problem: problems.ToAggregate().Error()}
 	}
-	data := content.Data()
-	return Rendering{Content: data, Hash: HashOf(data)}
+	return Rendering{Content: content, Hash: HashOf(content)}
+}
+
+// renderIn returns the data of the ConfigMap that a spec renders in an environment, checked against
+// its schema.
+func renderIn(config *configv1.AppConfig, environment policy.Environment) (map[string]string, field.ErrorList) {
+	input := inputFor(config, environment)
+	if problem := sameKey(config, input); problem != nil {
+		return nil, field.ErrorList{problem}
+	}
+	schema, problem := (*render.Schema)(nil), (*field.Error)(nil)
+	if config.Spec.Schema != nil {
+		if schema, problem = render.ReadSchema(config.Spec.Schema.Raw, input.Path.Child("schema")); problem != nil {
+			return nil, field.ErrorList{problem}
+		}
+	}
+	content, problems := render.Render(input)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	data := maps.Clone(content.Values)
+	maps.Copy(data, content.Texts)
+	return data, schema.Check(content.Values, input.Values)
+}
+
+// inputFor returns what a spec renders in an environment: its own templates, overridden key by key
+// by those of the environment.
+func inputFor(config *configv1.AppConfig, environment policy.Environment) render.Input {
+	spec := field.NewPath("spec")
+	input := render.Input{
+		Path: spec,
+		Fields: map[string]string{
+			"Application": config.Spec.Application, "Environment": string(environment), "Namespace": config.Namespace,
+		},
+		Values:  render.Templates{Path: spec.Child("config"), ByKey: map[string]render.Template{}},
+		Texts:   render.Templates{Path: spec.Child("files"), ByKey: map[string]render.Template{}},
+		Refused: map[string]string{},
+	}
+	addTemplates(input.Values, config.Spec.Config, input.Values.Path)
+	addTemplates(input.Texts, config.Spec.Files, input.Texts.Path)
+	for _, word := range slices.Sorted(maps.Keys(config.Spec.Environments)) {
+		if means, known := policy.ParseEnvironment(word); known && means == environment {
+			override, path := config.Spec.Environments[word], spec.Child("environments", word)
+			addTemplates(input.Values, override.Config, path.Child("config"))
+			addTemplates(input.Texts, override.Files, path.Child("files"))
+		}
+	}
+	for name := range input.Texts.ByKey {
+		input.Refused[name] = "is a file: templates can use the keys of config only"
+	}
+	for _, secret := range config.Spec.SecretRefs {
+		input.Refused[secret.Name] = "is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference"
+	}
+	return input
+}
+
+func addTemplates(into render.Templates, texts map[string]string, path *field.Path) {
+	for key, text := range texts {
+		into.ByKey[key] = render.Template{Text: text, Path: path.Child(key)}
+	}
+}
+
+// sameKey returns an error if a key of config is also one of files or the name of a Secret's value.
+func sameKey(config *configv1.AppConfig, input render.Input) *field.Error {
+	for name, file := range input.Texts.ByKey {
+		if other, taken := input.Values.ByKey[name]; taken {
+			return field.Invalid(file.Path, field.OmitValueType{},
+				fmt.Sprintf("%s has the same key, and both are keys of one ConfigMap: rename one", other.Path))
+		}
+	}
+	for i, secret := range config.Spec.SecretRefs {
+		if other, taken := input.Values.ByKey[secret.Name]; taken {
+			return field.Invalid(input.Path.Child("secretRefs").Index(i).Child("name"), secret.Name,
+				fmt.Sprintf("%s has the same name, which would be ambiguous for pods: rename one", other.Path))
+		}
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
@@ -38,7 +39,7 @@ func ValidateIn(config *configv1.AppConfig, labels map[string]string) field.Erro
 	if problem != nil {
 		return field.ErrorList{problem}
 	}
-	_, problems := RenderIn(config, environment)
+	_, problems := renderIn(config, environment)
 	return problems
 }
 
@@ -82,7 +83,7 @@ func validateKeys(of map[string]string, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(of)) {
 		for _, problem := range validation.IsConfigMapKey(key) {
-			problems = append(problems, field.Invalid(path.Child(short(key)), short(key), problem))
+			problems = append(problems, field.Invalid(path.Child(conditions.Short(key)), conditions.Short(key), problem))
 		}
 	}
 	return problems
@@ -96,7 +97,7 @@ func validateEnvironments(config *configv1.AppConfig, path *field.Path) field.Er
 		environment, known := policy.ParseEnvironment(word)
 		switch first, twice := given[environment]; {
 		case !known:
-			problems = append(problems, field.Invalid(path.Child(short(word)), short(word), acceptedEnvironments))
+			problems = append(problems, field.Invalid(path.Child(conditions.Short(word)), conditions.Short(word), acceptedEnvironments))
 		case twice:
 			problems = append(problems, field.Invalid(path.Child(word), word, fmt.Sprintf("is the same environment as %s: merge the two",
 				first)))

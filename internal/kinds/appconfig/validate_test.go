@@ -72,8 +72,18 @@ func TestValidateIn(t *testing.T) {
 		"of another environment": {override("dev", "{{ .Values.NO }}"), ""},
 		"a file and a key":       {func(spec *configv1.AppConfigSpec) { spec.Files = map[string]string{"MESSAGE": ""} }, `spec.files.MESSAGE: Invalid value: spec.config.MESSAGE has the same key, and both are keys of one ConfigMap: rename one`},
 		"a Secret and a key":     {func(spec *configv1.AppConfigSpec) { spec.SecretRefs = []configv1.SecretRef{{Name: "MESSAGE"}} }, `spec.secretRefs[0].name: Invalid value: "MESSAGE": spec.config.MESSAGE has the same name, which would be ambiguous for pods: rename one`},
-		"a schema":               {schema(`{"properties":{"MESSAGE":{"pattern":"^[0-9]+$"}}}`), `spec.config.MESSAGE: Invalid value: "hello": does not match pattern ^[0-9]+$`},
-		"a schema that is none":  {schema(`{"type":"thing"}`), `spec.schema: Invalid value: at /type: value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'`},
+		"a value of a Secret": {func(spec *configv1.AppConfigSpec) {
+			spec.Config["MESSAGE"], spec.SecretRefs = "{{ .Values.PASSWORD }}", []configv1.SecretRef{{Name: "PASSWORD"}}
+		}, `spec.config.MESSAGE: Invalid value: line 1: .Values.PASSWORD is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference`},
+		"a value of a file": {func(spec *configv1.AppConfigSpec) {
+			spec.Config["MESSAGE"], spec.Files = `{{ index .Values "a" }}`, map[string]string{"a": ""}
+		}, `spec.config.MESSAGE: Invalid value: line 1: .Values.a is a file: templates can use the keys of config only`},
+		"an unknown field": {says("{{ .Release.Name }}"), `spec.config.MESSAGE: Invalid value: line 1: .Release does not exist: must be .Application, .Environment, .Namespace or .Values.KEY`},
+		"too much": {func(spec *configv1.AppConfigSpec) {
+			spec.Files = map[string]string{"a": strings.Repeat("x", 1<<20)}
+		}, `spec: Invalid value: config and files render to 1048589 bytes, including keys: must be at most 1048576, which is the limit of a ConfigMap`},
+		"a schema":              {schema(`{"properties":{"MESSAGE":{"pattern":"^[0-9]+$"}}}`), `spec.config.MESSAGE: Invalid value: "hello": does not match pattern ^[0-9]+$`},
+		"a schema that is none": {schema(`{"type":"thing"}`), `spec.schema: Invalid value: at /type: value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := newConfig(test.change)

@@ -52,6 +52,17 @@ func First(most int, names []string, separator string) string {
 	return strings.Join(names, separator)
 }
 
+// maxShown limits how much of a value a message repeats, in bytes.
+const maxShown = 60
+
+// Short returns a value as messages repeat it: no more than its first 60 bytes.
+func Short(text string) string {
+	if len(text) > maxShown {
+		return text[:maxShown] + "..."
+	}
+	return text
+}
+
 // Merge returns wanted, sorted by type, as it is to be stored at the time now. It sets
 // observedGeneration, and keeps lastTransitionTime from old where the status is the same.
 // Conditions of old that wanted lacks are dropped.

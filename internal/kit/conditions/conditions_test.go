@@ -41,6 +41,8 @@ func TestFirst(t *testing.T) {
 		{"a", FirstFew([]string{"a"}, ", ")},
 		{"a, b, c", FirstFew([]string{"a", "b", "c"}, ", ")},
 		{"a; b; c and 1 more", FirstFew([]string{"a", "b", "c", "d"}, "; ")},
+		{strings.Repeat("a", 60), Short(strings.Repeat("a", 60))},
+		{strings.Repeat("a", 60) + "...", Short(strings.Repeat("a", 61))},
 		{"a, b", First(2, []string{"a", "b"}, ", ")},
 		{"a, b and 2 more", First(2, []string{"a", "b", "c", "d"}, ", ")},
 	} {

@@ -1,4 +1,4 @@
-package appconfig_test
+package render_test
 
 import (
 	"os"
@@ -9,16 +9,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/render"
 )
 
 // rendered returns what one value renders, or why it does not.
 func rendered(text string) string {
-	content, problems := appconfig.Render(input(map[string]string{"KEY": text}, nil))
+	content, problems := render.Render(input(map[string]string{"KEY": text}, nil))
 	if len(problems) > 0 {
 		return strings.TrimPrefix(problems.ToAggregate().Error(), "spec.config.KEY: Invalid value: line 1: ")
 	}
-	return content.Config["KEY"]
+	return content.Values["KEY"]
 }
 
 // calls are templates, without braces, and what they render: each function succeeds once, and fails
@@ -132,11 +132,11 @@ func TestFunctions(t *testing.T) {
 
 // TestFunctionsAreDocumented: each function has a case above, and is on the page.
 func TestFunctionsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/spec/appconfig.md")
+	page, err := os.ReadFile("../../docs/spec/appconfig.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range appconfig.FunctionNames() {
+	for _, name := range render.FunctionNames {
 		if !strings.Contains(string(page), "`"+name+"`") {
 			t.Errorf("docs/spec/appconfig.md does not have the function %s", name)
 		}
@@ -150,7 +150,7 @@ func TestFunctionsAreDocumented(t *testing.T) {
 		}
 	}
 	for _, never := range []string{"env", "expandenv", "now", "randAlphaNum", "getHostByName", "genCA", "call", "html", "js"} {
-		if slices.Contains(appconfig.FunctionNames(), never) {
+		if slices.Contains(render.FunctionNames, never) {
 			t.Errorf("there is a function %s", never)
 		}
 	}

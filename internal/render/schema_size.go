@@ -1,10 +1,12 @@
-package appconfig
+package render
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
 // schemaSize is the size of a schema, each reference counted as its target: references that fan out
@@ -38,24 +40,24 @@ func (s schemaSize) forEachKey() schemaSize {
 	return s
 }
 
-// accepts returns an error if a config can't be checked: a validator would take too long, or record
-// too much.
-func (s schemaSize) accepts(config map[string]string) error {
-	visits := s.once + s.perKey*len(config)
+// accepts returns an error if values can't be checked: a validator would take too long, or record
+// too much. name is what messages call the values.
+func (s schemaSize) accepts(values map[string]string, name string) error {
+	visits := s.once + s.perKey*len(values)
 	if s.isForAll {
-		visits = (s.once + s.perKey) * (1 + len(config))
+		visits = (s.once + s.perKey) * (1 + len(values))
 	}
 	if visits > maxVisits {
-		return fmt.Errorf("for the %d keys of config %d of its values would have to be visited, those for every key each time: must "+
-			"be at most %d: use properties", len(config), visits, maxVisits)
+		return fmt.Errorf("for the %d keys of %s %d of its values would have to be visited, those for every key each time: must "+
+			"be at most %d: use properties", len(values), name, visits, maxVisits)
 	}
 	longest, all := 0, 0
-	for _, value := range config {
+	for _, value := range values {
 		longest, all = max(longest, len(value)), all+len(value)
 	}
 	if read := s.readOnce*longest + s.readPerKey*all; read > maxRead {
-		return fmt.Errorf("for config of %d bytes, whose longest value has %d, %d bytes would have to be read: must be at most %d: "+
-			"too large for values of this length", all, longest, read, maxRead)
+		return fmt.Errorf("for %s of %d bytes, whose longest value has %d, %d bytes would have to be read: must be at most %d: "+
+			"too large for values of this length", name, all, longest, read, maxRead)
 	}
 	return nil
 }
@@ -103,7 +105,7 @@ func (s *schemaSizes) of(value any) schemaSize {
 			case slices.Contains(refused, key):
 				s.fail("%s is not accepted: use $defs, and $ref with #/$defs/NAME", key)
 			case key == "$schema" && strings.TrimSuffix(text, "#") != schemaDraft:
-				s.fail("$schema %q is not supported: must be %s", short(text), schemaDraft)
+				s.fail("$schema %q is not supported: must be %s", conditions.Short(text), schemaDraft)
 			case key == "$ref" && isText:
 				size = size.with(s.referred(text))
 			default:
@@ -118,8 +120,8 @@ func (s *schemaSizes) of(value any) schemaSize {
 // value.
 const measureReads = 16
 
-// keyword returns the size of a keyword's value. It is an upper bound also for a key of config with
-// the same name.
+// keyword returns the size of a keyword's value. It is an upper bound also for a key of the
+// values with the same name.
 func keyword(name string, size schemaSize) schemaSize {
 	switch name {
 	case "additionalProperties", "patternProperties", "propertyNames":
@@ -144,7 +146,7 @@ func (s *schemaSizes) referred(reference string) schemaSize {
 	size, known := s.known[reference]
 	if known {
 		if size.once == 0 {
-			s.fail("$ref %q refers to itself", short(reference))
+			s.fail("$ref %q refers to itself", conditions.Short(reference))
 		}
 		return size
 	}
@@ -153,7 +155,7 @@ func (s *schemaSizes) referred(reference string) schemaSize {
 	all, _ := definitions["$defs"].(map[string]any)
 	target, there := all[name]
 	if !ok || !there {
-		s.fail("$ref %q is not accepted: must be #/$defs/NAME, where NAME exists", short(reference))
+		s.fail("$ref %q is not accepted: must be #/$defs/NAME, where NAME exists", conditions.Short(reference))
 		return schemaSize{once: 1}
 	}
 	s.known[reference] = schemaSize{}

@@ -1,4 +1,4 @@
-package appconfig
+package render
 
 import (
 	"errors"
@@ -35,8 +35,7 @@ var (
 	errTooLong = fmt.Errorf("a value of more than %d bytes: a ConfigMap holds no more", maxContent)
 )
 
-// meter limits what one Render does. Templates are written by users with fewer rights than
-// Mainstay, and are rendered where others wait: in a webhook.
+// meter limits what one Render or one Schema does.
 type meter struct {
 	left, iterations int
 	// patterns are the compiled regular expressions, and program is their total size.

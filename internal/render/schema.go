@@ -1,4 +1,4 @@
-package appconfig
+package render
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
 const (
@@ -36,14 +38,18 @@ const (
 	schemaName = "mainstay:///schema"
 )
 
-// Schema is a compiled JSON Schema; nil accepts everything.
+// Schema is a compiled JSON Schema; nil accepts everything. What it may do is limited for all its
+// checks together: read it anew for each object. It must not be used by several goroutines.
 type Schema struct {
+	path     *field.Path
 	compiled *jsonschema.Schema
 	size     schemaSize
 	meter    *meter
 }
 
-// ReadSchema compiles a schema. References to anything outside it are refused.
+// ReadSchema compiles a schema in JSON, draft 2020-12, in bounded time and memory. A schema of more
+// than 64 KiB is refused, and one with references to anything but its own $defs. path is the field
+// that contains it. With an error there is no schema.
 func ReadSchema(text []byte, path *field.Path) (*Schema, *field.Error) {
 	if len(text) > maxSchema {
 		return nil, invalid(path, fmt.Sprintf("has %d bytes: must be at most %d", len(text), maxSchema))
@@ -56,12 +62,12 @@ func ReadSchema(text []byte, path *field.Path) (*Schema, *field.Error) {
 	if err != nil {
 		return nil, invalid(path, err.Error())
 	}
-	schema := &Schema{size: size, meter: newMeter()}
+	schema := &Schema{path: path, size: size, meter: newMeter()}
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
 	compiler.UseLoader(noLoader{})
-	compiler.UseRegexpEngine(schema.pattern)
+	compiler.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) { return schema.meter.pattern(pattern) })
 	if err := compiler.AddResource(schemaName, document); err != nil {
 		return nil, invalid(path, "it can't be read")
 	}
@@ -97,14 +103,11 @@ func schemaProblem(err error) string {
 
 func english() *message.Printer { return message.NewPrinter(language.English) }
 
-// pattern compiles a pattern of the schema, or of a value checked as one.
-func (s *Schema) pattern(expression string) (jsonschema.Regexp, error) {
-	return s.meter.pattern(expression)
-}
-
-// Check returns the keys of a rendered config that the schema does not accept. at returns the paths
-// of the keys; config and schema are the paths of the whole.
-func (s *Schema) Check(values map[string]string, at func(key string) *field.Path, config, schema *field.Path) field.ErrorList {
+// Check returns what the schema does not accept of rendered values, which it sees as an object of
+// strings; nil if it accepts them. templates are what the values were rendered from: errors name
+// their paths. At most ten errors are returned, for the same values always the same ones. If it
+// takes too long to check them, the only error is about the schema.
+func (s *Schema) Check(values map[string]string, templates Templates) field.ErrorList {
 	if s == nil {
 		return nil
 	}
@@ -112,12 +115,12 @@ func (s *Schema) Check(values map[string]string, at func(key string) *field.Path
 	for key, value := range values {
 		object[key] = value
 	}
-	if err := s.size.accepts(values); err != nil {
-		return field.ErrorList{invalid(schema, err.Error())}
+	if err := s.size.accepts(values, templates.name()); err != nil {
+		return field.ErrorList{invalid(s.path, err.Error())}
 	}
 	err := s.compiled.Validate(object)
 	if s.meter.left == 0 {
-		return field.ErrorList{invalid(schema, "its patterns have too much to do for values of this length: make them simpler")}
+		return field.ErrorList{invalid(s.path, "its patterns have too much to do for values of this length: make them simpler")}
 	}
 	var against *jsonschema.ValidationError
 	if !errors.As(err, &against) {
@@ -125,7 +128,7 @@ func (s *Schema) Check(values map[string]string, at func(key string) *field.Path
 	}
 	first, printer := firstProblems{}, english()
 	for leaf := range leaves(against) {
-		for _, problem := range leafErrors(leaf, printer, values, at, config) {
+		for _, problem := range s.leafErrors(leaf, printer, values, templates) {
 			first.add(problem)
 		}
 	}
@@ -176,7 +179,7 @@ func whatIsWrong(leaf *jsonschema.ValidationError, printer *message.Printer) str
 	case *kind.Type:
 		what = fmt.Sprintf("got %s, want %s", of.Got, strings.Join(of.Want, " or "))
 	case *kind.Format:
-		what = fmt.Sprintf("'%s' is not valid %s: %v", short(fmt.Sprint(of.Got)), of.Want, of.Err)
+		what = fmt.Sprintf("'%s' is not valid %s: %v", conditions.Short(fmt.Sprint(of.Got)), of.Want, of.Err)
 	default:
 		what = leaf.ErrorKind.LocalizedString(printer)
 	}
@@ -187,31 +190,36 @@ func whatIsWrong(leaf *jsonschema.ValidationError, printer *message.Printer) str
 }
 
 // leafErrors returns one problem in words for users.
-func leafErrors(leaf *jsonschema.ValidationError, printer *message.Printer, values map[string]string, at func(key string) *field.Path,
-	config *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	if len(leaf.InstanceLocation) == 0 {
+func (s *Schema) leafErrors(leaf *jsonschema.ValidationError, printer *message.Printer, values map[string]string,
+	templates Templates) field.ErrorList {
+	if len(leaf.InstanceLocation) > 0 {
+		key := leaf.InstanceLocation[0]
+		path, value := templates.ByKey[key].Path, conditions.Short(values[key])
 		switch of := leaf.ErrorKind.(type) {
-		case *kind.Required:
-			for _, key := range of.Missing {
-				problems = append(problems, field.Required(config.Child(key), "spec.schema requires it"))
-			}
-		case *kind.AdditionalProperties:
-			for _, key := range of.Properties {
-				problems = append(problems, field.Forbidden(at(key), "spec.schema does not accept this key"))
-			}
-		default:
-			problems = append(problems, invalid(config, "spec.schema: "+whatIsWrong(leaf, printer)))
+		case *kind.Type:
+			return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("%s requires %s, but rendered values are strings: use a pattern",
+				s.path, strings.Join(of.Want, " or ")))}
+		case *kind.FalseSchema:
+			return field.ErrorList{s.forbidden(path)}
 		}
-		return problems
+		return field.ErrorList{field.Invalid(path, value, whatIsWrong(leaf, printer))}
 	}
-	key := leaf.InstanceLocation[0]
+	var problems field.ErrorList
 	switch of := leaf.ErrorKind.(type) {
-	case *kind.Type:
-		what := fmt.Sprintf("spec.schema requires %s, but rendered values are strings: use a pattern", strings.Join(of.Want, " or "))
-		return field.ErrorList{field.Invalid(at(key), short(values[key]), what)}
-	case *kind.FalseSchema:
-		return field.ErrorList{field.Forbidden(at(key), "spec.schema does not accept this key")}
+	case *kind.Required:
+		for _, key := range of.Missing {
+			problems = append(problems, field.Required(templates.Path.Child(key), s.path.String()+" requires it"))
+		}
+	case *kind.AdditionalProperties:
+		for _, key := range of.Properties {
+			problems = append(problems, s.forbidden(templates.ByKey[key].Path))
+		}
+	default:
+		problems = append(problems, invalid(templates.Path, s.path.String()+": "+whatIsWrong(leaf, printer)))
 	}
-	return field.ErrorList{field.Invalid(at(key), short(values[key]), whatIsWrong(leaf, printer))}
+	return problems
+}
+
+func (s *Schema) forbidden(path *field.Path) *field.Error {
+	return field.Forbidden(path, s.path.String()+" does not accept this key")
 }

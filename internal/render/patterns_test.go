@@ -1,4 +1,4 @@
-package appconfig
+package render
 
 import (
 	"regexp/syntax"

@@ -1,4 +1,4 @@
-package appconfig_test
+package render_test
 
 import (
 	"fmt"
@@ -10,22 +10,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/render"
 )
+
+// templates returns the templates of a field of the spec.
+func templates(name string, texts map[string]string) render.Templates {
+	all := render.Templates{Path: field.NewPath("spec", name), ByKey: map[string]render.Template{}}
+	for key, text := range texts {
+		all.ByKey[key] = render.Template{Text: text, Path: all.Path.Child(key)}
+	}
+	return all
+}
 
 // input returns the input of an application "shop" in production, with these keys of config and
 // files.
-func input(config, files map[string]string) appconfig.Input {
-	sources := func(name string, texts map[string]string) map[string]appconfig.Source {
-		all := map[string]appconfig.Source{}
-		for key, text := range texts {
-			all[key] = appconfig.Source{Text: text, Path: field.NewPath("spec", name).Child(key)}
-		}
-		return all
-	}
-	return appconfig.Input{
-		Application: "shop", Environment: "production", Namespace: "shop-prod",
-		Config: sources("config", config), Files: sources("files", files), Secrets: []string{"PASSWORD"},
+func input(config, files map[string]string) render.Input {
+	return render.Input{
+		Path:   field.NewPath("spec"),
+		Fields: map[string]string{"Application": "shop", "Environment": "production", "Namespace": "shop-prod"},
+		Values: templates("config", config), Texts: templates("files", files),
+		Refused: map[string]string{"PASSWORD": "is secret"},
 	}
 }
 
@@ -55,11 +59,11 @@ func TestRender(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			whole := map[string]string{"KEY": test.text}
 			maps.Copy(whole, config)
-			content, problems := appconfig.Render(input(whole, nil))
+			content, problems := render.Render(input(whole, nil))
 			if len(problems) > 0 {
 				t.Fatal(problems.ToAggregate())
 			}
-			if diff := cmp.Diff(test.want, content.Config["KEY"]); diff != "" {
+			if diff := cmp.Diff(test.want, content.Values["KEY"]); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -67,14 +71,17 @@ func TestRender(t *testing.T) {
 }
 
 func TestRenderOrder(t *testing.T) {
-	content, problems := appconfig.Render(input(
+	content, problems := render.Render(input(
 		map[string]string{"A": "{{ .Values.B }}a", "B": "{{ .Values.C }}b", "C": "c"},
 		map[string]string{"app.conf": "a = {{ .Values.A }}\nall = {{ toJson .Values }}\n"}))
 	if len(problems) > 0 {
 		t.Fatal(problems.ToAggregate())
 	}
-	want := map[string]string{"A": "cba", "B": "cb", "C": "c", "app.conf": "a = cba\nall = {\"A\":\"cba\",\"B\":\"cb\",\"C\":\"c\"}\n"}
-	if diff := cmp.Diff(want, content.Data()); diff != "" {
+	want := render.Content{
+		Values: map[string]string{"A": "cba", "B": "cb", "C": "c"},
+		Texts:  map[string]string{"app.conf": "a = cba\nall = {\"A\":\"cba\",\"B\":\"cb\",\"C\":\"c\"}\n"},
+	}
+	if diff := cmp.Diff(want, content); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -90,10 +97,10 @@ func TestRenderRefuses(t *testing.T) {
 		"an unknown key by index": {config: map[string]string{"URL": `{{ index .Values "log.lvl" }}`}, want: "spec.config.URL: Invalid value: line 1: there is no key log.lvl in config: it has URL"},
 		"an unknown key, later":   {config: map[string]string{"URL": `{{ $k := "no" }}{{ index .Values $k }}`}, want: `spec.config.URL: Invalid value: line 1: index: there is no key "no"`},
 		"an unknown key, by with": {config: map[string]string{"URL": "{{ with .Values }}\n{{ .NO }}{{ end }}", "HOST": "h"}, want: `spec.config.URL: Invalid value: line 2: .NO: map has no entry for key "NO"`},
-		"a secret": {config: map[string]string{"URL": "{{ .Values.PASSWORD }}"},
-			want: "spec.config.URL: Invalid value: line 1: .Values.PASSWORD is one of spec.secretRefs: its value stays in its Secret, and pods take it by reference"},
-		"a file": {config: map[string]string{"URL": "{{ index .Values \"a\" }}"}, files: map[string]string{"a": ""},
-			want: "spec.config.URL: Invalid value: line 1: .Values.a is a file: templates can use the keys of config only"},
+		"a refused key": {config: map[string]string{"URL": "{{ .Values.PASSWORD }}"},
+			want: "spec.config.URL: Invalid value: line 1: .Values.PASSWORD is secret"},
+		"a refused key by index": {config: map[string]string{"URL": "{{ index .Values \"PASSWORD\" }}"},
+			want: "spec.config.URL: Invalid value: line 1: .Values.PASSWORD is secret"},
 		"an unknown field": {config: map[string]string{"URL": "{{ .Release.Name }}"},
 			want: "spec.config.URL: Invalid value: line 1: .Release does not exist: must be .Application, .Environment, .Namespace or .Values.KEY"},
 		"itself": {config: map[string]string{"A": "{{ .Values.A }}"},
@@ -106,9 +113,9 @@ func TestRenderRefuses(t *testing.T) {
 			want: "spec.config.URL: Invalid value: line 2: unclosed action"},
 		"no end": {config: map[string]string{"URL": "{{ if true }}"},
 			want: "spec.config.URL: Invalid value: line 1: unexpected EOF"},
-		"env":           {config: map[string]string{"URL": `{{ env "HOME" }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function env: must be one of " + strings.Join(appconfig.FunctionNames(), ", ")},
-		"call":          {config: map[string]string{"URL": `{{ call .Values }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function call: must be one of " + strings.Join(appconfig.FunctionNames(), ", ")},
-		"our own guard": {config: map[string]string{"URL": `{{ countLoop 1 2 }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function countLoop: must be one of " + strings.Join(appconfig.FunctionNames(), ", ")},
+		"env":           {config: map[string]string{"URL": `{{ env "HOME" }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function env: must be one of " + strings.Join(render.FunctionNames, ", ")},
+		"call":          {config: map[string]string{"URL": `{{ call .Values }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function call: must be one of " + strings.Join(render.FunctionNames, ", ")},
+		"our own guard": {config: map[string]string{"URL": `{{ countLoop 1 2 }}`}, want: "spec.config.URL: Invalid value: line 1: there is no function countLoop: must be one of " + strings.Join(render.FunctionNames, ", ")},
 		"define": {config: map[string]string{"URL": "\n{{ define \"x\" }}y{{ end }}"},
 			want: "spec.config.URL: Invalid value: line 2: {{define}} and {{block}} are not accepted: write the text where it belongs"},
 		"define itself":        {config: map[string]string{"URL": `{{ define "value" }}{{ env "x" }}{{ end }}`}, want: "spec.config.URL: Invalid value: line 1: {{define}} and {{block}} are not accepted: write the text where it belongs"},
@@ -144,7 +151,7 @@ func TestRenderRefuses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, problems := appconfig.Render(input(test.config, test.files))
+			_, problems := render.Render(input(test.config, test.files))
 			got := ""
 			if len(problems) > 0 {
 				got = problems.ToAggregate().Error()
@@ -186,7 +193,7 @@ func TestRenderIsBounded(t *testing.T) {
 	for name, text := range worst {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			_, problems := appconfig.Render(input(map[string]string{"URL": text}, nil))
+			_, problems := render.Render(input(map[string]string{"URL": text}, nil))
 			took := time.Since(start)
 			t.Logf("%s: %v", took, short(problems.ToAggregate()))
 			if took > renderTime {
@@ -221,7 +228,7 @@ func TestRenderOfManyKeysIsBounded(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			_, problems := appconfig.Render(input(test.config, test.files))
+			_, problems := render.Render(input(test.config, test.files))
 			took := time.Since(start)
 			t.Logf("%s: %v", took, short(problems.ToAggregate()))
 			if took > renderTime {
@@ -251,13 +258,15 @@ func FuzzRender(f *testing.F) {
 	f.Add(`{{ index .Values "B" | quote | indent 3 }}`, `{{ printf "%5.2f|%-3s" 1.5 "a" }}`, `{{ (fromJson "[1,{\"a\":2}]") | toJson }}`)
 	f.Fuzz(func(t *testing.T, a, b, file string) {
 		start := time.Now()
-		content, problems := appconfig.Render(input(map[string]string{"A": a, "B": b}, map[string]string{"f": file}))
+		content, problems := render.Render(input(map[string]string{"A": a, "B": b}, map[string]string{"f": file}))
 		if took := time.Since(start); took > renderTime {
 			t.Fatalf("it took %s", took)
 		}
 		size := 0
-		for key, value := range content.Data() {
-			size += len(key) + len(value)
+		for _, texts := range []map[string]string{content.Values, content.Texts} {
+			for key, text := range texts {
+				size += len(key) + len(text)
+			}
 		}
 		if len(problems) == 0 && size > 1<<20 {
 			t.Fatalf("%d bytes are accepted", size)

@@ -1,11 +1,14 @@
-package appconfig
+package render
 
 import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
 // functionError is an error that a template function returned.
@@ -28,21 +31,21 @@ func (a *arguments) fail(format string, details ...any) {
 	}
 }
 
-// pay charges the meter for what the function is about to produce, and reports whether it may.
-// After a problem a function produces nothing.
-func (a *arguments) pay(size int) bool {
-	if a.problem != nil {
-		return false
+// charge charges the meter, and reports whether the function may go on. After a problem a function
+// does nothing.
+func (a *arguments) charge(cost int) bool {
+	if a.problem == nil {
+		a.problem = a.meter.work(cost)
 	}
+	return a.problem == nil
+}
+
+// pay charges for a result of this size, and reports whether the function may make it.
+func (a *arguments) pay(size int) bool {
 	if size < 0 || size > maxContent {
 		a.fail("makes %w", errTooLong)
-		return false
 	}
-	if err := a.meter.work(size); err != nil {
-		a.problem = err
-		return false
-	}
-	return true
+	return a.charge(size)
 }
 
 // text returns an argument as text; numbers and booleans are formatted.
@@ -90,12 +93,8 @@ func kindOf(value any) string {
 // number returns an argument as an integer.
 func (a *arguments) number(at int) int64 {
 	switch value := a.values[at].(type) {
-	case int:
-		return int64(value)
-	case int32:
-		return int64(value)
-	case int64:
-		return value
+	case int, int32, int64:
+		return reflect.ValueOf(value).Int()
 	case float64:
 		if value == math.Trunc(value) && math.Abs(value) < 1<<53 {
 			return int64(value)
@@ -113,7 +112,7 @@ func (a *arguments) number(at int) int64 {
 func shown(value any) string {
 	switch value := value.(type) {
 	case string:
-		return strconv.Quote(short(value))
+		return strconv.Quote(conditions.Short(value))
 	case []any, map[string]any, nil:
 		return kindOf(value)
 	default:
@@ -121,30 +120,15 @@ func shown(value any) string {
 	}
 }
 
-// maxShown limits how much of a value a message repeats, in bytes.
-const maxShown = 60
+// truth returns an argument that is true or false, and list one that is a list.
+func (a *arguments) truth(at int) bool { return typed[bool](a, at, "true or false") }
+func (a *arguments) list(at int) []any { return typed[[]any](a, at, "a list") }
 
-func short(text string) string {
-	if len(text) > maxShown {
-		return text[:maxShown] + "..."
-	}
-	return text
-}
-
-// truth returns a boolean argument.
-func (a *arguments) truth(at int) bool {
-	value, ok := a.values[at].(bool)
+// typed returns an argument of a type, and name is what messages call the type.
+func typed[T any](a *arguments, at int, name string) T {
+	value, ok := a.values[at].(T)
 	if !ok {
-		a.fail("argument %d is %s: must be true or false", at+1, kindOf(a.values[at]))
-	}
-	return value
-}
-
-// list returns an argument that is a list.
-func (a *arguments) list(at int) []any {
-	value, ok := a.values[at].([]any)
-	if !ok {
-		a.fail("argument %d is %s: must be a list", at+1, kindOf(a.values[at]))
+		a.fail("argument %d is %s: must be %s", at+1, kindOf(a.values[at]), name)
 	}
 	return value
 }
@@ -163,16 +147,10 @@ func (a *arguments) scalars(from int) []any {
 
 func isEmpty(value any) bool {
 	switch value := value.(type) {
-	case nil:
-		return true
-	case string:
-		return value == ""
+	case nil, string, []any, map[string]any:
+		return sizeOf(value) == 0
 	case bool:
 		return !value
-	case []any:
-		return len(value) == 0
-	case map[string]any:
-		return len(value) == 0
 	case float64:
 		return value == 0
 	default:

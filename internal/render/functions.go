@@ -1,4 +1,4 @@
-package appconfig
+package render
 
 import (
 	"crypto/sha256"
@@ -28,8 +28,12 @@ const anyNumber = -1
 // builtins are the functions of text/template that need no limit.
 var builtins = []string{"and", "or", "not", "len"}
 
-// functions are all other functions. It is never changed.
-var functions = join(textFunctions, listFunctions, numberFunctions, choiceFunctions)
+// functions are all other functions, and functionNames the names of all, sorted. Neither is ever
+// changed.
+var (
+	functions     = join(textFunctions, listFunctions, numberFunctions, choiceFunctions)
+	functionNames = slices.Sorted(slices.Values(slices.Concat(builtins, slices.Collect(maps.Keys(functions)))))
+)
 
 func join(parts ...map[string]function) map[string]function {
 	all := map[string]function{}
@@ -37,16 +41,6 @@ func join(parts ...map[string]function) map[string]function {
 		maps.Copy(all, part)
 	}
 	return all
-}
-
-func isFunction(name string) bool {
-	_, own := functions[name]
-	return own || slices.Contains(builtins, name)
-}
-
-// FunctionNames returns the functions that templates may call, sorted.
-func FunctionNames() []string {
-	return slices.Sorted(slices.Values(slices.Concat(builtins, slices.Collect(maps.Keys(functions)))))
 }
 
 // bound returns the functions as text/template calls them, each charging the meter for its
@@ -114,7 +108,7 @@ var textFunctions = map[string]function{
 	"toString":   of(func(text string) string { return text }),
 	"b64enc":     of(func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }),
 	"sha256sum":  of(func(text string) string { sum := sha256.Sum256([]byte(text)); return hex.EncodeToString(sum[:]) }),
-	"trimAll":    {2, 2, func(a *arguments) any { return trimAll(a) }},
+	"trimAll":    {2, 2, trimAll},
 	"trimPrefix": {2, 2, func(a *arguments) any { return strings.TrimPrefix(a.text(1), a.text(0)) }},
 	"trimSuffix": {2, 2, func(a *arguments) any { return strings.TrimSuffix(a.text(1), a.text(0)) }},
 	"contains":   {2, 2, func(a *arguments) any { return strings.Contains(a.text(1), a.text(0)) }},
@@ -128,13 +122,11 @@ var textFunctions = map[string]function{
 	"quote":      {1, 1, func(a *arguments) any { return a.encoded(a.text(0)) }},
 	"squote":     {1, 1, func(a *arguments) any { return "'" + a.text(0) + "'" }},
 	"b64dec":     {1, 1, decodeBase64},
-	"regexMatch": {2, 2, func(a *arguments) any {
-		return matches(a, a.text(0), a.text(1))
-	}},
-	"print":    {0, anyNumber, func(a *arguments) any { return printed(a) }},
-	"printf":   {1, anyNumber, printFormatted},
-	"toJson":   {1, 1, func(a *arguments) any { return a.encoded(a.values[0]) }},
-	"fromJson": {1, 1, func(a *arguments) any { return a.decoded(a.text(0)) }},
+	"regexMatch": {2, 2, func(a *arguments) any { return matches(a, a.text(0), a.text(1)) }},
+	"print":      {0, anyNumber, printed},
+	"printf":     {1, anyNumber, printFormatted},
+	"toJson":     {1, 1, func(a *arguments) any { return a.encoded(a.values[0]) }},
+	"fromJson":   {1, 1, func(a *arguments) any { return a.decoded(a.text(0)) }},
 }
 
 // title makes the first letter of each word upper case.
@@ -150,12 +142,15 @@ func title(text string) string {
 	}, text)
 }
 
-// trimAll trims some letters off both ends. Its cost is their number for each letter of the text,
-// so their number is limited.
+// maxTrimmed limits how many letters one call trims: its cost is their number for each letter of
+// the text.
+const maxTrimmed = 60
+
+// trimAll trims some letters off both ends.
 func trimAll(a *arguments) any {
 	letters, text := a.text(0), a.text(1)
-	if len(letters) > maxShown {
-		a.fail("%d letters to trim: must be at most %d", len(letters), maxShown)
+	if len(letters) > maxTrimmed {
+		a.fail("%d letters to trim: must be at most %d", len(letters), maxTrimmed)
 		return ""
 	}
 	return strings.Trim(text, letters)
@@ -185,7 +180,7 @@ func repeat(a *arguments, count int64, text string) any {
 	if count < 0 || count > maxContent {
 		a.fail("invalid value %d: must be between 0 and %d times", count, maxContent)
 	}
-	if a.problem != nil || !a.pay(int(count)*len(text)) {
+	if !a.pay(int(count) * len(text)) {
 		return ""
 	}
 	return strings.Repeat(text, int(count))
@@ -198,7 +193,7 @@ func indent(a *arguments, spaces int64, text string) string {
 	if spaces < 0 || spaces > maxIndent {
 		a.fail("invalid value %d: must be between 0 and %d spaces", spaces, maxIndent)
 	}
-	if a.problem != nil || !a.pay(len(text)+(1+strings.Count(text, "\n"))*int(spaces)) {
+	if !a.pay(len(text) + (1+strings.Count(text, "\n"))*int(spaces)) {
 		return ""
 	}
 	space := strings.Repeat(" ", int(spaces))

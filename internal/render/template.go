@@ -1,4 +1,4 @@
-package appconfig
+package render
 
 import (
 	"errors"
@@ -37,14 +37,15 @@ type parsed struct {
 }
 
 // line returns the line of a position. It is computed only for messages.
-func (p *parsed) line(at parse.Pos) int {
-	return 1 + strings.Count(p.text[:min(int(at), len(p.text))], "\n")
-}
+func (p *parsed) line(at parse.Pos) int { return lineAt(p.text, int(at)) }
+
+func lineAt(text string, at int) int { return 1 + strings.Count(text[:min(at, len(text))], "\n") }
 
 func (p *parsed) hasUse(key string) bool { _, uses := p.uses[key]; return uses }
 
-// read parses a template and refuses what is not accepted.
-func read(text string) (*parsed, error) {
+// read parses a template and refuses what is not accepted, such as a field that is neither .Values
+// nor one of the given.
+func read(text string, fields []string) (*parsed, error) {
 	found := &parsed{text: text, uses: map[string]parse.Pos{}}
 	if !isTemplate(text) {
 		return found, nil
@@ -60,9 +61,10 @@ func read(text string) (*parsed, error) {
 		return nil, plain(err)
 	}
 	if len(all) > 1 || all[treeName] != nil && all[treeName] != tree {
-		return nil, lineError{lineOfDefine(text), "{{define}} and {{block}} are not accepted: write the text where it belongs"}
+		before := define.Split(text, 2)[0]
+		return nil, lineError{lineAt(text, len(before)), "{{define}} and {{block}} are not accepted: write the text where it belongs"}
 	}
-	inspecting := inspection{template: found}
+	inspecting := inspection{template: found, fields: fields}
 	inspecting.list(tree.Root, true)
 	if inspecting.problem != nil {
 		return nil, inspecting.problem
@@ -72,14 +74,6 @@ func read(text string) (*parsed, error) {
 }
 
 var define = regexp.MustCompile(`\{\{-?\s*(define|block)\b`)
-
-func lineOfDefine(text string) int {
-	at := define.FindStringIndex(text)
-	if at == nil {
-		return 1
-	}
-	return 1 + strings.Count(text[:at[0]], "\n")
-}
 
 // noise matches what Go writes before the text of an error: the name of the template, the line, the
 // column, what was executed and, for a function's error, its name.
@@ -109,9 +103,6 @@ func newBase(meter *meter) *template.Template {
 
 // run executes a template.
 func (p *parsed) run(data map[string]any, base *template.Template, meter *meter) (string, error) {
-	if err := meter.work(len(p.text)); err != nil {
-		return "", err
-	}
 	ready, err := base.AddParseTree(treeName, p.tree)
 	if err != nil {
 		return "", plain(err)
@@ -157,7 +148,9 @@ const scribe = "writeOut"
 // and appends a guard to each range.
 type inspection struct {
 	template *parsed
-	problem  error
+	// fields are those of the template's data, without Values.
+	fields  []string
+	problem error
 }
 
 // refuse records the first problem.
@@ -263,9 +256,6 @@ func fromRoot(node parse.Node, isRoot bool) []string {
 	return nil
 }
 
-// fields are the fields of the template's data.
-var fields = []string{"Application", "Environment", "Namespace", "Values"}
-
 // argument inspects an operand and returns the number of its nodes.
 func (i *inspection) argument(node parse.Node, isRoot bool) int {
 	path := fromRoot(node, isRoot)
@@ -276,14 +266,18 @@ func (i *inspection) argument(node parse.Node, isRoot bool) int {
 	case len(path) == 1 && path[0] == "Values":
 		i.template.usesAll = true
 		return 1
-	case len(path) > 0 && !slices.Contains(fields, path[0]):
-		i.refuse(node.Position(), ".%s does not exist: must be .Application, .Environment, .Namespace or .Values.KEY", path[0])
+	case len(path) > 0 && !slices.Contains(i.fields, path[0]):
+		accepted := ".Values.KEY"
+		if len(i.fields) > 0 {
+			accepted = "." + strings.Join(i.fields, ", .") + " or " + accepted
+		}
+		i.refuse(node.Position(), ".%s does not exist: must be %s", path[0], accepted)
 		return 1
 	}
 	switch node := node.(type) {
 	case *parse.IdentifierNode:
-		if !isFunction(node.Ident) {
-			i.refuse(node.Pos, "there is no function %s: must be one of %s", node.Ident, strings.Join(FunctionNames(), ", "))
+		if _, known := slices.BinarySearch(functionNames, node.Ident); !known {
+			i.refuse(node.Pos, "there is no function %s: must be one of %s", node.Ident, strings.Join(functionNames, ", "))
 		}
 	case *parse.DotNode:
 		i.template.usesAll = i.template.usesAll || isRoot

@@ -1,4 +1,4 @@
-package appconfig
+package render
 
 import (
 	"cmp"
@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 )
 
 var listFunctions = map[string]function{
@@ -18,7 +21,7 @@ var listFunctions = map[string]function{
 	"sortAlpha": {1, 1, sorted},
 	"first":     {1, 1, func(a *arguments) any { return element(a, a.list(0), 0) }},
 	"last":      {1, 1, func(a *arguments) any { return element(a, a.list(0), -1) }},
-	"has":       {2, 2, func(a *arguments) any { return has(a) }},
+	"has":       {2, 2, has},
 	"index":     {1, anyNumber, index},
 }
 
@@ -58,8 +61,7 @@ func sorted(a *arguments) any {
 	for _, element := range list {
 		longest = max(longest, sizeOf(element))
 	}
-	if err := a.meter.work(len(list) * bits.Len(uint(len(list))) * (1 + longest)); err != nil {
-		a.problem = err
+	if !a.charge(len(list) * bits.Len(uint(len(list))) * (1 + longest)) {
 		return nil
 	}
 	for _, element := range list {
@@ -82,7 +84,7 @@ func element(a *arguments, list []any, at int) any {
 
 // has reports whether a list contains a text or a number.
 func has(a *arguments) any {
-	wanted := written(a.text(0))
+	wanted := a.text(0)
 	return slices.ContainsFunc(a.list(1), func(element any) bool {
 		_, isText := element.(string)
 		return (isText || sizeOf(element) == 0) && written(element) == wanted
@@ -104,10 +106,9 @@ func index(a *arguments) any {
 			value = found
 		case []any:
 			place := a.number(at + 1)
-			if a.problem == nil && (place < 0 || place >= int64(len(inner))) {
+			if place < 0 || place >= int64(len(inner)) {
 				a.fail("index %d is out of range: must be between 0 and %d", place, len(inner)-1)
-			}
-			if a.problem == nil {
+			} else {
 				value = inner[place]
 			}
 		default:
@@ -123,35 +124,30 @@ func index(a *arguments) any {
 var numberFunctions = map[string]function{
 	"int":  {1, 1, func(a *arguments) any { return a.number(0) }},
 	"atoi": {1, 1, func(a *arguments) any { return a.number(0) }},
-	"add": {1, anyNumber, func(a *arguments) any {
-		return a.fold(func(x, y int64) (int64, bool) { return x + y, (x+y > x) == (y > 0) })
-	}},
-	"sub": {2, 2, func(a *arguments) any {
-		return a.fold(func(x, y int64) (int64, bool) { return x - y, (x-y < x) == (y > 0) })
-	}},
-	"mul": {1, anyNumber, func(a *arguments) any { return a.fold(multiply) }},
-	"div": {2, 2, func(a *arguments) any { return a.divide(func(x, y int64) int64 { return x / y }) }},
-	"mod": {2, 2, func(a *arguments) any { return a.divide(func(x, y int64) int64 { return x % y }) }},
-	"max": {1, anyNumber, func(a *arguments) any {
-		return a.fold(func(x, y int64) (int64, bool) { return max(x, y), true })
-	}},
-	"min": {1, anyNumber, func(a *arguments) any {
-		return a.fold(func(x, y int64) (int64, bool) { return min(x, y), true })
-	}},
+	"add":  combining(1, anyNumber, func(x, y int64) (int64, bool) { return x + y, (x+y > x) == (y > 0) }),
+	"sub":  combining(2, 2, func(x, y int64) (int64, bool) { return x - y, (x-y < x) == (y > 0) }),
+	"mul":  combining(1, anyNumber, multiply),
+	"div":  {2, 2, func(a *arguments) any { return a.divide(func(x, y int64) int64 { return x / y }) }},
+	"mod":  {2, 2, func(a *arguments) any { return a.divide(func(x, y int64) int64 { return x % y }) }},
+	"max":  combining(1, anyNumber, func(x, y int64) (int64, bool) { return max(x, y), true }),
+	"min":  combining(1, anyNumber, func(x, y int64) (int64, bool) { return min(x, y), true }),
 }
 
-// fold combines all numbers with an operation, which reports whether its result fits.
-func (a *arguments) fold(operation func(x, y int64) (int64, bool)) int64 {
-	result := a.number(0)
-	for at := 1; at < len(a.values); at++ {
-		next, fits := operation(result, a.number(at))
-		if !fits {
-			a.fail("the result is beyond the whole numbers of 64 bits")
-			return 0
+// combining makes a template function that combines all numbers with an operation, which reports
+// whether its result fits.
+func combining(least, most int, operation func(x, y int64) (int64, bool)) function {
+	return function{least, most, func(a *arguments) any {
+		result := a.number(0)
+		for at := 1; at < len(a.values); at++ {
+			next, fits := operation(result, a.number(at))
+			if !fits {
+				a.fail("the result is beyond the whole numbers of 64 bits")
+				return nil
+			}
+			result = next
 		}
-		result = next
-	}
-	return result
+		return result
+	}}
 }
 
 func multiply(x, y int64) (int64, bool) {
@@ -159,7 +155,7 @@ func multiply(x, y int64) (int64, bool) {
 		return 0, true
 	}
 	product := x * y
-	return product, product/y == x && (x != -1 || y != math.MinInt64) && (y != -1 || x != math.MinInt64)
+	return product, product/y == x && (y != -1 || x != math.MinInt64)
 }
 
 func (a *arguments) divide(operation func(x, y int64) int64) int64 {
@@ -179,7 +175,7 @@ var choiceFunctions = map[string]function{
 	"ternary":  {3, 3, func(a *arguments) any { return choose(a.truth(2), a.values[0], a.values[1]) }},
 	"coalesce": {1, anyNumber, coalesce},
 	"required": {2, 2, required},
-	"fail":     {1, 1, func(a *arguments) any { a.problem = errors.New(short(a.text(0))); return nil }},
+	"fail":     {1, 1, func(a *arguments) any { a.problem = errors.New(conditions.Short(a.text(0))); return nil }},
 	"eq": {2, anyNumber, func(a *arguments) any {
 		for at := range a.values[1:] {
 			if a.compare(at+1, true) == 0 {
@@ -213,7 +209,7 @@ func coalesce(a *arguments) any {
 
 func required(a *arguments) any {
 	if isEmpty(a.values[1]) {
-		a.problem = errors.New(short(a.text(0)))
+		a.problem = errors.New(conditions.Short(a.text(0)))
 	}
 	return a.values[1]
 }
@@ -240,19 +236,12 @@ func (a *arguments) compare(other int, equality bool) int {
 	return 0
 }
 
-func decimal(value any) float64 {
-	switch value := value.(type) {
-	case int:
-		return float64(value)
-	case int32:
-		return float64(value)
-	case int64:
-		return float64(value)
-	case float64:
-		return value
-	default:
-		return 0
+// decimal returns a number, as templates have them, as a floating-point number.
+func decimal(number any) float64 {
+	if float, isFloat := number.(float64); isFloat {
+		return float
 	}
+	return float64(reflect.ValueOf(number).Int())
 }
 
 // printed returns all arguments joined.
@@ -301,11 +290,7 @@ func printFormatted(a *arguments) any {
 	if used != len(values) {
 		a.fail("the format has %d verbs, but there are %d values", used, len(values))
 	}
-	if a.problem != nil {
-		return ""
-	}
-	if err := a.meter.work(size); err != nil {
-		a.problem = err
+	if !a.charge(size) {
 		return ""
 	}
 	return fmt.Sprintf(format, values...)

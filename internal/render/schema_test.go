@@ -1,4 +1,4 @@
-package appconfig_test
+package render_test
 
 import (
 	"fmt"
@@ -10,18 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
+	"github.com/mainstay-platform/mainstay/internal/render"
 )
 
 // checked returns what a schema reports about a config.
 func checked(schema string, config map[string]string) string {
 	spec := field.NewPath("spec")
-	read, problem := appconfig.ReadSchema([]byte(schema), spec.Child("schema"))
+	read, problem := render.ReadSchema([]byte(schema), spec.Child("schema"))
 	if problem != nil {
 		return problem.Error()
 	}
-	at := func(key string) *field.Path { return spec.Child("config", key) }
-	if problems := read.Check(config, at, spec.Child("config"), spec.Child("schema")); len(problems) > 0 {
+	if problems := read.Check(config, templates("config", config)); len(problems) > 0 {
 		return problems.ToAggregate().Error()
 	}
 	return ""
