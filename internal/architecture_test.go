@@ -37,7 +37,8 @@ type importRule struct {
 // pure are the packages of decisions, in addition to those of the kinds.
 var pure = []string{
 	"internal/kit/plan", "internal/kit/conditions", "internal/kit/summary", "internal/kit/naming", "internal/kit/image",
-	"internal/kit/requeue", "internal/kit/rollout", "internal/policy", "internal/render", "internal/workload", "internal/injection",
+	"internal/kit/requeue", "internal/kit/rollout", "internal/kit/bounded", "internal/policy", "internal/render",
+	"internal/workload", "internal/injection",
 	"internal/aggregated/farmpod",
 	"internal/aggregated/table",
 }

@@ -1,12 +1,19 @@
 package setup
 
 import (
+	"bytes"
+	"context"
+	"io"
+	"net"
 	"net/http"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
-// Not only the API server can reach the port of the webhooks: the memory that requests can take is
-// bounded.
+// Not only the API server can reach the port of the webhooks: what requests can take at once of the
+// manager's memory, 512 MiB by default, is bounded.
 const (
 	// maxAdmission is the largest review of an object, in bytes. An object has at most some 3 MB
 	// (etcd's limit is 1.5), and an update has two.
@@ -14,33 +21,121 @@ const (
 	// maxConversion is the largest review of a list, in bytes: of 4,000 objects of 4 kB. kubectl and
 	// client-go list 500 at a time.
 	maxConversion = 16 << 20
-	// small is the size of which any number of requests is read at once; largeAtOnce is how many
-	// larger ones are. Decoded they take some five times their size, of the manager's 512 MiB.
-	small       = 1 << 20
-	largeAtOnce = 3
 	// readTime is how long a body may take to arrive. The API server waits 5 s for an admission and 30
 	// s for a conversion.
-	readTime = 20 * time.Second
+	readTime = 5 * time.Second
+	// bytesPerByte and bytesPerObject are what a body takes at most when it is parsed, for each of its
+	// bytes and for each object in it: the largest struct of Kubernetes in a list, a container, has 600.
+	bytesPerByte, bytesPerObject = 5, 600
+	// parsedAtOnce limits what bodies take together when they are parsed, in bytes. A body that may
+	// take more is parsed alone.
+	parsedAtOnce = 192 << 20
 )
 
-// bounded returns a handler that accepts bodies of at most most bytes, reads few large ones at
-// once, and none that arrives slowly. A request waits for its turn no longer than its caller does.
-func bounded(handler http.Handler, most int64, large chan struct{}) http.Handler {
+// intake bounds the requests to some of the webhooks together.
+type intake struct {
+	most int64
+	// reading has the bytes that may arrive at once, and parsing what they may become.
+	reading, parsing *semaphore.Weighted
+
+	mutex     sync.Mutex
+	byAddress map[string]*share
+}
+
+// share is what the requests from one address may take of intake.reading. One address can't take
+// all.
+type share struct {
+	*semaphore.Weighted
+	requests int
+}
+
+// newIntake returns an intake for bodies of at most most bytes, of which four arrive at once, two of
+// them from one address; or as many more as they are smaller.
+func newIntake(most int64) *intake {
+	return &intake{most: most, reading: semaphore.NewWeighted(4 * most), parsing: semaphore.NewWeighted(parsedAtOnce),
+		byAddress: map[string]*share{}}
+}
+
+// bounded returns a handler that reads a body when there is room for it, and parses it when there is
+// room for what it may become. A request waits for its turn no longer than its caller does. A body
+// without a length, which the API server never sends, is refused, because it could hold its room
+// empty-handed.
+func (i *intake) bounded(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		ctx, length := request.Context(), request.ContentLength
+		switch {
+		case length < 0:
+			http.Error(response, "Content-Length is required", http.StatusLengthRequired)
+			return
+		case length > i.most:
+			http.Error(response, "the body is too large", http.StatusRequestEntityTooLarge)
+			return
+		}
+		done := i.enter(ctx, request.RemoteAddr, length)
+		if done == nil {
+			return
+		}
+		defer done()
 		// Not every ResponseWriter supports it (those in tests do not): then there is no deadline.
 		_ = http.NewResponseController(response).SetReadDeadline(time.Now().Add(readTime))
-		limit := most
-		if request.ContentLength >= 0 && request.ContentLength <= small {
-			limit = small
-		} else {
-			select {
-			case large <- struct{}{}:
-				defer func() { <-large }()
-			case <-request.Context().Done():
-				return
-			}
+		body := make([]byte, length)
+		if _, err := io.ReadFull(request.Body, body); err != nil {
+			http.Error(response, "the body is shorter than its Content-Length, or arrives too slowly", http.StatusBadRequest)
+			return
 		}
-		request.Body = http.MaxBytesReader(response, request.Body, limit)
+		cost := min(int64(bytesPerByte*len(body)+bytesPerObject*bytes.Count(body, []byte("{"))), parsedAtOnce)
+		if i.parsing.Acquire(ctx, cost) != nil {
+			return
+		}
+		defer i.parsing.Release(cost)
+		request.Body = io.NopCloser(bytes.NewReader(body))
 		handler.ServeHTTP(response, request)
 	})
+}
+
+// enter waits for room for a body, and returns the function that frees it; nil if ctx ended before.
+func (i *intake) enter(ctx context.Context, remote string, length int64) (done func()) {
+	address, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		address = remote
+	}
+	own := i.shareOf(address)
+	if own.Acquire(ctx, length) != nil {
+		i.leave(address)
+		return nil
+	}
+	if i.reading.Acquire(ctx, length) != nil {
+		own.Release(length)
+		i.leave(address)
+		return nil
+	}
+	return func() {
+		i.reading.Release(length)
+		own.Release(length)
+		i.leave(address)
+	}
+}
+
+// shareOf returns the share of an address, and counts one more request.
+func (i *intake) shareOf(address string) *share {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	own, known := i.byAddress[address]
+	if !known {
+		own = &share{Weighted: semaphore.NewWeighted(2 * i.most)}
+		i.byAddress[address] = own
+	}
+	own.requests++
+	return own
+}
+
+// leave forgets an address without requests.
+func (i *intake) leave(address string) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	if own := i.byAddress[address]; own != nil {
+		if own.requests--; own.requests == 0 {
+			delete(i.byAddress, address)
+		}
+	}
 }

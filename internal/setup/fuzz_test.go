@@ -127,39 +127,6 @@ func FuzzConversion(f *testing.F) {
 	})
 }
 
-// TestConversionIsBounded: not only the API server can reach the port.
-func TestConversionIsBounded(t *testing.T) {
-	scheme, err := Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler, err := converter(scheme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	large := make(chan struct{}, 1)
-	body := `{"request":{"uid":"` + strings.Repeat("a", maxConversion) + `"}}`
-	if code := post(t, bounded(handler, maxConversion, large), body).Code; code != http.StatusBadRequest {
-		t.Errorf("a body that is too large is answered with %d", code)
-	}
-	if len(large) != 0 {
-		t.Error("a place is taken for ever")
-	}
-	// While all places for large requests are taken, small ones pass, and a large one waits as long as
-	// its caller does.
-	large <- struct{}{}
-	reached := 0
-	counting := bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }), maxConversion, large)
-	post(t, counting, strings.Repeat("a", small))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	gone := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(strings.Repeat("a", small+1)))
-	counting.ServeHTTP(httptest.NewRecorder(), gone)
-	if reached != 1 {
-		t.Errorf("%d requests came through", reached)
-	}
-}
-
 func TestWebhookSettings(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings  WebhookSettings

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -305,23 +304,4 @@ func about(object client.Object) string {
 		return reflect.TypeOf(object).String()
 	}
 	return reflect.TypeOf(object).String() + " " + kind.String()
-}
-
-// converter converts objects of all kinds that have several versions, even of kinds that are off,
-// because their objects are stored and read.
-func converter(scheme *runtime.Scheme) (http.Handler, error) {
-	registry := conversion.NewRegistry()
-	for _, k := range kinds() {
-		if k.converter == nil {
-			continue
-		}
-		made, err := k.converter(scheme)
-		if err != nil {
-			return nil, fmt.Errorf("making the converter of %s: %w", k.name, err)
-		}
-		if err := registry.RegisterConverter(k.groupKind, made); err != nil {
-			return nil, fmt.Errorf("registering the converter of %s: %w", k.name, err)
-		}
-	}
-	return conversion.NewWebhookHandler(scheme, registry), nil
 }

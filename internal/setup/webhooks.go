@@ -60,15 +60,15 @@ func webhookServer(settings WebhookSettings, keeper *certificates.Keeper) webhoo
 func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Keeper) (*webhooks.Publisher, error) {
 	scheme, server, settings := wired.manager.GetScheme(), wired.manager.GetWebhookServer(), wired.settings
 	hooks := wired.hooks()
-	large := make(chan struct{}, largeAtOnce)
+	reviews := newIntake(maxAdmission)
 	for _, hook := range hooks {
-		server.Register(hook.Path, bounded(hook.Handler, maxAdmission, large))
+		server.Register(hook.Path, reviews.bounded(hook.Handler))
 	}
 	converter, err := converter(scheme)
 	if err != nil {
 		return nil, err
 	}
-	server.Register(webhooks.ConvertPath, bounded(converter, maxConversion, large))
+	server.Register(webhooks.ConvertPath, newIntake(maxConversion).bounded(converter))
 	watched, err := webhooks.NewCache(restConfig, scheme)
 	if err != nil {
 		return nil, err

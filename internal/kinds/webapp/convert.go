@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	kjson "sigs.k8s.io/json"
 
 	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
 // v1 is the hub and the only stored version; v1beta1 is a view of it. The two convert into each
@@ -119,8 +121,8 @@ func decodeStash(text string) (stash, error) {
 	if text == "" {
 		return rest, nil
 	}
-	if len(text) > maxStash {
-		return stash{}, fmt.Errorf("has %d bytes: must be at most %d", len(text), maxStash)
+	if err, costly := errors.AsType[*bounded.Error](bounded.Check([]byte(text), maxStash, reflect.TypeOf(rest))); costly {
+		return stash{}, fmt.Errorf("is not the rest of a v1 spec: %w", err)
 	}
 	strict, err := kjson.UnmarshalStrict([]byte(text), &rest)
 	if err != nil {

@@ -118,7 +118,7 @@ var badStashes = map[string]struct{ stash, want string }{
 	"replicas":                {`{"replicas":3}`, "fields of the v1beta1 spec"},
 	"port":                    {`{"port":3}`, "fields of the v1beta1 spec"},
 	"ingress.host":            {`{"ingress":{"host":"a.b"}}`, "fields of the v1beta1 spec"},
-	"too much":                {`{"args":["` + strings.Repeat("a", 256<<10) + `"]}`, "must be at most 262144"},
+	"too much":                {`{"args":["` + strings.Repeat("a", 256<<10) + `"]}`, "may not be more than 262144 bytes"},
 }
 
 func TestABadStashIsRefused(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -90,15 +91,15 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 			APIGroups: []string{k.Kind.Group}, APIVersions: []string{k.Kind.Version}, Resources: []string{k.Resource}, Scope: &k.Scope,
 		},
 	}}
-	hooks := []Hook{{
-		Name: k.name(), Path: "/validate/" + k.name(), Rules: rules, Conditions: k.conditions(),
-		Handler: admission.WithValidator[T](scheme, validator[T]{k}),
-	}}
+	object := reflect.TypeOf(k.New())
+	validate := admission.WithValidator[T](scheme, validator[T]{k})
+	validate.Handler = boundedHandler{validate.Handler, k.Kind.GroupKind(), object}
+	hooks := []Hook{{Name: k.name(), Path: "/validate/" + k.name(), Rules: rules, Conditions: k.conditions(), Handler: validate}}
 	if k.Govern == nil {
 		return hooks
 	}
 	mutate := admission.WithDefaulter[T](scheme, defaulter[T]{k, admission.NewDecoder(scheme)})
-	mutate.Handler = warning{mutate.Handler}
+	mutate.Handler = boundedHandler{warning{mutate.Handler}, k.Kind.GroupKind(), object}
 	return append(hooks, Hook{
 		Name: k.name(), Path: "/mutate/" + k.name(), Mutating: true, Rules: rules, Conditions: k.conditions(), Handler: mutate,
 	})

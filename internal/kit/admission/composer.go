@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -151,6 +152,11 @@ func (h composeHandler) read(request admission.Request) (object, old client.Obje
 		return nil, nil, fmt.Errorf("%s is not a resource of this webhook", request.Resource)
 	}
 	object = h.composer.Objects[i].New()
+	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
+		if problem := checkSize(raw, reflect.TypeOf(object)); problem != nil {
+			return nil, nil, problem
+		}
+	}
 	if err := h.decoder.Decode(request, object); err != nil {
 		return nil, nil, fmt.Errorf("reading the object: %w", err)
 	}

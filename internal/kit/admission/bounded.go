@@ -1,0 +1,65 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
+)
+
+// maxObject is the largest object that is read, in bytes. etcd stores at most some 1.5 MB.
+const maxObject = 4 << 20
+
+// boundedHandler refuses objects that would cost more to parse than their length justifies, before
+// they are parsed. Not only the API server can reach the port of the webhooks, and the API server
+// itself calls mutating webhooks before it checks an object against its schema.
+type boundedHandler struct {
+	admission.Handler
+	kind   schema.GroupKind
+	object reflect.Type
+}
+
+// Handle answers a request itself, or passes it on.
+func (h boundedHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
+	if problem := checkSize(request.Object.Raw, h.object); problem != nil {
+		at := field.NewPath(cmp.Or(problem.Path, "object"))
+		status := apierrors.NewInvalid(h.kind, request.Name, field.ErrorList{field.Forbidden(at, problem.Problem)}).Status()
+		response := admission.Errored(http.StatusUnprocessableEntity, errors.New(status.Message))
+		response.Result = &status
+		return response
+	}
+	if checkSize(request.OldObject.Raw, h.object) != nil {
+		request.OldObject.Raw = nameOf(request)
+	}
+	return h.Handler.Handle(ctx, request)
+}
+
+// checkSize returns what would cost too much; nil for an absent object, and for what is not JSON,
+// which parsing refuses at once.
+func checkSize(raw []byte, object reflect.Type) *bounded.Error {
+	if len(raw) == 0 {
+		return nil
+	}
+	problem, _ := errors.AsType[*bounded.Error](bounded.Check(raw, maxObject, object))
+	return problem
+}
+
+// nameOf returns an object with nothing but its name, in place of a stored one that can't be parsed:
+// a change that corrects it is checked like a new object.
+func nameOf(request admission.Request) []byte {
+	kind := schema.GroupVersionKind{Group: request.Kind.Group, Version: request.Kind.Version, Kind: request.Kind.Kind}
+	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
+	object.SetGroupVersionKind(kind)
+	raw, _ := json.Marshal(object) // plain strings
+	return raw
+}

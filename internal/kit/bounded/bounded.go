@@ -1,0 +1,159 @@
+// Package bounded reads text that users can write, at a price that grows only with its length. JSON
+// of a few hundred bytes can otherwise cost seconds and gigabytes: each {} of a list becomes a
+// struct of hundreds of bytes, and a quantity such as 1e-999999999 is computed digit by digit.
+//
+// Whoever reads an annotation, a request or an object that others wrote, and whose reader does not
+// bound it itself, reads it with this package. The limits of all such entries stand in one table, in
+// docs/threat-model.md, and one test tries each.
+package bounded
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// Limits of JSON texts.
+const (
+	// MaxDepth is how many lists and objects may be nested.
+	MaxDepth = 100
+	// freeObjects is the number of objects that a text of any length may have, and bytesPerObject how
+	// many bytes it must have for each further one. Those that people and programs write have more.
+	freeObjects    = 1000
+	bytesPerObject = 16
+)
+
+// Unmarshal parses JSON into a value, as encoding/json does, if Check accepts it.
+func Unmarshal(text []byte, maxBytes int, into any) error {
+	if err := Check(text, maxBytes, reflect.TypeOf(into)); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// Check returns an error if parsing JSON into a value of a type would cost more than its length
+// justifies: if the text has more than maxBytes bytes, more than one object in 16 bytes (the first
+// 1,000 are free), more than MaxDepth levels, or, where the type has a quantity, one that Quantity
+// refuses. Such an error is an *Error. Check also returns an error for text that is not JSON.
+func Check(text []byte, maxBytes int, of reflect.Type) error {
+	if len(text) > maxBytes {
+		return &Error{Problem: fmt.Sprintf("Too long: may not be more than %d bytes", maxBytes)}
+	}
+	c := checker{decoder: json.NewDecoder(bytes.NewReader(text)), objects: freeObjects + len(text)/bytesPerObject}
+	c.decoder.UseNumber()
+	if err := c.value(of, MaxDepth); err != nil {
+		if problem, ok := errors.AsType[*Error](err); ok {
+			problem.Path = strings.TrimPrefix(problem.Path, ".")
+		}
+		return err
+	}
+	if c.decoder.More() {
+		return errors.New("must be one JSON value")
+	}
+	return nil
+}
+
+// Error says what would cost too much.
+type Error struct {
+	// Path leads to it within the text: "limits[cpu]"; empty for the whole text.
+	Path string
+	// Problem is in the form of the API server: "Too long: may not be more than 10 bytes".
+	Problem string
+}
+
+// Error returns "limits[cpu]: Too long: may not be more than 10 bytes".
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return e.Problem
+	}
+	return e.Path + ": " + e.Problem
+}
+
+// at adds the step that led to a problem to its path.
+func at(step string, err error) error {
+	if problem, ok := errors.AsType[*Error](err); ok {
+		problem.Path = step + problem.Path
+	}
+	return err
+}
+
+// checker reads tokens beside the type that they would be parsed into. A type of nil has no
+// quantities.
+type checker struct {
+	decoder *json.Decoder
+	// objects is how many objects may still follow.
+	objects int
+}
+
+func (c *checker) value(of reflect.Type, depth int) error {
+	token, err := c.decoder.Token()
+	if err != nil {
+		return unexpected(err)
+	}
+	of = indirect(of)
+	switch token := token.(type) {
+	case json.Delim:
+		if depth == 0 {
+			return &Error{Problem: fmt.Sprintf("Too many: may not have more than %d levels", MaxDepth)}
+		}
+		if token == '[' {
+			return c.list(of, depth-1)
+		}
+		return c.object(of, depth-1)
+	case string:
+		return checkQuantity(of, token)
+	case json.Number:
+		return checkQuantity(of, token.String())
+	}
+	return nil
+}
+
+func (c *checker) list(of reflect.Type, depth int) error {
+	var element reflect.Type
+	if of != nil && (of.Kind() == reflect.Slice || of.Kind() == reflect.Array) {
+		element = of.Elem()
+	}
+	for i := 0; c.decoder.More(); i++ {
+		if err := c.value(element, depth); err != nil {
+			return at("["+strconv.Itoa(i)+"]", err)
+		}
+	}
+	return c.end()
+}
+
+func (c *checker) object(of reflect.Type, depth int) error {
+	if c.objects--; c.objects < 0 {
+		return &Error{Problem: fmt.Sprintf("Too many: may not have more than one object in %d bytes, after the first %d", bytesPerObject,
+			freeObjects)}
+	}
+	for c.decoder.More() {
+		token, err := c.decoder.Token()
+		if err != nil {
+			return unexpected(err)
+		}
+		key, _ := token.(string)
+		field, step := fieldOf(of, key)
+		if err := c.value(field, depth); err != nil {
+			return at(step, err)
+		}
+	}
+	return c.end()
+}
+
+// end reads the end of a list or an object.
+func (c *checker) end() error {
+	_, err := c.decoder.Token()
+	return unexpected(err)
+}
+
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

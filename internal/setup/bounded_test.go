@@ -1,0 +1,144 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// sent sends a body from an address, with its length unless chunked is set.
+func sent(ctx context.Context, handler http.Handler, address, body string, chunked bool) int {
+	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body))
+	request.RemoteAddr = address + ":1234"
+	if chunked {
+		request.ContentLength = -1
+	}
+	response := httptest.NewRecorder()
+	handler.ServeHTTP(response, request)
+	return response.Code
+}
+
+// TestIntakeRefuses: what no API server sends is refused before anything is read.
+func TestIntakeRefuses(t *testing.T) {
+	arrived := ""
+	handler := newIntake(10).bounded(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		arrived = string(body)
+	}))
+	for name, test := range map[string]struct {
+		body    string
+		chunked bool
+		want    int
+	}{
+		"too large":      {strings.Repeat("a", 11), false, http.StatusRequestEntityTooLarge},
+		"without length": {"a", true, http.StatusLengthRequired},
+		"as it must be":  {strings.Repeat("a", 10), false, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arrived = ""
+			if got := sent(t.Context(), handler, "10.0.0.1", test.body, test.chunked); got != test.want {
+				t.Errorf("it is answered with %d, want %d", got, test.want)
+			}
+			if isThere := arrived == test.body; isThere != (test.want == http.StatusOK) {
+				t.Errorf("%q arrived", arrived)
+			}
+		})
+	}
+}
+
+// TestIntakeIsShared: one address can't take all the room. A request waits as long as its caller, and
+// room that was waited for is not lost.
+func TestIntakeIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		intake, release, served := newIntake(10), make(chan struct{}), make(chan string, 10)
+		handler := intake.bounded(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+			served <- request.RemoteAddr
+			<-release
+		}))
+		whole := strings.Repeat("a", 10)
+		for range 3 {
+			go sent(t.Context(), handler, "10.0.0.1", whole, false)
+		}
+		synctest.Wait()
+		if len(served) != 2 {
+			t.Fatalf("%d requests of one address are served", len(served))
+		}
+		go sent(t.Context(), handler, "10.0.0.2", whole, false)
+		synctest.Wait()
+		if len(served) != 3 {
+			t.Fatal("another address waits for the first")
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		go sent(gone, handler, "10.0.0.1", whole, false)
+		synctest.Wait()
+		cancel()
+		close(release)
+		synctest.Wait()
+		if len(served) != 4 || len(intake.byAddress) != 0 {
+			t.Errorf("%d were served, and %d addresses are remembered", len(served), len(intake.byAddress))
+		}
+		if !intake.reading.TryAcquire(40) || !intake.parsing.TryAcquire(parsedAtOnce) {
+			t.Error("room was lost")
+		}
+	})
+}
+
+// TestBodiesThatGrow: bodies that may take all the memory when they are parsed are parsed in turn.
+func TestBodiesThatGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, served := make(chan struct{}), make(chan string, 10)
+		handler := newIntake(maxAdmission).bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			served <- ""
+			<-release
+		}))
+		growing := strings.Repeat("{},", 200_000)
+		for i := range 3 {
+			go sent(t.Context(), handler, fmt.Sprintf("10.0.0.%d", i), growing, false)
+		}
+		synctest.Wait()
+		if len(served) != 1 {
+			t.Errorf("%d of them are parsed at once", len(served))
+		}
+		close(release)
+		synctest.Wait()
+		if len(served) != 3 {
+			t.Errorf("%d of 3 were parsed", len(served))
+		}
+	})
+}
+
+// TestConversionIsBounded: a review of many tiny objects, or with a quantity that costs minutes, is
+// answered with a failure that names it, at once.
+func TestConversionIsBounded(t *testing.T) {
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := converter(scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const older = `{"apiVersion":"apps.mainstay.dev/v1beta1","kind":"WebApp","metadata":{"name":"a"},"spec":{"image":"a"}}`
+	bomb := strings.Replace(strings.Replace(older, "v1beta1", "v1", 1), `"image":"a"`, `"resources":{"limits":{"cpu":"1e-999999999"}}`, 1)
+	for name, test := range map[string]struct{ objects, want string }{
+		"one":       {older, `"status":"Success"`},
+		"at most":   {strings.Repeat(older+",", freeConversions-1) + older, `"status":"Success"`},
+		"beyond":    {strings.Repeat(older+",", 1000) + older, "objects: Too many: 1001: must have at most"},
+		"an object": {bomb, `objects[0]: spec.resources.limits[cpu]: Invalid value`},
+		"a stash": {strings.Replace(older, `"name":"a"`,
+			`"name":"a","annotations":{"mainstay.dev/v1-spec":"{\"resources\":{\"limits\":{\"cpu\":\"1e-999999999\"}}}"}`, 1), `"status":"Success"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1","desiredAPIVersion":` +
+				`"apps.mainstay.dev/v1","objects":[` + test.objects + `]}}`
+			if got := post(t, handler, body).Body.String(); !strings.Contains(got, test.want) {
+				t.Errorf("got %.300s, want %s", got, test.want)
+			}
+		})
+	}
+}
