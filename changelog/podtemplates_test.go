@@ -154,7 +154,9 @@ func TestHasEntry(t *testing.T) {
 // TestGoldenFilesHavePodTemplates: where the golden files are, and how they are written, is what
 // the test above expects.
 func TestGoldenFilesHavePodTemplates(t *testing.T) {
-	for pattern, least := range map[string]int{"../internal/kinds/webapp/testdata/*.yaml": 10, "../internal/injection/testdata/*.yaml": 10} {
+	for pattern, least := range map[string]int{
+		"../internal/kinds/webapp/testdata/*.yaml": 10, "../internal/kinds/instrumentation/injection/testdata/*.yaml": 10,
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

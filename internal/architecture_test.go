@@ -34,14 +34,20 @@ type importRule struct {
 	why      string
 }
 
-// pure are the packages of decisions, in addition to those of the kinds.
+// pure are the packages of decisions that kinds share.
 var pure = []string{
 	"internal/kit/plan", "internal/kit/conditions", "internal/kit/summary", "internal/kit/naming", "internal/kit/image",
 	"internal/kit/requeue", "internal/kit/rollout", "internal/kit/bounded", "internal/policy", "internal/render",
-	"internal/workload", "internal/injection",
-	"internal/aggregated/farmpod",
-	"internal/aggregated/table",
+	"internal/workload",
 }
+
+// large is a kind whose decisions are divided into parts, which are packages of their own.
+const large = "internal/kinds/instrumentation"
+
+var parts = []string{large + "/injection", large + "/agentrollout"}
+
+// served are the packages of decisions about what our own API server serves. They may know kinds.
+var served = []string{"internal/aggregated/farmpod", "internal/aggregated/table"}
 
 // stacks are the kinds that create objects of our other kinds.
 var stacks = []string{"internal/kinds/appstack", "internal/kinds/ecommerceplatform"}
@@ -71,15 +77,15 @@ var importRules = []importRule{
 	},
 	{
 		applies: isKind,
-		forbids: func(_, imported string) bool {
-			return within(imported, "internal") && !slices.Contains(pure, imported)
+		forbids: func(at, imported string) bool {
+			return within(imported, "internal") && !slices.Contains(pure, imported) && !isOwn(at, imported)
 		},
 		why: "a kind knows no other kind, and of the rest what is pure",
 	},
 	{
 		applies: isController,
 		forbids: func(at, imported string) bool {
-			return within(imported, "internal/kinds") && imported != path.Dir(at)
+			return within(imported, "internal/kinds") && !isOwn(at, imported)
 		},
 		why: "a controller knows its own kind only",
 	},
@@ -122,21 +128,38 @@ func isClient(imported string) bool {
 	return within(imported, "k8s.io/client-go") || within(imported, "sigs.k8s.io/controller-runtime") || within(imported, "k8s.io/apiserver")
 }
 
-// isKind reports whether a path is internal/kinds/X.
-func isKind(at string) bool { return path.Dir(at) == "internal/kinds" }
+// kindOf returns the X of internal/kinds/X and of what is below it; "" for other paths.
+func kindOf(at string) string {
+	below, isKind := strings.CutPrefix(at, "internal/kinds/")
+	if !isKind {
+		return ""
+	}
+	name, _, _ := strings.Cut(below, "/")
+	return name
+}
+
+// isKind reports whether a path is internal/kinds/X, or one of the parts.
+func isKind(at string) bool { return path.Dir(at) == "internal/kinds" || slices.Contains(parts, at) }
+
+// isOwn reports whether a package of a kind imports one that isKind, of the same kind.
+func isOwn(at, imported string) bool { return isKind(imported) && kindOf(imported) == kindOf(at) }
 
 // isController reports whether a path is internal/kinds/X/Xcontroller.
-func isController(at string) bool { return isKind(path.Dir(at)) }
+func isController(at string) bool {
+	return kindOf(at) != "" && at == path.Join("internal/kinds", kindOf(at), kindOf(at)+"controller")
+}
 
-func isDecision(at string) bool { return isKind(at) || slices.Contains(pure, at) }
+func isDecision(at string) bool {
+	return isKind(at) || slices.Contains(pure, at) || slices.Contains(served, at)
+}
 
 // violations returns all forbidden imports, as sorted sentences.
 func violations(packages []goPackage) []string {
 	var found []string
 	for _, p := range packages {
 		at := strings.TrimPrefix(p.ImportPath, module)
-		if isController(at) && path.Base(at) != path.Base(path.Dir(at))+"controller" {
-			found = append(found, fmt.Sprintf("%s: a kind has one folder, which is called as the kind with controller behind it", at))
+		if kind := kindOf(at); kind != "" && !isKind(at) && !isController(at) && path.Base(at) != kind+"test" {
+			found = append(found, fmt.Sprintf("%s: below a kind are its parts, and the kind's name with controller and with test behind it", at))
 		}
 		for _, rule := range importRules {
 			if !rule.applies(at) {
@@ -214,6 +237,8 @@ func TestImportRules(t *testing.T) {
 		{at: "internal/kinds/webapp", imported: module + "internal/kit/plan", want: true},
 		{at: "internal/kinds/webapp", imported: module + "internal/kit/apply"},
 		{at: "internal/kinds/webapp", imported: module + "internal/kinds/cache"},
+		{at: "internal/kinds/webapp", imported: module + large + "/injection"},
+		{at: "internal/kinds/webapp", imported: module + "internal/aggregated/table"},
 		{at: "internal/kinds/webapp", imported: "sigs.k8s.io/controller-runtime/pkg/client"},
 		{at: "internal/kinds/webapp", imported: "k8s.io/client-go/util/retry", indirect: true},
 		{at: "internal/kinds/webapp", imported: "os", indirect: true, want: true},
@@ -228,11 +253,21 @@ func TestImportRules(t *testing.T) {
 		{at: "internal/kinds/webapp/webappcontroller", imported: module + "internal/kinds/webapp", want: true},
 		{at: "internal/kinds/webapp/webappcontroller", imported: module + "internal/kinds/cache"},
 		{at: "internal/kinds/webapp/webappcontroller", imported: module + "internal/kinds/cache/cachecontroller"},
+		{at: "internal/kinds/webapp/webappcontroller", imported: module + large + "/injection"},
 		{at: "internal/kinds/webapp/controller", imported: "fmt"},
+		{at: large, imported: module + large + "/injection", want: true},
+		{at: large, imported: module + large + "/instrumentationcontroller"},
+		{at: large + "/agentrollout", imported: module + large + "/injection", want: true},
+		{at: large + "/injection", imported: "sigs.k8s.io/controller-runtime/pkg/client"},
+		{at: large + "/injection", imported: module + large + "/instrumentationtest"},
+		{at: large + "/instrumentationcontroller", imported: module + large + "/injection", want: true},
+		{at: large + "/instrumentationcontroller", imported: module + large + "/instrumentationtest"},
+		{at: large + "/instrumentationtest", imported: "math/rand/v2", want: true},
 		{at: "internal/kinds/appstack", imported: "k8s.io/api/apps/v1"},
 		{at: "internal/kinds/webapp", imported: "k8s.io/api/apps/v1", want: true},
 		{at: "internal/aggregated/farmpod", imported: "k8s.io/apiserver/pkg/registry/rest", indirect: true},
 		{at: "internal/aggregated/farmpod", imported: module + "internal/workload", want: true},
+		{at: "internal/aggregated/farmpod", imported: module + large + "/injection", want: true},
 		{at: "internal/aggregated/ownerchain", imported: "k8s.io/client-go/metadata", want: true},
 		{at: "internal/cli/get", imported: module + "internal/setup"},
 		{at: "cmd/mainstay", imported: module + "internal/setup", want: true},

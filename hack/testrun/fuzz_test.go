@@ -58,7 +58,8 @@ func TestFuzzingFindsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := lines(commands)
-	if want := repository + " -run ^$ -fuzz ^FuzzCompose$ -fuzztime 1m0s ./internal/injection"; !slices.Contains(got, want) {
+	want := repository + " -run ^$ -fuzz ^FuzzCompose$ -fuzztime 1m0s ./internal/kinds/instrumentation/injection"
+	if !slices.Contains(got, want) {
 		t.Errorf("there is no command %q", want)
 	}
 	output, err := exec.CommandContext(t.Context(), "git", "-C", repository, "grep", "--untracked", "-hE", `^func Fuzz[A-Z]\w*\(f \*testing\.F\) \{$`, "--", "*_test.go").Output()

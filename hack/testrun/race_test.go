@@ -145,7 +145,7 @@ func TestTestedPackages(t *testing.T) {
 	if len(racing) != len(concurrent) {
 		t.Errorf("%d packages get the race detector, want %d: %v", len(racing), len(concurrent), racing)
 	}
-	if !slices.Contains(racing, "./internal/kit/transport/retrytransport") || !slices.Contains(others, "./internal/injection") ||
+	if !slices.Contains(racing, "./internal/kit/transport/retrytransport") || !slices.Contains(others, "./internal/kinds/instrumentation") ||
 		slices.Contains(others, "./internal/kit/transport/retrytransport") {
 		t.Errorf("dealt as %v and %v", racing, others)
 	}

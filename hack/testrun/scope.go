@@ -42,9 +42,8 @@ var areas = []area{
 		endToEnd: []string{"changed configuration", "other kinds", "at once"},
 	},
 	{
-		name:    "instrumentation",
-		folders: []string{"internal/kinds/instrumentation", "internal/kinds/clusterinstrumentation", "internal/injection", "api/instrumentation"},
-		files:   []string{"injection*_test.go"}, scenarios: []string{"instrumentation"}, endToEnd: []string{"agent", "at once"},
+		name: "instrumentation", folders: []string{"internal/kinds/instrumentation", "api/instrumentation"},
+		files: []string{"injection*_test.go"}, scenarios: []string{"instrumentation"}, endToEnd: []string{"agent", "at once"},
 	},
 	{
 		name: "platformpolicy", folders: []string{"internal/kinds/platformpolicy", "internal/policy", "api/policy"},

@@ -16,7 +16,7 @@ func TestTouched(t *testing.T) {
 	}{
 		"a kind":                {[]string{"internal/kinds/webapp/desired.go"}, false, "webapp"},
 		"its controller":        {[]string{"internal/kinds/webapp/webappcontroller/observe.go"}, false, "webapp"},
-		"two kinds":             {[]string{"internal/policy/check.go", "internal/injection/inject.go"}, false, "platformpolicy instrumentation"},
+		"two kinds":             {[]string{"internal/policy/check.go", "internal/kinds/instrumentation/injection/put.go"}, false, "platformpolicy instrumentation"},
 		"what kinds share":      {[]string{"internal/kit/apply/apply.go"}, true, ""},
 		"the chart":             {[]string{"charts/mainstay/values.yaml"}, true, ""},
 		"a page":                {[]string{"docs/install.md"}, false, ""},

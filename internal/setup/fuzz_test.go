@@ -15,11 +15,9 @@ import (
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
-	"github.com/mainstay-platform/mainstay/internal/injection"
-	"github.com/mainstay-platform/mainstay/internal/injection/injector"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
-	"github.com/mainstay-platform/mainstay/internal/kinds/clusterinstrumentation/clusterinstrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp/webappcontroller"
@@ -64,12 +62,15 @@ func FuzzAdmission(f *testing.F) {
 			Spec: instrv1.InstrumentationSpec{Matchers: []instrv1.Matcher{{}},
 				Agent: instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava}},
 		}).Build()
-	reader := injector.NewReader(injector.Reader{Cached: cluster, Live: cluster, Namespaced: true, Cluster: true})
+	reader := instrumentationcontroller.NewReader(instrumentationcontroller.Reader{Cached: cluster, Live: cluster})
 	hooks := slices.Concat(
 		webappcontroller.Hooks(scheme, cluster, strictRules), platformpolicycontroller.Hooks(scheme),
 		appconfigcontroller.Hooks(scheme, nil, cluster), configmonitorcontroller.Hooks(scheme),
-		instrumentationcontroller.Hooks(scheme), clusterinstrumentationcontroller.Hooks(scheme), []admission.Hook{injector.Hook(scheme, reader)},
+		[]admission.Hook{instrumentationcontroller.Hook(scheme, reader)},
 	)
+	for _, scope := range instrumentationcontroller.Scopes() {
+		hooks = append(hooks, scope.Hooks(scheme)...)
+	}
 	for _, seed := range []string{
 		`{"metadata":{"name":"shop"},"spec":{"image":"reg.io/shop:1","replicas":2}}`,
 		`{"spec":{"image":"x","securityContext":{"privileged":true,"capabilities":{"add":["all"]}},"sidecars":[{"name":"a"}],"autoscaling":{"max":1}}}`,

@@ -11,16 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
-	"github.com/mainstay-platform/mainstay/internal/injection"
-	"github.com/mainstay-platform/mainstay/internal/injection/injector"
-	"github.com/mainstay-platform/mainstay/internal/kinds/clusterinstrumentation"
-	"github.com/mainstay-platform/mainstay/internal/kinds/clusterinstrumentation/clusterinstrumentationcontroller"
-	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
 	"github.com/mainstay-platform/mainstay/internal/policy/policyreader"
@@ -28,29 +20,20 @@ import (
 
 // injectionKinds returns the kinds that inject into workloads of others.
 func injectionKinds() []kind {
-	inject := func(name, of string, object client.Object, setup func(ctrl.Manager, injector.Options) error,
-		hooks func(wiring) []admission.Hook, cached func() map[client.Object]cache.ByObject,
-	) kind {
-		return kind{
-			name: name, groupKind: instrv1.GroupVersion.WithKind(of).GroupKind(), plural: name + "s", object: object,
-			setup: func(_ context.Context, w wiring) error { return setup(w.manager, w.injectorOptions()) },
-			hooks: hooks, cached: cached, usesWorkloads: true, usesNamespaces: true, injects: true,
-		}
+	var both []kind
+	for _, scope := range instrumentationcontroller.Scopes() {
+		both = append(both, kind{
+			name: scope.Name, groupKind: scope.Kind.GroupKind(), plural: scope.Resource, object: scope.Object,
+			setup:  func(_ context.Context, w wiring) error { return scope.Setup(w.manager, w.injectionOptions()) },
+			hooks:  func(w wiring) []admission.Hook { return scope.Hooks(w.manager.GetScheme()) },
+			cached: scope.CacheOptions, usesWorkloads: true, usesNamespaces: true, injects: true,
+		})
 	}
-	return []kind{
-		inject(instrumentation.Controller, injection.KindNamespaced, &instrv1.Instrumentation{}, instrumentationcontroller.Setup,
-			func(w wiring) []admission.Hook { return instrumentationcontroller.Hooks(w.manager.GetScheme()) },
-			instrumentationcontroller.CacheOptions),
-		inject(clusterinstrumentation.Controller, injection.KindCluster, &instrv1.ClusterInstrumentation{},
-			clusterinstrumentationcontroller.Setup,
-			func(w wiring) []admission.Hook {
-				return clusterinstrumentationcontroller.Hooks(w.manager.GetScheme())
-			}, clusterinstrumentationcontroller.CacheOptions),
-	}
+	return both
 }
 
-func (w wiring) injectorOptions() injector.Options {
-	return injector.Options{
+func (w wiring) injectionOptions() instrumentationcontroller.Options {
+	return instrumentationcontroller.Options{
 		Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Reader: w.injection,
 		Direct: !w.settings.Webhooks.Enabled, Sources: w.workloads.Sources,
 	}
@@ -72,7 +55,7 @@ func templateStrip(on []kind) func(*corev1.PodTemplateSpec) corev1.PodSpec {
 
 // injectionReader returns the reader for injection, or nil if none of the kinds injects. It knows
 // the keys of ConfigMaps and Secrets only if another kind caches them.
-func injectionReader(config *rest.Config, wired wiring) (*injector.Reader, error) {
+func injectionReader(config *rest.Config, wired wiring) (*instrumentationcontroller.Reader, error) {
 	manager := wired.manager
 	if !haveInjection(wired.kinds) {
 		return nil, nil //nolint:nilnil // no reader is a valid answer
@@ -85,17 +68,19 @@ func injectionReader(config *rest.Config, wired wiring) (*injector.Reader, error
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster's version: %w", err)
 	}
-	isOn := func(name string) bool {
-		return slices.ContainsFunc(wired.kinds, func(k kind) bool { return k.name == name })
+	reader := instrumentationcontroller.Reader{
+		Cached: manager.GetClient(), Live: manager.GetAPIReader(), HasImageVolumes: hasImageVolumes(found),
+		Ungoverned: policyreader.Ungoverned(wired.settings.Namespace),
 	}
-	reader := injector.Reader{
-		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Ungoverned: policyreader.Ungoverned(wired.settings.Namespace),
-		Namespaced: isOn(instrumentation.Controller), Cluster: isOn(clusterinstrumentation.Controller), HasImageVolumes: hasImageVolumes(found),
+	for _, scope := range instrumentationcontroller.Scopes() {
+		if !slices.ContainsFunc(wired.kinds, func(k kind) bool { return k.name == scope.Name }) {
+			reader.Off = append(reader.Off, scope.Kind.Kind)
+		}
 	}
 	if haveConfiguration(wired.kinds) {
 		reader.Source = wired.workloads.Source
 	}
-	return injector.NewReader(reader), nil
+	return instrumentationcontroller.NewReader(reader), nil
 }
 
 // imageVolumes is the minor version of Kubernetes 1 from which image volumes are on by default

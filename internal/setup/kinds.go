@@ -21,11 +21,11 @@ import (
 	msappsv1beta1 "github.com/mainstay-platform/mainstay/api/apps/v1beta1"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
-	"github.com/mainstay-platform/mainstay/internal/injection/injector"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig"
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor/configmonitorcontroller"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy/platformpolicycontroller"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
@@ -41,8 +41,8 @@ import (
 // kind is what one of our kinds adds to the manager. A new kind is one entry in kinds, and nothing
 // else in this package.
 type kind struct {
-	// name enables and disables the kind. It is the same in --kinds, in the chart's values and among
-	// the folders of internal/kinds.
+	// name enables and disables the kind. It is the same in --kinds, in the chart's values and, except
+	// for a second scope of a kind, among the folders of internal/kinds.
 	name string
 	// groupKind and plural are those of its definition.
 	groupKind schema.GroupKind
@@ -85,7 +85,7 @@ type wiring struct {
 	// workloads reads everything about workloads, for the kinds that use configuration.
 	workloads observe.Reader
 	// injection reads everything about injection, for the kinds that inject; nil if none is on.
-	injection *injector.Reader
+	injection *instrumentationcontroller.Reader
 }
 
 // kinds returns all kinds.
@@ -248,7 +248,7 @@ func (w wiring) hooks() []admission.Hook {
 		hooks = append(hooks, k.hooks(w)...)
 	}
 	if w.injection != nil {
-		hooks = append(hooks, injector.Hook(w.manager.GetScheme(), w.injection))
+		hooks = append(hooks, instrumentationcontroller.Hook(w.manager.GetScheme(), w.injection))
 	}
 	return hooks
 }

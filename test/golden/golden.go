@@ -1,7 +1,7 @@
 // Package golden compares what a test produces with a file in testdata. With -update the test
 // writes the file and fails: a run that changes its own expectation proves nothing.
 //
-//	go test ./internal/injection -update
+//	go test ./internal/kinds/webapp -update
 package golden
 
 import (

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainstay-platform/mainstay/internal/injection"
-	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationtest"
 )
 
 // TestInjectedTemplatesAreValid checks that the API server accepts injected templates wherever it
@@ -21,7 +21,7 @@ func TestInjectedTemplatesAreValid(t *testing.T) {
 	const deployments = 200
 	injected := 0
 	for seed := range uint64(deployments) {
-		g := injectiontest.New(seed)
+		g := instrumentationtest.New(seed)
 		setting, err := g.Setting(g.Objects("agent"))
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +32,7 @@ func TestInjectedTemplatesAreValid(t *testing.T) {
 			continue
 		}
 		w := injection.Workload{
-			Kind: "Deployment", Namespace: injectiontest.Namespace, Name: g.Name(), Annotations: injectiontest.Granted(setting),
+			Kind: "Deployment", Namespace: instrumentationtest.Namespace, Name: g.Name(), Annotations: instrumentationtest.Granted(setting),
 			Template: own.DeepCopy(),
 		}
 		for _, decision := range setting.Compose(&w, nil) {

@@ -15,7 +15,7 @@ import (
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
-	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/test/testenv"
 )
 

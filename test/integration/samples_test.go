@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
-	"github.com/mainstay-platform/mainstay/internal/kinds/clusterinstrumentation"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
 	"github.com/mainstay-platform/mainstay/internal/kinds/webapp"
 )
@@ -44,9 +43,9 @@ func allSampled() map[string]sampled {
 	return map[string]sampled{
 		"WebApp": {resource: webapps, problems: problemsOf(webapp.Default, webapp.Validate)},
 		"Instrumentation": {resource: instrv1.GroupVersion.WithResource("instrumentations"),
-			problems: problemsOf(instrumentation.Default, instrumentation.Validate)},
+			problems: problemsOf(instrumentation.Default[*instrv1.Instrumentation], instrumentation.Validate)},
 		"ClusterInstrumentation": {instrv1.GroupVersion.WithResource("clusterinstrumentations"), true,
-			problemsOf(clusterinstrumentation.Default, clusterinstrumentation.Validate)},
+			problemsOf(instrumentation.Default[*instrv1.ClusterInstrumentation], instrumentation.Validate)},
 	}
 }
 

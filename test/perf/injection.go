@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
-	"github.com/mainstay-platform/mainstay/internal/injection/injectiontest"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/instrumentationtest"
 )
 
 const (
@@ -96,7 +96,7 @@ func (b *bench) promises(ctx context.Context) error {
 	start := time.Now()
 	var injected atomic.Int64
 	err := each(ctx, generatedTemplates, runtime.NumCPU(), func(_ context.Context, i int) error {
-		count, err := injectiontest.Check(uint64(i)) //nolint:gosec // never negative
+		count, err := instrumentationtest.Check(uint64(i)) //nolint:gosec // never negative
 		injected.Add(int64(count))
 		return err
 	})

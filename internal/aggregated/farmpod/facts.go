@@ -11,7 +11,7 @@ import (
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/aggregated/table"
-	"github.com/mainstay-platform/mainstay/internal/injection"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 )
 
 // fact is what a kind of Mainstay's writes on pods, and how it is shown.

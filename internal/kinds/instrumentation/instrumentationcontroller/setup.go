@@ -1,47 +1,203 @@
-// Package instrumentationcontroller sets up the controller of the kind Instrumentation; package
-// injector implements it.
 package instrumentationcontroller
 
 import (
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
-	"github.com/mainstay-platform/mainstay/internal/injection"
-	"github.com/mainstay-platform/mainstay/internal/injection/injector"
-	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/agentrollout"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-// definition is the kind, for admission and the controller.
-var definition = admission.Kind[*instrv1.Instrumentation]{
-	Kind:       instrv1.GroupVersion.WithKind(injection.KindNamespaced),
-	Resource:   "instrumentations",
-	Scope:      admissionregistrationv1.NamespacedScope,
-	New:        func() *instrv1.Instrumentation { return &instrv1.Instrumentation{} },
-	Default:    instrumentation.Default,
-	Validate:   instrumentation.Validate,
-	IsSameSpec: func(a, b *instrv1.Instrumentation) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+// gather is for how long changes of workloads and their surroundings are batched before a
+// reconcile: when an Instrumentation is created, hundreds of workloads change at once.
+const gather = 500 * time.Millisecond
+
+// Options of the controller of one kind.
+type Options struct {
+	// Concurrency is how many Instrumentations are reconciled at once.
+	Concurrency int
+	Clock       clock.PassiveClock
+	Reader      *Reader
+	// Direct reports that there are no webhooks.
+	Direct bool
+	// Sources has the ConfigMaps and Secrets; nil if no kind restarts workloads.
+	Sources *observe.Sources
 }
 
-// CacheOptions returns what the cache keeps for this controller: all objects of the kind.
-func CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{definition.New(): {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()}}
-}
-
-// Setup adds the controller to the manager.
+// setup adds the controller of one kind, of this name, to the manager.
 //
-// +kubebuilder:rbac:groups=instrumentation.mainstay.dev,resources=instrumentations,verbs=list;watch;patch
-// +kubebuilder:rbac:groups=instrumentation.mainstay.dev,resources=instrumentations/status,verbs=patch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-func Setup(manager ctrl.Manager, options injector.Options) error {
-	return injector.Setup(manager, instrumentation.Controller, definition, options)
+// +kubebuilder:rbac:part=injection,groups="",resources=namespaces,verbs=get;list;watch
+func setup[T Object](manager ctrl.Manager, name string, definition admission.Kind[T], options Options) error {
+	cached, live := manager.GetClient(), manager.GetAPIReader()
+	recorder := manager.GetEventRecorder("mainstay-" + name)
+	applier := apply.New(cached, children.Reader{Cached: cached, Live: live, Scheme: manager.GetScheme()})
+	applier.Recorder = recorder
+	r := &reconciler.Reconciler[T, Observed, agentrollout.Decision]{
+		Name:              name,
+		New:               definition.New,
+		Kind:              kind[T]{reader: options.Reader, clock: options.Clock, isDirect: options.Direct},
+		Client:            cached,
+		Applier:           applier,
+		Recorder:          recorder,
+		Clock:             options.Clock,
+		Finalizer:         injection.Finalizer,
+		ProblemConditions: []string{instrv1.ConditionDegraded, instrv1.ConditionStalled, instrv1.ConditionOverruled},
+	}
+	concerned := concerned{options.Reader, definition.Kind.Kind}
+	written := builder.WithPredicates(predicate.Or(watch.SpecChanged(), predicate.AnnotationChangedPredicate{}))
+	under := ctrl.NewControllerManagedBy(manager).
+		Named(name).
+		For(definition.New(), written).
+		Watches(watch.Namespace(), watch.Later(concerned.byNamespace, gather),
+			builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})))
+	// A ClusterInstrumentation, too, may overrule Instrumentations, as long as an earlier revision of
+	// it is kept or retained in a container.
+	for _, rival := range options.Reader.on() {
+		under = under.Watches(rival.Object, watch.Later(concerned.byRival, gather), written)
+	}
+	for _, object := range observe.Workloads() {
+		under = under.Watches(object, watch.Later(concerned.byWorkload, gather),
+			builder.WithPredicates(predicate.Or(observe.ConcernsWorkload(), predicate.LabelChangedPredicate{})))
+	}
+	if options.Sources != nil {
+		for _, kind := range options.Sources.Kinds() {
+			changed := watch.Later(concerned.bySource(kind), gather)
+			under = under.WatchesRawSource(options.Sources.Watch(kind, changed, watch.ContentChanged()))
+		}
+	}
+	err := under.WithOptions(controller.Options{
+		MaxConcurrentReconciles: options.Concurrency,
+		RateLimiter:             errclass.RateLimiter[reconcile.Request](),
+	}).Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the controller: %w", err)
+	}
+	return nil
 }
 
-// Hooks returns the webhooks of the kind itself.
-func Hooks(scheme *runtime.Scheme) []admission.Hook { return definition.Hooks(scheme) }
+// concerned finds the Instrumentations of one kind that a change concerns.
+type concerned struct {
+	reader *Reader
+	kind   string
+}
+
+// agents returns the agents of the kind in a namespace. If they can't be read, it logs the error
+// and returns none.
+func (c concerned) agents(ctx context.Context, namespace string) []*injection.Agent {
+	agents, err := c.reader.agents(ctx, namespace)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Looking for the Instrumentations that a change concerns")
+		return nil
+	}
+	return slices.DeleteFunc(agents, func(agent *injection.Agent) bool { return agent.Kind != c.kind })
+}
+
+// all returns the requests for the agents of a namespace.
+func (c concerned) all(ctx context.Context, namespace string) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, agent := range c.agents(ctx, namespace) {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: agent.Namespace, Name: agent.Name}})
+	}
+	return requests
+}
+
+func (c concerned) byNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return c.all(ctx, namespace.GetName())
+}
+
+func (c concerned) byRival(ctx context.Context, rival client.Object) []reconcile.Request {
+	return c.all(ctx, rival.GetNamespace())
+}
+
+// byWorkload returns requests for the Instrumentations that match a workload, and for those that
+// are in it, whether or not they still exist.
+func (c concerned) byWorkload(ctx context.Context, object client.Object) []reconcile.Request {
+	w := workloadOf(object, observe.KindOfWorkload(object), observe.PodTemplate(object))
+	var requests []reconcile.Request
+	add := func(identity injection.Identity) {
+		request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: identity.Namespace, Name: identity.Name}}
+		if !slices.Contains(requests, request) {
+			requests = append(requests, request)
+		}
+	}
+	agents := c.agents(ctx, w.Namespace)
+	var namespace *metav1.PartialObjectMetadata
+	if c.kind == injection.KindCluster && len(agents) > 0 {
+		namespace = watch.Namespace()
+		if c.reader.Cached.Get(ctx, client.ObjectKey{Name: w.Namespace}, namespace) != nil {
+			namespace = nil // too new for the cache
+		}
+	}
+	for _, agent := range agents {
+		isCovered := namespace == nil || agent.Covers(w.Namespace, namespace.Labels)
+		if isCovered && agent.Concerns(w) {
+			add(agent.Identity)
+		}
+	}
+	for _, injected := range injection.Injected(w.Template.Annotations) {
+		identity := injected.Identity(w.Namespace)
+		if identity.Kind == c.kind && identity.ID() == injected.ID { // users can write records
+			add(identity)
+		}
+	}
+	return requests
+}
+
+// bySource returns requests for all agents of a namespace if some workload takes all variables of
+// the ConfigMap or Secret: one of the variables may be one that an agent extends.
+func (c concerned) bySource(kind workload.SourceKind) handler.MapFunc {
+	return func(ctx context.Context, source client.Object) []reconcile.Request {
+		requests := c.all(ctx, source.GetNamespace())
+		if len(requests) == 0 {
+			return nil
+		}
+		found, err := c.reader.workloads(ctx, source.GetNamespace())
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Looking for the workloads that a change concerns")
+			return nil
+		}
+		for i := range found {
+			if takesAll(&found[i].Template.Spec, kind, source.GetName()) {
+				return requests
+			}
+		}
+		return nil
+	}
+}
+
+// takesAll reports whether some container takes all variables of a ConfigMap or Secret.
+func takesAll(spec *corev1.PodSpec, kind workload.SourceKind, name string) bool {
+	for i := range spec.Containers {
+		for _, source := range spec.Containers[i].EnvFrom {
+			isConfigMap := kind == workload.ConfigMap && source.ConfigMapRef != nil && source.ConfigMapRef.Name == name
+			isSecret := kind == workload.Secret && source.SecretRef != nil && source.SecretRef.Name == name
+			if isConfigMap || isSecret {
+				return true
+			}
+		}
+	}
+	return false
+}

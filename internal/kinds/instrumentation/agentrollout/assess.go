@@ -1,0 +1,294 @@
+package agentrollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainstay-platform/mainstay/api"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/rollout"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// ObservedWorkload is a workload as read from the cache.
+type ObservedWorkload struct {
+	injection.Workload
+	UID    types.UID
+	Rolled workload.Rolled
+	// Context is the context of its namespace.
+	Context *injection.NamespaceContext
+}
+
+// WorkloadAssessment compares one workload with what one agent wants.
+type WorkloadAssessment struct {
+	// Index is the workload's index in the observed workloads.
+	Index int
+	// Status is what Compose would do.
+	Status injection.AgentStatus
+	// Stale reports that Compose would change something that belongs to the agent; Differs says what.
+	Stale   bool
+	Differs string
+	// Has reports that the template contains something of the agent.
+	Has bool
+	// isUntouched reports that the new revision changes nothing here: the workload matches the spec,
+	// but its record names an earlier revision.
+	isUntouched bool
+	grant       injection.Grant
+	// hasGrant reports that a grant annotation exists, whatever its value.
+	hasGrant bool
+	rolled   workload.Rolled
+	// Problem is what is wrong with pods that run the agent. ReadySince is when the last of these pods
+	// became ready. Both are zero where nothing is wrong, or where the pods have not been read.
+	Problem    *workload.Problem
+	ReadySince time.Time
+}
+
+// Assessment compares all workloads with what one agent wants.
+type Assessment struct {
+	agent *injection.Agent
+	seen  []ObservedWorkload
+	now   time.Time
+	// Assessed are the workloads that the agent matches or is in.
+	Assessed []WorkloadAssessment
+	// LastRemovals are the removals that were written last; the zero value means none. They survive
+	// no restart, after which there is one additional attempt.
+	LastRemovals Removals
+}
+
+// Assess compares workloads with their desired state. The agent is nil if the Instrumentation no
+// longer exists; identity then says which one it was.
+func Assess(identity injection.Identity, agent *injection.Agent, seen []ObservedWorkload, now time.Time) *Assessment {
+	if agent == nil {
+		agent = &injection.Agent{Identity: identity, ID: identity.ID(), Spec: &instrv1.InstrumentationSpec{}}
+	}
+	assessment := &Assessment{agent: agent, seen: seen, now: now}
+	for i := range seen {
+		if assessed, concerned := assessment.assess(i); concerned {
+			assessment.Assessed = append(assessment.Assessed, assessed)
+		}
+	}
+	return assessment
+}
+
+// IsSettled reports whether one workload has its desired state for an agent. The agent is nil if
+// the Instrumentation no longer exists.
+func IsSettled(identity injection.Identity, agent *injection.Agent, one ObservedWorkload, now time.Time) bool {
+	return !slices.ContainsFunc(Assess(identity, agent, []ObservedWorkload{one}, now).Assessed,
+		func(s WorkloadAssessment) bool { return s.Stale })
+}
+
+// assess compares one workload. It returns false if the agent does not concern the workload.
+func (a *Assessment) assess(index int) (WorkloadAssessment, bool) {
+	one := &a.seen[index]
+	_, hasGrant := one.Annotations[injection.GrantKey(a.agent.ID)]
+	had := injection.InjectedBy(one.Template.Annotations, a.agent.ID)
+	isCovered := slices.ContainsFunc(one.Context.Agents, func(agent *injection.Agent) bool { return agent.ID == a.agent.ID })
+	if had == nil && !hasGrant && (!isCovered || !a.agent.IsFor(&one.Workload)) {
+		return WorkloadAssessment{}, false
+	}
+	assessed := WorkloadAssessment{Index: index, Has: had != nil, hasGrant: hasGrant, rolled: one.Rolled,
+		grant: withoutFuture(injection.GrantOf(one.Annotations, a.agent.ID), a.now)}
+	composed := one.Workload
+	composed.Template = one.Template.DeepCopy()
+	statuses := one.Context.Compose(&composed, nil)
+	for i, agent := range one.Context.Agents {
+		if agent.ID == a.agent.ID {
+			assessed.Status = statuses[i]
+		}
+	}
+	assessed.Differs = injection.Differs(one.Template, composed.Template, had, a.agent.ID)
+	assessed.Stale = assessed.Differs != ""
+	assessed.isUntouched = assessed.Status.State == injection.In && !assessed.Stale && had != nil && had.Revision != a.agent.Revision
+	return assessed, assessed.Status.State != injection.Unmatched || assessed.Has || hasGrant
+}
+
+// progress is how far the rollout of an injected agent has come in one workload.
+type progress struct {
+	state rollout.State
+	// since is when that state began.
+	since           time.Time
+	reason, message string
+}
+
+// progressOf returns the progress of a workload. A Failed state counts against the agent only if
+// isAttributable.
+func (a *Assessment) progressOf(s *WorkloadAssessment) progress {
+	limit := rollout.Timeout(a.agent.Spec.Rollout.Policy)
+	began := latest(s.rolled.Progressed, s.grant.At)
+	switch {
+	case s.Problem != nil && isFatal(s.Problem.Reason):
+		return progress{rollout.Failed, began, s.Problem.Reason, s.Problem.Message}
+	case s.rolled.Unseen:
+		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its controller has not observed the last change yet"}
+	case s.rolled.Complete:
+		return progress{rollout.Done, latest(latest(s.rolled.Since, s.ReadySince), s.grant.At), "", ""}
+	case s.rolled.Failed != "":
+		return progress{rollout.Failed, began, instrv1.WorkloadTimeout, "its pods do not become ready with the agent: " + s.rolled.Failed}
+	case s.rolled.Blocked != "":
+		return progress{rollout.Progressing, began, instrv1.WorkloadBlocked, s.rolled.Blocked}
+	case a.isReplaced(s):
+		return progress{rollout.Progressing, began, instrv1.WorkloadRolling, fmt.Sprintf("all pods have the agent, %d of %d are ready",
+			s.rolled.Ready, s.rolled.Pods)}
+	case !began.IsZero() && a.now.Sub(began) > limit && a.isAttributable(s):
+		return progress{rollout.Failed, began, instrv1.WorkloadTimeout,
+			"its pods did not become ready with the agent within " + limit.String() + a.details(s)}
+	case s.Problem != nil:
+		return progress{rollout.Progressing, began, s.Problem.Reason, s.Problem.Message}
+	}
+	return progress{rollout.Progressing, began, instrv1.WorkloadRolling, "its pods are being replaced"}
+}
+
+// isReplaced reports, for a workload that does not remember the end of its rollout (a DaemonSet),
+// whether all its pods have had the agent for so long that an unready pod has another cause.
+func (a *Assessment) isReplaced(s *WorkloadAssessment) bool {
+	return s.rolled.Forgets && s.rolled.Pods > 0 && s.rolled.Updated == s.rolled.Pods && a.now.Sub(s.grant.At) > a.trial()
+}
+
+// trial is for how long after its injection a failure is attributed to the agent.
+func (a *Assessment) trial() time.Duration {
+	return rollout.Timeout(a.agent.Spec.Rollout.Policy) + time.Minute + a.soak()
+}
+
+// soak is how long a canary must run a revision before others follow.
+func (a *Assessment) soak() time.Duration {
+	if canary := a.agent.Spec.Rollout.Canary; canary != nil && canary.Soak != nil {
+		return canary.Soak.Duration
+	}
+	return 0
+}
+
+// isAttributable reports whether a failure may be blamed on the agent: it began soon after the
+// injection, or the rollout that injected the agent never completed. A later failure may come from
+// a change by the workload's owner.
+func (a *Assessment) isAttributable(s *WorkloadAssessment) bool {
+	switch {
+	case s.grant.At.IsZero():
+		return false
+	case !s.rolled.Progressed.IsZero():
+		return s.rolled.Progressed.Sub(s.grant.At) <= a.trial()
+	}
+	return a.isOnTrial(s) // the workload does not say when its rollout began
+}
+
+// isOnTrial reports whether the agent was injected so recently that a failure is attributed to it.
+func (a *Assessment) isOnTrial(s *WorkloadAssessment) bool { return a.now.Sub(s.grant.At) <= a.trial() }
+
+func (a *Assessment) details(s *WorkloadAssessment) string {
+	if s.Problem == nil {
+		return ""
+	}
+	return ": " + s.Problem.Message
+}
+
+// isFatal reports whether a problem does not go away by itself.
+func isFatal(reason string) bool {
+	return reason == api.ReasonCrashLoop || reason == api.ReasonContainerConfigError
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// maxWatched limits how many workloads, in addition to canaries, have their pods read in one
+// reconcile.
+const maxWatched = 20
+
+// Watched returns the workloads whose pods are to be read now: recent canaries, and up to
+// maxWatched of those whose pods are being replaced.
+func (a *Assessment) Watched() []*WorkloadAssessment {
+	var watched, going []*WorkloadAssessment
+	canaries := a.canaries()
+	for i := range a.Assessed {
+		assessed := &a.Assessed[i]
+		if assessed.Status.State != injection.In || assessed.Stale || assessed.rolled.Blocked != "" {
+			continue
+		}
+		switch {
+		case canaries[assessed.Index] && a.now.Sub(latest(assessed.rolled.Since, assessed.grant.At)) <= a.trial():
+			watched = append(watched, assessed)
+		case !assessed.rolled.Complete && a.isRecent(assessed) && len(going) < maxWatched:
+			going = append(going, assessed)
+		}
+	}
+	return append(watched, going...)
+}
+
+// isRecent reports whether the last change of a workload is so recent that its pods are worth
+// reading. A workload without a known time of change counts as recent.
+func (a *Assessment) isRecent(s *WorkloadAssessment) bool {
+	last := latest(s.rolled.Progressed, s.grant.At)
+	return !a.isReplaced(s) && (last.IsZero() || a.now.Sub(last) <= a.trial())
+}
+
+// canaries returns the indices of the workloads that get a revision first. These are the workloads
+// that got it first, as many as the policy says, with all that got it at the same time; then the
+// next in the rollout order. Later changes to other workloads do not change the set.
+func (a *Assessment) canaries() map[int]bool {
+	if !a.agent.HasCanaries() {
+		return nil
+	}
+	var units []rollout.Unit
+	var at []*WorkloadAssessment
+	for i := range a.Assessed {
+		if s := &a.Assessed[i]; s.Status.State == injection.In && !s.isUntouched || s.Status.State == injection.Waiting && !a.isUnfitCanary(s) {
+			units, at = append(units, a.unitOf(s)), append(at, s)
+		}
+	}
+	policy := a.agent.Spec.Rollout.Policy
+	order := rollout.Order(units, policy)
+	slices.SortStableFunc(order, func(x, y int) int {
+		return cmp.Or(cmp.Compare(at[y].Status.State, at[x].Status.State), whenIn(at[x]).Compare(whenIn(at[y])))
+	})
+	first := map[int]bool{}
+	count := rollout.Canaries(policy, len(units))
+	for place, i := range order {
+		isWith := place >= count && count > 0 && at[i].Status.State == injection.In && whenIn(at[i]).Equal(whenIn(at[order[count-1]]))
+		if place < count || isWith {
+			first[at[i].Index] = true
+		}
+	}
+	return first
+}
+
+// whenIn returns when a workload got the revision; zero if it does not have it.
+func whenIn(s *WorkloadAssessment) time.Time {
+	if s.Status.State != injection.In {
+		return time.Time{}
+	}
+	return s.grant.At
+}
+
+// isTrialOver reports whether the canary phase has ended: no workload waits, and others than
+// canaries have the revision.
+func (a *Assessment) isTrialOver(canaries map[int]bool) bool {
+	return !slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
+		return s.Status.State == injection.Waiting
+	}) && slices.ContainsFunc(a.Assessed, func(s WorkloadAssessment) bool {
+		return s.Status.State == injection.In && !s.isUntouched && !canaries[s.Index]
+	})
+}
+
+// isUnfitCanary reports whether a workload would prove nothing as a canary: it has no pods, or was
+// broken before the agent was injected. What an earlier revision broke does not count.
+func (a *Assessment) isUnfitCanary(s *WorkloadAssessment) bool {
+	isBroken := !s.rolled.Complete && (!s.Has || !a.isOnTrial(s))
+	return a.agent.HasCanaries() && (isBroken || s.rolled.Pods == 0)
+}
+
+// unitOf returns the workload under the name that the rollout policy uses.
+func (a *Assessment) unitOf(s *WorkloadAssessment) rollout.Unit {
+	one := &a.seen[s.Index]
+	name := one.Name
+	if a.agent.Kind == injection.KindCluster {
+		name = one.Namespace + "/" + name
+	}
+	return rollout.Unit{Kind: one.Kind, Name: name}
+}

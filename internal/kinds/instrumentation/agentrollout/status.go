@@ -1,0 +1,288 @@
+package agentrollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+)
+
+// maxListed limits the workloads in the status; the schema's description states the same number.
+const maxListed = 50
+
+// StatusInput is what a status is computed from.
+type StatusInput struct {
+	// Identity says which Instrumentation it is. Agent is nil if its spec is invalid or it is being
+	// deleted.
+	Identity injection.Identity
+	Agent    *injection.Agent
+	// Generation is the object's generation; Deleting reports that it is being deleted.
+	Generation int64
+	Deleting   bool
+	Seen       []ObservedWorkload
+	Decision   Decision
+	// Refused has, by index, why the API server refused the write of a workload.
+	Refused map[int]string
+	// Unmade has, by index, why a workload could not be written; the write will be retried.
+	Unmade map[int]string
+	// Failure says why the reconcile did not complete; nil if it did.
+	Failure *plan.Failure
+}
+
+// counts sums up the workloads.
+type counts struct {
+	matched, injected, pending, failed int
+	going, waiting, overruled          []string
+	// broken do not become ready, bare can't be injected, and the agent can't be removed from stuck;
+	// each entry includes the cause.
+	broken, bare, stuck []string
+	listed              []Listed
+}
+
+// Listed is a workload in the status.
+type Listed struct {
+	// Index is the workload's index in the observed workloads.
+	Index  int
+	Status instrv1.WorkloadStatus
+}
+
+// News returns the failed workloads in the status that before does not contain in the same form.
+func (f *StatusInput) News(before []instrv1.WorkloadStatus) []Listed {
+	listed := f.add().listed
+	return slices.DeleteFunc(listed[:min(len(listed), maxListed)], func(one Listed) bool {
+		return one.Status.State != instrv1.StateFailed || slices.Contains(before, one.Status)
+	})
+}
+
+func (f *StatusInput) add() counts {
+	s := counts{matched: len(f.Decision.Workloads)}
+	for _, reported := range f.Decision.Workloads {
+		if refusal, isRefused := f.Refused[reported.Index]; isRefused {
+			reported.State, reported.Reason, reported.Message = instrv1.StateFailed, instrv1.WorkloadRefused, refusal
+		}
+		if failure, isUnmade := f.Unmade[reported.Index]; isUnmade {
+			reported.State, reported.Reason, reported.Message, reported.Progressing = instrv1.StatePending, instrv1.WorkloadAsked,
+				"could not be written, retrying: "+failure, false
+		}
+		s.note(f.nameOf(reported.Index), reported)
+		if reported.State == "" {
+			continue
+		}
+		s.listed = append(s.listed, f.listOne(reported.Index, reported))
+	}
+	f.addStuck(&s)
+	slices.SortStableFunc(s.listed, func(a, b Listed) int {
+		return cmp.Or(cmp.Compare(a.Status.State, b.Status.State), cmp.Compare(a.Status.Namespace, b.Status.Namespace),
+			cmp.Compare(a.Status.Name, b.Status.Name))
+	})
+	return s
+}
+
+// addStuck adds the workloads that are no longer matched, and from which the API server does not
+// let us remove the agent.
+func (f *StatusInput) addStuck(s *counts) {
+	for _, index := range f.Decision.From {
+		refusal, isRefused := f.Refused[index]
+		if !isRefused || slices.ContainsFunc(f.Decision.Workloads, func(reported ReportedWorkload) bool { return reported.Index == index }) {
+			continue
+		}
+		s.stuck = append(s.stuck, f.nameOf(index)+": "+refusal)
+		s.listed = append(s.listed, f.listOne(index, ReportedWorkload{State: instrv1.StateFailed, Reason: instrv1.WorkloadRefused,
+			Message: "the agent can't be removed: " + refusal}))
+	}
+}
+
+// listOne returns the entry of a workload in status.workloads.
+func (f *StatusInput) listOne(index int, reported ReportedWorkload) Listed {
+	one := &f.Seen[index]
+	status := instrv1.WorkloadStatus{Name: one.String(), State: reported.State, Reason: reported.Reason, Message: reported.Message}
+	if f.Identity.Kind == injection.KindCluster {
+		status.Namespace = one.Namespace
+	}
+	return Listed{index, status}
+}
+
+// nameOf returns a workload's name for a message.
+func (f *StatusInput) nameOf(index int) string { return nameOf(f.Identity.Kind, &f.Seen[index]) }
+
+// nameOf returns a workload's name for a message about an object of a kind. For a
+// ClusterInstrumentation it includes the namespace.
+func nameOf(kind string, one *ObservedWorkload) string {
+	if kind == injection.KindCluster {
+		return one.String() + " in " + one.Namespace
+	}
+	return one.String()
+}
+
+// namesOf returns the names of several workloads.
+func (f *StatusInput) namesOf(indices []int) []string {
+	var names []string
+	for _, index := range indices {
+		names = append(names, f.nameOf(index))
+	}
+	return names
+}
+
+// note counts one workload.
+func (s *counts) note(name string, reported ReportedWorkload) {
+	switch reported.State {
+	case instrv1.StateFailed:
+		s.failed++
+		switch reported.Reason {
+		case instrv1.WorkloadOverruled:
+			s.overruled = append(s.overruled, name+": "+reported.Message)
+		case instrv1.WorkloadMountPathTaken, instrv1.WorkloadVariableTaken, instrv1.WorkloadVariableUnknown, instrv1.WorkloadUnsupported,
+			instrv1.WorkloadTooLarge, instrv1.WorkloadRefused:
+			s.bare = append(s.bare, name+": "+reported.Message)
+		case instrv1.WorkloadCanaryFailed:
+		default:
+			s.broken = append(s.broken, name+": "+reported.Message)
+		}
+	case instrv1.StatePending:
+		s.pending++
+		if reported.Progressing {
+			s.going = append(s.going, name)
+		} else {
+			s.waiting = append(s.waiting, fmt.Sprintf("%s (%s: %s)", reported.Reason, name, reported.Message))
+		}
+	default:
+		s.injected++
+	}
+}
+
+// Status returns the status of an Instrumentation. The reconciler adds times and the generation to
+// its conditions.
+func (f *StatusInput) Status() instrv1.InstrumentationStatus {
+	s := f.add()
+	slices.Sort(s.going)
+	status := instrv1.InstrumentationStatus{
+		ObservedGeneration: f.Generation,
+		Matched:            count(s.matched), Injected: count(s.injected), Pending: count(s.pending), Failed: count(s.failed),
+		Conditions: f.conditions(&s),
+	}
+	for _, one := range s.listed[:min(len(s.listed), maxListed)] {
+		status.Workloads = append(status.Workloads, one.Status)
+	}
+	if f.Agent != nil {
+		status.Revision = f.Agent.Revision
+	}
+	return status
+}
+
+func count(n int) int32 { return int32(n) } //nolint:gosec // etcd does not hold that many
+
+// summarize returns the summary of the status. The first matching row counts:
+//
+//	situation                                       severity  reason
+//	the spec is invalid                             Stalled   InvalidSpec
+//	the API server refused a write                  Failed    Refused
+//	a call failed and is retried                    Unknown   ReconcileFailed
+//	the agent can't be removed from a workload      Failed    Refused
+//	the object is being deleted                     UnderWay  Restoring
+//	the canaries of this revision failed            Stalled   CanaryFailed
+//	pods do not become ready with the agent         Failed    RolloutFailed
+//	a workload can't be injected                    Failed    NotInjected
+//	another Instrumentation takes precedence        Failed    Overruled
+//	the agent is being removed from a workload      UnderWay  Restoring
+//	no workload is matched                          Working   NothingMatched
+//	pods are being replaced                         UnderWay  Injecting
+//	workloads wait for the rollout                  UnderWay  Waiting
+//	none of these                                   Working   Injected
+func (f *StatusInput) summarize(s *counts) summary.Summary {
+	progress := fmt.Sprintf("%d of %d workloads run with the agent", s.injected, s.matched)
+	switch {
+	case f.Failure != nil:
+		return summary.OfFailure(*f.Failure)
+	case len(s.stuck) > 0:
+		return summary.Of(summary.Failed, api.ReasonRefused, "the agent can't be removed from %s", conditions.FirstFew(s.stuck, "; "))
+	case f.Deleting:
+		return summary.Of(summary.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
+	case f.Decision.Failure != "":
+		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed, "the revision failed on %s; it is being removed there",
+			f.Decision.Failure)
+	case f.Agent != nil && f.Agent.HasFailed():
+		return summary.Of(summary.Stalled, instrv1.ReasonCanaryFailed,
+			"the revision failed on %s; it was removed there, and no other workload gets it. "+
+				"Change spec.agent or spec.matchers, or retry: %s", f.Agent.Because, retryCommand(f.Agent))
+	case len(s.broken) > 0:
+		return summary.Of(summary.Failed, instrv1.ReasonRolloutFailed, "failing with the agent: %s", conditions.FirstFew(s.broken, "; "))
+	case len(s.bare) > 0:
+		return summary.Of(summary.Failed, instrv1.ReasonNotInjected, "%s", conditions.FirstFew(s.bare, "; "))
+	case len(s.overruled) > 0:
+		return summary.Of(summary.Failed, instrv1.ReasonOverruled, "%s", conditions.FirstFew(s.overruled, "; "))
+	case f.Decision.Leaving > 0:
+		return summary.Of(summary.UnderWay, instrv1.ReasonRestoring, "%s", f.leaving())
+	case s.matched == 0:
+		return summary.Of(summary.Working, instrv1.ReasonNothingMatched, "no workload is matched")
+	case len(s.going) > 0:
+		return summary.Of(summary.UnderWay, instrv1.ReasonInjecting, "%s; being replaced: %s", progress, conditions.FirstFew(s.going, ", "))
+	case len(s.waiting) > 0:
+		return summary.Of(summary.UnderWay, instrv1.ReasonWaiting, "%s; waiting: %s", progress, conditions.FirstFew(s.waiting, ", "))
+	}
+	return summary.Of(summary.Working, instrv1.ReasonInjected, "%s%s", progress, f.unseen())
+}
+
+// unseen names the variables that the agent sets where the containers had none. The images may set
+// them, which can't be seen, and then the image's value is lost. It returns "" if there is no such
+// variable. The first workload with such a variable stands for all, because they have the same
+// agent.
+func (f *StatusInput) unseen() string {
+	for _, reported := range f.Decision.Workloads {
+		injected := injection.InjectedBy(f.Seen[reported.Index].Template.Annotations, f.Identity.ID())
+		if injected == nil {
+			continue
+		}
+		for _, part := range injected.Parts {
+			if names := part.Absent(); len(names) > 0 {
+				return fmt.Sprintf("; variables of images can't be seen: if an image sets %s, its value is replaced",
+					conditions.FirstFew(names, ", "))
+			}
+		}
+	}
+	return ""
+}
+
+// leaving says from which workloads the agent is being removed.
+func (f *StatusInput) leaving() string {
+	if f.Decision.Leaving == 0 {
+		return "the agent is removed from all workloads"
+	}
+	return fmt.Sprintf("the agent is being removed from %d workloads: %s", f.Decision.Leaving,
+		conditions.FirstFew(f.namesOf(f.Decision.From), ", "))
+}
+
+// retryCommand returns the command that makes Mainstay try a failed revision again.
+func retryCommand(agent *injection.Agent) string {
+	command := "kubectl annotate " + strings.ToLower(agent.Kind) + " " + agent.Name + " " + instrv1.AnnotationFailed + "-"
+	if agent.Namespace != "" {
+		command += " -n " + agent.Namespace
+	}
+	return command
+}
+
+// conditions returns the conditions of the summary, and Overruled where it applies. Progressing is
+// True while pods are being replaced, even if something is wrong.
+func (f *StatusInput) conditions(s *counts) []metav1.Condition {
+	progressing := conditions.False(instrv1.ConditionProgressing, instrv1.ReasonSettled, "no pods are being replaced")
+	switch {
+	case len(s.going) > 0:
+		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonInjecting,
+			"being replaced: "+conditions.FirstFew(s.going, ", "))
+	case f.Decision.Leaving > 0:
+		progressing = conditions.True(instrv1.ConditionProgressing, instrv1.ReasonRestoring, f.leaving())
+	}
+	all := f.summarize(s).Conditions(progressing)
+	if len(s.overruled) > 0 {
+		all = append(all, conditions.True(instrv1.ConditionOverruled, instrv1.ReasonOverruled, conditions.FirstFew(s.overruled, "; ")))
+	}
+	return all
+}

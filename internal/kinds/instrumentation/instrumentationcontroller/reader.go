@@ -1,0 +1,225 @@
+package instrumentationcontroller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/agentrollout"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+	"github.com/mainstay-platform/mainstay/internal/workload/observe"
+)
+
+// Reader reads what injection decisions depend on. It writes nothing, and is safe for concurrent
+// use.
+type Reader struct {
+	// Cached has workloads, the metadata of namespaces, and the objects of kinds that are on.
+	Cached client.Reader
+	// Live reads from the API server.
+	Live client.Reader
+	// Off are the disabled kinds. Their objects are not read.
+	Off []string
+	// Ungoverned are namespaces into which nothing is injected.
+	Ungoverned []string
+	// Source reads which keys a ConfigMap or Secret has; nil if the cache has neither.
+	Source func(ctx context.Context, namespace string, ref workload.SourceRef) (workload.Source, error)
+	// HasImageVolumes reports that the cluster supports image volumes.
+	HasImageVolumes bool
+
+	// compiled caches agents by UID.
+	compiled *lru.Cache
+	// removals are the last removals of agents from workloads, by removalKey.
+	removals *lru.Cache
+}
+
+// maxCompiled is far more than a cluster has in practice.
+const maxCompiled = 10_000
+
+// NewReader completes a Reader.
+func NewReader(reader Reader) *Reader {
+	reader.compiled, reader.removals = lru.New(maxCompiled), lru.New(maxCompiled)
+	return &reader
+}
+
+// on returns the kinds that are on.
+func (r *Reader) on() []Scope {
+	return slices.DeleteFunc(Scopes(), func(scope Scope) bool { return slices.Contains(r.Off, scope.Kind.Kind) })
+}
+
+// version is an agent compiled from one version of its object.
+type version struct {
+	resourceVersion string
+	agent           *injection.Agent
+}
+
+// agent returns the compiled object. It compiles each version of an object once.
+func (r *Reader) agent(object injection.Object) *injection.Agent {
+	if found, isKnown := r.compiled.Get(object.GetUID()); isKnown {
+		if known := found.(version); known.resourceVersion == object.GetResourceVersion() {
+			return known.agent
+		}
+	}
+	agent := instrumentation.Compile(object)
+	r.compiled.Add(object.GetUID(), version{object.GetResourceVersion(), agent})
+	return agent
+}
+
+// objects returns all objects; of the Instrumentations those of one namespace, unless namespace is
+// empty. They belong to the cache and must not be modified.
+func (r *Reader) objects(ctx context.Context, namespace string) ([]Object, error) {
+	var objects []Object
+	if !slices.Contains(r.Off, injection.KindNamespaced) {
+		var list instrv1.InstrumentationList
+		if err := r.Cached.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing Instrumentations: %w", err)
+		}
+		for i := range list.Items {
+			objects = append(objects, &list.Items[i])
+		}
+	}
+	if !slices.Contains(r.Off, injection.KindCluster) {
+		var list instrv1.ClusterInstrumentationList
+		if err := r.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing ClusterInstrumentations: %w", err)
+		}
+		for i := range list.Items {
+			objects = append(objects, &list.Items[i])
+		}
+	}
+	return objects, nil
+}
+
+// agents returns the compiled objects, sorted by precedence.
+func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Agent, error) {
+	objects, err := r.objects(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	var agents []*injection.Agent
+	for _, object := range objects {
+		agents = append(agents, r.agent(object))
+	}
+	injection.Sort(agents)
+	return agents, nil
+}
+
+// setting returns the context of a namespace, for the given agents.
+func (r *Reader) setting(ctx context.Context, namespace string, agents []*injection.Agent) (*injection.NamespaceContext, error) {
+	setting := &injection.NamespaceContext{HasImageVolumes: r.HasImageVolumes, Keys: r.keys(ctx, namespace), Off: r.Off}
+	if slices.Contains(r.Ungoverned, namespace) {
+		return setting, nil
+	}
+	found := watch.Namespace()
+	err := r.Cached.Get(ctx, client.ObjectKey{Name: namespace}, found)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, client.ObjectKey{Name: namespace}, found)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %s, whose labels and annotations select what is injected: %w", namespace, err)
+	}
+	setting.Declines = injection.OptsOut(found.Annotations)
+	for _, agent := range agents {
+		if agent.Covers(namespace, found.Labels) {
+			setting.Agents = append(setting.Agents, agent)
+		}
+	}
+	return setting, nil
+}
+
+// keys returns a lookup in the cache. A source that can't be read is Unknown.
+func (r *Reader) keys(ctx context.Context, namespace string) injection.KeyLookup {
+	if r.Source == nil {
+		return nil
+	}
+	return func(kind, name, key string) injection.Presence {
+		source, err := r.Source(ctx, namespace, workload.SourceRef{Kind: workload.SourceKind(kind), Name: name})
+		if err != nil || source.State != workload.Present {
+			return injection.Unknown
+		}
+		if _, has := source.Keys[key]; !has || slices.Contains(source.Binary, key) {
+			return injection.Absent
+		}
+		return injection.Present
+	}
+}
+
+// seen is a workload from the cache, with what only the controllers need.
+type seen struct {
+	agentrollout.ObservedWorkload
+	selector *metav1.LabelSelector
+}
+
+// workloads returns the workloads of a namespace, or of all if it is empty, sorted by namespace,
+// kind and name: the cache has no order, and messages name the first. They share memory with the
+// cache and must not be modified.
+func (r *Reader) workloads(ctx context.Context, namespace string) ([]seen, error) {
+	var found []seen
+	add := func(object client.Object, selector *metav1.LabelSelector) {
+		if object.GetDeletionTimestamp() != nil {
+			return
+		}
+		w := workloadOf(object, observe.KindOfWorkload(object), observe.PodTemplate(object))
+		found = append(found, seen{agentrollout.ObservedWorkload{Workload: *w, UID: object.GetUID(), Rolled: observe.Rolled(object)}, selector})
+	}
+	var deployments appsv1.DeploymentList
+	var statefulSets appsv1.StatefulSetList
+	var daemonSets appsv1.DaemonSetList
+	for _, list := range []client.ObjectList{&deployments, &statefulSets, &daemonSets} {
+		if err := r.Cached.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing %T: %w", list, err)
+		}
+	}
+	for i := range deployments.Items {
+		add(&deployments.Items[i], deployments.Items[i].Spec.Selector)
+	}
+	for i := range statefulSets.Items {
+		add(&statefulSets.Items[i], statefulSets.Items[i].Spec.Selector)
+	}
+	for i := range daemonSets.Items {
+		add(&daemonSets.Items[i], daemonSets.Items[i].Spec.Selector)
+	}
+	slices.SortFunc(found, func(a, b seen) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return found, nil
+}
+
+// workloadOf returns the object as an injection.Workload.
+func workloadOf(object client.Object, kind string, template *corev1.PodTemplateSpec) *injection.Workload {
+	return &injection.Workload{
+		Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(),
+		Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Template: template,
+	}
+}
+
+// settle sets the context of each workload to that of its namespace.
+func (r *Reader) settle(ctx context.Context, found []seen, agents []*injection.Agent) error {
+	settings := map[string]*injection.NamespaceContext{}
+	for i := range found {
+		one := &found[i]
+		if settings[one.Namespace] == nil {
+			setting, err := r.setting(ctx, one.Namespace, agents)
+			if apierrors.IsNotFound(err) {
+				setting, err = &injection.NamespaceContext{}, nil // the namespace is gone, and the workload will be
+			}
+			if err != nil {
+				return err
+			}
+			settings[one.Namespace] = setting
+		}
+		one.Context = settings[one.Namespace]
+	}
+	return nil
+}

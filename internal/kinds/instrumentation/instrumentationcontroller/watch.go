@@ -1,0 +1,118 @@
+package instrumentationcontroller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/agentrollout"
+	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
+	"github.com/mainstay-platform/mainstay/internal/workload"
+)
+
+// manyWatched is the number of workloads per namespace up to which pods are listed per workload.
+// Above it, all pods of the namespace are listed once.
+const manyWatched = 3
+
+// watch reads the pods of workloads that run what is injected now, and sets the problem and ready
+// time of each assessment.
+func (r *Reader) watch(ctx context.Context, assessments []*agentrollout.WorkloadAssessment, found []seen) error {
+	within := map[string][]*agentrollout.WorkloadAssessment{}
+	for _, assessed := range assessments {
+		namespace := found[assessed.Index].Namespace
+		within[namespace] = append(within[namespace], assessed)
+	}
+	for namespace, some := range within {
+		var all []corev1.Pod
+		if len(some) > manyWatched {
+			var err error
+			if all, err = r.pods(ctx, namespace, labels.Everything()); err != nil {
+				return err
+			}
+		}
+		for _, assessed := range some {
+			one := &found[assessed.Index]
+			selector, err := metav1.LabelSelectorAsSelector(one.selector)
+			if err != nil {
+				return fmt.Errorf("reading the selector of %s in namespace %s: %w", one, namespace, err)
+			}
+			pods := all
+			if len(some) <= manyWatched {
+				if pods, err = r.pods(ctx, namespace, selector); err != nil {
+					return err
+				}
+			}
+			note(assessed, one, selector, pods)
+		}
+	}
+	return nil
+}
+
+// pods lists pods of a namespace.
+//
+// +kubebuilder:rbac:part=injection,groups="",resources=pods,verbs=list
+func (r *Reader) pods(ctx context.Context, namespace string, selector labels.Selector) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := r.Live.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing pods of namespace %s: %w", namespace, err)
+	}
+	return list.Items, nil
+}
+
+// note sets in an assessment what the pods that run the current injection show.
+func note(assessed *agentrollout.WorkloadAssessment, one *seen, selector labels.Selector, pods []corev1.Pod) {
+	var mine []corev1.Pod
+	for i := range pods {
+		isMine := selector.Matches(labels.Set(pods[i].Labels)) &&
+			pods[i].Annotations[instrv1.AnnotationInjected] == one.Template.Annotations[instrv1.AnnotationInjected]
+		if isMine {
+			mine = append(mine, pods[i])
+		}
+	}
+	assessed.Problem, assessed.ReadySince = workload.FindProblem(mine, ""), readySince(mine)
+}
+
+// readySince returns when the last of some pods became ready; zero if none is ready.
+func readySince(pods []corev1.Pod) time.Time {
+	var last time.Time
+	for i := range pods {
+		for _, condition := range pods[i].Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && condition.LastTransitionTime.After(last) {
+				last = condition.LastTransitionTime.Time
+			}
+		}
+	}
+	return last
+}
+
+// lastRemovals returns when the agent was last removed from each workload that has it.
+func (r *Reader) lastRemovals(observed *Observed) agentrollout.Removals {
+	found := agentrollout.Removals{}
+	for _, assessed := range observed.assessment.Assessed {
+		uid := observed.seen[assessed.Index].UID
+		if known, _ := r.removals.Get(removalKey{observed.identity.ID(), uid}); known != nil && assessed.Has {
+			found[uid] = known.(injection.Grant)
+		}
+	}
+	return found
+}
+
+// remember remembers removals that are about to be written.
+func (r *Reader) remember(identity injection.Identity, removals agentrollout.Removals) {
+	for uid, removal := range removals {
+		r.removals.Add(removalKey{identity.ID(), uid}, removal)
+	}
+}
+
+// removalKey names an agent and a workload.
+type removalKey struct {
+	id  string
+	uid types.UID
+}
