@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -99,10 +98,8 @@ func (g gated) Start(ctx context.Context) error {
 // newCache returns the manager's cache, gated. It reads with a client of its own, which survives an
 // API server that is down.
 func (s *storage) newCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
-	config = rest.CopyConfig(config)
-	config.Wrap(retrytransport.Transport(ctrl.Log.WithName("cache"), clock.RealClock{}))
 	options.HTTPClient = nil
-	made, err := cache.New(config, options)
+	made, err := cache.New(retrytransport.Config(config, "cache"), options)
 	if err != nil {
 		return nil, err
 	}

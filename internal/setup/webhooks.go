@@ -69,7 +69,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		return nil, err
 	}
 	server.Register(webhooks.ConvertPath, bounded(converter, maxConversion, large))
-	watched, err := webhooks.NewCache(restConfig, scheme)
+	watched, err := webhooks.NewCache(restConfig, scheme, wired.manager.GetRESTMapper())
 	if err != nil {
 		return nil, err
 	}
