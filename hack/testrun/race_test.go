@@ -21,7 +21,7 @@ const repository = "../.."
 func concurrency(file *ast.File) (sign string) {
 	for _, spec := range file.Imports {
 		imported, _ := strconv.Unquote(spec.Path.Value)
-		for _, marker := range []string{"sync", "testing/synctest", "golang.org/x/sync", module + "/internal/kit/watch/watchtest"} {
+		for _, marker := range []string{"sync", "testing/synctest", "golang.org/x/sync", module + "/internal/install/loop/looptest"} {
 			if imported == marker || strings.HasPrefix(imported, marker+"/") {
 				return "imports " + imported
 			}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,9 +52,6 @@ type served struct {
 	publisher *apiservice.Publisher
 }
 
-// withdrawalRetry is the time between a failed deletion of the APIService and the next attempt.
-const withdrawalRetry = 10 * time.Second
-
 // addAPIService adds, for the leader only, the publisher of the APIService and the keeper of the
 // server's certificate. If there is no server, it adds the deletion of an earlier manager's
 // APIService, and returns nil.
@@ -70,7 +64,7 @@ func addAPIService(to ctrl.Manager, settings Settings) (*served, error) {
 	role := settings.Webhooks.Owner
 	if settings.APIService.Service == "" {
 		withdrawal := manager.RunnableFunc(func(ctx context.Context) error {
-			return retry(ctx, withdrawalRetry, "Deleting the APIService", func() error {
+			return retry(ctx, retryPause, "Deleting the APIService", func() error {
 				return apiservice.Withdraw(ctrl.LoggerInto(ctx, ctrl.Log.WithName("setup")), live, apiservice.Of(role))
 			})
 		})
@@ -80,7 +74,7 @@ func addAPIService(to ctrl.Manager, settings Settings) (*served, error) {
 		return nil, nil //nolint:nilnil // nothing served is a valid answer
 	}
 	service := client.ObjectKey{Namespace: settings.Namespace, Name: settings.APIService.Service}
-	owner := func(ctx context.Context) (*metav1.OwnerReference, error) { return ownerOf(ctx, live, role) }
+	owner := ownerNamed(live, role)
 	certificate := settings.APIService.Certificates
 	certificate.Namespace, certificate.Owner = service.Namespace, owner
 	certificate.Names = []string{service.Name + "." + service.Namespace + ".svc"} // the name with which API servers call a Service
@@ -97,25 +91,16 @@ func addAPIService(to ctrl.Manager, settings Settings) (*served, error) {
 		Owner: owner, Whose: apiservice.Of(role), External: certificate.External,
 		Recorder: to.GetEventRecorder("mainstay-apiservice"), Clock: clock.RealClock{},
 	})
-	if err := to.Add(both{keeper, publisher}); err != nil {
+	if err := to.Add(forLeader{together{keeper, publisher}}); err != nil {
 		return nil, fmt.Errorf("adding the publisher of the APIService: %w", err)
 	}
 	return &served{keeper, publisher}, nil
 }
 
-// both runs a Keeper and a Publisher together, on the leader only. This process does not serve with
-// this certificate, so a standby needs nothing ready, and the Secret tells the next leader which
-// CAs are trusted.
-type both [2]manager.Runnable
-
-// Start runs both until ctx ends.
-func (b both) Start(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, runnable := range b {
-		group.Go(func() error { return runnable.Start(ctx) })
-	}
-	return group.Wait()
-}
+// forLeader runs a Keeper and a Publisher on the leader only. This process does not serve with this
+// certificate, so a standby needs nothing ready, and the Secret tells the next leader which CAs are
+// trusted.
+type forLeader struct{ together }
 
 // NeedLeaderElection returns true, although a Keeper alone needs no leader.
-func (b both) NeedLeaderElection() bool { return true }
+func (forLeader) NeedLeaderElection() bool { return true }

@@ -222,13 +222,16 @@ func serve(restConfig *rest.Config, settings *Settings, options *ctrl.Options) (
 	if !settings.Webhooks.Enabled {
 		return nil, nil
 	}
-	var err error
-	if settings.Webhooks.Certificates, err = certificateOptions(restConfig, *settings); err != nil {
-		return nil, err
-	}
-	keeper, err := newKeeper(restConfig, *settings)
+	live, err := newClient(restConfig)
 	if err != nil {
 		return nil, err
+	}
+	certificate := &settings.Webhooks.Certificates
+	certificate.Namespace, certificate.Names = settings.Namespace, endpoint(*settings).Names()
+	certificate.Owner = ownerNamed(live, settings.Webhooks.Owner)
+	keeper, err := certificates.New(restConfig, *certificate)
+	if err != nil {
+		return nil, fmt.Errorf("keeping the webhooks' certificate: %w", err)
 	}
 	options.WebhookServer = webhookServer(settings.Webhooks, keeper)
 	return keeper, nil

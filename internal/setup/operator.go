@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -23,24 +22,32 @@ import (
 // the manager's cache can be filled, if stored objects must be converted first.
 type Operator struct {
 	ctrl.Manager
-	beside []manager.Runnable
+	beside together
 	// checks say whether it can work.
 	checks map[string]healthz.Checker
 }
 
 // Start runs until ctx ends or one part fails.
 func (o *Operator) Start(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, runnable := range o.beside {
-		group.Go(func() error { return runnable.Start(ctx) })
-	}
-	group.Go(func() error {
+	main := manager.RunnableFunc(func(ctx context.Context) error {
 		err := o.Manager.Start(ctx)
 		if err == nil && ctx.Err() == nil {
 			err = errors.New("the manager stopped unexpectedly")
 		}
 		return err
 	})
+	return append(o.beside, main).Start(ctx)
+}
+
+// together runs several parts as one.
+type together []manager.Runnable
+
+// Start runs all parts until ctx ends or one fails.
+func (t together) Start(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range t {
+		group.Go(func() error { return part.Start(ctx) })
+	}
 	return group.Wait()
 }
 
@@ -99,10 +106,8 @@ func (g gated) Start(ctx context.Context) error {
 // newCache returns the manager's cache, gated. It reads with a client of its own, which survives an
 // API server that is down.
 func (s *storage) newCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
-	config = rest.CopyConfig(config)
-	config.Wrap(retrytransport.Transport(ctrl.Log.WithName("cache"), clock.RealClock{}))
 	options.HTTPClient = nil
-	made, err := cache.New(config, options)
+	made, err := cache.New(retrytransport.Config(config, "cache"), options)
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +164,8 @@ func (f filled) Start(context.Context) error {
 // NeedLeaderElection returns false: every replica has a cache.
 func (f filled) NeedLeaderElection() bool { return false }
 
-// migrationPause is the time between a failed migration and the next attempt.
-const migrationPause = 10 * time.Second
+// retryPause is the time between two attempts of what nothing waits for.
+const retryPause = 10 * time.Second
 
 // migrate rewrites stored objects in the storage version, on the leader, until that has succeeded.
 func (s *storage) migrate(ctx context.Context, config *rest.Config) error {
@@ -168,7 +173,7 @@ func (s *storage) migrate(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	return retry(ctx, migrationPause, "Migrating stored objects", func() error { return crds.Migrate(ctx, direct, s.unmigrated) })
+	return retry(ctx, retryPause, "Migrating stored objects", func() error { return crds.Migrate(ctx, direct, s.unmigrated) })
 }
 
 // retry calls try until it succeeds or ctx ends, with a pause in between.

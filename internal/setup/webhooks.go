@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/mainstay-platform/mainstay/internal/install/certificates"
@@ -69,7 +70,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		return nil, err
 	}
 	server.Register(webhooks.ConvertPath, newIntake(maxConversion).bounded(converter))
-	watched, err := webhooks.NewCache(restConfig, scheme)
+	watched, err := webhooks.NewCache(restConfig, scheme, wired.manager.GetRESTMapper())
 	if err != nil {
 		return nil, err
 	}
@@ -105,42 +106,21 @@ func endpoint(settings Settings) webhooks.Endpoint {
 	return webhooks.Endpoint{Namespace: settings.Namespace, Service: settings.Webhooks.Service}
 }
 
-// newKeeper returns the Keeper of the endpoint's certificate.
-func newKeeper(config *rest.Config, settings Settings) (*certificates.Keeper, error) {
-	keeper, err := certificates.New(config, settings.Webhooks.Certificates)
-	if err != nil {
-		return nil, fmt.Errorf("keeping the webhooks' certificate: %w", err)
+// ownerNamed returns a function that reads the installation's ClusterRole and returns an owner
+// reference to it, or nil if name is empty. The right to read it is in the chart's
+// templates/rbac.yaml, because it uses resourceNames.
+func ownerNamed(live client.Reader, name string) func(context.Context) (*metav1.OwnerReference, error) {
+	return func(ctx context.Context) (*metav1.OwnerReference, error) {
+		if name == "" {
+			return nil, nil //nolint:nilnil // no owner is a valid answer
+		}
+		role := &metav1.PartialObjectMetadata{}
+		role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
+		if err := live.Get(ctx, client.ObjectKey{Name: name}, role); err != nil {
+			return nil, fmt.Errorf("reading ClusterRole %s of the installation: %w", name, err)
+		}
+		return &metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID}, nil
 	}
-	return keeper, nil
-}
-
-// certificateOptions returns the certificate settings with the names of the endpoint and the owner
-// of the Secret.
-func certificateOptions(config *rest.Config, settings Settings) (certificates.Options, error) {
-	options := settings.Webhooks.Certificates
-	options.Namespace, options.Names = settings.Namespace, endpoint(settings).Names()
-	live, err := newClient(config)
-	if err != nil {
-		return options, err
-	}
-	options.Owner = func(ctx context.Context) (*metav1.OwnerReference, error) {
-		return ownerOf(ctx, live, settings.Webhooks.Owner)
-	}
-	return options, nil
-}
-
-// ownerOf returns an owner reference to the installation's ClusterRole, or nil if name is empty.
-// The right to read it is in the chart's templates/rbac.yaml, because it uses resourceNames.
-func ownerOf(ctx context.Context, live client.Reader, name string) (*metav1.OwnerReference, error) {
-	if name == "" {
-		return nil, nil //nolint:nilnil // no owner is a valid answer
-	}
-	role := &metav1.PartialObjectMetadata{}
-	role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
-	if err := live.Get(ctx, client.ObjectKey{Name: name}, role); err != nil {
-		return nil, fmt.Errorf("reading ClusterRole %s of the installation: %w", name, err)
-	}
-	return &metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID}, nil
 }
 
 // newClient returns a client without a cache that knows all our kinds.
@@ -191,41 +171,31 @@ func installDefinitions(ctx context.Context, config *rest.Config) error {
 	return crds.Install(ctx, direct)
 }
 
-// addWithdrawal adds the removal of an earlier manager's webhooks, if it is enabled.
-func addWithdrawal(manager ctrl.Manager, config *rest.Config, settings Settings) error {
+// withdrawals is how often the webhooks are removed, with retryPause in between.
+const withdrawals = 9
+
+// addWithdrawal adds, if it is enabled, the removal of an earlier manager's webhooks by the leader.
+// It removes them until they stay removed: the last replicas with webhooks write them again while
+// they run, for up to a minute.
+func addWithdrawal(to ctrl.Manager, config *rest.Config, settings Settings) error {
 	if !settings.Webhooks.Withdraw {
 		return nil
 	}
-	if err := manager.Add(withdrawal{config, settings.Webhooks.Owner}); err != nil {
+	err := to.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		for range withdrawals {
+			if err := withdrawWebhooks(ctx, config, settings.Webhooks.Owner); err != nil && ctx.Err() == nil {
+				ctrl.Log.WithName("setup").Error(err, "Removing webhooks")
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(retryPause):
+			}
+		}
+		return nil
+	}))
+	if err != nil {
 		return fmt.Errorf("adding the removal of webhooks: %w", err)
-	}
-	return nil
-}
-
-// withdrawal removes an earlier manager's webhooks until they stay removed: the last replicas with
-// webhooks write them again while they run, for up to a minute.
-type withdrawal struct {
-	config *rest.Config
-	// owner is the owner from the settings.
-	owner string
-}
-
-const (
-	withdrawalPause = 10 * time.Second
-	withdrawals     = 9
-)
-
-// Start runs on the leader.
-func (w withdrawal) Start(ctx context.Context) error {
-	for range withdrawals {
-		if err := withdrawWebhooks(ctx, w.config, w.owner); err != nil && ctx.Err() == nil {
-			ctrl.Log.WithName("setup").Error(err, "Removing webhooks")
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(withdrawalPause):
-		}
 	}
 	return nil
 }

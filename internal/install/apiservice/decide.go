@@ -1,16 +1,17 @@
 package apiservice
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/mainstay-platform/mainstay/api"
 	farmv1alpha1 "github.com/mainstay-platform/mainstay/api/farm/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 )
 
 // Name is the name of the APIService. Kubernetes requires version and group.
@@ -202,14 +203,6 @@ func isAvailable(live *apiregistrationv1.APIService) bool {
 	return condition != nil && condition.Status == apiregistrationv1.ConditionTrue
 }
 
-// earlier returns the earlier of two times. Zero means never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // unavailableSince returns since when the API server has not reached the server. It is zero if it
 // does, or if there is no condition.
 func unavailableSince(live *apiregistrationv1.APIService) time.Time {
@@ -244,30 +237,11 @@ func differs(live, wanted *apiregistrationv1.APIService) bool {
 		}
 	}
 	for _, owner := range wanted.OwnerReferences {
-		if !isOwned(live, owner) {
+		if !children.IsOwned(live, &owner) {
 			return true
 		}
 	}
-	return !isSameSpec(live.Spec, wanted.Spec)
-}
-
-func isOwned(live *apiregistrationv1.APIService, owner metav1.OwnerReference) bool {
-	for _, reference := range live.OwnerReferences {
-		if reference.UID == owner.UID {
-			return true
-		}
-	}
-	return false
-}
-
-func isSameSpec(a, b apiregistrationv1.APIServiceSpec) bool {
-	if a.Service == nil || b.Service == nil {
-		return a.Service == b.Service
-	}
-	return a.Service.Namespace == b.Service.Namespace && a.Service.Name == b.Service.Name &&
-		ptr.Equal(a.Service.Port, b.Service.Port) && bytes.Equal(a.CABundle, b.CABundle) &&
-		a.Group == b.Group && a.Version == b.Version && a.InsecureSkipTLSVerify == b.InsecureSkipTLSVerify &&
-		a.GroupPriorityMinimum == b.GroupPriorityMinimum && a.VersionPriority == b.VersionPriority
+	return !equality.Semantic.DeepEqual(live.Spec, wanted.Spec)
 }
 
 // Whose reports whether an APIService of our name may be changed.

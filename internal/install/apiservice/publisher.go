@@ -15,26 +15,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/install/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 )
-
-// Certificates are the serving certificates of the API server that serves the resources.
-type Certificates interface {
-	// Bundle returns the CAs that the API server must trust, or nil until they are known.
-	Bundle() []byte
-	// Changed returns a channel that is closed when Bundle changes next.
-	Changed() <-chan struct{}
-	// Trusted reports that the API server trusts a bundle from now on.
-	Trusted(bundle []byte)
-}
 
 // Options configure a Publisher.
 type Options struct {
 	// Client reads from the API server without a cache, and writes only while this process leads.
 	Client client.Client
 	// Cache is made by NewCache.
-	Cache        cache.Cache
-	Certificates Certificates
+	Cache cache.Cache
+	// Certificates are those of the API server that serves the resources.
+	Certificates loop.Certificates
 	// Namespace and Service name the Service of the server.
 	Namespace, Service string
 	// Owner returns the current owner of the APIService, which is garbage-collected with it. Nil means
@@ -54,14 +46,13 @@ type Options struct {
 // Publisher.
 type Publisher struct {
 	options Options
-	// wake has a buffer of one, so that no change is missed and no handler blocks.
-	wake chan struct{}
+	loop    *loop.Loop
 	// watched are the informers of the objects that decisions depend on.
 	watched watched
 	// writes limits writes, in case another program reverts them.
 	writes flowcontrol.PassiveRateLimiter
-	// absence, present (see observed) and owner are used by Start only. The owner is read once, and
-	// again before each write.
+	// absence, present (see observed), owner and noted are used by Start only. The owner is read once,
+	// and again before each write.
 	absence   absence
 	present   time.Time
 	owner     *metav1.OwnerReference
@@ -69,6 +60,7 @@ type Publisher struct {
 	// written is the version replaced by the last write. While the cache still has that version, there
 	// is nothing to decide.
 	written written
+	noted   noted
 
 	mutex sync.Mutex
 	state State
@@ -88,10 +80,14 @@ type State struct {
 
 // New returns a Publisher that has not observed anything yet.
 func New(options Options) *Publisher {
-	return &Publisher{
-		options: options, wake: make(chan struct{}, 1),
-		writes: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(writesPerSecond, writesAtOnce, options.Clock),
+	p := &Publisher{
+		options: options, writes: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(writesPerSecond, writesAtOnce, options.Clock),
 	}
+	p.loop = loop.New(loop.Options{
+		What: "the APIService", Cache: options.Cache, Watch: p.watch, Early: true, Pass: p.pass, Clock: options.Clock,
+		Log: loop.Logs("Not publishing the APIService", "Keeping the APIService"), Certificates: options.Certificates,
+	})
+	return p
 }
 
 // State returns the last observed state.
@@ -102,8 +98,6 @@ func (p *Publisher) State() State {
 }
 
 const (
-	// failurePause is the time between an error and the next attempt.
-	failurePause = 5 * time.Second
 	// cacheLag is how long the cache may take to show a write. It takes milliseconds, unless the API
 	// server is down.
 	cacheLag = 5 * time.Second
@@ -124,38 +118,20 @@ func (p *Publisher) NeedLeaderElection() bool { return true }
 // over.
 func (p *Publisher) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("apiservice").WithValues("APIService", Name))
-	return watch.Through(ctx, "the APIService", p.options.Cache, p.watch, p.run)
+	return p.loop.Run(ctx)
 }
 
-// run reconciles until ctx ends.
-func (p *Publisher) run(ctx context.Context) {
-	var last reported
-	for ctx.Err() == nil {
-		changed := p.options.Certificates.Changed()
-		d, err := p.reconcile(ctx)
-		last = p.report(ctx, last, d, err)
-		until := d.again
-		if soon := p.options.Clock.Now().Add(failurePause); err != nil && (until.IsZero() || soon.Before(until)) {
-			until = soon
-		}
-		p.sleep(ctx, until, changed)
+// pass reconciles and records events. An APIService that can't be published yet is an error, but no
+// failure.
+func (p *Publisher) pass(ctx context.Context) (again time.Time, err error) {
+	d, err := p.reconcile(ctx)
+	if ctx.Err() == nil {
+		p.note(ctx, d, err)
 	}
-}
-
-// sleep returns at a change, when ctx ends, or at the given time unless that is zero.
-func (p *Publisher) sleep(ctx context.Context, until time.Time, changed <-chan struct{}) {
-	var due <-chan time.Time
-	if !until.IsZero() {
-		timer := p.options.Clock.NewTimer(max(0, until.Sub(p.options.Clock.Now())))
-		defer timer.Stop()
-		due = timer.C()
+	if err == nil && d.action == wait {
+		err = loop.Waiting(errors.New(d.why))
 	}
-	select {
-	case <-ctx.Done():
-	case <-changed:
-	case <-p.wake:
-	case <-due:
-	}
+	return d.again, err
 }
 
 // reconcile observes, decides and acts within reconcileTimeout. It makes no call if nothing needs
@@ -178,7 +154,7 @@ func (p *Publisher) reconcile(ctx context.Context) (decision, error) {
 		return decision{action: keep, again: p.written.until, unreachable: reason}, problem
 	}
 	d := decide(*o)
-	d.unreachable, d.again = reason, earlier(d.again, again)
+	d.unreachable, d.again = reason, requeue.Earlier(d.again, again)
 	switch d.action {
 	case publish:
 		return d, errors.Join(problem, p.after(o, p.publish(ctx, o, d)))
@@ -222,40 +198,24 @@ func (p *Publisher) after(o *observed, err error) error {
 	return err
 }
 
-// reported is what was last logged, so that it is not repeated.
-type reported struct{ waiting, failure, unreachable string }
+// noted is of what events have been recorded, so that they are not repeated.
+type noted struct{ unreachable, conflict bool }
 
-// report logs what is new. It records an event if the APIService is not ours, or if the API server
-// does not reach the Service.
-func (p *Publisher) report(ctx context.Context, before reported, d decision, err error) reported {
-	log := ctrl.LoggerFrom(ctx)
-	if ctx.Err() != nil {
-		return before
-	}
-	now := reported{unreachable: d.unreachable}
-	if now.unreachable != "" && before.unreachable == "" {
-		log.Info("The API server does not reach the Service, although it has ready endpoints", "because", d.unreachable)
+// note records an event if the APIService is not ours, or if the API server does not reach the
+// Service.
+func (p *Publisher) note(ctx context.Context, d decision, err error) {
+	now := noted{unreachable: d.unreachable != "", conflict: d.conflict && err == nil}
+	if now.unreachable && !p.noted.unreachable {
+		ctrl.LoggerFrom(ctx).Info("The API server does not reach the Service, although it has ready endpoints", "because", d.unreachable)
 		p.record(ctx, unreached(d.unreachable))
 	}
-	if err != nil {
-		now.failure = err.Error()
-		if now.failure != before.failure {
-			log.Error(err, "Keeping the APIService")
-		}
+	if now.conflict && !p.noted.conflict {
+		p.record(ctx, conflicting)
 	}
-	if err != nil && now.unreachable == "" {
-		now.unreachable = before.unreachable // it may not have been observed
+	if err != nil && !now.unreachable {
+		now.unreachable = p.noted.unreachable // it may not have been observed
 	}
-	if d.action == wait && err == nil {
-		now.waiting = d.why
-		if now.waiting != before.waiting {
-			log.Info("Not publishing the APIService", "because", d.why)
-			if d.conflict {
-				p.record(ctx, conflicting)
-			}
-		}
-	}
-	return now
+	p.noted = now
 }
 
 // event is an event about the Service.

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/mainstay-platform/mainstay/internal/aggregated"
-	"github.com/mainstay-platform/mainstay/internal/kit/watch/watchtest"
+	"github.com/mainstay-platform/mainstay/internal/install/loop/looptest"
 )
 
 // TestWritten: a write is not repeated before the cache can show it, and is repeated if the cache
@@ -73,7 +73,7 @@ func TestUnreached(t *testing.T) {
 // TestStartBroken: without a cache or a watch nothing could be decided, so the process ends with an
 // error.
 func TestStartBroken(t *testing.T) {
-	watchtest.EndsWhenBroken(t, func(ctx context.Context, broken cache.Cache) error {
+	looptest.EndsWhenBroken(t, func(ctx context.Context, broken cache.Cache) error {
 		return New(Options{Cache: broken, Clock: clock.RealClock{}}).Start(ctx)
 	})
 }

@@ -3,7 +3,6 @@ package apiservice
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,9 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,10 +33,8 @@ import (
 // +kubebuilder:rbac:part=apiservice,groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.farm.mainstay.dev,verbs=list;watch
 // +kubebuilder:rbac:part=apiservice,groups=discovery.k8s.io,namespace=mainstay-system,resources=endpointslices,verbs=list;watch
 func NewCache(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, service client.ObjectKey) (cache.Cache, error) {
-	config = rest.CopyConfig(config)
-	config.Wrap(retrytransport.Transport(ctrl.Log.WithName("apiservice"), clock.RealClock{}))
 	slices := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service.Name})
-	made, err := cache.New(config, cache.Options{
+	made, err := cache.New(retrytransport.Config(config, "apiservice"), cache.Options{
 		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&apiregistrationv1.APIService{}: {Field: fields.OneTermEqualSelector("metadata.name", Name)},
@@ -59,44 +54,14 @@ type watched struct{ apiService, namespace, endpoints toolscache.InformerSynced 
 // isSynced reports whether enough is known to decide. decide itself handles unknown endpoints.
 func (w watched) isSynced() bool { return w.apiService() && w.namespace() }
 
-// watch wakes the Publisher when an object changes that its decisions depend on, and when all have
-// been read for the first time.
-func (p *Publisher) watch(ctx context.Context, running *sync.WaitGroup) error {
-	for _, one := range []struct {
-		object client.Object
-		synced *toolscache.InformerSynced
-	}{
-		{&apiregistrationv1.APIService{}, &p.watched.apiService}, {watch.Namespace(), &p.watched.namespace}, {&discoveryv1.EndpointSlice{},
-			&p.watched.endpoints},
-	} {
-		informer, err := p.options.Cache.GetInformer(ctx, one.object, cache.BlockUntilSynced(false))
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the process ends
-		}
-		if err != nil {
-			return fmt.Errorf("watching the APIService: %w", err)
-		}
-		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { p.poke() }, UpdateFunc: func(any, any) { p.poke() }, DeleteFunc: func(any) { p.poke() },
-		})
-		if err != nil {
-			return fmt.Errorf("watching the APIService: %w", err)
-		}
-		*one.synced = registration.HasSynced
-		running.Go(func() {
-			// No handler is called for an empty list.
-			toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
-			p.poke()
-		})
+// watch wakes the loop when an object changes that decisions depend on.
+func (p *Publisher) watch(ctx context.Context) ([]toolscache.InformerSynced, error) {
+	synced, err := p.loop.Informers(ctx, p.options.Cache, nil, &apiregistrationv1.APIService{}, watch.Namespace(),
+		&discoveryv1.EndpointSlice{})
+	if err == nil {
+		p.watched = watched{apiService: synced[0], namespace: synced[1], endpoints: synced[2]}
 	}
-	return nil
-}
-
-func (p *Publisher) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	return synced, err
 }
 
 // observe returns the input of decide, from the cache. If the owner can't be read it returns an

@@ -49,7 +49,6 @@ func (p *Publisher) apply(ctx context.Context, wanted *apiregistrationv1.APIServ
 	}
 	object := &unstructured.Unstructured{Object: content}
 	object.SetGroupVersionKind(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
-	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(object.Object, "status")
 	// The value is explicit, so that it is corrected too.
 	if err := unstructured.SetNestedField(object.Object, false, "spec", "insecureSkipTLSVerify"); err != nil {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mainstay-platform/mainstay/api"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 )
 
 // reason is why the Secret is to be written.
@@ -144,14 +145,7 @@ func overlapping(current *pair, o observed, overlap time.Duration) (trusted []*x
 	if age < overlap/2 {
 		trusted = unite(trusted, unexpired(o.vouched, o.now))
 	}
-	return trusted, earlier(current.issuedAt().Add(overlap), current.renewAt())
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
+	return trusted, requeue.Earlier(current.issuedAt().Add(overlap), current.renewAt())
 }
 
 // desired returns the Secret after a decision, for Create or Update. A new Secret has no resource

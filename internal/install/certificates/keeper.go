@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,6 +25,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/mainstay-platform/mainstay/internal/install/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
 )
 
@@ -81,16 +84,13 @@ var retry = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6
 // methods are safe for concurrent use.
 type Keeper struct {
 	options Options
+	loop    *loop.Loop
 	client  corev1client.SecretInterface
-	// watched is the client of the watch only.
-	watched corev1client.SecretInterface
+	cached  informer
 	writes  flowcontrol.RateLimiter
-	// wake has a buffer of one, so that no change is missed and no sender blocks.
-	wake chan struct{}
 
-	mutex   sync.Mutex
-	shelf   shelf
-	problem error
+	mutex sync.Mutex
+	shelf shelf
 	// announced is the bundle for which changed was last closed.
 	announced []byte
 	changed   chan struct{}
@@ -110,38 +110,33 @@ func New(config *rest.Config, options Options) (*Keeper, error) {
 	}
 	// The watch has a client of its own, which survives an API server that is down. A write must fail
 	// in time.
-	outlasting := rest.CopyConfig(config)
-	outlasting.Wrap(retrytransport.Transport(ctrl.Log.WithName("certificates"), clock.RealClock{}))
-	watched, err := corev1client.NewForConfig(outlasting)
+	watched, err := corev1client.NewForConfig(retrytransport.Config(config, "certificates"))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	options = options.withDefaults()
-	return &Keeper{
+	k := &Keeper{
 		options: options,
 		client:  client.Secrets(options.Namespace),
-		watched: watched.Secrets(options.Namespace),
 		writes:  flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesAtOnce),
-		wake:    make(chan struct{}, 1),
 		shelf:   shelf{settle: options.Settle, keepKnown: options.External},
-		problem: errors.New("not read yet"),
 		changed: make(chan struct{}),
-	}, nil
+	}
+	k.cached = k.newInformer(watched.Secrets(options.Namespace))
+	k.loop = loop.New(loop.Options{
+		What: "the serving certificate", Cache: k.cached, Pass: k.pass, Log: k.logProblem, Retry: retry, Clock: options.Clock,
+		Watch: func(context.Context) ([]cache.InformerSynced, error) {
+			return []cache.InformerSynced{k.cached.controller.HasSynced}, nil
+		},
+	})
+	return k, nil
 }
 
 func (o Options) withDefaults() Options {
-	if o.Lifetime == 0 {
-		o.Lifetime = defaultLifetime
-	}
-	if o.Overlap == 0 {
-		o.Overlap = defaultOverlap
-	}
-	if o.Settle == 0 {
-		o.Settle = defaultSettle
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.Lifetime = cmp.Or(o.Lifetime, defaultLifetime)
+	o.Overlap = cmp.Or(o.Overlap, defaultOverlap)
+	o.Settle = cmp.Or(o.Settle, defaultSettle)
+	o.Clock = cmp.Or[clock.Clock](o.Clock, clock.RealClock{})
 	return o
 }
 
@@ -177,7 +172,7 @@ func (k *Keeper) Changed() <-chan struct{} {
 func (k *Keeper) Trusted(bundle []byte) {
 	trusted, _ := parseBundle(bundle)
 	k.update(func(now time.Time) { k.shelf.trust(trusted, now) })
-	k.poke()
+	k.loop.Wake()
 }
 
 // NotAfter returns when the served pair expires, or zero if there is none.
@@ -210,12 +205,11 @@ func (k *Keeper) Ready() error {
 	}
 }
 
-// waiting requires the mutex.
 func (k *Keeper) waiting() error {
-	if k.problem == nil {
-		return fmt.Errorf("waiting for a serving certificate in Secret %s", k)
+	if problem := k.loop.Problem(); problem != nil {
+		return fmt.Errorf("waiting for a serving certificate in Secret %s: %w", k, problem)
 	}
-	return fmt.Errorf("waiting for a serving certificate in Secret %s: %w", k, k.problem)
+	return fmt.Errorf("waiting for a serving certificate in Secret %s", k)
 }
 
 // String returns the Secret's namespace and name.
@@ -231,95 +225,90 @@ func (k *Keeper) NeedLeaderElection() bool { return false }
 // here, because they use resourceNames. A right to create can't.
 //
 // +kubebuilder:rbac:part=certificates,groups="",namespace=mainstay-system,resources=secrets,verbs=create
-func (k *Keeper) Start(ctx context.Context) error {
-	store, informer := k.informer()
-	var watching sync.WaitGroup
-	watching.Go(func() { informer.RunWithContext(ctx) })
-	defer watching.Wait()
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil
-	}
-	backoff := retry
-	for ctx.Err() == nil {
-		pause, err := k.step(ctx, store)
-		k.report(ctx, err)
-		if err == nil {
-			backoff = retry
-		} else {
-			pause = min(pause, backoff.Step())
-		}
-		k.sleep(ctx, pause)
-	}
-	return nil
+func (k *Keeper) Start(ctx context.Context) error { return k.loop.Run(ctx) }
+
+// informer is a cache of the one Secret.
+type informer struct {
+	store      cache.Store
+	controller cache.Controller
 }
 
-// informer watches the one Secret. The field selector lets the API server check the right by name.
-func (k *Keeper) informer() (cache.Store, cache.Controller) {
+// newInformer returns an informer that wakes the loop. The field selector lets the API server check
+// the right by name.
+func (k *Keeper) newInformer(watched corev1client.SecretInterface) informer {
 	selector := "metadata.name=" + k.options.Name
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (object runtime.Object, err error) {
 			options.FieldSelector = selector
-			list, err := k.watched.List(ctx, options)
+			list, err := watched.List(ctx, options)
 			k.reportWatch(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.FieldSelector = selector
-			events, err := k.watched.Watch(ctx, options)
+			events, err := watched.Watch(ctx, options)
 			k.reportWatch(ctx, err)
 			return events, err
 		},
 	}
-	return cache.NewInformerWithOptions(cache.InformerOptions{
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: source,
 		ObjectType:    &corev1.Secret{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { k.poke() },
-			UpdateFunc: func(any, any) { k.poke() },
-			DeleteFunc: func(any) { k.poke() },
+			AddFunc:    func(any) { k.loop.Wake() },
+			UpdateFunc: func(any, any) { k.loop.Wake() },
+			DeleteFunc: func(any) { k.loop.Wake() },
 		},
 	})
+	return informer{store, controller}
+}
+
+// Start watches the Secret until ctx ends.
+func (i informer) Start(ctx context.Context) error {
+	i.controller.RunWithContext(ctx)
+	return nil
+}
+
+// secret returns the Secret as last seen, or nil. It belongs to the store and must not be modified.
+func (i informer) secret() *corev1.Secret {
+	for _, object := range i.store.List() {
+		if secret, ok := object.(*corev1.Secret); ok {
+			return secret
+		}
+	}
+	return nil
 }
 
 // reportWatch reports only failures: the start of a watch says nothing about the Secret.
 func (k *Keeper) reportWatch(ctx context.Context, err error) {
 	if err != nil {
-		k.report(ctx, fmt.Errorf("watching Secret %s: %w", k, err))
+		k.loop.Report(ctx, k.ignoreLostRace(ctx, fmt.Errorf("watching Secret %s: %w", k, err)))
 	}
 }
 
-// step does what is due now, and returns how long to wait if nothing changes.
-func (k *Keeper) step(ctx context.Context, store cache.Store) (time.Duration, error) {
-	secret := stored(store)
+// pass does what is due now, and returns when to do so again if nothing changes.
+func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
+	secret := k.cached.secret()
 	err := k.load(secret)
+	now := k.options.Clock.Now()
+	again := now.Add(recheckInterval)
 	if k.options.External {
-		return k.untilSettled(recheckInterval), err
+		return k.untilSettled(again), err
 	}
 	// The decision finds out for itself what err says.
-	now := k.options.Clock.Now()
 	d := decide(observed{secret: secret, vouched: k.vouched(), now: now}, k.options)
 	if d.reason != keep {
-		return k.untilSettled(recheckInterval), k.write(ctx, secret, d)
+		return k.untilSettled(again), k.ignoreLostRace(ctx, k.write(ctx, secret, d))
 	}
 	until := max(0, d.again.Sub(now))
 	until += rand.N(min(until/10, spread) + 1) //nolint:gosec // spreads load, guards nothing
-	return k.untilSettled(min(until, recheckInterval)), nil
+	return k.untilSettled(requeue.Earlier(again, now.Add(until))), nil
 }
 
 func (k *Keeper) vouched() []*x509.Certificate {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	return k.shelf.bundle()
-}
-
-// stored returns the Secret as last seen, or nil. It belongs to the store and must not be modified.
-func stored(store cache.Store) *corev1.Secret {
-	for _, object := range store.List() {
-		if secret, ok := object.(*corev1.Secret); ok {
-			return secret
-		}
-	}
-	return nil
 }
 
 // load takes the Secret's pair. If clients would not accept it, the present one stays.
@@ -381,27 +370,18 @@ func (k *Keeper) store(ctx context.Context, secret *corev1.Secret, isNew bool) e
 	return err
 }
 
-// isLostRace reports whether another client wrote the Secret first.
-func isLostRace(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+// ignoreLostRace returns loop.ErrLostRace if another client wrote the Secret first, or else err.
+func (k *Keeper) ignoreLostRace(ctx context.Context, err error) error {
+	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).V(1).Info("Another client wrote the serving certificate's Secret first", "secret", k.String())
+	return loop.ErrLostRace
 }
 
-// report remembers the current problem, and logs it once.
-func (k *Keeper) report(ctx context.Context, err error) {
-	log := ctrl.LoggerFrom(ctx).WithValues("secret", k.String())
-	switch {
-	case ctx.Err() != nil:
-		return
-	case isLostRace(err):
-		log.V(1).Info("Another client wrote the serving certificate's Secret first")
-		return
-	}
-	k.mutex.Lock()
-	defer k.mutex.Unlock()
-	if err != nil && (k.problem == nil || k.problem.Error() != err.Error()) {
-		log.Info("Waiting for a valid serving certificate", "problem", err.Error(), "external", k.options.External)
-	}
-	k.problem = err
+func (k *Keeper) logProblem(ctx context.Context, err error) {
+	ctrl.LoggerFrom(ctx).Info("Waiting for a valid serving certificate", "secret", k.String(), "problem", err.Error(),
+		"external", k.options.External)
 }
 
 // update changes the shelf, and closes changed if the bundle differs.
@@ -418,32 +398,15 @@ func (k *Keeper) update(change func(now time.Time)) {
 	}
 }
 
-// untilSettled shortens a pause to the time when the next pair is due.
-func (k *Keeper) untilSettled(pause time.Duration) time.Duration {
+// untilSettled returns the time when the next pair is due, or until if that is earlier.
+func (k *Keeper) untilSettled(until time.Time) time.Time {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	if k.shelf.next == nil {
-		return pause
+		return until
 	}
 	if at, trusted := k.shelf.settledAt(k.shelf.next); trusted {
-		pause = min(pause, max(0, at.Sub(k.options.Clock.Now())))
+		until = requeue.Earlier(until, at)
 	}
-	return pause
-}
-
-func (k *Keeper) sleep(ctx context.Context, pause time.Duration) {
-	timer := k.options.Clock.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-k.wake:
-	case <-timer.C():
-	}
-}
-
-func (k *Keeper) poke() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	return until
 }

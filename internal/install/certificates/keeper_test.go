@@ -91,9 +91,9 @@ func TestReady(t *testing.T) {
 		}
 	}
 	expect("waiting for a serving certificate in Secret mainstay-system/mainstay-serving: not read yet")
-	k.report(t.Context(), errors.New("watching it: forbidden"))
+	k.loop.Report(t.Context(), errors.New("watching it: forbidden"))
 	expect("waiting for a serving certificate in Secret mainstay-system/mainstay-serving: watching it: forbidden")
-	k.report(t.Context(), nil)
+	k.loop.Report(t.Context(), nil)
 	expect("waiting for a serving certificate in Secret mainstay-system/mainstay-serving")
 	if !k.NotAfter().IsZero() || k.Bundle() != nil {
 		t.Error("there is a pair before the first")

@@ -69,10 +69,8 @@ func Run(ctx context.Context, options Options) error {
 	}
 	if options.DeleteDefinitions {
 		// The second time is for objects that waited for a finalizer while their manager did not work.
-		steps = []func(context.Context) error{
-			options.deleteDefinitions, options.stopManagers, options.withdrawAPIService, options.removeWebhooks, options.releaseDefinitions,
-			options.releaseFinalizers, options.deleteDefinitions,
-		}
+		steps[0] = options.deleteDefinitions
+		steps = append(steps, options.deleteDefinitions)
 	}
 	for at, step := range steps {
 		err := step(ctx)

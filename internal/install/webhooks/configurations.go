@@ -12,6 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
@@ -29,6 +30,26 @@ const (
 	// servicePort is the Service's port.
 	servicePort = 443
 )
+
+// kind is the kind of one of the two configurations.
+type kind string
+
+const (
+	validating kind = "ValidatingWebhookConfiguration"
+	mutating   kind = "MutatingWebhookConfiguration"
+)
+
+// kinds are both, in the order in which they are read and written.
+var kinds = []kind{validating, mutating}
+
+// empty returns a configuration with a name only, to be read, watched or deleted.
+func (k kind) empty() client.Object {
+	named := metav1.ObjectMeta{Name: Name}
+	if k == mutating {
+		return &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named}
+	}
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named}
+}
 
 // Endpoint is how the API server reaches the webhooks.
 type Endpoint struct {
@@ -81,11 +102,6 @@ type Wanted struct {
 	Ungoverned []string
 }
 
-// metadata returns the metadata of both configurations.
-func (w Wanted) metadata() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: Name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelPartOf: api.ManagedBy}}
-}
-
 // governed selects the watched namespaces without the ungoverned ones. The webhooks are called for
 // cluster-scoped objects in any case.
 func (w Wanted) governed() *metav1.LabelSelector {
@@ -100,53 +116,35 @@ func (w Wanted) governed() *metav1.LabelSelector {
 	return selector
 }
 
-// Validating returns the configuration of the validating hooks. It sets all fields that the API
-// server would default, so that it can be compared with the stored one.
-func (w Wanted) Validating(bundle []byte) *admissionregistrationv1.ValidatingWebhookConfiguration {
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: w.metadata()}
+// configuration returns the configuration of one kind. It sets all fields that the API server would
+// default, so that it can be compared with the stored one. The type of the mutating kind serves for
+// both: its webhooks have one field more.
+func (w Wanted) configuration(kind kind, bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: Name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelPartOf: api.ManagedBy},
+	}}
 	for _, hook := range w.Hooks {
+		if hook.Mutating != (kind == mutating) {
+			continue
+		}
+		webhook := admissionregistrationv1.MutatingWebhook{
+			Name:                    hook.Name,
+			ClientConfig:            w.Endpoint.client(hook.Path, bundle),
+			Rules:                   hook.Rules,
+			FailurePolicy:           new(cmp.Or(hook.FailurePolicy, admissionregistrationv1.Fail)),
+			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+			NamespaceSelector:       w.governed(),
+			ObjectSelector:          &metav1.LabelSelector{},
+			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          new(cmp.Or(hook.TimeoutSeconds, timeout)),
+			AdmissionReviewVersions: []string{"v1"},
+			MatchConditions:         hook.Conditions,
+		}
 		if hook.Mutating {
-			continue
+			// The object may need another change after a later webhook has changed it.
+			webhook.ReinvocationPolicy = ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy)
 		}
-		configuration.Webhooks = append(configuration.Webhooks, admissionregistrationv1.ValidatingWebhook{
-			Name:                    hook.Name,
-			ClientConfig:            w.Endpoint.client(hook.Path, bundle),
-			Rules:                   hook.Rules,
-			FailurePolicy:           new(cmp.Or(hook.FailurePolicy, admissionregistrationv1.Fail)),
-			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-			NamespaceSelector:       w.governed(),
-			ObjectSelector:          &metav1.LabelSelector{},
-			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(cmp.Or(hook.TimeoutSeconds, timeout)),
-			AdmissionReviewVersions: []string{"v1"},
-			MatchConditions:         hook.Conditions,
-		})
-	}
-	return configuration
-}
-
-// Mutating returns the configuration of the mutating hooks. The API server calls them again if a
-// later webhook changed the object, because the object may need another change then.
-func (w Wanted) Mutating(bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: w.metadata()}
-	for _, hook := range w.Hooks {
-		if !hook.Mutating {
-			continue
-		}
-		configuration.Webhooks = append(configuration.Webhooks, admissionregistrationv1.MutatingWebhook{
-			Name:                    hook.Name,
-			ClientConfig:            w.Endpoint.client(hook.Path, bundle),
-			Rules:                   hook.Rules,
-			FailurePolicy:           new(cmp.Or(hook.FailurePolicy, admissionregistrationv1.Fail)),
-			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-			NamespaceSelector:       w.governed(),
-			ObjectSelector:          &metav1.LabelSelector{},
-			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(cmp.Or(hook.TimeoutSeconds, timeout)),
-			AdmissionReviewVersions: []string{"v1"},
-			ReinvocationPolicy:      ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
-			MatchConditions:         hook.Conditions,
-		})
+		configuration.Webhooks = append(configuration.Webhooks, webhook)
 	}
 	return configuration
 }

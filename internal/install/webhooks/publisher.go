@@ -15,17 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/install/loop"
 )
 
 // Certificates are the serving certificates of the webhooks.
 type Certificates interface {
-	// Bundle returns the CAs that the API server must trust, or nil until they are known.
-	Bundle() []byte
-	// Changed returns a channel that is closed when Bundle changes next.
-	Changed() <-chan struct{}
-	// Trusted reports that the API server has this bundle in all places.
-	Trusted(bundle []byte)
+	loop.Certificates
 	// Ready returns nil when the API server trusts the serving certificate.
 	Ready() error
 }
@@ -61,13 +56,10 @@ type Options struct {
 // that exists before the webhooks answer would refuse the objects installed with it.
 type Publisher struct {
 	options Options
-	// wake has a buffer of one, so that no change is missed and no handler blocks.
-	wake chan struct{}
+	loop    *loop.Loop
 	// published is closed when the configurations and the conversion have been written.
 	published chan struct{}
 	once      sync.Once
-	// limiter limits reconciles, in case another program reverts our writes.
-	limiter flowcontrol.RateLimiter
 
 	mutex sync.Mutex
 	// known reports whether it is known if there are configurations; present reports whether there
@@ -82,8 +74,13 @@ type Publisher struct {
 
 // New returns a Publisher that has published nothing.
 func New(options Options) *Publisher {
-	return &Publisher{options: options, wake: make(chan struct{}, 1), published: make(chan struct{}),
-		limiter: flowcontrol.NewTokenBucketRateLimiter(reconcilesPerSecond, reconcilesAtOnce)}
+	p := &Publisher{options: options, published: make(chan struct{})}
+	p.loop = loop.New(loop.Options{
+		What: "the webhook configurations", Cache: options.Cache, Watch: p.watch, Pass: p.pass, Clock: options.Clock,
+		Log: loop.Logs("Not publishing the webhooks yet", "Publishing the webhooks"), Certificates: options.Certificates,
+		Limiter: flowcontrol.NewTokenBucketRateLimiter(reconcilesPerSecond, reconcilesAtOnce),
+	})
+	return p
 }
 
 // Published returns a channel that is closed when this replica has seen everything in the desired
@@ -119,86 +116,33 @@ const (
 	// waitingPoll is the poll interval for what is expected within seconds and not watched: an
 	// endpoint of our Service.
 	waitingPoll = time.Second
-	// failurePoll is the time between an error and the next attempt.
-	failurePoll = 5 * time.Second
 	// proxyDelay is how long kube-proxy may take to send requests to a new endpoint: up to a second
 	// (minSyncPeriod), with a margin.
 	proxyDelay = 2 * time.Second
 	// reconcileTimeout bounds one reconcile: a hanging connection must not stop the Publisher.
 	reconcileTimeout = 30 * time.Second
-	// reconcilesPerSecond and reconcilesAtOnce are far above what an installation, an upgrade or a
-	// rotation takes.
+	// reconcilesPerSecond and reconcilesAtOnce limit reconciles, in case another program reverts our
+	// writes. They are far above what an installation, an upgrade or a rotation takes.
 	reconcilesPerSecond = 0.5
 	reconcilesAtOnce    = 20
 )
-
-// waitingError is an error for something that does not exist yet, without a failure.
-type waitingError struct{ error }
 
 // Start keeps the configurations until ctx ends, and then returns nil. It retries everything except
 // a cache that does not start or can't be watched. That error ends the process, so that it is
 // restarted.
 func (p *Publisher) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("webhooks"))
-	return watch.Through(ctx, "the webhook configurations", p.options.Cache, p.watch, p.run)
+	return p.loop.Run(ctx)
 }
 
-// run reconciles until ctx ends.
-func (p *Publisher) run(ctx context.Context) {
-	last := ""
-	for ctx.Err() == nil {
-		if p.limiter.Wait(ctx) != nil {
-			return
-		}
-		changed := p.options.Certificates.Changed()
-		err := p.reconcile(ctx)
-		last = report(ctx, err, last)
-		pause := time.Duration(0)
-		switch {
-		case errors.As(err, &waitingError{}):
-			pause = waitingPoll
-		case err != nil:
-			pause = failurePoll
-		}
-		p.sleep(ctx, pause, changed)
-	}
-}
-
-// report logs an error unless it was the last one logged, and returns the error now logged.
-func report(ctx context.Context, err error, last string) string {
-	if err == nil || ctx.Err() != nil {
-		return ""
-	}
-	if err.Error() == last {
-		return last
-	}
-	if errors.As(err, &waitingError{}) {
-		ctrl.LoggerFrom(ctx).Info("Not publishing the webhooks yet", "because", err.Error())
-	} else {
-		ctrl.LoggerFrom(ctx).Error(err, "Publishing the webhooks")
-	}
-	return err.Error()
-}
-
-// sleep returns at a change, when ctx ends, or after a pause unless that is 0.
-func (p *Publisher) sleep(ctx context.Context, pause time.Duration, changed <-chan struct{}) {
-	var timer <-chan time.Time
-	if pause > 0 {
-		timer = p.options.Clock.After(pause)
-	}
-	select {
-	case <-ctx.Done():
-	case <-changed:
-	case <-p.wake:
-	case <-timer:
-	}
-}
-
-// reconcile calls publish with a timeout.
-func (p *Publisher) reconcile(ctx context.Context) error {
+// pass calls publish with a timeout.
+func (p *Publisher) pass(ctx context.Context) (again time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	return p.publish(ctx)
+	if err = p.publish(ctx); loop.IsWaiting(err) {
+		again = p.options.Clock.Now().Add(waitingPoll)
+	}
+	return again, err
 }
 
 // publish writes what differs. It is idempotent. If nothing differs it only reads the definitions.
@@ -219,14 +163,14 @@ func (p *Publisher) publish(ctx context.Context) error {
 	p.known, p.present, p.another = true, present, another
 	p.mutex.Unlock()
 	if another != nil {
-		return waitingError{another}
+		return loop.Waiting(another)
 	}
 	bundle := p.options.Certificates.Bundle()
 	if bundle == nil {
-		return waitingError{p.options.Certificates.Ready()}
+		return loop.Waiting(p.options.Certificates.Ready())
 	}
 	if err := p.options.Started(); err != nil {
-		return waitingError{err}
+		return loop.Waiting(err)
 	}
 	if err := p.awaitService(ctx, present); err != nil {
 		return err

@@ -12,14 +12,17 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/mainstay-platform/mainstay/internal/install/loop/looptest"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
-	"github.com/mainstay-platform/mainstay/internal/kit/watch/watchtest"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 )
 
 // serving is a fake of Certificates.
@@ -95,7 +98,7 @@ func wanted() Wanted {
 // TestConfigurations: the webhooks fail closed after five seconds, and never block the components
 // that could repair them.
 func TestConfigurations(t *testing.T) {
-	validating, mutating := wanted().Validating([]byte("ca")), wanted().Mutating([]byte("ca"))
+	validating, mutating := wanted().configuration(validating, []byte("ca")), wanted().configuration(mutating, []byte("ca"))
 	if len(validating.Webhooks) != 1 || len(mutating.Webhooks) != 1 {
 		t.Fatalf("%d and %d webhooks", len(validating.Webhooks), len(mutating.Webhooks))
 	}
@@ -117,8 +120,9 @@ func TestConfigurations(t *testing.T) {
 	}
 	owner := &metav1.OwnerReference{Kind: "ClusterRole", Name: "manager", UID: types.UID("1")}
 	complete(validating, owner, "1.2.3")
-	if !isOwned(validating, owner) || isOwned(validating, &metav1.OwnerReference{UID: "2"}) || !isOwned(validating, nil) {
-		t.Error("isOwned reports the wrong owner")
+	if !children.IsOwned(validating, owner) || children.IsOwned(validating, &metav1.OwnerReference{UID: "2"}) ||
+		!children.IsOwned(validating, nil) {
+		t.Error("IsOwned reports the wrong owner")
 	}
 }
 
@@ -131,7 +135,7 @@ func TestHookThatMayFail(t *testing.T) {
 			Name: "b.mainstay.dev", Mutating: isMutating, FailurePolicy: admissionregistrationv1.Ignore, TimeoutSeconds: 2,
 		})
 	}
-	validating, mutating := some.Validating(nil).Webhooks, some.Mutating(nil).Webhooks
+	validating, mutating := some.configuration(validating, nil).Webhooks, some.configuration(mutating, nil).Webhooks
 	for name, pair := range map[string][2]any{
 		"failure policies": {[]admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"},
 			[]admissionregistrationv1.FailurePolicyType{*validating[0].FailurePolicy, *validating[1].FailurePolicy}},
@@ -151,7 +155,7 @@ func TestHookThatMayFail(t *testing.T) {
 func TestWatched(t *testing.T) {
 	some := wanted()
 	some.Watched = []string{"shop", "system"}
-	selector, err := metav1.LabelSelectorAsSelector(some.Mutating(nil).Webhooks[0].NamespaceSelector)
+	selector, err := metav1.LabelSelectorAsSelector(some.configuration(mutating, nil).Webhooks[0].NamespaceSelector)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +168,7 @@ func TestWatched(t *testing.T) {
 
 // TestOurs: configurations owned by another ClusterRole belong to another installation.
 func TestOurs(t *testing.T) {
-	owned := wanted().Mutating(nil)
+	owned := wanted().configuration(mutating, nil)
 	complete(owned, &metav1.OwnerReference{Kind: "ClusterRole", Name: "mainstay-manager", UID: "1"}, "1.2.3")
 	for name, test := range map[string]struct {
 		there client.Object
@@ -173,7 +177,7 @@ func TestOurs(t *testing.T) {
 	}{
 		"none are there":   {&admissionregistrationv1.MutatingWebhookConfiguration{}, "mainstay-manager", nil},
 		"ours":             {owned, "mainstay-manager", nil},
-		"nobody's":         {wanted().Validating(nil), "mainstay-manager", nil},
+		"nobody's":         {validating.empty(), "mainstay-manager", nil},
 		"another's":        {owned, "second-manager", AnotherError{"mainstay-manager"}},
 		"we have no owner": {owned, "", nil},
 	} {
@@ -219,8 +223,8 @@ func TestReachedAs(t *testing.T) {
 	later.Hooks = append(later.Hooks, admission.Hook{Name: "new.mainstay.dev", Path: "/validate/new"})
 	later.Endpoint = Endpoint{URL: "https://10.0.0.1:9443"}
 	own := Endpoint{Namespace: "system", Service: "webhook"}
-	for _, before := range []*admissionregistrationv1.ValidatingWebhookConfiguration{later.Validating([]byte("old")),
-		wanted().Validating([]byte("old"))} {
+	for _, before := range []*admissionregistrationv1.MutatingWebhookConfiguration{later.configuration(validating, []byte("old")),
+		wanted().configuration(validating, []byte("old"))} {
 		after := reachedAs(before.Webhooks, own, []byte("ca"))
 		for i, webhook := range after {
 			if webhook.Name != before.Webhooks[i].Name || *webhook.ClientConfig.Service.Path != pathOf(before.Webhooks[i].ClientConfig) ||
@@ -232,9 +236,46 @@ func TestReachedAs(t *testing.T) {
 			t.Error("the cached object was modified")
 		}
 	}
-	mutating := mutatingReachedAs(later.Mutating([]byte("old")).Webhooks, own, []byte("ca"))
-	if len(mutating) != 1 || *mutating[0].ClientConfig.Service.Path != "/mutate/a" {
-		t.Errorf("got %v", mutating)
+	mutated := reachedAs(later.configuration(mutating, []byte("old")).Webhooks, own, []byte("ca"))
+	if len(mutated) != 1 || *mutated[0].ClientConfig.Service.Path != "/mutate/a" {
+		t.Errorf("got %v", mutated)
+	}
+}
+
+// fakeCache reads from a client.
+type fakeCache struct {
+	cache.Cache
+	client client.Reader
+}
+
+// Get reads from the client.
+func (c fakeCache) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	return c.client.Get(ctx, key, into, options...)
+}
+
+// TestWrite: a configuration of either kind that is written as desired is not written again.
+func TestWrite(t *testing.T) {
+	var written []string
+	stored := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(ctx context.Context, under client.WithWatch, object apiruntime.ApplyConfiguration, options ...client.ApplyOption) error {
+			written = append(written, object.(apiruntime.Object).GetObjectKind().GroupVersionKind().Kind)
+			return under.Apply(ctx, object, options...)
+		},
+	}).Build()
+	p := New(Options{Client: stored, Cache: fakeCache{client: stored}, Wanted: wanted(), Release: "1.2.3"})
+	owner := &metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "manager", UID: "1"}
+	both := []string{string(validating), string(mutating)}
+	for _, step := range []struct {
+		bundle string
+		want   []string
+	}{{"ca", both}, {"ca", nil}, {"another", both}} {
+		written = nil
+		if err := p.write(t.Context(), owner, []byte(step.bundle)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, written); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 
@@ -242,7 +283,7 @@ func TestReachedAs(t *testing.T) {
 func TestAwaitProxy(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
 	p := New(Options{Clock: clock})
-	p.wake <- struct{}{}
+	p.loop.Wake()
 	ended := make(chan error, 1)
 	go func() { ended <- p.awaitProxy(t.Context()) }()
 	for !clock.HasWaiters() {
@@ -268,5 +309,5 @@ func TestAwaitProxy(t *testing.T) {
 // TestStartBroken: without a cache or a watch the process would never be ready, so it ends with an
 // error.
 func TestStartBroken(t *testing.T) {
-	watchtest.EndsWhenBroken(t, func(ctx context.Context, broken cache.Cache) error { return New(Options{Cache: broken}).Start(ctx) })
+	looptest.EndsWhenBroken(t, func(ctx context.Context, broken cache.Cache) error { return New(Options{Cache: broken}).Start(ctx) })
 }

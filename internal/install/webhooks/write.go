@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -15,21 +14,22 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/install/certificates"
+	"github.com/mainstay-platform/mainstay/internal/install/loop"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/retrytransport"
@@ -40,28 +40,17 @@ import (
 var fieldManager = naming.Manager("webhooks")
 
 // NewCache returns a cache of the two configurations and of the metadata of definitions, and of
-// nothing that must be converted when read. It survives an API server that is down.
+// nothing that must be converted when read. It survives an API server that is down. The mapper must
+// not: discovery takes no context, so with retries it could outlast the process.
 //
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=list;watch
 // +kubebuilder:rbac:part=webhooks,groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-func NewCache(config *rest.Config, scheme *runtime.Scheme) (cache.Cache, error) {
+func NewCache(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (cache.Cache, error) {
 	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name), Transform: cache.TransformStripManagedFields()}
-	// Discovery takes no context: with retries it could outlast the process.
-	plain, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
-	}
-	mapper, err := apiutil.NewDynamicRESTMapper(config, plain)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
-	}
-	config = rest.CopyConfig(config)
-	config.Wrap(retrytransport.Transport(ctrl.Log.WithName("webhooks"), clock.RealClock{}))
-	made, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: map[client.Object]cache.ByObject{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}: named,
-		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named,
-		optionalapi.Definition():                                  {Transform: stripDefinition},
-	}})
+	made, err := cache.New(retrytransport.Config(config, "webhooks"), cache.Options{Scheme: scheme, Mapper: mapper,
+		ByObject: map[client.Object]cache.ByObject{
+			validating.empty(): named, mutating.empty(): named, optionalapi.Definition(): {Transform: stripDefinition},
+		}})
 	if err != nil {
 		return nil, fmt.Errorf("making a cache of the webhook configurations: %w", err)
 	}
@@ -76,50 +65,14 @@ func stripDefinition(cached any) (any, error) {
 	return cached, nil
 }
 
-// watch wakes the Publisher when an object changes that it keeps. Objects that exist when it
-// returns are in the cache and wake nothing. It also returns nil when ctx ends.
-func (p *Publisher) watch(ctx context.Context, _ *sync.WaitGroup) error {
-	var synced []toolscache.InformerSynced
-	poke := func(changed any) {
+// watch wakes the loop when an object changes that the Publisher keeps.
+func (p *Publisher) watch(ctx context.Context) ([]toolscache.InformerSynced, error) {
+	isOurs := func(changed any) bool {
 		// Definitions of other projects change often.
-		if definition, ok := changed.(*metav1.PartialObjectMetadata); ok && !strings.HasSuffix(definition.Name, "."+api.Domain) {
-			return
-		}
-		select {
-		case p.wake <- struct{}{}:
-		default:
-		}
+		definition, ok := changed.(*metav1.PartialObjectMetadata)
+		return !ok || strings.HasSuffix(definition.Name, "."+api.Domain)
 	}
-	for _, object := range []client.Object{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{},
-		optionalapi.Definition(),
-	} {
-		informer, err := p.options.Cache.GetInformer(ctx, object)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the process ends
-		}
-		if err != nil {
-			return fmt.Errorf("watching the webhook configurations: %w", err)
-		}
-		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: poke, DeleteFunc: poke,
-			UpdateFunc: func(old, updated any) {
-				if old.(metav1.Object).GetResourceVersion() != updated.(metav1.Object).GetResourceVersion() {
-					poke(updated)
-				}
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("watching the webhook configurations: %w", err)
-		}
-		synced = append(synced, registration.HasSynced)
-	}
-	toolscache.WaitForCacheSync(ctx.Done(), synced...)
-	select {
-	case <-p.wake:
-	default:
-	}
-	return nil
+	return p.loop.Informers(ctx, p.options.Cache, isOurs, validating.empty(), mutating.empty(), optionalapi.Definition())
 }
 
 // AnotherError is the error that the configurations belong to another installation. A cluster can
@@ -141,9 +94,9 @@ func Ours(ctx context.Context, reader client.Reader, role string) error {
 	if role == "" {
 		return nil
 	}
-	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{},
-		&admissionregistrationv1.MutatingWebhookConfiguration{}} {
-		if err := reader.Get(ctx, client.ObjectKey{Name: Name}, object); client.IgnoreNotFound(err) != nil {
+	for _, kind := range kinds {
+		object := kind.empty()
+		if err := reader.Get(ctx, client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading the webhook configurations: %w", err)
 		}
 		for _, owner := range object.GetOwnerReferences() {
@@ -158,14 +111,9 @@ func Ours(ctx context.Context, reader client.Reader, role string) error {
 // isPresent reports whether one of the configurations exists, so that the API server calls the
 // webhooks.
 func (p *Publisher) isPresent(ctx context.Context) (bool, error) {
-	for _, object := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{},
-		&admissionregistrationv1.MutatingWebhookConfiguration{}} {
-		err := p.options.Cache.Get(ctx, client.ObjectKey{Name: Name}, object)
-		if err == nil {
-			return true, nil
-		}
-		if !apierrors.IsNotFound(err) {
-			return false, fmt.Errorf("reading the webhook configurations: %w", err)
+	for _, kind := range kinds {
+		if live, err := p.read(ctx, kind); err != nil || live.ResourceVersion != "" {
+			return err == nil, err
 		}
 	}
 	return false, nil
@@ -184,7 +132,7 @@ func (p *Publisher) awaitService(ctx context.Context, present bool) error {
 	}
 	err := p.options.Client.Get(ctx, client.ObjectKey{Namespace: endpoint.Namespace, Name: endpoint.Service}, &corev1.Service{})
 	if apierrors.IsNotFound(err) {
-		return waitingError{fmt.Errorf("waiting for Service %s/%s", endpoint.Namespace, endpoint.Service)}
+		return loop.Waiting(fmt.Errorf("waiting for Service %s/%s", endpoint.Namespace, endpoint.Service))
 	}
 	if err != nil {
 		return fmt.Errorf("reading Service %s/%s: %w", endpoint.Namespace, endpoint.Service, err)
@@ -205,7 +153,7 @@ func (p *Publisher) awaitService(ctx context.Context, present bool) error {
 			}
 		}
 	}
-	return waitingError{fmt.Errorf("waiting until Service %s/%s has a ready endpoint", endpoint.Namespace, endpoint.Service)}
+	return loop.Waiting(fmt.Errorf("waiting until Service %s/%s has a ready endpoint", endpoint.Namespace, endpoint.Service))
 }
 
 // awaitProxy waits until kube-proxy has noticed a new endpoint. No event ends it early.
@@ -223,59 +171,30 @@ func (p *Publisher) awaitProxy(ctx context.Context) error {
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=create
 // +kubebuilder:rbac:part=webhooks,groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=mainstay,verbs=patch
 func (p *Publisher) write(ctx context.Context, owner *metav1.OwnerReference, bundle []byte) error {
-	if err := p.writeValidating(ctx, bundle, owner); err != nil {
-		return err
+	for _, kind := range kinds {
+		live, err := p.read(ctx, kind)
+		if err != nil {
+			return err
+		}
+		wanted, release := p.options.Wanted.configuration(kind, bundle), p.options.Release
+		// Each has its own release annotation, because one configuration may be missing.
+		if later := live.Annotations[api.AnnotationRelease]; version.IsLater(later, release) {
+			release, wanted.Webhooks = later, reachedAs(live.Webhooks, p.options.Wanted.Endpoint, bundle)
+		}
+		if equality.Semantic.DeepEqual(live.Webhooks, wanted.Webhooks) && children.IsOwned(live, owner) {
+			continue
+		}
+		complete(wanted, owner, release)
+		if err := p.apply(ctx, kind, wanted); err != nil {
+			return err
+		}
 	}
-	return p.writeMutating(ctx, bundle, owner)
-}
-
-func (p *Publisher) writeValidating(ctx context.Context, bundle []byte, owner *metav1.OwnerReference) error {
-	var live admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := p.read(ctx, &live); err != nil {
-		return err
-	}
-	wanted, release := p.options.Wanted.Validating(bundle), p.options.Release
-	if later := live.Annotations[api.AnnotationRelease]; version.IsLater(later, release) {
-		release, wanted.Webhooks = later, reachedAs(live.Webhooks, p.options.Wanted.Endpoint, bundle)
-	}
-	if equality.Semantic.DeepEqual(live.Webhooks, wanted.Webhooks) && isOwned(&live, owner) {
-		return nil
-	}
-	complete(wanted, owner, release)
-	return p.apply(ctx, "ValidatingWebhookConfiguration", wanted)
-}
-
-// writeMutating is writeValidating for the other type. Each has its own release annotation, because
-// one configuration may be missing.
-func (p *Publisher) writeMutating(ctx context.Context, bundle []byte, owner *metav1.OwnerReference) error {
-	var live admissionregistrationv1.MutatingWebhookConfiguration
-	if err := p.read(ctx, &live); err != nil {
-		return err
-	}
-	wanted, release := p.options.Wanted.Mutating(bundle), p.options.Release
-	if later := live.Annotations[api.AnnotationRelease]; version.IsLater(later, release) {
-		release, wanted.Webhooks = later, mutatingReachedAs(live.Webhooks, p.options.Wanted.Endpoint, bundle)
-	}
-	if equality.Semantic.DeepEqual(live.Webhooks, wanted.Webhooks) && isOwned(&live, owner) {
-		return nil
-	}
-	complete(wanted, owner, release)
-	return p.apply(ctx, "MutatingWebhookConfiguration", wanted)
+	return nil
 }
 
 // reachedAs returns the webhooks of a later release, after a rollback, with our endpoint. We answer
 // 404 to paths that we do not know, and no other server would do better.
-func reachedAs(webhooks []admissionregistrationv1.ValidatingWebhook, endpoint Endpoint,
-	bundle []byte) []admissionregistrationv1.ValidatingWebhook {
-	changed := slices.Clone(webhooks)
-	for i := range changed {
-		changed[i].ClientConfig = endpoint.client(pathOf(changed[i].ClientConfig), bundle)
-	}
-	return changed
-}
-
-// mutatingReachedAs is reachedAs for the other type.
-func mutatingReachedAs(webhooks []admissionregistrationv1.MutatingWebhook, endpoint Endpoint,
+func reachedAs(webhooks []admissionregistrationv1.MutatingWebhook, endpoint Endpoint,
 	bundle []byte) []admissionregistrationv1.MutatingWebhook {
 	changed := slices.Clone(webhooks)
 	for i := range changed {
@@ -310,8 +229,8 @@ func (p *Publisher) completed(ctx context.Context, bundle []byte) ([]byte, error
 	if !p.options.External {
 		return bundle, nil
 	}
-	var live admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := p.read(ctx, &live); err != nil {
+	live, err := p.read(ctx, validating)
+	if err != nil {
 		return nil, err
 	}
 	var trusted []byte
@@ -321,35 +240,31 @@ func (p *Publisher) completed(ctx context.Context, bundle []byte) ([]byte, error
 	return certificates.Unite(p.options.Clock.Now(), bundle, trusted), nil
 }
 
-// read reads a configuration from the cache; object stays empty if there is none.
-func (p *Publisher) read(ctx context.Context, object client.Object) error {
-	if err := p.options.Cache.Get(ctx, client.ObjectKey{Name: Name}, object); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the webhook configurations: %w", err)
+// read returns a configuration from the cache, which is empty if there is none. Like Wanted, it
+// returns both kinds in the type of the mutating one.
+func (p *Publisher) read(ctx context.Context, kind kind) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	object, live := kind.empty(), &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := p.options.Cache.Get(ctx, client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the webhook configurations: %w", err)
 	}
-	return nil
-}
-
-func isOwned(object client.Object, owner *metav1.OwnerReference) bool {
-	if owner == nil {
-		return true
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, live)
 	}
-	for _, reference := range object.GetOwnerReferences() {
-		if reference.UID == owner.UID {
-			return true
-		}
+	if err != nil {
+		return nil, fmt.Errorf("converting %s %s: %w", kind, Name, err)
 	}
-	return false
+	return live, nil
 }
 
 // apply writes one configuration.
-func (p *Publisher) apply(ctx context.Context, kind string, wanted client.Object) error {
+func (p *Publisher) apply(ctx context.Context, kind kind, wanted client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
 		return fmt.Errorf("rendering %s %s: %w", kind, Name, err)
 	}
 	object := &unstructured.Unstructured{Object: content}
-	object.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
-	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
+	object.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(string(kind)))
 	if err := p.options.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager),
 		client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %s: %w", kind, Name, err)
@@ -365,11 +280,8 @@ func Remove(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var problems []error
-	for _, object := range []client.Object{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name}},
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name}},
-	} {
-		if err := c.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+	for _, kind := range kinds {
+		if err := c.Delete(ctx, kind.empty()); client.IgnoreNotFound(err) != nil {
 			problems = append(problems, fmt.Errorf("deleting webhook configuration %s: %w", Name, err))
 		}
 	}

@@ -143,3 +143,16 @@ func RefOf(object plan.Object, scheme *runtime.Scheme) (plan.Ref, error) {
 	}
 	return plan.NewRef(kind.GroupKind(), object.GetNamespace(), object.GetName()), nil
 }
+
+// IsOwned reports whether an object has this owner. Every object has the owner nil.
+func IsOwned(object metav1.Object, owner *metav1.OwnerReference) bool {
+	if owner == nil {
+		return true
+	}
+	for _, reference := range object.GetOwnerReferences() {
+		if reference.UID == owner.UID {
+			return true
+		}
+	}
+	return false
+}

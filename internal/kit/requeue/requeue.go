@@ -14,3 +14,11 @@ func Sooner(a, b time.Duration) time.Duration {
 		return min(a, b)
 	}
 }
+
+// Earlier returns the earlier of two points in time, of which zero means never.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

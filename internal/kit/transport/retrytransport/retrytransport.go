@@ -20,7 +20,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/transport"
 )
@@ -39,6 +41,13 @@ const (
 	// reminder is the interval at which a wait is logged.
 	reminder = time.Minute
 )
+
+// Config returns a copy of a configuration with Transport, whose log has this name.
+func Config(config *rest.Config, name string) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(Transport(ctrl.Log.WithName(name), clock.RealClock{}))
+	return config
+}
 
 // Transport returns a transport for the requests of a cache, and for nothing that must fail in
 // time. It retries while there is no response and the context of the request is not done, and ends

@@ -1,5 +1,5 @@
-// Package watchtest has a cache that fails, for the tests of components with a cache of their own.
-package watchtest
+// Package looptest has a cache that fails, for the tests of components with a loop.Loop.
+package looptest
 
 import (
 	"context"
