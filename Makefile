@@ -36,6 +36,10 @@ manifest = bin/helm template mainstay $(1) --include-crds --no-hooks --namespace
 	| go run ./hack/manifest --namespace mainstay-system
 CONTROLLER_GEN := go tool -modfile=tools/codegen/go.mod controller-gen
 OPENAPI_GEN := go tool -modfile=tools/codegen/go.mod openapi-gen
+# ANY_QUANTITY is the pattern that controller-gen writes for a quantity. SHORT_QUANTITY replaces it: more digits, or a
+# larger exponent, take a parser minutes.
+ANY_QUANTITY := ^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$$
+SHORT_QUANTITY := ^(\+|-)?(([0-9]{1,40}(\.[0-9]{0,20})?)|(\.[0-9]{1,20}))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$$
 # SERVED are the packages whose types the aggregated API serves, MACHINERY those that every API server needs beside.
 SERVED := ./api/farm/v1alpha1
 MACHINERY := $(addprefix k8s.io/apimachinery/pkg/,apis/meta/v1 runtime version api/resource)
@@ -65,6 +69,7 @@ run: ## run the manager here, against the current kube context
 gen: bin/helm ## make the generated files: deepcopy, CRDs, OpenAPI, roles, docs/metrics.md, dashboard, dist
 	rm -rf bin/crds
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=bin/crds
+	ANY='$(ANY_QUANTITY)' SHORT='$(SHORT_QUANTITY)' perl -pi -e 's/\Q$$ENV{ANY}\E/$$ENV{SHORT}/' bin/crds/*.yaml
 	@# Definitions of kinds that are no more would be installed for ever.
 	@for file in $(CRDS)/*.yaml; do [ -e bin/crds/$${file##*/} ] || rm -v $$file; done
 	cp bin/crds/*.yaml $(CRDS)

@@ -5,8 +5,20 @@
 // use the types without our dependencies.
 package api
 
+import "strings"
+
 // Domain is the suffix of every API group, label and annotation of Mainstay.
 const Domain = "mainstay.dev"
+
+// IsOurs reports whether a domain, such as that of an API group or of an annotation's key, is
+// Domain or below it.
+func IsOurs(domain string) bool { return domain == Domain || strings.HasSuffix(domain, "."+Domain) }
+
+// IsOurKey reports whether the key of a label, an annotation or a finalizer is of our domain.
+func IsOurKey(key string) bool {
+	domain, _, qualified := strings.Cut(key, "/")
+	return qualified && IsOurs(domain)
+}
 
 const (
 	// AnnotationApplied, on a child, is the hash of what Mainstay last applied. Together with the

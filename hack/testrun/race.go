@@ -52,6 +52,7 @@ var sequential = map[string]string{
 	"hack/demo":                  "a select waits for the end of the context; the tests only read the farm",
 	"hack/testrun":               "the commands of a layer run beside each other, and the counts are added under a lock",
 	"internal/install/crds":      "a sync.OnceValues reads what the chart carries",
+	"internal/kit/bounded":       "a sync.Map remembers the fields of types; each entry is written once, with the same content",
 	"internal/kit/jsonpatch":     "a channel is the example of a value that JSON can't express",
 	"internal/install/uninstall": "synctest is there for its clock; nothing runs beside the tests",
 	"test/perf":                  "the tests only compare figures; what measures is not run by them",

@@ -18,14 +18,15 @@ const (
 	// maxAdmission is the largest review of an object, in bytes. An object has at most some 3 MB
 	// (etcd's limit is 1.5), and an update has two.
 	maxAdmission = 7 << 20
-	// maxConversion is the largest review of a list, in bytes: of 4,000 objects of 4 kB. kubectl and
-	// client-go list 500 at a time.
+	// maxConversion is the largest review of a list, in bytes: of 4,000 objects of 4 kB. kubectl
+	// and client-go list 500 at a time.
 	maxConversion = 16 << 20
-	// readTime is how long a body may take to arrive. The API server waits 5 s for an admission and 30
-	// s for a conversion.
+	// readTime is how long a body may take to arrive. The API server waits 5 s for an admission and
+	// 30 s for a conversion.
 	readTime = 5 * time.Second
-	// bytesPerByte and bytesPerObject are what a body takes at most when it is parsed, for each of its
-	// bytes and for each object in it: the largest struct of Kubernetes in a list, a container, has 600.
+	// bytesPerByte and bytesPerObject are what a body takes at most when it is parsed, for each of
+	// its bytes and for each object in it: the largest struct of Kubernetes in a list, a container,
+	// has 600.
 	bytesPerByte, bytesPerObject = 5, 600
 	// parsedAtOnce limits what bodies take together when they are parsed, in bytes. A body that may
 	// take more is parsed alone.
@@ -49,17 +50,17 @@ type share struct {
 	requests int
 }
 
-// newIntake returns an intake for bodies of at most most bytes, of which four arrive at once, two of
-// them from one address; or as many more as they are smaller.
+// newIntake returns an intake for bodies of at most most bytes, of which four arrive at once, two
+// of them from one address; or as many more as they are smaller.
 func newIntake(most int64) *intake {
 	return &intake{most: most, reading: semaphore.NewWeighted(4 * most), parsing: semaphore.NewWeighted(parsedAtOnce),
 		byAddress: map[string]*share{}}
 }
 
-// bounded returns a handler that reads a body when there is room for it, and parses it when there is
-// room for what it may become. A request waits for its turn no longer than its caller does. A body
-// without a length, which the API server never sends, is refused, because it could hold its room
-// empty-handed.
+// bounded returns a handler that reads a body when there is room for it, and parses it when there
+// is room for what it may become. A request waits for its turn no longer than its caller does. A
+// body without a length, which the API server never sends, is refused, because it could hold its
+// room empty-handed.
 func (i *intake) bounded(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		ctx, length := request.Context(), request.ContentLength

@@ -51,8 +51,8 @@ func TestIntakeRefuses(t *testing.T) {
 	}
 }
 
-// TestIntakeIsShared: one address can't take all the room. A request waits as long as its caller, and
-// room that was waited for is not lost.
+// TestIntakeIsShared: one address can't take all the room. A request waits as long as its caller,
+// and room that was waited for is not lost.
 func TestIntakeIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		intake, release, served := newIntake(10), make(chan struct{}), make(chan string, 10)

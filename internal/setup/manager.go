@@ -109,10 +109,6 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := secretAccess(ctx, restConfig, settings, on)
-	if err != nil {
-		return nil, err
-	}
 	options, err := managerOptions(settings, on, stored)
 	if err != nil {
 		return nil, err
@@ -130,7 +126,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	sources, err := addSources(ctx, manager, stored, settings, on, secrets)
+	sources, err := addSources(ctx, manager, restConfig, stored, settings, on)
 	if err != nil {
 		return nil, err
 	}

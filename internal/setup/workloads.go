@@ -136,12 +136,16 @@ func askSecrets(ctx context.Context, live client.Reader, namespace string) error
 	return live.List(ctx, one, client.InNamespace(namespace), client.Limit(1))
 }
 
-// addSources adds the cache of ConfigMaps and Secrets to the manager, and returns it; nil if no kind
-// restarts workloads.
-func addSources(ctx context.Context, manager ctrl.Manager, stored *storage, settings Settings, on []kind,
-	secrets observe.SecretAccess) (*observe.Sources, error) {
+// addSources adds the cache of ConfigMaps and Secrets to the manager, and returns it; nil if no
+// kind restarts workloads.
+func addSources(ctx context.Context, manager ctrl.Manager, restConfig *rest.Config, stored *storage, settings Settings,
+	on []kind) (*observe.Sources, error) {
 	if !haveConfiguration(on) {
 		return nil, nil //nolint:nilnil // none is needed
+	}
+	secrets, err := secretAccess(ctx, restConfig, settings, on)
+	if err != nil {
+		return nil, err
 	}
 	sources, err := observe.NewSources(ctx, settings.WatchNamespaces, secrets, func(options cache.Options) (cache.Cache, error) {
 		options.Scheme, options.Mapper = manager.GetScheme(), manager.GetRESTMapper()

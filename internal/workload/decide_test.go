@@ -329,7 +329,8 @@ func TestDemandsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	_, asked, err := OfSource(SourceRef{ConfigMap, "flags"}, map[string]string{configv1.AnnotationPodSelector: strings.Repeat("a,", maxSelector)})
+	long := map[string]string{configv1.AnnotationPodSelector: strings.Repeat("a,", maxSelector)}
+	_, asked, err := OfSource(SourceRef{ConfigMap, "flags"}, long)
 	if asked || err == nil || len(err.Error()) > 1000 {
 		t.Errorf("a long selector: %v, %v", asked, err)
 	}

@@ -3,6 +3,8 @@ package workload
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
 // Stamp is the content of a workload's annotation: what its pods were started with. It is the only
@@ -34,11 +36,15 @@ type SeenSource struct {
 	Streak int `json:"streak,omitempty"`
 }
 
+// maxStamp is the largest annotation that is read, in bytes: the API server's limit for all
+// annotations of an object.
+const maxStamp = 256 << 10
+
 // ParseStamp parses the annotation. An unreadable one counts as missing: the workload gets a new
 // baseline.
 func ParseStamp(annotation string) Stamp {
 	var stamp Stamp
-	if annotation == "" || json.Unmarshal([]byte(annotation), &stamp) != nil {
+	if annotation == "" || bounded.Unmarshal([]byte(annotation), maxStamp, &stamp) != nil {
 		return Stamp{}
 	}
 	return stamp

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -105,9 +104,7 @@ func (r reference) kind() *kind {
 }
 
 // isOurs reports whether the owner is a resource of ours, which always ends the chain.
-func (r reference) isOurs() bool {
-	return r.Group == api.Domain || strings.HasSuffix(r.Group, "."+api.Domain)
-}
+func (r reference) isOurs() bool { return api.IsOurs(r.Group) }
 
 // answer is what is known of an owner.
 type answer struct {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,12 +16,6 @@ import (
 
 // pageSize is the number of objects in one list call, the same as client-go's default.
 const pageSize = 500
-
-// isOurs reports whether a finalizer is Mainstay's: of its domain, or of a subdomain.
-func isOurs(finalizer string) bool {
-	domain, _, named := strings.Cut(finalizer, "/")
-	return named && (domain == api.Domain || strings.HasSuffix(domain, "."+api.Domain))
-}
 
 // releaseFinalizers removes our finalizers from all objects of our kinds. Nothing else would, and
 // neither the objects nor their namespaces could be deleted any more. The next installation adds
@@ -51,11 +44,11 @@ func (o Options) isHeld(kind crds.Kind, object *metav1.PartialObjectMetadata) bo
 }
 
 func (o Options) releaseObject(ctx context.Context, object *metav1.PartialObjectMetadata) error {
-	if !slices.ContainsFunc(object.Finalizers, isOurs) {
+	if !slices.ContainsFunc(object.Finalizers, api.IsOurKey) {
 		return nil
 	}
 	released := object.DeepCopy()
-	released.Finalizers = slices.DeleteFunc(released.Finalizers, isOurs)
+	released.Finalizers = slices.DeleteFunc(released.Finalizers, api.IsOurKey)
 	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
 	if err := o.Client.Patch(ctx, released, patch); client.IgnoreNotFound(err) != nil {
 		return err

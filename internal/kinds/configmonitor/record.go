@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -41,10 +42,14 @@ type Record struct {
 	Done bool `json:"done,omitempty"`
 }
 
+// maxRecord is the largest annotation that is read, in bytes: the API server's limit for all
+// annotations of an object.
+const maxRecord = 256 << 10
+
 // ParseRecord parses the annotation. An unreadable one counts as missing.
 func ParseRecord(annotation string) Record {
 	var record Record
-	if annotation == "" || json.Unmarshal([]byte(annotation), &record) != nil {
+	if annotation == "" || bounded.Unmarshal([]byte(annotation), maxRecord, &record) != nil {
 		return Record{}
 	}
 	return record

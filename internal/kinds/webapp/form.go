@@ -12,6 +12,8 @@ import (
 
 	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 )
 
 // labelVersion is the one recommended label that users may set.
@@ -80,17 +82,22 @@ func validateMetadata(metadata msappsv1.Metadata, path *field.Path) field.ErrorL
 	problems := validateAnnotations(metadata.Annotations, path.Child("annotations"))
 	for _, key := range slices.Sorted(maps.Keys(metadata.Labels)) {
 		foreign := strings.HasPrefix(key, "app.kubernetes.io/") && key != labelVersion
-		if key == api.LabelApp || key == appsv1.DefaultDeploymentUniqueLabelKey || foreign || strings.HasPrefix(key, api.Domain+"/") {
+		if key == api.LabelApp || key == appsv1.DefaultDeploymentUniqueLabelKey || foreign || api.IsOurKey(key) {
 			problems = append(problems, reserved(path.Child("labels"), key))
 		}
 	}
 	return problems
 }
 
+// forUsers are those of our annotations that users may set on children. Another one, such as what a
+// workload's pods were started with, would be written for ever: by us, and by the controller that
+// keeps it.
+var forUsers = []string{configv1.AnnotationReload, instrv1.AnnotationInject}
+
 func validateAnnotations(annotations msappsv1.Annotations, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if strings.HasPrefix(key, api.Domain+"/") || strings.HasPrefix(key, "deployment.kubernetes.io/") {
+		if api.IsOurKey(key) && !slices.Contains(forUsers, key) || strings.HasPrefix(key, "deployment.kubernetes.io/") {
 			problems = append(problems, reserved(path, key))
 		}
 	}

@@ -80,6 +80,18 @@ var formCases = map[string]struct {
 		func(s *msappsv1.WebAppSpec) { s.Annotations = msappsv1.Annotations{"mainstay.development/a": "b"} },
 		"spec.annotations[mainstay.dev/adopt]",
 	},
+	"an annotation that we keep": {
+		func(s *msappsv1.WebAppSpec) { s.Annotations = msappsv1.Annotations{"config.mainstay.dev/observed": "{}"} },
+		func(s *msappsv1.WebAppSpec) {
+			s.Annotations = msappsv1.Annotations{"config.mainstay.dev/reload": "auto", "instrumentation.mainstay.dev/inject": "false"}
+		},
+		"spec.annotations[config.mainstay.dev/observed]",
+	},
+	"a label below our domain": {
+		func(s *msappsv1.WebAppSpec) { s.Labels = msappsv1.Labels{"config.mainstay.dev/revision": "1"} },
+		func(s *msappsv1.WebAppSpec) { s.Labels = msappsv1.Labels{"config.example.com/revision": "1"} },
+		"spec.labels[config.mainstay.dev/revision]",
+	},
 	"an annotation of Deployments": {
 		func(s *msappsv1.WebAppSpec) {
 			s.ServiceAccountMetadata.Annotations = msappsv1.Annotations{"deployment.kubernetes.io/revision": "7"}

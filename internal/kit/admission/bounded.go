@@ -54,8 +54,8 @@ func checkSize(raw []byte, object reflect.Type) *bounded.Error {
 	return problem
 }
 
-// nameOf returns an object with nothing but its name, in place of a stored one that can't be parsed:
-// a change that corrects it is checked like a new object.
+// nameOf returns an object with nothing but its name, in place of a stored one that can't be
+// parsed: a change that corrects it is checked like a new object.
 func nameOf(request admission.Request) []byte {
 	kind := schema.GroupVersionKind{Group: request.Kind.Group, Version: request.Kind.Version, Kind: request.Kind.Kind}
 	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,7 +36,7 @@ func (r renderer) converterOf(kind schema.GroupVersionKind) managedfields.TypeCo
 	switch {
 	case kind.Group == gatewayv1.GroupName:
 		return r.gateway
-	case r.own != nil && (kind.Group == api.Domain || strings.HasSuffix(kind.Group, "."+api.Domain)):
+	case r.own != nil && api.IsOurs(kind.Group):
 		return r.own
 	default:
 		return r.builtin

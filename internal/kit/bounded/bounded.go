@@ -3,8 +3,8 @@
 // struct of hundreds of bytes, and a quantity such as 1e-999999999 is computed digit by digit.
 //
 // Whoever reads an annotation, a request or an object that others wrote, and whose reader does not
-// bound it itself, reads it with this package. The limits of all such entries stand in one table, in
-// docs/threat-model.md, and one test tries each.
+// bound it itself, reads it with this package. The limits of all such entries stand in one table,
+// in docs/threat-model.md, and one test tries each.
 package bounded
 
 import (
@@ -22,8 +22,9 @@ import (
 const (
 	// MaxDepth is how many lists and objects may be nested.
 	MaxDepth = 100
-	// freeObjects is the number of objects that a text of any length may have, and bytesPerObject how
-	// many bytes it must have for each further one. Those that people and programs write have more.
+	// freeObjects is the number of objects that a text of any length may have, and bytesPerObject
+	// how many bytes it must have for each further one. Those that people and programs write have
+	// more.
 	freeObjects    = 1000
 	bytesPerObject = 16
 )

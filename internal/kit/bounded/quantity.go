@@ -14,16 +14,16 @@ import (
 const (
 	// MaxQuantity is the length of a quantity in bytes.
 	MaxQuantity = 64
-	// MaxExponent is the largest exponent of ten, and -MaxExponent the smallest. resource.ParseQuantity
-	// computes all digits: it needs 11 s for 1e-30000000.
+	// MaxExponent is the largest exponent of ten, and -MaxExponent the smallest.
+	// resource.ParseQuantity computes all digits: it needs 11 s for 1e-30000000.
 	MaxExponent = 30
 )
 
 var quantity = reflect.TypeFor[resource.Quantity]()
 
-// Quantity returns what is wrong with a text that resource.ParseQuantity may take long to parse: that
-// has more than MaxQuantity bytes, or an exponent beyond MaxExponent; empty otherwise. It does not
-// say whether the text is a quantity.
+// Quantity returns what is wrong with a text that resource.ParseQuantity may take long to parse:
+// that has more than MaxQuantity bytes, or an exponent beyond MaxExponent; empty otherwise. It does
+// not say whether the text is a quantity.
 func Quantity(text string) string {
 	text = strings.TrimSpace(text)
 	if len(text) > MaxQuantity {

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,10 +31,7 @@ func stripNamespace(cached any) (any, error) {
 		return cached, nil // a tombstone
 	}
 	namespace.ManagedFields = nil
-	maps.DeleteFunc(namespace.Annotations, func(key, _ string) bool {
-		domain, _, _ := strings.Cut(key, "/")
-		return domain != api.Domain && !strings.HasSuffix(domain, "."+api.Domain)
-	})
+	maps.DeleteFunc(namespace.Annotations, func(key, _ string) bool { return !api.IsOurKey(key) })
 	if len(namespace.Annotations) == 0 {
 		namespace.Annotations = nil
 	}

@@ -88,9 +88,7 @@ func stripSource(object metav1.Object) {
 // isKept reports whether a label or annotation is kept: Mainstay's own, and those of Stakater
 // Reloader.
 func isKept(key string) bool {
-	domain, _, _ := strings.Cut(key, "/")
-	within := func(whole string) bool { return domain == whole || strings.HasSuffix(domain, "."+whole) }
-	return key == api.LabelManagedBy || within(api.Domain) || within(strings.TrimSuffix(workload.StakaterDomain, "/"))
+	return key == api.LabelManagedBy || api.IsOurKey(key) || strings.Contains(key, workload.StakaterDomain)
 }
 
 // onlyKept returns the entries that are kept, or nil if none is.

@@ -106,7 +106,8 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 		under = under.Watches(object, watch.Later(usedBy(cached), gather), changed)
 	}
 	if sources := options.Workloads.Sources; slices.Contains(sources.Kinds(), workload.Secret) {
-		under = under.WatchesRawSource(sources.Watch(workload.Secret, handler.EnqueueRequestsFromMapFunc(namedBy(cached)), watch.ContentChanged()))
+		named := handler.EnqueueRequestsFromMapFunc(namedBy(cached))
+		under = under.WatchesRawSource(sources.Watch(workload.Secret, named, watch.ContentChanged()))
 	}
 	if options.HasNamespaces {
 		under = under.Watches(watch.Namespace(), handler.EnqueueRequestsFromMapFunc(residents(cached)),

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
 // Injection is what one Instrumentation injects into one workload. The pod template carries it in
@@ -183,7 +184,7 @@ func Injected(annotations map[string]string) []Injection {
 		return nil
 	}
 	var found []Injection
-	if json.Unmarshal([]byte(text), &found) != nil || !isOurRecord(found) {
+	if bounded.Unmarshal([]byte(text), maxRecord, &found) != nil || !isOurRecord(found) {
 		return nil
 	}
 	for i := range found {
@@ -197,9 +198,10 @@ func Injected(annotations map[string]string) []Injection {
 // Limits of a record, well above what Mainstay writes. Any client that may write a workload can
 // write a record, and must not be able to keep the manager busy with it.
 const (
-	maxInjections = 100  // one per container
-	maxLoads      = 10   // dotnet needs 3
-	maxEnv        = 3000 // 50 matchers and the agent, with 50 each
+	maxRecord     = 256 << 10 // bytes: the API server's limit for all annotations of an object
+	maxInjections = 100       // one per container
+	maxLoads      = 10        // dotnet needs 3
+	maxEnv        = 3000      // 50 matchers and the agent, with 50 each
 )
 
 // isOurRecord reports whether a record has the shape that Mainstay writes: each Instrumentation

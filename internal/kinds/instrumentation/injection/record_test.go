@@ -57,6 +57,9 @@ var hostile = []string{
 	`[{"id":"ID","image":"x","mode":"InitContainer","mountPath":"/x","containers":[{"name":"app","env":[{"name":"A"},{"name":"A"}]}]}]`,
 	`[{"id":"ID","image":"x","mode":"InitContainer","mountPath":"/x","containers":[{"name":"app"}]},{"id":"ID"}]`,
 	`[{"id":"ID","image":"x","mode":"InitContainer","mountPath":"/x","sizeLimit":"nonsense","containers":[{"name":"app"}]}]`,
+	`[{"id":"ID","image":"x","mode":"InitContainer","mountPath":"/x","sizeLimit":"1e-999999999","containers":[{"name":"app"}]}]`,
+	`[{"id":"ID","image":"x","mode":"InitContainer","mountPath":"/x","resources":{"limits":{"cpu":"1e-999999999"}},"containers":[{"name":"app"}]}]`,
+	`[{"id":"ID","image":"x","mode":"InitContainer","mountPath":"/x","containers":[{"name":"app","env":[` + strings.Repeat("{},", 20_000) + `{}]}]}]`,
 }
 
 // A forged record injects nothing that the Instrumentation did not inject: a gated agent waits, and

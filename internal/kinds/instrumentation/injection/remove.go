@@ -20,13 +20,15 @@ func (i *Injection) removeFrom(template *corev1.PodTemplateSpec) {
 	spec := &template.Spec
 	spec.InitContainers = without(spec.InitContainers, func(one *corev1.Container) bool { return one.Name == name })
 	spec.Volumes = without(spec.Volumes, func(one *corev1.Volume) bool { return one.Name == name })
+	parts := make(map[string]*Part, len(i.Parts))
+	for at := range i.Parts {
+		parts[i.Parts[at].Name] = &i.Parts[at]
+	}
 	for at := range spec.Containers {
 		container := &spec.Containers[at]
 		container.VolumeMounts = without(container.VolumeMounts, func(one *corev1.VolumeMount) bool { return one.Name == name })
-		for part := range i.Parts {
-			if i.Parts[part].Name == container.Name {
-				i.Parts[part].removeFrom(container)
-			}
+		if part := parts[container.Name]; part != nil {
+			part.removeFrom(container)
 		}
 	}
 }
