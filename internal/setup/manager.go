@@ -126,7 +126,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	sources, err := addSources(ctx, manager, restConfig, stored, settings, on)
+	sources, err := stored.addSources(ctx, manager, restConfig, settings, on)
 	if err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func askSecrets(ctx context.Context, live client.Reader, namespace string) error
 
 // addSources adds the cache of ConfigMaps and Secrets to the manager, and returns it; nil if no
 // kind restarts workloads.
-func addSources(ctx context.Context, manager ctrl.Manager, restConfig *rest.Config, stored *storage, settings Settings,
+func (s *storage) addSources(ctx context.Context, manager ctrl.Manager, restConfig *rest.Config, settings Settings,
 	on []kind) (*observe.Sources, error) {
 	if !haveConfiguration(on) {
 		return nil, nil //nolint:nilnil // none is needed
@@ -149,7 +149,7 @@ func addSources(ctx context.Context, manager ctrl.Manager, restConfig *rest.Conf
 	}
 	sources, err := observe.NewSources(ctx, settings.WatchNamespaces, secrets, func(options cache.Options) (cache.Cache, error) {
 		options.Scheme, options.Mapper = manager.GetScheme(), manager.GetRESTMapper()
-		return stored.newCache(manager.GetConfig(), options)
+		return s.newCache(manager.GetConfig(), options)
 	})
 	if err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ var badSpecs = map[string]badInput{
 	"a label of Mainstay": {bad: "podMetadata: {labels: {mainstay.dev/x: x}}", good: "podMetadata: {labels: {example.com/x: x}}",
 		field: "spec.podMetadata.labels", message: "they are set by Mainstay"},
 	"an annotation that Mainstay keeps": {bad: "annotations: {config.mainstay.dev/observed: x}",
-		good: "annotations: {config.mainstay.dev/reload: auto, instrumentation.mainstay.dev/inject: 'false'}",
+		good:  "annotations: {config.mainstay.dev/reload: auto, instrumentation.mainstay.dev/inject: 'false'}",
 		field: "spec.annotations", message: "and not mainstay.dev/*"},
 	"a label below our domain": {bad: "podMetadata: {labels: {config.mainstay.dev/x: x}}", good: "podMetadata: {labels: {example.com/x: x}}",
 		field: "spec.podMetadata.labels", message: "they are set by Mainstay"},

@@ -81,7 +81,9 @@ var formCases = map[string]struct {
 		"spec.annotations[mainstay.dev/adopt]",
 	},
 	"an annotation that we keep": {
-		func(s *msappsv1.WebAppSpec) { s.Annotations = msappsv1.Annotations{"config.mainstay.dev/observed": "{}"} },
+		func(s *msappsv1.WebAppSpec) {
+			s.Annotations = msappsv1.Annotations{"config.mainstay.dev/observed": "{}"}
+		},
 		func(s *msappsv1.WebAppSpec) {
 			s.Annotations = msappsv1.Annotations{"config.mainstay.dev/reload": "auto", "instrumentation.mainstay.dev/inject": "false"}
 		},

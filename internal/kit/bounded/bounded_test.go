@@ -21,7 +21,7 @@ type spec struct {
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	Env       []corev1.EnvVar              `json:"env,omitempty"`
 	Limits    []resource.Quantity          `json:"limits,omitempty"`
-	Timeout   metav1.Duration              `json:"timeout,omitempty"`
+	Timeout   metav1.Duration              `json:"timeout"`
 	Plain     resource.Quantity
 }
 

@@ -44,8 +44,7 @@ func fieldsOf(of reflect.Type) map[string]reflect.Type {
 		return found.(map[string]reflect.Type)
 	}
 	fields := map[string]reflect.Type{}
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for field := range of.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if embedded := indirect(field.Type); field.Anonymous && name == "" && embedded.Kind() == reflect.Struct {
 			for inner, innerType := range fieldsOf(embedded) {

@@ -59,13 +59,13 @@ type Sources struct {
 }
 
 // NewSources returns a cache that has not started: of the ConfigMaps in some namespaces (none means
-// all), and of the Secrets of the granted namespaces. make makes a cache from its options.
+// all), and of the Secrets of the granted namespaces. newCache makes a cache from its options.
 //
 // The rights to Secrets are granted in each of these namespaces.
 //
 // +kubebuilder:rbac:part=configuration,groups="",resources=configmaps,verbs=list;watch
 // +kubebuilder:rbac:part=secrets,groups="",resources=secrets,verbs=get;list;watch
-func NewSources(ctx context.Context, namespaces []string, access SecretAccess, make func(cache.Options) (cache.Cache, error)) (*Sources,
+func NewSources(ctx context.Context, namespaces []string, access SecretAccess, newCache func(cache.Options) (cache.Cache, error)) (*Sources,
 	error) {
 	byObject := map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: labels.Everything(), Transform: hashConfigMap}}
 	if len(access.Namespaces) > 0 {
@@ -80,7 +80,7 @@ func NewSources(ctx context.Context, namespaces []string, access SecretAccess, m
 			Transform:  hashSecret(access.Hasher),
 		}
 	}
-	made, err := make(watch.Default(byObject, namespaces))
+	made, err := newCache(watch.Default(byObject, namespaces))
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of ConfigMaps and Secrets: %w", err)
 	}
