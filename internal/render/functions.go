@@ -215,9 +215,9 @@ func decodeBase64(a *arguments) any {
 
 // matches reports whether a regular expression (RE2, which takes linear time) matches a text.
 func matches(a *arguments, expression, text string) any {
-	pattern, err := a.meter.pattern(expression)
+	pattern, err := a.meter.patterns.Compile(expression)
 	if err == nil {
-		err = pattern.pay(text)
+		err = pattern.Pay(text)
 	}
 	switch {
 	case a.problem != nil:

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
 // Limits of one Render. FuzzRender has the time of the worst case that was found within them.
@@ -38,13 +40,14 @@ var (
 // meter limits what one Render or one Schema does.
 type meter struct {
 	left, iterations int
-	// patterns are the compiled regular expressions, and program is their total size.
-	patterns map[string]boundedPattern
-	program  int
+	// patterns compiles regular expressions, and charges this meter.
+	patterns *bounded.Patterns
 }
 
 func newMeter() *meter {
-	return &meter{left: maxWork, iterations: maxIterations, patterns: map[string]boundedPattern{}}
+	m := &meter{left: maxWork, iterations: maxIterations}
+	m.patterns = bounded.NewPatterns(m.work)
+	return m
 }
 
 // work charges a cost; it returns an error if the limit is exceeded.

@@ -67,7 +67,7 @@ func ReadSchema(text []byte, path *field.Path) (*Schema, *field.Error) {
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
 	compiler.UseLoader(noLoader{})
-	compiler.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) { return schema.meter.pattern(pattern) })
+	compiler.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) { return schema.meter.patterns.Compile(pattern) })
 	if err := compiler.AddResource(schemaName, document); err != nil {
 		return nil, invalid(path, "it can't be read")
 	}

@@ -329,6 +329,13 @@ func TestDemandsAreBounded(t *testing.T) {
 			}
 		})
 	}
+	target := web("web")
+	target.Uses, target.Annotations = uses, map[string]string{
+		"configmap.reloader.stakater.com/reload": different.String() + "name-1+," + strings.Repeat(`(?i)(\pL{9}){9},`, 1000) + "name-.*",
+	}
+	if got := OfStakater(&target, nil); len(got) != maxSources {
+		t.Errorf("expressions of Stakater Reloader: %d demands", len(got))
+	}
 	long := map[string]string{configv1.AnnotationPodSelector: strings.Repeat("a,", maxSelector)}
 	_, asked, err := OfSource(SourceRef{ConfigMap, "flags"}, long)
 	if asked || err == nil || len(err.Error()) > 1000 {

@@ -1,9 +1,12 @@
 package workload
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
 )
 
 // Annotations of Stakater Reloader, for teams that migrate from it.
@@ -27,21 +30,22 @@ var stakaterWords = map[SourceKind]string{ConfigMap: "configmap", Secret: "secre
 func OfStakater(target *Target, marks map[SourceRef]map[string]string) []Demand {
 	given := target.Annotations
 	ignored := func(ref SourceRef) bool { return marks[ref][stakaterIgnore] == "true" }
+	patterns := newStakaterPatterns()
 	demands := ofUses(target, func(ref SourceRef) bool {
 		word := stakaterWords[ref.Kind]
-		if ignored(ref) || stakaterListed(given[word+"s.exclude."+StakaterDomain+"reload"], ref.Name) {
+		if ignored(ref) || patterns.listed(given[word+"s.exclude."+StakaterDomain+"reload"], ref.Name) {
 			return false
 		}
 		return given[stakaterAuto] == "true" || given[word+"."+StakaterDomain+"auto"] == "true" ||
 			(given[stakaterSearch] == "true" && marks[ref][stakaterMatch] == "true") ||
-			stakaterListed(given[word+"."+StakaterDomain+"reload"], ref.Name)
+			patterns.listed(given[word+"."+StakaterDomain+"reload"], ref.Name)
 	})
 	// Exact names also count if the pods do not refer to them.
 	for _, kind := range []SourceKind{ConfigMap, Secret} {
-		for name := range strings.SplitSeq(given[stakaterWords[kind]+"."+StakaterDomain+"reload"], ",") {
-			ref := SourceRef{kind, strings.TrimSpace(name)}
+		for _, name := range stakaterNames(given[stakaterWords[kind]+"."+StakaterDomain+"reload"]) {
+			ref := SourceRef{kind, name}
 			known := slices.ContainsFunc(demands, func(d Demand) bool { return d.Source == ref })
-			if ref.Name == "" || known || ignored(ref) || regexp.QuoteMeta(ref.Name) != strings.ReplaceAll(ref.Name, ".", `\.`) {
+			if len(demands) == maxSources || known || ignored(ref) || regexp.QuoteMeta(ref.Name) != strings.ReplaceAll(ref.Name, ".", `\.`) {
 				continue
 			}
 			demands = append(demands, ownDemand(target, ref, nil))
@@ -50,16 +54,55 @@ func OfStakater(target *Target, marks map[SourceRef]map[string]string) []Demand 
 	return demands
 }
 
-// stakaterListed reports whether a list of regular expressions matches a name. An invalid
-// expression is taken literally.
-func stakaterListed(list, name string) bool {
+// maxStakaterWork limits what the regular expressions of one workload may cost in one pass, in
+// about the bytes that are processed.
+const maxStakaterWork = 4 << 20
+
+// stakaterPatterns matches names with the lists of regular expressions of one workload.
+type stakaterPatterns struct {
+	left     int
+	patterns *bounded.Patterns
+}
+
+func newStakaterPatterns() *stakaterPatterns {
+	s := &stakaterPatterns{left: maxStakaterWork}
+	s.patterns = bounded.NewPatterns(func(cost int) error {
+		if cost > s.left {
+			s.left = 0
+			return errors.New("the regular expressions cost too much")
+		}
+		s.left -= cost
+		return nil
+	})
+	return s
+}
+
+// stakaterNames returns the entries of a list, the first maxSources.
+func stakaterNames(list string) []string {
+	var names []string
 	for entry := range strings.SplitSeq(list, ",") {
-		entry = strings.TrimSpace(entry)
-		if entry == "" {
+		if entry = strings.TrimSpace(entry); entry != "" {
+			names = append(names, entry)
+		}
+		if len(names) == maxSources {
+			break
+		}
+	}
+	return names
+}
+
+// listed reports whether a list of regular expressions matches a name. One that is invalid, or
+// would cost too much, is taken literally.
+func (s *stakaterPatterns) listed(list, name string) bool {
+	for _, entry := range stakaterNames(list) {
+		if entry == name {
+			return true
+		}
+		if regexp.QuoteMeta(entry) == entry {
 			continue
 		}
-		expression, err := regexp.Compile("^(?:" + entry + ")$")
-		if entry == name || (err == nil && expression.MatchString(name)) {
+		expression, err := s.patterns.Compile("^(?:" + entry + ")$")
+		if err == nil && expression.MatchString(name) {
 			return true
 		}
 	}

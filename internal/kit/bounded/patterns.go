@@ -1,4 +1,4 @@
-package render
+package bounded
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ const (
 	// maxInstructions limits the instructions that one expression compiles to: (a{100}){100} is short,
 	// and compiles to 10,000.
 	maxInstructions = 10_000
-	// maxProgram limits the total size of what one Render or one schema compiles, in instructions.
+	// maxProgram limits the total size of what one Patterns compiles, in instructions.
 	// Character tables count as the instructions that need the same memory.
 	maxProgram = 200_000
 	// runesOfInstruction is how many runes of a table need the memory of one instruction.
@@ -51,60 +51,75 @@ func readingWork(expression string) int {
 	}
 }
 
-// boundedPattern is a regular expression that charges a meter for what it does.
-type boundedPattern struct {
+// Patterns compiles regular expressions (RE2, as in package regexp), and charges for all that they
+// do. It is not safe for concurrent use.
+type Patterns struct {
+	charge   func(cost int) error
+	compiled map[string]*Pattern
+	// program is the total size of what was compiled.
+	program int
+}
+
+// NewPatterns returns Patterns that call charge before each piece of work, with its cost: about the
+// number of bytes processed. If charge returns an error, the work is not done.
+func NewPatterns(charge func(cost int) error) *Patterns {
+	return &Patterns{charge: charge, compiled: map[string]*Pattern{}}
+}
+
+// Pattern is a regular expression that charges for what it matches.
+type Pattern struct {
 	*regexp.Regexp
 	instructions int
-	meter        *meter
+	charge       func(cost int) error
 }
 
-// pay charges for matching a text.
-func (b boundedPattern) pay(text string) error {
-	return b.meter.work(b.instructions * stepWork * (1 + len(text)))
+// Pay charges for matching a text.
+func (p *Pattern) Pay(text string) error { return p.charge(p.instructions * stepWork * (1 + len(text))) }
+
+// MatchString charges first. If that fails, it matches nothing.
+func (p *Pattern) MatchString(text string) bool {
+	return p.Pay(text) == nil && p.Regexp.MatchString(text)
 }
 
-// MatchString charges first. If the limit is exceeded it matches nothing, and Check reports why.
-func (b boundedPattern) MatchString(text string) bool {
-	return b.pay(text) == nil && b.Regexp.MatchString(text)
-}
-
-// pattern compiles a regular expression, once. Its size is computed before.
-func (m *meter) pattern(expression string) (boundedPattern, error) {
-	if known, ok := m.patterns[expression]; ok {
+// Compile compiles a regular expression, once. It returns an error if the expression is invalid,
+// longer than 1,000 bytes, or compiles to more than 10,000 instructions, or to more than 200,000
+// together with earlier ones. The size is computed before anything is compiled.
+func (p *Patterns) Compile(expression string) (*Pattern, error) {
+	if known, ok := p.compiled[expression]; ok {
 		return known, nil
 	}
 	if len(expression) > maxPattern {
-		return boundedPattern{}, fmt.Errorf("a regular expression of %d bytes: must be at most %d bytes", len(expression), maxPattern)
+		return nil, fmt.Errorf("a regular expression of %d bytes: must be at most %d bytes", len(expression), maxPattern)
 	}
-	if err := m.work(readingWork(expression)); err != nil {
-		return boundedPattern{}, err
+	if err := p.charge(readingWork(expression)); err != nil {
+		return nil, err
 	}
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		if problem, ok := errors.AsType[*syntax.Error](err); ok {
-			return boundedPattern{}, errors.New(string(problem.Code))
+			return nil, errors.New(string(problem.Code))
 		}
-		return boundedPattern{}, err
+		return nil, err
 	}
 	size := sizeOfPattern(parsed)
 	switch {
 	case size.instructions > maxInstructions:
-		return boundedPattern{}, fmt.Errorf("compiles to %d instructions, with repetitions expanded: must be at most %d", size.instructions,
+		return nil, fmt.Errorf("compiles to %d instructions, with repetitions expanded: must be at most %d", size.instructions,
 			maxInstructions)
-	case m.program+size.program() > maxProgram:
-		return boundedPattern{}, fmt.Errorf("with it, all regular expressions compile to %d instructions, including character tables: "+
-			"must be at most %d together", m.program+size.program(), maxProgram)
+	case p.program+size.program() > maxProgram:
+		return nil, fmt.Errorf("with it, all regular expressions compile to %d instructions, including character tables: "+
+			"must be at most %d together", p.program+size.program(), maxProgram)
 	}
-	if err := m.work(compileWork * size.program()); err != nil {
-		return boundedPattern{}, err
+	if err := p.charge(compileWork * size.program()); err != nil {
+		return nil, err
 	}
 	compiled, err := regexp.Compile(expression)
 	if err != nil {
-		return boundedPattern{}, errors.New("it can't be compiled")
+		return nil, errors.New("it can't be compiled")
 	}
-	m.program += size.program()
-	m.patterns[expression] = boundedPattern{compiled, size.instructions, m}
-	return m.patterns[expression], nil
+	p.program += size.program()
+	p.compiled[expression] = &Pattern{compiled, size.instructions, p.charge}
+	return p.compiled[expression], nil
 }
 
 // patternSize is a lower bound of the number of instructions of a regular expression, and of the

@@ -1,6 +1,7 @@
-package render
+package bounded
 
 import (
+	"errors"
 	"regexp/syntax"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ func FuzzPattern(f *testing.F) {
 		f.Add(expression)
 	}
 	f.Fuzz(func(t *testing.T, expression string) {
-		if len(expression) > maxPattern || newMeter().work(readingWork(expression)) != nil {
+		if len(expression) > maxPattern || readingWork(expression) > 64<<20 {
 			return
 		}
 		parsed, err := syntax.Parse(expression, syntax.Perl)
@@ -35,23 +36,36 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
+// budget returns Patterns that may do some work, and what is left of it.
+func budget(work int) (*Patterns, *int) {
+	left := work
+	return NewPatterns(func(cost int) error {
+		if cost > left {
+			left = 0
+			return errors.New("too much")
+		}
+		left -= cost
+		return nil
+	}), &left
+}
+
 func TestPatternIsCompiledOnce(t *testing.T) {
-	meter := newMeter()
-	first, err := meter.pattern("(a{900})b{90}")
+	patterns, left := budget(1 << 24)
+	first, err := patterns.Compile("(a{900})b{90}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := meter.left
-	second, err := meter.pattern("(a{900})b{90}")
-	if err != nil || second.Regexp != first.Regexp || meter.left != left {
-		t.Errorf("it was compiled again: %v, for %d", err, left-meter.left)
+	before := *left
+	second, err := patterns.Compile("(a{900})b{90}")
+	if err != nil || second.Regexp != first.Regexp || *left != before {
+		t.Errorf("it was compiled again: %v, for %d", err, before-*left)
 	}
 }
 
 func TestPatternPaysToBeRead(t *testing.T) {
 	for _, expression := range []string{strings.Repeat("a", 900), `\pL`, "(?i)[b-\U0001e943]"} {
-		meter := &meter{left: readingWork(expression) - 1}
-		if _, err := meter.pattern(expression); err == nil || meter.left != 0 {
+		patterns, left := budget(readingWork(expression) - 1)
+		if _, err := patterns.Compile(expression); err == nil || *left != 0 {
 			t.Errorf("%.20q was read for nothing: %v", expression, err)
 		}
 	}
