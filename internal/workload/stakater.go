@@ -56,7 +56,7 @@ func OfStakater(target *Target, marks map[SourceRef]map[string]string) []Demand 
 
 // maxStakaterWork limits what the regular expressions of one workload may cost in one pass, in
 // about the bytes that are processed.
-const maxStakaterWork = 4 << 20
+const maxStakaterWork = 1 << 20
 
 // stakaterPatterns matches names with the lists of regular expressions of one workload.
 type stakaterPatterns struct {

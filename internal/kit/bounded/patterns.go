@@ -74,7 +74,9 @@ type Pattern struct {
 }
 
 // Pay charges for matching a text.
-func (p *Pattern) Pay(text string) error { return p.charge(p.instructions * stepWork * (1 + len(text))) }
+func (p *Pattern) Pay(text string) error {
+	return p.charge(p.instructions * stepWork * (1 + len(text)))
+}
 
 // MatchString charges first. If that fails, it matches nothing.
 func (p *Pattern) MatchString(text string) bool {
