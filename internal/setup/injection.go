@@ -24,9 +24,9 @@ func injectionKinds() []kind {
 	for _, scope := range instrumentationcontroller.Scopes() {
 		both = append(both, kind{
 			name: scope.Name, groupKind: scope.Kind.GroupKind(), plural: scope.Resource, object: scope.Object,
-			setup:  func(_ context.Context, w wiring) error { return scope.Setup(w.manager, w.injectionOptions()) },
-			hooks:  func(w wiring) []admission.Hook { return scope.Hooks(w.manager.GetScheme()) },
-			cached: scope.CacheOptions, usesWorkloads: true, usesNamespaces: true, injects: true,
+			setup: func(_ context.Context, w wiring) error { return scope.Setup(w.manager, w.injectionOptions()) },
+			hooks: func(w wiring) []admission.Hook { return scope.Hooks(w.manager.GetScheme()) },
+			needs: scope.Needs, usesWorkloads: true, usesNamespaces: true, injects: true,
 		})
 	}
 	return both

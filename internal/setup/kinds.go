@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -53,10 +52,10 @@ type kind struct {
 	setup func(context.Context, wiring) error
 	// hooks returns its webhooks.
 	hooks func(wiring) []admission.Hook
-	// cached returns the cache options that differ from the default.
-	cached func() map[client.Object]cache.ByObject
-	// awaited is the name of another project's definition that the kind waits for, or "".
-	awaited string
+	// needs returns what it reads from the shared cache where that differs from the default.
+	needs func() []watch.Need
+	// awaited are the names of other projects' definitions that the kind uses if they are there.
+	awaited []string
 	// governed is how policies read its objects, or nil if no rules apply to them.
 	governed *platformpolicycontroller.Governed
 	// usesWorkloads reports whether it reads and patches workloads of others, which are then cached.
@@ -104,8 +103,8 @@ func kinds() []kind {
 			hooks: func(w wiring) []admission.Hook {
 				return webappcontroller.Hooks(w.manager.GetScheme(), w.manager.GetClient(), w.rules)
 			},
-			cached:   webappcontroller.CacheOptions,
-			awaited:  webappcontroller.HTTPRouteCRD,
+			needs:    webappcontroller.Needs,
+			awaited:  []string{webappcontroller.HTTPRouteCRD},
 			governed: &platformpolicycontroller.Governed{Object: &msappsv1.WebApp{}, Objects: webappcontroller.Objects},
 			converter: func(scheme *runtime.Scheme) (conversion.Converter, error) {
 				return conversion.NewHubSpokeConverter(&msappsv1.WebApp{},
@@ -124,7 +123,7 @@ func kinds() []kind {
 				})
 			},
 			hooks:          func(w wiring) []admission.Hook { return platformpolicycontroller.Hooks(w.manager.GetScheme()) },
-			cached:         policyreader.CacheOptions,
+			needs:          policyreader.Needs,
 			usesNamespaces: true,
 		},
 	}, append(configurationKinds(), injectionKinds()...)...)
@@ -144,7 +143,7 @@ func configurationKinds() []kind {
 				})
 			},
 			hooks:             func(w wiring) []admission.Hook { return configmonitorcontroller.Hooks(w.manager.GetScheme()) },
-			cached:            configmonitorcontroller.CacheOptions,
+			needs:             configmonitorcontroller.Needs,
 			usesWorkloads:     true,
 			usesConfiguration: true,
 		},
@@ -161,7 +160,7 @@ func configurationKinds() []kind {
 			hooks: func(w wiring) []admission.Hook {
 				return appconfigcontroller.Hooks(w.manager.GetScheme(), w.namespaceCache(), w.manager.GetAPIReader())
 			},
-			cached:            appconfigcontroller.CacheOptions,
+			needs:             appconfigcontroller.Needs,
 			usesWorkloads:     true,
 			usesConfiguration: true,
 		},
@@ -253,41 +252,27 @@ func (w wiring) hooks() []admission.Hook {
 	return hooks
 }
 
-// cacheOptions returns the union of the cache options of each kind, of what the kinds that use
-// workloads share, and of the metadata of the awaited definitions. No two may configure the same
-// objects.
+// cacheOptions returns what the shared cache keeps: what the enabled kinds need, what those that
+// use workloads share, and the metadata of the awaited definitions.
 func cacheOptions(on []kind) (map[client.Object]cache.ByObject, error) {
-	options := map[client.Object]cache.ByObject{}
-	said := map[string]string{}
-	say := func(name string, cached map[client.Object]cache.ByObject) error {
-		for object, option := range cached {
-			if other, twice := said[about(object)]; twice {
-				return fmt.Errorf("%s and %s both configure the cache of %T: remove one", other, name, object)
-			}
-			said[about(object)], options[object] = name, option
-		}
-		return nil
-	}
+	needs := map[string][]watch.Need{}
 	if haveWorkloads(on) {
-		if err := say(workloadsName, observe.WorkloadCacheOptions(templateStrip(on))); err != nil {
-			return nil, err
-		}
+		needs[workloadsName] = observe.WorkloadNeeds(templateStrip(on))
 	}
 	if haveNamespaces(on) {
-		if err := say("namespaces", watch.Namespaces()); err != nil {
-			return nil, err
-		}
+		needs["namespaces"] = []watch.Need{watch.Namespaces()}
 	}
 	var awaited []string
 	for _, k := range on {
-		if err := say(k.name, k.cached()); err != nil {
-			return nil, err
-		}
-		if k.awaited != "" && !slices.Contains(awaited, k.awaited) {
-			awaited = append(awaited, k.awaited)
-		}
+		needs[k.name] = k.needs()
+		awaited = append(awaited, k.awaited...)
 	}
-	if len(awaited) > 0 {
+	options, err := watch.Unite(needs)
+	if err != nil {
+		return nil, fmt.Errorf("uniting what is read from the cache: %w", err)
+	}
+	slices.Sort(awaited)
+	if awaited = slices.Compact(awaited); len(awaited) > 0 {
 		definitions := cache.ByObject{Label: labels.Everything()}
 		if len(awaited) == 1 { // no field selector can match several names
 			definitions.Field = fields.OneTermEqualSelector("metadata.name", awaited[0])
@@ -295,13 +280,4 @@ func cacheOptions(on []kind) (map[client.Object]cache.ByObject, error) {
 		options[optionalapi.Definition()] = definitions
 	}
 	return options, nil
-}
-
-// about returns the objects that an entry is for: by type, and for metadata-only entries by kind.
-func about(object client.Object) string {
-	kind := object.GetObjectKind().GroupVersionKind()
-	if kind.Empty() {
-		return reflect.TypeOf(object).String()
-	}
-	return reflect.TypeOf(object).String() + " " + kind.String()
 }

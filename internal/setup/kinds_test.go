@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -10,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
@@ -20,6 +21,7 @@ import (
 	"github.com/mainstay-platform/mainstay/charts"
 	"github.com/mainstay-platform/mainstay/internal/install/crds"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
 // TestKindsFitEverywhere: each kind has a folder, a value in the chart and a definition, and there
@@ -100,8 +102,7 @@ func TestEnabledKinds(t *testing.T) {
 	}
 }
 
-// TestCacheOptions: only what enabled kinds use is cached, and no two kinds may configure the same
-// objects.
+// TestCacheOptions: only what enabled kinds need is cached.
 func TestCacheOptions(t *testing.T) {
 	held := func(names ...string) []string {
 		t.Helper()
@@ -115,7 +116,11 @@ func TestCacheOptions(t *testing.T) {
 		}
 		var kinds []string
 		for object := range options {
-			kinds = append(kinds, about(object))
+			name := fmt.Sprintf("%T", object)
+			if metadata, only := object.(*metav1.PartialObjectMetadata); only {
+				name += " " + metadata.GroupVersionKind().String()
+			}
+			kinds = append(kinds, name)
 		}
 		slices.Sort(kinds)
 		return kinds
@@ -127,11 +132,12 @@ func TestCacheOptions(t *testing.T) {
 		func(kind string) bool { return strings.Contains(kind, "Polic") || strings.Contains(kind, "Namespace") }) {
 		t.Errorf("without policies the cache holds %v", alone)
 	}
-	says := func(name string) kind {
-		return kind{name: name, cached: func() map[client.Object]cache.ByObject { return map[client.Object]cache.ByObject{&corev1.Pod{}: {}} }}
+	says := func(name string, need watch.Need) kind {
+		return kind{name: name, needs: func() []watch.Need { return []watch.Need{need} }}
 	}
-	if _, err := cacheOptions([]kind{says("a"), says("b")}); err == nil ||
-		!strings.Contains(err.Error(), "a and b both configure the cache") {
+	ours, owned := watch.Need{Object: &corev1.Pod{}}, watch.Need{Object: &corev1.Pod{}, Select: watch.OwnedPods}
+	_, err := cacheOptions([]kind{says("a", ours), says("b", owned)})
+	if err == nil || !strings.Contains(err.Error(), "a and b: they select different *v1.Pod") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -20,20 +19,15 @@ func Namespace() *metav1.PartialObjectMetadata {
 	return namespace
 }
 
-// Namespaces makes the cache keep all namespaces: their names, their labels, and our annotations.
-func Namespaces() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{Namespace(): {Label: labels.Everything(), Transform: stripNamespace}}
+// Namespaces is the need for all namespaces: their names, their labels, and our annotations.
+func Namespaces() Need {
+	return Need{Object: Namespace(), Select: labels.Everything(), Unused: []Part{ManagedFields, foreignAnnotations}}
 }
 
-func stripNamespace(cached any) (any, error) {
-	namespace, ok := cached.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return cached, nil // a tombstone
+var foreignAnnotations = NewPart("annotations of others", func(object client.Object) {
+	annotations := object.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return !api.IsOurKey(key) })
+	if len(annotations) == 0 {
+		object.SetAnnotations(nil)
 	}
-	namespace.ManagedFields = nil
-	maps.DeleteFunc(namespace.Annotations, func(key, _ string) bool { return !api.IsOurKey(key) })
-	if len(namespace.Annotations) == 0 {
-		namespace.Annotations = nil
-	}
-	return cached, nil
-}
+})

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/mainstay-platform/mainstay/api"
-	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 )
 
 // ours selects the objects that Mainstay created.
@@ -62,29 +61,8 @@ func Default(byObject map[client.Object]cache.ByObject, namespaces []string) cac
 	return cache.Options{
 		DefaultNamespaces:    within,
 		DefaultLabelSelector: ours,
-		DefaultTransform:     Stripped[client.Object](nil),
+		DefaultTransform:     Need{}.transform,
 		ByObject:             byObject,
-	}
-}
-
-// OursOnly returns the default for one kind, of which only what strip leaves is kept.
-func OursOnly[T client.Object](strip func(T)) cache.ByObject {
-	return cache.ByObject{Label: ours, Transform: Stripped(strip)}
-}
-
-// Stripped returns a cache transform that keeps our managed fields only, and of the rest what strip
-// leaves. strip changes the object in place. nil leaves it unchanged.
-func Stripped[T client.Object](strip func(T)) func(any) (any, error) {
-	return func(cached any) (any, error) {
-		object, ok := cached.(T)
-		if !ok {
-			return cached, nil // a tombstone
-		}
-		apply.KeepOurManagedFields(object)
-		if strip != nil {
-			strip(object)
-		}
-		return object, nil
 	}
 }
 

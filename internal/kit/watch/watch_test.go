@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
@@ -80,32 +79,6 @@ func TestSpecChanged(t *testing.T) {
 	}
 }
 
-func TestStripped(t *testing.T) {
-	strip := Stripped(func(s *corev1.Service) { s.Spec = corev1.ServiceSpec{} })
-	got, err := strip(service())
-	if err != nil {
-		t.Fatal(err)
-	}
-	stripped := got.(*corev1.Service)
-	var managers []string
-	for _, entry := range stripped.ManagedFields {
-		managers = append(managers, entry.Manager)
-	}
-	if diff := cmp.Diff([]string{"mainstay/webapp", "mainstay/handover"}, managers); diff != "" {
-		t.Error(diff)
-	}
-	if stripped.Spec.Ports != nil || stripped.Labels["a"] != "1" {
-		t.Errorf("got %+v", stripped)
-	}
-	if whole, _ := Stripped[*corev1.Service](nil)(service()); len(whole.(*corev1.Service).Spec.Ports) != 1 {
-		t.Error("without a function the rest stays")
-	}
-	tombstone := cache.DeletedFinalStateUnknown{Key: "web/shop"}
-	if got, err := strip(tombstone); err != nil || got != tombstone {
-		t.Errorf("a tombstone became %v, %v", got, err)
-	}
-}
-
 func TestDefaultKeepsOursOnly(t *testing.T) {
 	options := Default(nil, nil)
 	if options.DefaultNamespaces != nil {
@@ -125,9 +98,6 @@ func TestDefaultKeepsOursOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := options.DefaultLabelSelector.Matches(labels.Set(test.labels)); got != test.want {
 				t.Errorf("got %t", got)
-			}
-			if got := OursOnly[*corev1.Service](nil).Label.Matches(labels.Set(test.labels)); got != test.want {
-				t.Errorf("of one kind: got %t", got)
 			}
 		})
 	}

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
@@ -72,10 +70,5 @@ func (r Reader) Rules(ctx context.Context, namespace string) (policy.Rules, erro
 	return policy.Governing(all.Items, namespace, found.Labels), nil
 }
 
-// CacheOptions returns what the cache must keep for a Reader in addition to namespaces: all
-// policies.
-func CacheOptions() map[client.Object]ctrlcache.ByObject {
-	return map[client.Object]ctrlcache.ByObject{
-		&mspolicyv1.PlatformPolicy{}: {Label: labels.Everything(), Transform: ctrlcache.TransformStripManagedFields()},
-	}
-}
+// Needs returns what a Reader reads from the cache in addition to namespaces: all policies.
+func Needs() []watch.Need { return []watch.Need{watch.All(&mspolicyv1.PlatformPolicy{})} }

@@ -1,23 +1,23 @@
 package observe
 
 import (
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
-// WorkloadCacheOptions returns what the cache keeps of workloads: all workloads, reduced to what
-// all kinds together need. more returns what is kept of pod templates in addition to what restarts
-// need; nil means nothing.
+// WorkloadNeeds returns what is read of workloads from the shared cache: of those with our label
+// everything, of all others what all kinds together need. more returns what is kept of their pod
+// templates in addition to what restarts need; nil means nothing.
 //
 // +kubebuilder:rbac:part=workload,groups=apps,resources=deployments;statefulsets;daemonsets,verbs=list;watch
-func WorkloadCacheOptions(more func(*corev1.PodTemplateSpec) corev1.PodSpec) map[client.Object]cache.ByObject {
-	strip := stripper{more}
-	return map[client.Object]cache.ByObject{
-		&appsv1.Deployment{}:  {Label: labels.Everything(), Transform: strip.deployment},
-		&appsv1.StatefulSet{}: {Label: labels.Everything(), Transform: strip.statefulSet},
-		&appsv1.DaemonSet{}:   {Label: labels.Everything(), Transform: strip.daemonSet},
+func WorkloadNeeds(more func(*corev1.PodTemplateSpec) corev1.PodSpec) []watch.Need {
+	details := watch.NewPart("details of the workloads of others", func(object client.Object) { stripper{more}.strip(object) })
+	var needs []watch.Need
+	for _, object := range Workloads() {
+		needs = append(needs, watch.Need{Object: object, Select: labels.Everything(), Unused: []watch.Part{details}})
 	}
+	return needs
 }

@@ -125,8 +125,8 @@ func TestHashSecret(t *testing.T) {
 func TestTombstones(t *testing.T) {
 	tombstone := cache.DeletedFinalStateUnknown{Key: "shop/flags"}
 	for name, transform := range map[string]func(any) (any, error){
-		"ConfigMap": hashConfigMap, "Secret": hashSecret(hasher), "Deployment": stripper{}.deployment, "StatefulSet": stripper{}.statefulSet,
-		"DaemonSet": stripper{}.daemonSet,
+		"ConfigMap": hashConfigMap, "Secret": hashSecret(hasher), "Deployment": asCached, "StatefulSet": asCached,
+		"DaemonSet": asCached,
 	} {
 		if got, err := transform(tombstone); err != nil || got != tombstone {
 			t.Errorf("%s: got %v, %v", name, got, err)

@@ -46,7 +46,7 @@ func cached(t *testing.T, objects ...client.Object) client.Client {
 		case *corev1.Secret:
 			_, err = hashSecret(hasher)(object)
 		case *appsv1.Deployment:
-			_, err = stripper{}.deployment(object)
+			_, err = asCached(object)
 		}
 		return err
 	}

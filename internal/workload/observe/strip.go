@@ -6,8 +6,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
@@ -17,59 +17,34 @@ type stripper struct {
 	more func(*corev1.PodTemplateSpec) corev1.PodSpec
 }
 
-// deployment is the transform for Deployments.
-func (s stripper) deployment(cached any) (any, error) {
-	deployment, ok := cached.(*appsv1.Deployment)
-	if !ok || keepWhole(deployment) {
-		return cached, nil
-	}
-	spec := &deployment.Spec
-	deployment.Spec = appsv1.DeploymentSpec{
-		Replicas: spec.Replicas, Selector: spec.Selector, Paused: spec.Paused,
-		Strategy: appsv1.DeploymentStrategy{Type: spec.Strategy.Type}, Template: s.template(&spec.Template),
-	}
-	return deployment, nil
-}
-
-// statefulSet is the transform for StatefulSets.
-func (s stripper) statefulSet(cached any) (any, error) {
-	set, ok := cached.(*appsv1.StatefulSet)
-	if !ok || keepWhole(set) {
-		return cached, nil
-	}
-	spec := &set.Spec
-	set.Spec = appsv1.StatefulSetSpec{
-		Replicas: spec.Replicas, Selector: spec.Selector, UpdateStrategy: spec.UpdateStrategy, Template: s.template(&spec.Template),
-	}
-	return set, nil
-}
-
-// daemonSet is the transform for DaemonSets.
-func (s stripper) daemonSet(cached any) (any, error) {
-	set, ok := cached.(*appsv1.DaemonSet)
-	if !ok || keepWhole(set) {
-		return cached, nil
-	}
-	spec := &set.Spec
-	set.Spec = appsv1.DaemonSetSpec{
-		Selector: spec.Selector, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: spec.UpdateStrategy.Type},
-		Template: s.template(&spec.Template),
-	}
-	return set, nil
-}
-
-// keepWhole keeps our own objects as the cache's default transform does, and returns true. Of other
-// objects it drops the metadata that nothing reads.
-func keepWhole(object metav1.Object) bool {
+// strip reduces a workload in place, unless it is ours.
+func (s stripper) strip(object client.Object) {
 	if watch.IsWhole(object) {
-		apply.KeepOurManagedFields(object)
-		return true
+		return
 	}
 	object.SetAnnotations(onlyKept(object.GetAnnotations()))
 	object.SetOwnerReferences(onlyController(object))
 	object.SetFinalizers(nil)
 	object.SetManagedFields(nil)
-	return false
+	switch object := object.(type) {
+	case *appsv1.Deployment:
+		spec := &object.Spec
+		object.Spec = appsv1.DeploymentSpec{
+			Replicas: spec.Replicas, Selector: spec.Selector, Paused: spec.Paused,
+			Strategy: appsv1.DeploymentStrategy{Type: spec.Strategy.Type}, Template: s.template(&spec.Template),
+		}
+	case *appsv1.StatefulSet:
+		spec := &object.Spec
+		object.Spec = appsv1.StatefulSetSpec{
+			Replicas: spec.Replicas, Selector: spec.Selector, UpdateStrategy: spec.UpdateStrategy, Template: s.template(&spec.Template),
+		}
+	case *appsv1.DaemonSet:
+		spec := &object.Spec
+		object.Spec = appsv1.DaemonSetSpec{
+			Selector: spec.Selector, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: spec.UpdateStrategy.Type},
+			Template: s.template(&spec.Template),
+		}
+	}
 }
 
 // template keeps, of a pod template, its labels, our annotations, the references to ConfigMaps and

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload"
@@ -83,7 +85,7 @@ func metadata() metav1.ObjectMeta {
 // it.
 func TestStrippedUses(t *testing.T) {
 	whole := template()
-	got := transformed(t, stripper{}.deployment, &appsv1.Deployment{
+	got := transformed(t, asCached, &appsv1.Deployment{
 		ObjectMeta: metadata(),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(3)), Paused: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}},
@@ -129,7 +131,7 @@ func TestStripSets(t *testing.T) {
 	whole := template()
 	uses := workload.Uses(&whole.Spec)
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}
-	set := transformed(t, stripper{}.statefulSet, &appsv1.StatefulSet{ObjectMeta: metadata(), Spec: appsv1.StatefulSetSpec{
+	set := transformed(t, asCached, &appsv1.StatefulSet{ObjectMeta: metadata(), Spec: appsv1.StatefulSetSpec{
 		Replicas: new(int32(3)), Selector: selector, Template: template(), ServiceName: "shop",
 		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{}},
 		UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
@@ -138,7 +140,7 @@ func TestStripSets(t *testing.T) {
 		set.Spec.VolumeClaimTemplates != nil || set.Spec.ServiceName != "" {
 		t.Errorf("got %+v", set.Spec)
 	}
-	daemons := transformed(t, stripper{}.daemonSet, &appsv1.DaemonSet{ObjectMeta: metadata(), Spec: appsv1.DaemonSetSpec{
+	daemons := transformed(t, asCached, &appsv1.DaemonSet{ObjectMeta: metadata(), Spec: appsv1.DaemonSetSpec{
 		Selector: selector, Template: template(), MinReadySeconds: 9,
 		UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 	}})
@@ -170,7 +172,7 @@ func TestOursStayWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := transformed(t, stripper{}.deployment, ours())
+	got := transformed(t, asCached, ours())
 	if diff := cmp.Diff(byDefault, any(got)); diff != "" {
 		t.Error(diff)
 	}
@@ -179,9 +181,28 @@ func TestOursStayWhole(t *testing.T) {
 	}
 }
 
-// TestWorkloadCacheOptions: all workloads are cached, but not as they are.
-func TestWorkloadCacheOptions(t *testing.T) {
-	for object, option := range WorkloadCacheOptions(nil) {
+// workloadOptions returns the cache options of workloads alone.
+func workloadOptions() map[client.Object]cache.ByObject {
+	options, err := watch.Unite(map[string][]watch.Need{"workload": WorkloadNeeds(nil)})
+	if err != nil {
+		panic(err)
+	}
+	return options
+}
+
+// asCached returns a workload as the shared cache keeps it.
+func asCached(object any) (any, error) {
+	for known, option := range workloadOptions() {
+		if reflect.TypeOf(known) == reflect.TypeOf(object) {
+			return option.Transform(object)
+		}
+	}
+	return object, nil
+}
+
+// TestWorkloadNeeds: all workloads are cached, but not as they are.
+func TestWorkloadNeeds(t *testing.T) {
+	for object, option := range workloadOptions() {
 		if !option.Label.Matches(labels.Set{}) || option.Transform == nil {
 			t.Errorf("%T: only some are cached, or as they are", object)
 		}

@@ -7,11 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -43,13 +41,9 @@ const (
 // changes its workload's status.
 const gather = time.Second
 
-// CacheOptions returns what the cache keeps for this controller in addition to what package observe
+// Needs returns what this controller reads from the cache in addition to what package observe
 // needs: all AppConfigs.
-func CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&configv1.AppConfig{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
-	}
-}
+func Needs() []watch.Need { return []watch.Need{watch.All(&configv1.AppConfig{})} }
 
 // Options of the controller.
 type Options struct {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -42,13 +41,9 @@ type Options struct {
 	Reader      observe.Reader
 }
 
-// CacheOptions returns what the cache keeps for this controller, in addition to what package
-// observe needs.
-func CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&configv1.ConfigMonitor{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
-	}
-}
+// Needs returns what this controller reads from the cache, in addition to what package observe
+// needs.
+func Needs() []watch.Need { return []watch.Need{watch.All(&configv1.ConfigMonitor{})} }
 
 // Setup adds the controller to the manager.
 //

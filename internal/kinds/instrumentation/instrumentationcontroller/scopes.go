@@ -3,17 +3,16 @@ package instrumentationcontroller
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
+	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
 // Scope is one of the two kinds.
@@ -29,10 +28,8 @@ type Scope struct {
 	Hooks func(*runtime.Scheme) []admission.Hook
 }
 
-// CacheOptions returns what the cache keeps for the controller: all objects of the kind.
-func (s Scope) CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{s.Object: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()}}
-}
+// Needs returns what the controller reads from the cache: all objects of the kind.
+func (s Scope) Needs() []watch.Need { return []watch.Need{watch.All(s.Object)} }
 
 // Scopes returns both kinds.
 //

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -55,24 +54,34 @@ var httpRouteKind = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version:
 // HTTPRouteCRD is the name of that kind's definition.
 const HTTPRouteCRD = "httproutes.gateway.networking.k8s.io"
 
-// CacheOptions returns what the cache keeps for this controller where that is not the default
+// Needs returns what this controller reads from the cache where that is not the default
 // (watch.Default: complete objects with our label).
-func CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&msappsv1.WebApp{}: {Label: labels.Everything(), Transform: cache.TransformStripManagedFields()},
-		&corev1.Service{}:  watch.OursOnly(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
+func Needs() []watch.Need {
+	return []watch.Need{
+		watch.All(&msappsv1.WebApp{}),
+		{Object: &corev1.Service{}, Unused: []watch.Part{watch.NewPart("status", func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} })}},
 		// All ServiceAccounts: users name their own ones.
-		&corev1.ServiceAccount{}: {Label: labels.Everything(), Transform: watch.Stripped(stripServiceAccount)},
-		&networkingv1.Ingress{}:  watch.OursOnly(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
-		&policyv1.PodDisruptionBudget{}: watch.OursOnly(func(b *policyv1.PodDisruptionBudget) {
-			b.Status = policyv1.PodDisruptionBudgetStatus{}
-		}),
-		&autoscalingv2.HorizontalPodAutoscaler{}: watch.OursOnly(func(h *autoscalingv2.HorizontalPodAutoscaler) {
-			h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
-		}),
-		&corev1.Pod{}: {Label: watch.OwnedPods, Transform: watch.Stripped(stripPod)},
+		{Object: &corev1.ServiceAccount{}, Select: labels.Everything(), Unused: []watch.Part{watch.NewPart("details", stripServiceAccount)}},
+		{Object: &networkingv1.Ingress{}, Unused: []watch.Part{watch.NewPart("status",
+			func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} })}},
+		{Object: &policyv1.PodDisruptionBudget{}, Unused: []watch.Part{watch.NewPart("status",
+			func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} })}},
+		{Object: &autoscalingv2.HorizontalPodAutoscaler{}, Unused: []watch.Part{watch.NewPart("status",
+			func(h *autoscalingv2.HorizontalPodAutoscaler) {
+				h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
+			})}},
+		{Object: &corev1.Pod{}, Select: watch.OwnedPods, Unused: []watch.Part{watch.ManagedFields, watch.Annotations, podSpec, podAddresses}},
 	}
 }
+
+// What this controller does not read of pods, which are the most numerous objects: what shows their
+// health and their owner stays.
+var (
+	podSpec = watch.NewPart("pod spec but the node", func(pod *corev1.Pod) {
+		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	})
+	podAddresses = watch.NewPart("pod addresses", func(pod *corev1.Pod) { pod.Status.PodIPs, pod.Status.HostIPs = nil, nil })
+)
 
 func stripServiceAccount(account *corev1.ServiceAccount) {
 	account.Secrets, account.ImagePullSecrets = nil, nil
@@ -83,13 +92,6 @@ func stripServiceAccount(account *corev1.ServiceAccount) {
 			account.Annotations = map[string]string{api.AnnotationAdopt: consent}
 		}
 	}
-}
-
-// stripPod keeps what shows a pod's health and its owner.
-func stripPod(pod *corev1.Pod) {
-	pod.Annotations, pod.ManagedFields = nil, nil
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
-	pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
 }
 
 // Options of the controller.
