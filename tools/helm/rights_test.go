@@ -161,7 +161,7 @@ func TestWatchNamespaces(t *testing.T) {
 	cluster := []string{
 		"customresourcedefinitions", "customresourcedefinitions/status", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
 		"namespaces", "platformpolicies", "platformpolicies/status", "clusterroles", "clusterinstrumentations", "clusterinstrumentations/status",
-		"apiservices",
+		"apiservices", "ingressclasses",
 	}
 	for _, r := range smallest {
 		if !slices.Contains(cluster, r.Resource) {
