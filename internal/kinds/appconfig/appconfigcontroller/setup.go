@@ -189,14 +189,5 @@ func residents(cached client.Reader) handler.MapFunc {
 
 // configsOf returns requests for AppConfigs of a namespace.
 func configsOf(ctx context.Context, cached client.Reader, namespace string, options ...client.ListOption) []reconcile.Request {
-	var configs configv1.AppConfigList
-	if err := cached.List(ctx, &configs, append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing AppConfigs", "namespace", namespace)
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range configs.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&configs.Items[i])})
-	}
-	return requests
+	return watch.Requests(ctx, cached, &configv1.AppConfigList{}, append(options, client.InNamespace(namespace))...)
 }
