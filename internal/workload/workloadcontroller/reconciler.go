@@ -1,5 +1,5 @@
 // Package workloadcontroller restarts workloads whose configuration has changed. It is the only
-// controller that does, for AppConfigs, ConfigMonitors and annotations alike, so that several of
+// controller that does, for the demands of our kinds and of annotations alike, so that several of
 // them cause one restart.
 //
 // It reconciles a namespace at a time: on any change there, it decides about the whole namespace

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -52,11 +51,10 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	for _, object := range observe.Workloads() {
 		under = under.Watches(object, namespace, restartable)
 	}
-	if options.Reader.AppConfigs {
-		under = under.Watches(&configv1.AppConfig{}, namespace, written)
-	}
-	if options.Reader.ConfigMonitors {
-		under = under.Watches(&configv1.ConfigMonitor{}, namespace, written)
+	for _, reader := range options.Reader.DemandReaders {
+		for _, object := range reader.Objects {
+			under = under.Watches(object, namespace, written)
+		}
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,

@@ -85,7 +85,7 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 
 // watchedBy returns the value of sourceIndex.
 func watchedBy(object client.Object) []string {
-	return []string{workload.SourceOfMonitor(&object.(*configv1.ConfigMonitor).Spec).String()}
+	return []string{configmonitor.SourceOf(&object.(*configv1.ConfigMonitor).Spec).String()}
 }
 
 // watchers returns requests for the monitors that watch a source.
