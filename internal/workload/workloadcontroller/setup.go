@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -40,7 +42,11 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	options.Reader.Problem = func(_ context.Context, about client.Object, err error) {
 		recorder.Eventf(about, nil, corev1.EventTypeWarning, reasonAnnotation, "Read", "%s", errclass.Sentence(err))
 	}
-	made := &reconciler{client: manager.GetClient(), reader: options.Reader, clock: options.Clock, rolling: newRolling(), recorder: recorder}
+	cached := manager.GetClient()
+	made := &reconciler{
+		applier: apply.New(cached, children.Reader{Cached: cached, Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}),
+		reader:  options.Reader, clock: options.Clock, rolling: newRolling(), recorder: recorder,
+	}
 	namespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
 	restartable := builder.WithPredicates(observe.ConcernsWorkload())
 	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
