@@ -40,6 +40,7 @@ var clusterScoped = map[string]bool{
 	"apiregistration.k8s.io/apiservices":                             true,
 	"authentication.k8s.io/tokenreviews":                             true,
 	"authorization.k8s.io/subjectaccessreviews":                      true,
+	"networking.k8s.io/ingressclasses":                               true,
 	"policy.mainstay.dev/platformpolicies":                           true,
 	"instrumentation.mainstay.dev/clusterinstrumentations":           true,
 	"instrumentation.mainstay.dev/clusterinstrumentations/status":    true,

@@ -3,9 +3,9 @@ package v1
 // Condition types of a WebApp. Each has observedGeneration, and is always present unless its
 // comment says otherwise.
 const (
-	// ConditionReady is True when the application works as its spec says: the last change has been
+	// ConditionReady is True when the application serves as its spec says: the last change has been
 	// rolled out, all replicas are available, and each route has been accepted. Otherwise it is False
-	// or Unknown, with a reason.
+	// or Unknown, with a reason. It says nothing of an Ingress and of the autoscaler: Degraded does.
 	ConditionReady = "Ready"
 
 	// ConditionProgressing is True while a change is being rolled out.
@@ -50,6 +50,15 @@ const (
 	// ReasonServiceAccountNotFound: the ServiceAccount in spec.serviceAccountName does not exist. The
 	// Deployment is not created or changed until it does.
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
+	// ReasonIngressClassNotFound (Degraded): the class in spec.ingress.className does not exist, so
+	// that no controller serves the Ingress. The pods work.
+	ReasonIngressClassNotFound = "IngressClassNotFound"
+	// ReasonIngressWithoutAddress (Degraded): no controller has given the Ingress an address for a
+	// minute. The pods work.
+	ReasonIngressWithoutAddress = "IngressWithoutAddress"
+	// ReasonAutoscalerInactive (Degraded): the autoscaler has had no metrics for a minute, so that the
+	// number of replicas stays as it is. The pods work.
+	ReasonAutoscalerInactive = "AutoscalerInactive"
 	// ReasonRouteAPIMissing: spec.route is set, but the Gateway API is not installed.
 	ReasonRouteAPIMissing = "RouteAPIMissing"
 	// ReasonRouteNotAccepted: no Gateway has accepted the HTTPRoute, or one refused it.
@@ -65,6 +74,9 @@ const (
 	PhasePending WebAppPhase = "Pending"
 	// PhaseDeploying: a change is being rolled out.
 	PhaseDeploying WebAppPhase = "Deploying"
+	// PhaseDegraded: the application serves, but something around it is wrong: see the condition
+	// Degraded.
+	PhaseDegraded WebAppPhase = "Degraded"
 	// PhaseRunning: the application works as its spec says.
 	PhaseRunning WebAppPhase = "Running"
 	// PhaseFailed: something is wrong that waiting is unlikely to fix.

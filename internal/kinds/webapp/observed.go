@@ -1,9 +1,12 @@
 package webapp
 
 import (
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
@@ -21,6 +24,10 @@ type Observed struct {
 	MountProblem string
 	// HasRouteAPI reports whether the cluster has the Gateway API's HTTPRoute.
 	HasRouteAPI bool
+	// IngressClassMissing reports that the class of an Ingress that WaitsForAddress does not exist.
+	IngressClassMissing bool
+	// Now is when this was observed.
+	Now time.Time
 	// ServiceAccountMissing reports that the ServiceAccount of spec.serviceAccountName does not exist.
 	ServiceAccountMissing bool
 }
@@ -39,9 +46,17 @@ func (o Observed) route(app *msappsv1.WebApp) *gatewayv1.HTTPRoute {
 	return route
 }
 
+// ingress returns the WebApp's Ingress; nil if there is none.
+func (o Observed) ingress(app *msappsv1.WebApp) *networkingv1.Ingress {
+	object, _ := o.Children.Get(Ref(app, "Ingress"))
+	ingress, _ := object.(*networkingv1.Ingress)
+	return ingress
+}
+
 // groups are the API groups of the kinds of children; the core group where a kind is missing.
 var groups = map[string]string{
 	"Deployment": appsv1.GroupName, "HorizontalPodAutoscaler": autoscalingv2.GroupName, "HTTPRoute": gatewayv1.GroupName,
+	"Ingress": networkingv1.GroupName,
 }
 
 // Ref names the child of a kind.

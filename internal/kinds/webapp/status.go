@@ -26,6 +26,10 @@ const requeueCreating = 10 * time.Second
 func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msappsv1.WebAppStatus, time.Duration) {
 	deployment := seen(app, observed, result)
 	summarized := summarize(app, observed, result)
+	var requeueAfter time.Duration
+	if summarized.Severity == summary.Working {
+		summarized.beside, requeueAfter = edges(app, observed)
+	}
 	status := msappsv1.WebAppStatus{
 		ObservedGeneration: app.Generation,
 		Phase:              summarized.phase(deployment),
@@ -44,7 +48,7 @@ func Status(app *msappsv1.WebApp, observed Observed, result plan.Result) (msapps
 			return status, requeueCreating
 		}
 	}
-	return status, 0
+	return status, requeueAfter
 }
 
 // ours returns the app's Deployment; nil if there is none or it has not been adopted yet.
@@ -73,6 +77,8 @@ type objectSummary struct {
 	summary.Summary
 	// rolling reports that a change is being rolled out, even if something is wrong.
 	rolling bool
+	// beside is what is wrong around an application that works; nil if nothing is.
+	beside *summary.Summary
 }
 
 // summarize returns the summary of an app. The first matching row counts:

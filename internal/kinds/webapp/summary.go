@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -17,6 +18,8 @@ import (
 // phase returns the one-word summary:
 //
 //	severity                        phase
+//	Working, and an edge has a      Degraded
+//	  problem
 //	Working                         Running
 //	Failed, Stalled                 Failed
 //	Degraded, and no pod is ready   Pending
@@ -26,6 +29,8 @@ import (
 // cluster.
 func (j objectSummary) phase(deployment *appsv1.Deployment) msappsv1.WebAppPhase {
 	switch {
+	case j.beside != nil:
+		return msappsv1.PhaseDegraded
 	case j.Severity == summary.Working:
 		return msappsv1.PhaseRunning
 	case j.Severity == summary.Failed, j.Severity == summary.Stalled:
@@ -51,7 +56,11 @@ func (j objectSummary) conditions(isPaused bool) []metav1.Condition {
 	if isPaused {
 		paused = conditions.True(msappsv1.ConditionPaused, msappsv1.ReasonPausedByUser, "spec.paused is true: nothing is changed")
 	}
-	return append(j.Conditions(progressing), paused)
+	all := j.Conditions(progressing)
+	if j.beside != nil {
+		meta.SetStatusCondition(&all, conditions.True(conditions.Degraded, j.beside.Reason, j.beside.Message))
+	}
+	return append(all, paused)
 }
 
 // summarizeRoute returns the summary of the HTTPRoute; nil if all is well or the spec has none.

@@ -34,7 +34,7 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch
 func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observed, error) {
-	observed := webapp.Observed{HasRouteAPI: k.routes.Available()}
+	observed := webapp.Observed{HasRouteAPI: k.routes.Available(), Now: k.clock.Now()}
 	found, err := k.children.Find(ctx, app, possibleChildren(app.Name, observed.HasRouteAPI)...)
 	if err != nil {
 		return observed, err
@@ -54,6 +54,9 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 		}
 	}
 	if observed.ServiceAccountMissing, err = k.isServiceAccountMissing(ctx, app); err != nil {
+		return observed, err
+	}
+	if observed.IngressClassMissing, err = k.isIngressClassMissing(ctx, webapp.WaitsForAddress(app, observed)); err != nil {
 		return observed, err
 	}
 	if observed.Pods, err = k.observePods(ctx, app); err != nil {
@@ -94,6 +97,26 @@ func (k kind) isServiceAccountMissing(ctx context.Context, app *msappsv1.WebApp)
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading ServiceAccount %s: %w", key, err)
+	}
+	return false, nil
+}
+
+// isIngressClassMissing reports whether the class of an Ingress does not exist. It reads it from
+// the API server, because only an Ingress that waits for an address needs it.
+//
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingressclasses,verbs=get
+func (k kind) isIngressClassMissing(ctx context.Context, ingress *networkingv1.Ingress) (bool, error) {
+	if ingress == nil || ingress.Spec.IngressClassName == nil {
+		return false, nil
+	}
+	class := &metav1.PartialObjectMetadata{}
+	class.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("IngressClass"))
+	err := k.live.Get(ctx, client.ObjectKey{Name: *ingress.Spec.IngressClassName}, class)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading IngressClass %s: %w", *ingress.Spec.IngressClassName, err)
 	}
 	return false, nil
 }

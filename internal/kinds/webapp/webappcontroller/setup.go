@@ -3,6 +3,7 @@ package webappcontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -59,29 +60,38 @@ const HTTPRouteCRD = "httproutes.gateway.networking.k8s.io"
 func Needs() []watch.Need {
 	return []watch.Need{
 		watch.All(&msappsv1.WebApp{}),
-		{Object: &corev1.Service{}, Unused: []watch.Part{watch.NewPart("status", func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} })}},
+		{Object: &corev1.Service{}, Unused: []watch.Part{serviceStatus}},
 		// All ServiceAccounts: users name their own ones.
 		{Object: &corev1.ServiceAccount{}, Select: labels.Everything(), Unused: []watch.Part{watch.NewPart("details", stripServiceAccount)}},
-		{Object: &networkingv1.Ingress{}, Unused: []watch.Part{watch.NewPart("status",
-			func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} })}},
-		{Object: &policyv1.PodDisruptionBudget{}, Unused: []watch.Part{watch.NewPart("status",
-			func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} })}},
-		{Object: &autoscalingv2.HorizontalPodAutoscaler{}, Unused: []watch.Part{watch.NewPart("status",
-			func(h *autoscalingv2.HorizontalPodAutoscaler) {
-				h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
-			})}},
+		{Object: &networkingv1.Ingress{}},
+		{Object: &policyv1.PodDisruptionBudget{}, Unused: []watch.Part{budgetStatus}},
+		{Object: &autoscalingv2.HorizontalPodAutoscaler{}, Unused: []watch.Part{watch.NewPart("status but failures", stripAutoscaler)}},
 		{Object: &corev1.Pod{}, Select: watch.OwnedPods, Unused: []watch.Part{watch.ManagedFields, watch.Annotations, podSpec, podAddresses}},
 	}
 }
 
-// What this controller does not read of pods, which are the most numerous objects: what shows their
-// health and their owner stays.
+// What this controller does not read. Of pods, which are the most numerous objects, what shows
+// their health and their owner stays.
 var (
+	serviceStatus = watch.NewPart("status", func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} })
+	budgetStatus  = watch.NewPart("status", func(b *policyv1.PodDisruptionBudget) {
+		b.Status = policyv1.PodDisruptionBudgetStatus{}
+	})
 	podSpec = watch.NewPart("pod spec but the node", func(pod *corev1.Pod) {
 		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	})
 	podAddresses = watch.NewPart("pod addresses", func(pod *corev1.Pod) { pod.Status.PodIPs, pod.Status.HostIPs = nil, nil })
 )
+
+// stripAutoscaler keeps, of the status, the conditions that are False: the rest changes with each
+// measurement.
+func stripAutoscaler(autoscaler *autoscalingv2.HorizontalPodAutoscaler) {
+	isTrue := func(condition autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return condition.Status != corev1.ConditionFalse
+	}
+	failures := slices.DeleteFunc(slices.Clone(autoscaler.Status.Conditions), isTrue)
+	autoscaler.Status = autoscalingv2.HorizontalPodAutoscalerStatus{Conditions: slices.Clip(failures)}
+}
 
 func stripServiceAccount(account *corev1.ServiceAccount) {
 	account.Secrets, account.ImagePullSecrets = nil, nil

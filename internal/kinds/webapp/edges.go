@@ -1,0 +1,98 @@
+package webapp
+
+import (
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
+)
+
+// edgePatience is how long an Ingress may be without an address, and an autoscaler without metrics,
+// before that is a problem: a load balancer and the first metrics take some time.
+const edgePatience = time.Minute
+
+// edges summarizes what serves around the application: the Ingress and the autoscaler. A problem
+// there makes an application Degraded, but not unready: its pods work, and are reached by its
+// Service. The first matching row counts, where the state has lasted for edgePatience:
+//
+//	situation                                          reason
+//	the Ingress has no address, and no class           IngressClassNotFound
+//	  of its name exists
+//	the Ingress has no address                         IngressWithoutAddress
+//	the autoscaler has no metrics                      AutoscalerInactive
+//	none of these                                      nil
+//
+// requeueAfter is when that may change with time alone; 0 means never.
+func edges(app *msappsv1.WebApp, observed Observed) (problem *summary.Summary, requeueAfter time.Duration) {
+	for _, edge := range []func(*msappsv1.WebApp, Observed) (*summary.Summary, time.Time){ingressProblem, autoscalerProblem} {
+		found, since := edge(app, observed)
+		if found == nil {
+			continue
+		}
+		if left := since.Add(edgePatience).Sub(observed.Now); left > 0 {
+			requeueAfter = max(requeueAfter, left)
+			continue
+		}
+		if found.Reason == msappsv1.ReasonIngressClassNotFound {
+			requeueAfter = edgePatience // classes are not watched
+		}
+		return found, requeueAfter
+	}
+	return nil, requeueAfter
+}
+
+// WaitsForAddress returns the app's Ingress if it has been without an address for long: whether its
+// class exists has to be read then. Otherwise it returns nil.
+func WaitsForAddress(app *msappsv1.WebApp, observed Observed) *networkingv1.Ingress {
+	problem, since := ingressProblem(app, observed)
+	if problem == nil || observed.Now.Sub(since) < edgePatience {
+		return nil
+	}
+	return observed.ingress(app)
+}
+
+// ingressProblem returns what is wrong with the Ingress, and since when; nil if it has an address,
+// or if there is none.
+func ingressProblem(app *msappsv1.WebApp, observed Observed) (*summary.Summary, time.Time) {
+	ingress := observed.ingress(app)
+	if app.Spec.Ingress == nil || ingress == nil || len(ingress.Status.LoadBalancer.Ingress) > 0 {
+		return nil, time.Time{}
+	}
+	class := ingress.Spec.IngressClassName
+	switch {
+	case observed.IngressClassMissing && class != nil:
+		return new(summary.Of(summary.Degraded, msappsv1.ReasonIngressClassNotFound,
+			"spec.ingress.className: there is no IngressClass %s in this cluster", *class)), ingress.CreationTimestamp.Time
+	case class == nil:
+		return new(summary.Of(summary.Degraded, msappsv1.ReasonIngressWithoutAddress,
+				"Ingress %s has no address, and no class: set spec.ingress.className, or make a class of the cluster the default", ingress.Name)),
+			ingress.CreationTimestamp.Time
+	default:
+		return new(summary.Of(summary.Degraded, msappsv1.ReasonIngressWithoutAddress,
+				"Ingress %s has no address: check that the controller of class %s runs, and that it publishes addresses", ingress.Name, *class)),
+			ingress.CreationTimestamp.Time
+	}
+}
+
+// autoscalerProblem returns why the autoscaler computes no number of replicas, and since when; nil
+// if it does, if it has not tried yet, or if there is none.
+func autoscalerProblem(app *msappsv1.WebApp, observed Observed) (*summary.Summary, time.Time) {
+	object, _ := observed.Children.Get(Ref(app, "HorizontalPodAutoscaler"))
+	autoscaler, found := object.(*autoscalingv2.HorizontalPodAutoscaler)
+	if app.Spec.Autoscaling == nil || !found {
+		return nil, time.Time{}
+	}
+	for _, condition := range autoscaler.Status.Conditions {
+		if condition.Type != autoscalingv2.ScalingActive || condition.Status != corev1.ConditionFalse || condition.Reason == "ScalingDisabled" {
+			continue
+		}
+		return new(summary.Of(summary.Degraded, msappsv1.ReasonAutoscalerInactive,
+				"the number of replicas stays as it is: HorizontalPodAutoscaler %s: %s: %s", autoscaler.Name, condition.Reason, condition.Message)),
+			condition.LastTransitionTime.Time
+	}
+	return nil, time.Time{}
+}

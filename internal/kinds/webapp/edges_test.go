@@ -1,0 +1,95 @@
+package webapp
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+var made = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
+
+// edged returns a running application with an Ingress and an autoscaler that were created at made.
+func edged(class *string, address bool, conditions ...autoscalingv2.HorizontalPodAutoscalerCondition) Observed {
+	observed := running()
+	identity := metav1.ObjectMeta{Namespace: "web", Name: "shop", CreationTimestamp: metav1.NewTime(made)}
+	ingress := &networkingv1.Ingress{ObjectMeta: identity, Spec: networkingv1.IngressSpec{IngressClassName: class}}
+	if address {
+		ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "10.0.0.1"}}
+	}
+	for i := range conditions {
+		conditions[i].LastTransitionTime = metav1.NewTime(made)
+	}
+	autoscaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: identity}
+	autoscaler.Status.Conditions = conditions
+	for kind, object := range map[string]plan.Object{"Ingress": ingress, "HorizontalPodAutoscaler": autoscaler} {
+		ref := Ref(&msappsv1.WebApp{ObjectMeta: identity}, kind)
+		observed.Children[ref] = plan.Found{Object: object, Ownership: plan.Ours}
+	}
+	return observed
+}
+
+// TestEdges: a problem around the application makes it Degraded and leaves it Ready, after a
+// minute.
+func TestEdges(t *testing.T) {
+	blind := autoscalingv2.HorizontalPodAutoscalerCondition{Type: "ScalingActive", Status: corev1.ConditionFalse,
+		Reason: "FailedGetResourceMetric", Message: "no metrics returned"}
+	scaledToZero := blind
+	scaledToZero.Reason = "ScalingDisabled"
+	lacking := func(observed Observed) Observed { observed.IngressClassMissing = true; return observed }
+	both := spec(func(s *msappsv1.WebAppSpec) {
+		s.Ingress, s.Autoscaling = &msappsv1.Ingress{Host: "a.b"}, &msappsv1.Autoscaling{Max: 3}
+	})
+	for name, test := range map[string]struct {
+		observed Observed
+		after    time.Duration
+		without  bool
+		// want is the reason of Degraded, and a part of its message; requeue is when it may change.
+		want, message string
+		requeue       time.Duration
+	}{
+		"all is well":         {observed: edged(ptr.To("nginx"), true), after: time.Hour, want: "Healthy"},
+		"a new Ingress":       {observed: edged(ptr.To("nginx"), false), after: 20 * time.Second, want: "Healthy", requeue: 40 * time.Second},
+		"no address":          {observed: edged(ptr.To("nginx"), false), after: time.Minute, want: "IngressWithoutAddress", message: "class nginx"},
+		"no class":            {observed: edged(nil, false), after: time.Hour, want: "IngressWithoutAddress", message: "set spec.ingress.className"},
+		"a missing class":     {observed: lacking(edged(ptr.To("nginy"), false)), after: time.Hour, want: "IngressClassNotFound", message: "nginy", requeue: time.Minute},
+		"served nevertheless": {observed: lacking(edged(ptr.To("x"), true)), after: time.Hour, want: "Healthy"},
+		"no metrics":          {observed: edged(nil, true, blind), after: time.Hour, want: "AutoscalerInactive", message: "no metrics returned"},
+		"no metrics yet":      {observed: edged(nil, true, blind), after: time.Second, want: "Healthy", requeue: 59 * time.Second},
+		"scaled to zero":      {observed: edged(nil, true, scaledToZero), after: time.Hour, want: "Healthy"},
+		"not asked for":       {observed: edged(nil, false, blind), after: time.Hour, without: true, want: "Healthy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := newApp()
+			if !test.without {
+				both(app)
+			}
+			test.observed.Now = made.Add(test.after)
+			status, requeue := Status(app, test.observed, plan.Result{})
+			degraded := meta.FindStatusCondition(status.Conditions, msappsv1.ConditionDegraded)
+			if degraded.Reason != test.want || !strings.Contains(degraded.Message, test.message) || requeue != test.requeue {
+				t.Errorf("got %s: %s, again after %s", degraded.Reason, degraded.Message, requeue)
+			}
+			wantPhase := msappsv1.PhaseRunning
+			if test.want != "Healthy" {
+				wantPhase = msappsv1.PhaseDegraded
+			}
+			if !meta.IsStatusConditionTrue(status.Conditions, msappsv1.ConditionReady) || status.Phase != wantPhase {
+				t.Errorf("got the phase %s, and %v", status.Phase, status.Conditions)
+			}
+			waits := WaitsForAddress(app, test.observed) != nil
+			if waits != strings.HasPrefix(test.want, "Ingress") {
+				t.Errorf("it waits for an address: %t", waits)
+			}
+		})
+	}
+}
