@@ -5,9 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -37,8 +44,8 @@ type importRule struct {
 // pure are the packages of decisions that kinds share.
 var pure = []string{
 	"internal/kit/plan", "internal/kit/conditions", "internal/kit/summary", "internal/kit/naming", "internal/kit/image",
-	"internal/kit/requeue", "internal/kit/rollout", "internal/kit/bounded", "internal/policy", "internal/render",
-	"internal/workload",
+	"internal/kit/requeue", "internal/kit/rollout", "internal/kit/bounded", "internal/kit/jsonpatch", "internal/policy",
+	"internal/render", "internal/workload",
 }
 
 // large is a kind whose decisions are divided into parts, which are packages of their own.
@@ -95,7 +102,9 @@ var importRules = []importRule{
 		why:     "stacks are made of our own kinds, never of Deployments",
 	},
 	{
-		applies: func(at string) bool { return within(at, "internal/kit") || slices.Contains(pure, at) },
+		applies: func(at string) bool {
+			return within(at, "internal/kit") || within(at, "internal/workload") || slices.Contains(pure, at)
+		},
 		forbids: func(_, imported string) bool { return within(imported, "internal/kinds") },
 		why:     "what kinds share knows no kind",
 	},
@@ -281,5 +290,106 @@ func TestImportRules(t *testing.T) {
 		if found := violations([]goPackage{p}); (len(found) == 0) != test.want {
 			t.Errorf("%s imports %s (indirectly: %t): got %q", test.at, test.imported, test.indirect, found)
 		}
+	}
+}
+
+// kindType matches the Go type of one of our kinds, or of a list of its objects.
+var kindType = regexp.MustCompile(`(?m)^type (\w+) struct \{\n\tmetav1\.TypeMeta\b`)
+
+// kindNames returns the names of our kinds.
+func kindNames(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../api/*/*/*_types.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range kindType.FindAllSubmatch(source, -1) {
+			if name := string(match[1]); !strings.HasSuffix(name, "List") {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// namedKinds returns the kinds that the code of a file names, in identifiers and strings.
+func namedKinds(file *ast.File, kinds []string) []string {
+	var named []string
+	look := func(text string) {
+		for _, kind := range kinds {
+			if strings.Contains(text, kind) && !slices.Contains(named, kind) {
+				named = append(named, kind)
+			}
+		}
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.Ident:
+			look(node.Name)
+		case *ast.BasicLit:
+			look(node.Value)
+		}
+		return true
+	})
+	return named
+}
+
+// TestImportsOfWorkloads: the controller of workloads, too, knows no kind.
+func TestImportsOfWorkloads(t *testing.T) {
+	for _, at := range []string{"internal/workload", "internal/workload/observe", "internal/workload/workloadcontroller"} {
+		for imported, want := range map[string]int{
+			"internal/kit/plan": 0, "internal/kinds/webapp": 1, "internal/kinds/webapp/webappcontroller": 1,
+		} {
+			if found := violations([]goPackage{{ImportPath: module + at, Imports: []string{module + imported}}}); len(found) != want {
+				t.Errorf("%s imports %s: got %q", at, imported, found)
+			}
+		}
+	}
+}
+
+// TestWorkloadsNameNoKind: what kinds demand of workloads comes from the readers that they supply.
+// So the code about workloads does not name them, although it imports the API's annotations.
+func TestWorkloadsNameNoKind(t *testing.T) {
+	kinds := kindNames(t)
+	if !slices.Contains(kinds, "AppConfig") || !slices.Contains(kinds, "ConfigMonitor") {
+		t.Fatalf("of our kinds only %v are found", kinds)
+	}
+	for source, want := range map[string]int{
+		`var x = api.AppConfigList{}`:        1,
+		`var x = "ConfigMonitor"`:            1,
+		"// An AppConfig is one.\nvar x int": 0,
+		`var x = api.AnnotationReload`:       0,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "p.go", "package p\n"+source+"\n", parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if named := namedKinds(file, kinds); len(named) != want {
+			t.Errorf("%s: it names %v", source, named)
+		}
+	}
+	seen := 0
+	err := filepath.WalkDir("workload", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		seen++
+		for _, kind := range namedKinds(file, kinds) {
+			t.Errorf("%s names the kind %s", name, kind)
+		}
+		return nil
+	})
+	if err != nil || seen < 20 {
+		t.Errorf("%d files were seen: %v", seen, err)
 	}
 }

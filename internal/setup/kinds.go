@@ -60,9 +60,9 @@ type kind struct {
 	governed *platformpolicycontroller.Governed
 	// usesWorkloads reports whether it reads and patches workloads of others, which are then cached.
 	usesWorkloads bool
-	// usesConfiguration reports whether it restarts workloads when configuration changes. What these
-	// kinds share is in workloads.go.
-	usesConfiguration bool
+	// demands returns the reader of what it demands of workloads, or nil if it restarts none. What
+	// these kinds share is in workloads.go.
+	demands func() observe.DemandReader
 	// usesNamespaces reports whether it reads the metadata of namespaces, which are then cached.
 	usesNamespaces bool
 	// injects reports whether it injects into workloads of others. What these kinds share is in
@@ -142,14 +142,14 @@ func configurationKinds() []kind {
 					Concurrency: w.settings.Concurrency, Clock: w.settings.Clock, Reader: w.workloads,
 				})
 			},
-			hooks:             func(w wiring) []admission.Hook { return configmonitorcontroller.Hooks(w.manager.GetScheme()) },
-			needs:             configmonitorcontroller.Needs,
-			usesWorkloads:     true,
-			usesConfiguration: true,
+			hooks:         func(w wiring) []admission.Hook { return configmonitorcontroller.Hooks(w.manager.GetScheme()) },
+			needs:         configmonitorcontroller.Needs,
+			usesWorkloads: true,
+			demands:       configmonitorcontroller.Demands,
 		},
 		{
 			name:      appconfig.Controller,
-			groupKind: configv1.GroupVersion.WithKind("AppConfig").GroupKind(),
+			groupKind: configv1.GroupVersion.WithKind(appconfig.Kind).GroupKind(),
 			plural:    "appconfigs",
 			object:    &configv1.AppConfig{},
 			setup: func(ctx context.Context, w wiring) error {
@@ -160,9 +160,9 @@ func configurationKinds() []kind {
 			hooks: func(w wiring) []admission.Hook {
 				return appconfigcontroller.Hooks(w.manager.GetScheme(), w.namespaceCache(), w.manager.GetAPIReader())
 			},
-			needs:             appconfigcontroller.Needs,
-			usesWorkloads:     true,
-			usesConfiguration: true,
+			needs:         appconfigcontroller.Needs,
+			usesWorkloads: true,
+			demands:       appconfigcontroller.Demands,
 		},
 	}
 }

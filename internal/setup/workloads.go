@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func haveWorkloads(on []kind) bool {
 
 // haveConfiguration reports whether one of the kinds restarts workloads.
 func haveConfiguration(on []kind) bool {
-	return slices.ContainsFunc(on, func(k kind) bool { return k.usesConfiguration })
+	return slices.ContainsFunc(on, func(k kind) bool { return k.demands != nil })
 }
 
 // validateSecretNamespaces checks --secret-namespaces.
@@ -162,13 +163,23 @@ func (s *storage) addSources(ctx context.Context, manager ctrl.Manager, restConf
 
 // workloadReader returns the reader of everything that decides about a namespace's workloads.
 func workloadReader(manager ctrl.Manager, settings Settings, on []kind, sources *observe.Sources) observe.Reader {
-	isOn := func(name string) bool {
-		return slices.ContainsFunc(on, func(k kind) bool { return k.name == name })
-	}
 	return observe.Reader{
 		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Sources: sources, Templates: observe.NewTemplateTimes(),
-		AppConfigs: isOn("appconfig"), ConfigMonitors: isOn("configmonitor"), Stakater: settings.StakaterAnnotations,
+		DemandReaders: demandReaders(on), Stakater: settings.StakaterAnnotations,
 	}
+}
+
+// demandReaders returns the readers of the kinds' demands, sorted by name: the order of demands is
+// that of messages and events.
+func demandReaders(on []kind) []observe.DemandReader {
+	var readers []observe.DemandReader
+	for _, k := range on {
+		if k.demands != nil {
+			readers = append(readers, k.demands())
+		}
+	}
+	slices.SortFunc(readers, func(a, b observe.DemandReader) int { return cmp.Compare(a.Name, b.Name) })
+	return readers
 }
 
 // addWorkloads adds what the kinds share that restart workloads.

@@ -18,12 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 )
 
 // restarting returns a kind that restarts workloads.
 func restarting(name string) kind {
-	return kind{name: name, usesWorkloads: true, usesConfiguration: true, needs: func() []watch.Need { return nil }}
+	return kind{name: name, usesWorkloads: true, demands: appconfigcontroller.Demands, needs: func() []watch.Need { return nil }}
 }
 
 // TestWorkloadsAreShared: what the kinds share is cached once, in addition to the needs of each,
@@ -46,6 +47,17 @@ func TestWorkloadsAreShared(t *testing.T) {
 	want := append(held(others), "*v1.DaemonSet", "*v1.Deployment", "*v1.StatefulSet")
 	slices.Sort(want)
 	if diff := cmp.Diff(want, held(append(slices.Clone(others), restarting("a"), restarting("b")))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestDemandReaders: the order of the kinds' demands, which messages show, is that of their names.
+func TestDemandReaders(t *testing.T) {
+	var names []string
+	for _, reader := range demandReaders(kinds()) {
+		names = append(names, reader.Name)
+	}
+	if diff := cmp.Diff([]string{"appconfig", "configmonitor"}, names); diff != "" {
 		t.Error(diff)
 	}
 }

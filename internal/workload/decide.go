@@ -184,9 +184,9 @@ func (d *planner) compare(index int, target *Target) relation {
 		r.state, r.reason, r.message = Left, ReasonNotGranted,
 			fmt.Sprintf("%s may not be read: add its namespace to secrets.namespaces in the chart's values", demand.Source)
 		return r
-	case source.isBeingPutBack():
-		r.state, r.reason, r.message = Left, ReasonEditedByHand, fmt.Sprintf("%s was edited by hand, and its AppConfig is reverting it",
-			demand.Source)
+	case source.IsEdited():
+		r.state, r.reason, r.message = Left, ReasonEditedByHand, fmt.Sprintf("%s was edited by hand, and its %s is reverting it",
+			demand.Source, source.Owner)
 		return r
 	}
 	same, stamped := d.equals(target.Stamp.Sources[demand.Source.String()], demand, &source)

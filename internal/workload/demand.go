@@ -2,7 +2,6 @@ package workload
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +17,8 @@ const DefaultCooldown = 30 * time.Second
 
 // Demand is a request that workloads restart when a source changes.
 type Demand struct {
-	// Origin is where the demand comes from: "ConfigMonitor/flags", "AppConfig/shop", or the annotated
-	// object, such as "Deployment/web".
+	// Origin is where the demand comes from: an object of one of our kinds, or the annotated object,
+	// such as "Deployment/web".
 	Origin string
 	Source SourceRef
 	// Keys are the relevant keys of the source; nil means all.
@@ -34,72 +33,6 @@ type Demand struct {
 
 // OriginOf returns the origin for an object.
 func OriginOf(kind, name string) string { return kind + "/" + name }
-
-// SourceOfMonitor returns the source that a ConfigMonitor watches.
-func SourceOfMonitor(spec *configv1.ConfigMonitorSpec) SourceRef {
-	if spec.Secret != "" {
-		return SourceRef{Secret, spec.Secret}
-	}
-	if spec.ConfigMap != "" {
-		return SourceRef{ConfigMap, spec.ConfigMap}
-	}
-	return SourceRef{ConfigMap, spec.LowerConfigMap}
-}
-
-// OfMonitor returns the demand of a ConfigMonitor with the strategy Rollout.
-func OfMonitor(monitor *configv1.ConfigMonitor) Demand {
-	spec := &monitor.Spec
-	demand := Demand{
-		Origin:   OriginOf("ConfigMonitor", monitor.Name),
-		Source:   SourceOfMonitor(spec),
-		Keys:     slices.Clone(spec.Keys),
-		Scope:    Scope{Selector: labels.SelectorFromSet(spec.PodSelector)},
-		Cooldown: DefaultCooldown,
-		Rollout:  rolloutv1.Policy{MaxParallel: spec.MaxParallel, Window: spec.Window},
-	}
-	if spec.Cooldown != nil {
-		demand.Cooldown = spec.Cooldown.Duration
-	}
-	if spec.Debounce != nil {
-		demand.Debounce = spec.Debounce.Duration
-	}
-	return demand
-}
-
-// OfAppConfig returns the demands of an AppConfig: one for its ConfigMap, and one for each Secret
-// in secretRefs. The ConfigMap has no cooldown, because each content is an intended change. The
-// rollout policy applies to both. If spec.revision selects an earlier content, the ConfigMap's
-// demand has no policy but its timeout: a rollback must not wait.
-func OfAppConfig(config *configv1.AppConfig) []Demand {
-	origin, policy := OriginOf("AppConfig", config.Name), config.Spec.Rollout.Policy
-	if config.Spec.Revision != nil {
-		policy = rolloutv1.Policy{Timeout: policy.Timeout}
-	}
-	demands := []Demand{{
-		Origin:  origin,
-		Source:  SourceRef{ConfigMap, config.ConfigMapName()},
-		Scope:   Scope{Users: true},
-		Rollout: policy,
-	}}
-	keys := map[string][]string{}
-	var secrets []string
-	for _, ref := range config.Spec.SecretRefs {
-		if _, known := keys[ref.Secret]; !known {
-			secrets = append(secrets, ref.Secret)
-		}
-		if !slices.Contains(keys[ref.Secret], ref.Key) {
-			keys[ref.Secret] = append(keys[ref.Secret], ref.Key)
-		}
-	}
-	for _, secret := range secrets {
-		slices.Sort(keys[secret])
-		demands = append(demands, Demand{
-			Origin: origin, Source: SourceRef{Secret, secret}, Keys: keys[secret], Scope: Scope{Users: true}, Cooldown: DefaultCooldown,
-			Rollout: config.Spec.Rollout.Policy,
-		})
-	}
-	return demands
-}
 
 // OfSource returns the demand of a source's own annotation; false if it has none. It returns an
 // error if the annotation is invalid.

@@ -53,10 +53,18 @@ type Source struct {
 	Created, Changed time.Time
 	// Writers are the field managers of its data, the latest first.
 	Writers []string
-	// Declared is the hash of the content that its AppConfig has rendered; empty if it belongs to no
-	// AppConfig. If the content differs, it was edited and is being reverted.
+	Declaration
+}
+
+// Declaration is what a source's owner says about its content. It is zero for a source whose edits
+// none of our kinds reverts.
+type Declaration struct {
+	// Owner is the kind of the owner.
+	Owner string
+	// Declared is the hash of the content that the owner has written. If the content differs, it was
+	// edited and is being reverted.
 	Declared string
-	// PutBack means that the AppConfig has put back an earlier content because a rollout failed. That
+	// PutBack means that the owner has put back an earlier content because a rollout failed. That
 	// content waits for no window, order or canary.
 	PutBack bool
 }
@@ -77,5 +85,5 @@ func (s Source) Key(key string) string {
 	return absent
 }
 
-// isBeingPutBack reports whether the content differs from what its AppConfig has rendered.
-func (s Source) isBeingPutBack() bool { return s.Declared != "" && s.Declared != s.All() }
+// IsEdited reports whether the content differs from what its owner has written.
+func (s Source) IsEdited() bool { return s.Declared != "" && s.Declared != s.All() }

@@ -88,8 +88,8 @@ func (s Scope) includes(target *Target, source SourceRef) bool {
 	}
 }
 
-// Declines reports whether the target opts out of restarts. The opt-out does not apply to
-// AppConfigs and ConfigMonitors, which are written for the purpose.
+// Declines reports whether the target opts out of restarts. The opt-out does not apply to demands
+// of our kinds, whose objects are written for the purpose.
 func (t *Target) Declines() bool {
 	return strings.TrimSpace(t.Annotations[configv1.AnnotationReload]) == reloadOff
 }

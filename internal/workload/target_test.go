@@ -7,14 +7,13 @@ import (
 )
 
 // TestDeclines: a workload that opts out is ignored by the annotation of a source, but not by a
-// ConfigMonitor.
+// demand of a kind.
 func TestDeclines(t *testing.T) {
 	source := SourceRef{ConfigMap, "flags"}
 	byAnnotation, asked, err := OfSource(source, map[string]string{configv1.AnnotationPodSelector: "app=web"})
 	if err != nil || !asked {
 		t.Fatal(asked, err)
 	}
-	monitor := configv1.ConfigMonitor{Spec: configv1.ConfigMonitorSpec{ConfigMap: "flags", PodSelector: map[string]string{"app": "web"}}}
 	for name, test := range map[string]struct {
 		reload string
 		demand Demand
@@ -23,7 +22,7 @@ func TestDeclines(t *testing.T) {
 		"the source's annotation":               {"", byAnnotation, true},
 		"the source's annotation, opted out":    {"false", byAnnotation, false},
 		"the source's annotation, another word": {"auto", byAnnotation, true},
-		"a ConfigMonitor, opted out":            {"false", OfMonitor(&monitor), true},
+		"a kind's demand, opted out":            {"false", watching(), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := Target{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{configv1.AnnotationReload: test.reload}}

@@ -192,7 +192,7 @@ tolerations:
 {{/* The parts of this installation, each of which has its rights in files/rbac, as a YAML list. */}}
 {{- define "mainstay.parts" -}}
 {{- $parts := concat (list "shared") (include "mainstay.kinds" . | fromYamlArray) -}}
-{{- /* What kinds share: usesWorkloads and usesConfiguration in internal/setup/kinds.go. */ -}}
+{{- /* What kinds share: usesWorkloads and demands in internal/setup/kinds.go. */ -}}
 {{- $uses := dict
   "appconfig" (list "workload" "configuration")
   "clusterinstrumentation" (list "workload" "injection")

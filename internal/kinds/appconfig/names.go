@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	// Kind is the name of the kind, which is part of its demands' origin.
+	Kind = "AppConfig"
 	// Controller is the name of the kind's controller; its field manager is mainstay/appconfig.
 	Controller = "appconfig"
 	// Component is the value of app.kubernetes.io/component on all objects of an AppConfig.
@@ -18,7 +20,7 @@ const (
 )
 
 // Origin returns the origin of an AppConfig's demands.
-func Origin(name string) string { return workload.OriginOf("AppConfig", name) }
+func Origin(name string) string { return workload.OriginOf(Kind, name) }
 
 // RevisionName returns the name of the immutable ConfigMap that keeps a revision.
 func RevisionName(config *configv1.AppConfig, revision int64) string {

@@ -240,6 +240,5 @@ func (o Observed) isLeft(at plan.Ref) bool {
 		return false
 	}
 	controller := metav1.GetControllerOf(found.Object)
-	return controller != nil && controller.Kind == "AppConfig" && strings.HasPrefix(controller.APIVersion, configv1.GroupVersion.Group+"/") &&
-		!slices.Contains(o.Siblings, controller.UID)
+	return isAppConfig(controller) && !slices.Contains(o.Siblings, controller.UID)
 }

@@ -56,7 +56,7 @@ type Evictions struct {
 	// Waiting is the number of skipped pods that will be evicted later, and Left the number of those
 	// that will not.
 	Waiting, Left int
-	// PutBack reports that the source was edited and its AppConfig is reverting it.
+	// PutBack reports that the source was edited and its owner is reverting it.
 	PutBack bool
 	// Flapping reports that pods were evicted repeatedly in close succession.
 	Flapping bool
@@ -71,7 +71,7 @@ func Rest(spec *configv1.ConfigMonitorSpec, source workload.Source, record Recor
 	if source.State != workload.Present {
 		return e, true
 	}
-	if source.Declared != "" && source.Declared != source.All() {
+	if source.IsEdited() {
 		e.PutBack = true
 		return e, true
 	}

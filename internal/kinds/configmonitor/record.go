@@ -85,7 +85,7 @@ func (r Record) isFor(spec *configv1.ConfigMonitorSpec, source *workload.Source)
 
 // watched returns a hash of what a spec watches.
 func watched(spec *configv1.ConfigMonitorSpec) string {
-	parts := []string{workload.SourceOfMonitor(spec).String(), labels.FormatLabels(spec.PodSelector)}
+	parts := []string{SourceOf(spec).String(), labels.FormatLabels(spec.PodSelector)}
 	parts = append(parts, slices.Sorted(slices.Values(spec.Keys))...)
 	return workload.HashKey([]byte(strings.Join(parts, "\n")))
 }

@@ -49,7 +49,7 @@ func Status(monitor *configv1.ConfigMonitor, observed Observed, decided Decision
 	judged := summarize(monitor, observed, sum, failure)
 	status := configv1.ConfigMonitorStatus{
 		ObservedGeneration: monitor.Generation,
-		Source:             workload.SourceOfMonitor(&monitor.Spec).String(),
+		Source:             SourceOf(&monitor.Spec).String(),
 		Restarts:           sum.restarts,
 		Matched:            count(sum.matched),
 		UpToDate:           count(sum.upToDate),
@@ -98,7 +98,7 @@ type totals struct {
 	// that will not.
 	waiting, left int
 	skipped       []configv1.Skipped
-	// putBack reports that the source was edited and its AppConfig is reverting it.
+	// putBack reports that the source was edited and its owner is reverting it.
 	putBack      bool
 	flapping     bool
 	requeueAfter time.Duration
@@ -115,7 +115,7 @@ func add(monitor *configv1.ConfigMonitor, observed Observed, decided Decision) t
 // date once it is stamped: from then on no change is missed, however soon it comes.
 func addTargets(monitor *configv1.ConfigMonitor, observed Observed, restarts workload.RestartPlan) totals {
 	s := totals{unit: unitWorkload}
-	origin, source := workload.OriginOf(Kind, monitor.Name), workload.SourceOfMonitor(&monitor.Spec)
+	origin, source := workload.OriginOf(Kind, monitor.Name), SourceOf(&monitor.Spec)
 	s.requeueAfter = restarts.RequeueAfter
 	for _, status := range restarts.Statuses {
 		if observed.Snapshot.Demands[status.Demand].Origin != origin {

@@ -84,7 +84,7 @@ func (c statusCase) check(t *testing.T) {
 	if c.change != nil {
 		made = monitor(c.change)
 	}
-	snapshot := workload.Snapshot{Targets: c.targets, Demands: []workload.Demand{workload.OfMonitor(made)},
+	snapshot := workload.Snapshot{Targets: c.targets, Demands: []workload.Demand{configmonitor.DemandOf(made)},
 		Sources: map[workload.SourceRef]workload.Source{}}
 	if c.source.State != workload.Absent {
 		snapshot.Sources[c.source.Ref] = c.source
@@ -107,7 +107,7 @@ func (c statusCase) check(t *testing.T) {
 	if diff := cmp.Diff(c.skipped, skipped); diff != "" {
 		t.Error(diff)
 	}
-	if status.ObservedGeneration != 3 || status.Source != workload.SourceOfMonitor(&made.Spec).String() {
+	if status.ObservedGeneration != 3 || status.Source != configmonitor.SourceOf(&made.Spec).String() {
 		t.Errorf("it is about generation %d and %s", status.ObservedGeneration, status.Source)
 	}
 }
@@ -165,7 +165,7 @@ func TestStatusOfProblems(t *testing.T) {
 		State: workload.NotGranted}
 	absent.State = workload.Absent
 	edited := flags("blue", ago(time.Minute))
-	edited.Declared = "another"
+	edited.Declaration = workload.Declaration{Owner: "AppConfig", Declared: "another"}
 	for name, test := range map[string]statusCase{
 		"one failed": {
 			source: blue, targets: []workload.Target{deployment("a", "blue", restarted(1, ago(time.Minute)), stuck), deployment("b", "blue")},
@@ -218,7 +218,7 @@ func TestStatusIsOfItsOwnDemand(t *testing.T) {
 	snapshot := workload.Snapshot{
 		Targets: []workload.Target{deployment("a", "blue"),
 			deployment("b", "red", func(target *workload.Target) { target.Labels = map[string]string{"app": "other"} })},
-		Demands: []workload.Demand{workload.OfMonitor(others), workload.OfMonitor(mine)},
+		Demands: []workload.Demand{configmonitor.DemandOf(others), configmonitor.DemandOf(mine)},
 		Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap, Name: "flags"}: flags("blue", noon)},
 	}
 	status, _ := statusOf(mine, configmonitor.Observed{Now: noon, Source: flags("blue", noon), Snapshot: snapshot}, plan.Result{})
@@ -230,7 +230,7 @@ func TestStatusIsOfItsOwnDemand(t *testing.T) {
 func TestStatusTimes(t *testing.T) {
 	made, changed := monitor(), ago(time.Minute)
 	snapshot := workload.Snapshot{
-		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap,
+		Demands: []workload.Demand{configmonitor.DemandOf(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap,
 			Name: "flags"}: flags("blue", changed)},
 		Targets: []workload.Target{deployment("a", "blue", restarted(1, ago(90*time.Second))),
 			deployment("b", "red", restarted(1, ago(10*time.Second+300*time.Millisecond)))},
@@ -252,7 +252,7 @@ func TestStatusTimes(t *testing.T) {
 func TestStatusNamesTwenty(t *testing.T) {
 	made := monitor(func(s *configv1.ConfigMonitorSpec) { s.MaxParallel = new(int32(1)) })
 	snapshot := workload.Snapshot{
-		Demands: []workload.Demand{workload.OfMonitor(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap,
+		Demands: []workload.Demand{configmonitor.DemandOf(made)}, Sources: map[workload.SourceRef]workload.Source{{Kind: workload.ConfigMap,
 			Name: "flags"}: flags("blue", noon)},
 	}
 	for i := range 30 {
@@ -266,6 +266,7 @@ func TestStatusNamesTwenty(t *testing.T) {
 
 func TestStatusOfEvictions(t *testing.T) {
 	blue := flags("blue", ago(time.Minute))
+	blue.Owner = "AppConfig"
 	for name, test := range map[string]struct {
 		evictions configmonitor.Evictions
 		failure   *plan.Failure

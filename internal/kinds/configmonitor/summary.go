@@ -33,7 +33,7 @@ type objectSummary struct {
 //	nothing has the labels of spec.podSelector       UnderWay  NothingMatched
 //	a restart failed                                 Failed    RolloutFailed
 //	the source is flapping                           Failed    Flapping
-//	an AppConfig's ConfigMap was edited by hand      UnderWay  EditedByHand
+//	the source was edited, and is being reverted     UnderWay  EditedByHand
 //	something is being restarted                     UnderWay  Restarting
 //	workloads are paused, or wait for a user         UnderWay  Blocked
 //	restarts are delayed for some time               UnderWay  Waiting
@@ -43,7 +43,7 @@ type objectSummary struct {
 // What does not exist yet may be created, so nothing missing is Stalled: tools that wait for the
 // object would give up.
 func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, failure *plan.Failure) objectSummary {
-	source := workload.SourceOfMonitor(&monitor.Spec)
+	source := SourceOf(&monitor.Spec)
 	j := objectSummary{}
 	if s.flapping {
 		j.flaps = flaps(source, observed.Source.Writers, s.unit)
@@ -70,7 +70,7 @@ func summarize(monitor *configv1.ConfigMonitor, observed Observed, s totals, fai
 		return say(summary.Failed, configv1.ReasonFlapping, "%s", j.flaps)
 	case s.putBack:
 		return say(summary.UnderWay, configv1.ReasonEditedByHand,
-			"%s was edited by hand, and its AppConfig is reverting it: nothing is restarted for that", source)
+			"%s was edited by hand, and its %s is reverting it: nothing is restarted for that", source, observed.Source.Owner)
 	case len(s.restarting) > 0:
 		return say(summary.UnderWay, configv1.ReasonRestarting, "%s; being restarted: %s", s.progress(source),
 			conditions.FirstFew(s.restarting, ", "))

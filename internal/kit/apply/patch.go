@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
@@ -28,44 +29,65 @@ const (
 	maxPatches = 16
 )
 
-// patchAll applies the patches of a plan. A failed patch does not prevent the others. Refusals are
-// recorded in the result. Other errors are returned together, in the order of the plan, if no patch
-// succeeded and the API server did not answer; otherwise they are recorded in the result, because
-// they concern those objects alone.
-func (r *run) patchAll(ctx context.Context, patches []plan.Patch) error {
-	applied, failures := make([]bool, len(patches)), make([]error, len(patches))
+// Patch applies patches side by side, and waits until the cache shows them: the next reconcile must
+// not start from the state before. A failed patch does not prevent the others.
+//
+// The result says, by object, which were written, refused, or failed otherwise. failures are the
+// errors of the latter, in the order of the patches. An object that was written, but that the cache
+// does not show in time, is among both. written is called for each written object, concurrently:
+// with the index of its patch, and with the object as the cache shows it; nil if it does not.
+func (a *Applier) Patch(ctx context.Context, manager string, patches []plan.Patch,
+	written func(index int, object *metav1.PartialObjectMetadata, shown plan.Object)) (result plan.Result, failures []error) {
+	objects, errs := make([]*metav1.PartialObjectMetadata, len(patches)), make([]error, len(patches))
 	var group errgroup.Group
 	group.SetLimit(maxPatches)
 	for i := range patches {
 		group.Go(func() error {
-			applied[i], failures[i] = r.patch(ctx, &patches[i])
+			var shown plan.Object
+			if objects[i], shown, errs[i] = a.patch(ctx, manager, &patches[i]); objects[i] != nil {
+				written(i, objects[i], shown)
+			}
 			return nil
 		})
 	}
-	_ = group.Wait() // each failure is in failures
-	var transient []error
-	unwritten := map[plan.Ref]string{}
+	_ = group.Wait() // each failure is in errs
+	result.Unwritten = map[plan.Ref]string{}
 	for i := range patches {
-		if applied[i] {
-			r.result.Patched = append(r.result.Patched, patches[i].Ref)
+		ref, err := patches[i].Ref, errs[i]
+		if objects[i] != nil {
+			result.Patched = append(result.Patched, ref)
 		}
-		switch errclass.Of(failures[i]) {
+		switch errclass.Of(err) {
 		case errclass.None, errclass.Gone:
 		case errclass.Blocked:
-			if r.result.Refused == nil {
-				r.result.Refused = map[plan.Ref]string{}
+			if result.Refused == nil {
+				result.Refused = map[plan.Ref]string{}
 			}
-			r.result.Refused[patches[i].Ref] = errclass.Sentence(failures[i])
+			result.Refused[ref] = errclass.Sentence(err)
 		default:
-			transient = append(transient, fmt.Errorf("patching %s: %w", patches[i].Ref, failures[i]))
-			unwritten[patches[i].Ref] = errclass.Sentence(failures[i])
+			failures = append(failures, fmt.Errorf("patching %s: %w", ref, err))
+			result.Unwritten[ref] = errclass.Sentence(err)
 		}
 	}
-	err := errors.Join(transient...)
-	if err == nil || errclass.IsShutdown(err) || len(r.result.Patched) == 0 && slices.ContainsFunc(transient, isNoAnswer) {
+	return result, failures
+}
+
+// patchAll applies the patches of a plan. Failures are returned together if no patch succeeded and
+// the API server did not answer; otherwise they are recorded in the result, because they concern
+// those objects alone.
+func (r *run) patchAll(ctx context.Context, patches []plan.Patch) error {
+	done, failures := r.Patch(ctx, r.manager, patches, func(i int, object *metav1.PartialObjectMetadata, shown plan.Object) {
+		patch := &patches[i]
+		if r.Recorder != nil && patch.Reason != "" && (patch.IsDone == nil || shown != nil && patch.IsDone(shown)) {
+			r.Recorder.Eventf(object, nil, corev1.EventTypeNormal, patch.Reason, "Reconcile", "%s", patch.Message)
+		}
+	})
+	r.result.Patched, r.result.Refused = done.Patched, done.Refused
+	err := errors.Join(failures...)
+	if err == nil || errclass.IsShutdown(err) || len(done.Patched) == 0 && slices.ContainsFunc(failures, isNoAnswer) {
 		return err
 	}
-	r.result.Unwritten = unwritten
+	r.result.Unwritten = done.Unwritten
 	return nil
 }
 
@@ -77,40 +99,46 @@ func isNoAnswer(err error) bool {
 		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }
 
-// patch applies one patch, and waits until the cache shows it. It reports whether the patch was
-// applied, also if the cache then lags. An object that is gone or was replaced needs no patch; the
-// watch reports it.
-func (r *run) patch(ctx context.Context, patch *plan.Patch) (applied bool, err error) {
+// patch applies one patch. It returns the written object, also if the cache then lags, and the
+// object that the cache shows. An object that is gone or was replaced needs no patch; the watch
+// reports it.
+func (a *Applier) patch(ctx context.Context, manager string, patch *plan.Patch) (*metav1.PartialObjectMetadata, plan.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, patchLimit)
 	defer cancel()
 	kind := schema.FromAPIVersionAndKind(patch.APIVersion, patch.Ref.Kind)
-	known, err := r.Children.Scheme.New(kind)
+	known, err := a.Children.Scheme.New(kind)
 	if err != nil {
-		return false, fmt.Errorf("finding the kind of an object: %w", err)
+		return nil, nil, fmt.Errorf("finding the kind of an object: %w", err)
 	}
 	cached, isObject := known.(plan.Object)
 	if !isObject {
-		return false, fmt.Errorf("%s is not the kind of an object", kind)
+		return nil, nil, fmt.Errorf("%s is not the kind of an object", kind)
 	}
 	cached.SetNamespace(patch.Ref.Namespace)
 	cached.SetName(patch.Ref.Name)
-	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Ref.Namespace, Name: patch.Ref.Name,
-		UID: patch.UID}}
-	written.SetGroupVersionKind(kind)
-	err = r.Client.Patch(ctx, written, client.RawPatch(patch.Type, patch.Body), client.FieldOwner(r.manager))
+	form, body, err := patch.Body()
+	if err != nil {
+		return nil, nil, fmt.Errorf("composing the patch: %w", err)
+	}
+	written := metadataOf(patch.Ref, patch.APIVersion, patch.UID)
+	err = a.Client.Patch(ctx, written, client.RawPatch(form, body), client.FieldOwner(manager))
 	switch {
 	case apierrors.IsNotFound(err), isOtherObject(err):
-		return false, nil
+		return nil, nil, nil
 	case err != nil:
-		return false, err
+		return nil, nil, err
 	}
-	if err := children.Await(ctx, r.Children.Cached, cached, written.GetResourceVersion()); err != nil {
-		return true, err
+	if err := children.Await(ctx, a.Children.Cached, cached, written.GetResourceVersion()); err != nil {
+		return written, nil, err
 	}
-	if r.Recorder != nil && patch.Reason != "" && (patch.IsDone == nil || patch.IsDone(cached)) {
-		r.Recorder.Eventf(written, nil, corev1.EventTypeNormal, patch.Reason, "Reconcile", "%s", patch.Message)
-	}
-	return true, nil
+	return written, cached, nil
+}
+
+// metadataOf returns what writes and events need of an object.
+func metadataOf(ref plan.Ref, apiVersion string, uid types.UID) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: uid}}
+	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, ref.Kind))
+	return object
 }
 
 // recordWarnings records the warnings of a plan as events.
@@ -120,9 +148,7 @@ func (r *run) recordWarnings(warnings []plan.Warning) {
 	}
 	for i := range warnings {
 		warning := &warnings[i]
-		about := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: warning.Ref.Namespace, Name: warning.Ref.Name,
-			UID: warning.UID}}
-		about.SetGroupVersionKind(schema.FromAPIVersionAndKind(warning.APIVersion, warning.Ref.Kind))
+		about := metadataOf(warning.Ref, warning.APIVersion, warning.UID)
 		r.Recorder.Eventf(about, nil, corev1.EventTypeWarning, warning.Reason, "Reconcile", "%s", warning.Message)
 	}
 }

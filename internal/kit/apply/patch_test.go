@@ -28,8 +28,8 @@ import (
 func note(name, reason string) plan.Patch {
 	return plan.Patch{
 		Ref: plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "web",
-			Name: name}, APIVersion: "apps/v1", UID: types.UID("uid-" + name), Type: types.MergePatchType,
-		Body: fmt.Appendf(nil, `{"metadata":{"uid":"uid-%s","annotations":{"note":"1"}}}`, name), Reason: reason, Message: "it is noted",
+			Name: name}, APIVersion: "apps/v1", UID: types.UID("uid-" + name), Reason: reason, Message: "it is noted",
+		Merge: plan.Annotation("note", "1"),
 	}
 }
 
@@ -166,6 +166,27 @@ func TestPatchesOfAnUnknownKind(t *testing.T) {
 	patch.APIVersion = "example.com/v1"
 	if _, written, _, err := patchWith(t, nil, plan.Plan{Patches: []plan.Patch{patch}}); err == nil || len(written) > 0 {
 		t.Errorf("it is written: %q, %v", written, err)
+	}
+}
+
+// TestPatchesThatTheCacheLacks: a patch that the cache does not show in time was written. Its event
+// is recorded, unless it depends on the object.
+func TestPatchesThatTheCacheLacks(t *testing.T) {
+	scheme := testRenderer(t).scheme
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a", UID: "uid-a"}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "b", UID: "uid-b"}}).Build()
+	applier := New(c, children.Reader{Cached: fake.NewClientBuilder().WithScheme(scheme).Build(), Live: c, Scheme: scheme})
+	recorder := events.NewFakeRecorder(10)
+	applier.Recorder = recorder
+	patches := []plan.Patch{note("a", "Noted"), note("b", "Noted")}
+	patches[1].IsDone = func(plan.Object) bool { return true }
+	result, err := applier.Apply(t.Context(), owner(), "mainstay/test", plan.Plan{Patches: patches}, nil)
+	if err != nil || len(result.Patched) != 2 || len(result.Unwritten) != 2 {
+		t.Errorf("got %+v, %v", result, err)
+	}
+	if len(recorder.Events) != 1 {
+		t.Errorf("%d events were recorded", len(recorder.Events))
 	}
 }
 

@@ -4,7 +4,10 @@
 package plan
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 )
 
 // Object is any Kubernetes object.
@@ -104,27 +109,60 @@ type Child struct {
 	Uncached bool
 }
 
-// Patch is a write to an object of another owner. It is sent whatever the object looks like by
-// then: the body has to make sure that it is the object that was observed. An object that is gone,
-// or was replaced by another of its name, is left alone.
+// Patch is a write to an object of another owner. An object that is gone, or was replaced by
+// another of its name, is left alone.
 type Patch struct {
 	Ref Ref
 	// APIVersion of the object, for example apps/v1. The cache must hold objects of its kind, because
 	// apply waits there for the write to show.
 	APIVersion string
-	UID        types.UID
-	Type       types.PatchType
-	// Body is sent as it is. A merge patch has metadata.uid, so that the API server refuses it for
-	// another object. A JSON patch replaces metadata.resourceVersion where it depends on a version,
-	// so that the API server answers with a conflict. A failed test of a JSON patch counts as a
-	// refusal.
-	Body []byte
+	// UID is that of the observed object. It is required.
+	UID types.UID
+	// Version is the resource version that the object must still have, or the patch is a conflict;
+	// empty means any.
+	Version string
+	// Merge is the content of a merge patch. Operations are those of a JSON patch; with them, Merge is
+	// ignored. A failed test among them counts as a refusal.
+	Merge      map[string]any
+	Operations []jsonpatch.Operation
 	// Reason and Message of the event that is recorded on the object once it is written; no event for
 	// an empty reason.
 	Reason, Message string
 	// IsDone reports, from the object as written, whether the event's statement is true; nil means
 	// always.
 	IsDone func(written Object) bool
+}
+
+// Annotation returns a merge patch that sets one annotation; nil deletes it.
+func Annotation(key string, value any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
+}
+
+// Body returns what is sent. The API server refuses it for an object with another UID, and answers
+// with a conflict if the version is another one. A JSON patch has no test operation for that: a
+// failed test has the same code as a permanent error.
+func (p Patch) Body() (types.PatchType, []byte, error) {
+	if p.UID == "" {
+		return "", nil, errors.New("its UID is not known")
+	}
+	if p.Operations != nil {
+		unchanged := []jsonpatch.Operation{{Op: "replace", Path: "/metadata/uid", Value: p.UID}}
+		if p.Version != "" {
+			unchanged = append(unchanged, jsonpatch.Operation{Op: "replace", Path: "/metadata/resourceVersion", Value: p.Version})
+		}
+		body, err := json.Marshal(append(unchanged, p.Operations...))
+		return types.JSONPatchType, body, err
+	}
+	content, metadata := map[string]any{}, map[string]any{}
+	maps.Copy(content, p.Merge)
+	given, _ := p.Merge["metadata"].(map[string]any)
+	maps.Copy(metadata, given)
+	metadata["uid"], content["metadata"] = p.UID, metadata
+	if p.Version != "" {
+		metadata["resourceVersion"] = p.Version
+	}
+	body, err := json.Marshal(content)
+	return types.MergePatchType, body, err
 }
 
 // Warning is a warning event about an object of another owner.

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/jsonpatch"
 )
 
 func TestRef(t *testing.T) {
@@ -71,5 +74,38 @@ func TestBlocks(t *testing.T) {
 				t.Errorf("%t, want %t", got, test.want)
 			}
 		})
+	}
+}
+
+// TestBody: what is sent is for one object, and for one version of it if the patch names it.
+func TestBody(t *testing.T) {
+	note := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"note": nil}}, "spec": map[string]any{"replicas": 1}}
+	change := []jsonpatch.Operation{{Op: "remove", Path: "/metadata/annotations/note"}}
+	for name, test := range map[string]struct {
+		patch Patch
+		form  types.PatchType
+		want  string
+	}{
+		"a merge patch": {Patch{UID: "1", Merge: note}, types.MergePatchType,
+			`{"metadata":{"annotations":{"note":null},"uid":"1"},"spec":{"replicas":1}}`},
+		"of a version": {Patch{UID: "1", Version: "7", Merge: note}, types.MergePatchType,
+			`{"metadata":{"annotations":{"note":null},"resourceVersion":"7","uid":"1"},"spec":{"replicas":1}}`},
+		"of nothing else": {Patch{UID: "1"}, types.MergePatchType, `{"metadata":{"uid":"1"}}`},
+		"a JSON patch": {Patch{UID: "1", Operations: change}, types.JSONPatchType,
+			`[{"op":"replace","path":"/metadata/uid","value":"1"},{"op":"remove","path":"/metadata/annotations/note"}]`},
+		"a JSON patch of a version": {Patch{UID: "1", Version: "7", Operations: change}, types.JSONPatchType,
+			`[{"op":"replace","path":"/metadata/uid","value":"1"},{"op":"replace","path":"/metadata/resourceVersion","value":"7"},` +
+				`{"op":"remove","path":"/metadata/annotations/note"}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 { // it does not change the patch
+				if form, body, err := test.patch.Body(); err != nil || form != test.form || string(body) != test.want {
+					t.Errorf("got %s %s, %v; want %s", form, body, err, test.want)
+				}
+			}
+		})
+	}
+	if _, _, err := (Patch{Merge: note}).Body(); err == nil {
+		t.Error("a patch for any object of the name is sent")
 	}
 }

@@ -3,9 +3,6 @@ package policyreader
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -21,26 +18,12 @@ import (
 // is an empty list of the kind; cached has all objects of it.
 func Watch(under *builder.Builder, cached client.Reader, list client.ObjectList) *builder.Builder {
 	everywhere := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return allOf(ctx, cached, list)
+		return watch.Requests(ctx, cached, list.DeepCopyObject().(client.ObjectList))
 	})
 	within := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, namespace client.Object) []reconcile.Request {
-		return allOf(ctx, cached, list, client.InNamespace(namespace.GetName()))
+		return watch.Requests(ctx, cached, list.DeepCopyObject().(client.ObjectList), client.InNamespace(namespace.GetName()))
 	})
 	return under.
 		Watches(&mspolicyv1.PlatformPolicy{}, everywhere, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(watch.Namespace(), within, builder.WithPredicates(watch.LabelsChanged()))
-}
-
-func allOf(ctx context.Context, cached client.Reader, list client.ObjectList, options ...client.ListOption) []reconcile.Request {
-	all := list.DeepCopyObject().(client.ObjectList)
-	if err := cached.List(ctx, all, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing the objects that policies govern")
-		return nil
-	}
-	var requests []reconcile.Request
-	_ = meta.EachListItem(all, func(item runtime.Object) error {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
-		return nil
-	})
-	return requests
 }

@@ -27,10 +27,8 @@ import (
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, configv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+	if err := clientscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
 	}
 	return scheme
 }
@@ -88,15 +86,15 @@ func reader(t *testing.T, objects ...client.Object) Reader {
 	all := cached(t, objects...)
 	return Reader{
 		Cached: all, Sources: &Sources{reader: all, access: SecretAccess{Namespaces: []string{"shop"}, Hasher: hasher}},
-		AppConfigs: true, ConfigMonitors: true, Stakater: true,
-		Problem: func(_ context.Context, object client.Object, err error) { t.Errorf("%s: %v", object.GetName(), err) },
+		Stakater: true,
+		Problem:  func(_ context.Context, object client.Object, err error) { t.Errorf("%s: %v", object.GetName(), err) },
 	}
 }
 
 // without returns the sources of a reader without access to Secrets.
 func without(r *Reader) *Sources { return &Sources{reader: r.Sources.reader} }
 
-func meta(name string, annotations ...string) metav1.ObjectMeta {
+func metaOf(name string, annotations ...string) metav1.ObjectMeta {
 	object := metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: *at(1)}
 	for i := 0; i+1 < len(annotations); i += 2 {
 		metav1.SetMetaDataAnnotation(&object, annotations[i], annotations[i+1])
@@ -105,30 +103,51 @@ func meta(name string, annotations ...string) metav1.ObjectMeta {
 }
 
 func deployment(name string, annotations ...string) *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: meta(name, annotations...), Spec: appsv1.DeploymentSpec{
+	return &appsv1.Deployment{ObjectMeta: metaOf(name, annotations...), Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template(),
 	}}
 }
 
 func configMap(name, message string, annotations ...string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: meta(name, annotations...), Data: map[string]string{"MESSAGE": message}}
+	return &corev1.ConfigMap{ObjectMeta: metaOf(name, annotations...), Data: map[string]string{"MESSAGE": message}}
 }
 
 func secret(name string, annotations ...string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: meta(name, annotations...), Data: map[string][]byte{"password": []byte("hunter2")}}
+	return &corev1.Secret{ObjectMeta: metaOf(name, annotations...), Data: map[string][]byte{"password": []byte("hunter2")}}
 }
 
-func monitor(name string, change func(*configv1.ConfigMonitorSpec)) *configv1.ConfigMonitor {
-	object := &configv1.ConfigMonitor{ObjectMeta: meta(name), Spec: configv1.ConfigMonitorSpec{ConfigMap: "flags",
-		PodSelector: map[string]string{"app": "shop"}}}
-	change(&object.Spec)
+// asking returns the reader of a kind with fixed demands.
+func asking(kind string, demands ...workload.Demand) DemandReader {
+	return DemandReader{Name: kind, List: func(_ context.Context, _ Reader, namespace string) ([]workload.Demand, error) {
+		if namespace != "shop" {
+			return nil, fmt.Errorf("asked for namespace %s", namespace)
+		}
+		return demands, nil
+	}}
+}
+
+// rendering returns the reader of a kind that declares what the ConfigMaps with an owner contain.
+func rendering(demands ...workload.Demand) DemandReader {
+	reader := asking("rendering", demands...)
+	reader.Declaration = func(source metav1.Object) workload.Declaration {
+		if metav1.GetControllerOf(source) == nil {
+			return workload.Declaration{}
+		}
+		return workload.Declaration{Owner: "Rendering", Declared: source.GetAnnotations()[configv1.AnnotationHash], PutBack: true}
+	}
+	return reader
+}
+
+func owned(object *corev1.ConfigMap) *corev1.ConfigMap {
+	object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Rendering", Name: "shop", UID: "uid-of-shop",
+		Controller: new(true)}}
 	return object
 }
 
-func appConfig(name, application string, created *metav1.Time) *configv1.AppConfig {
-	object := &configv1.AppConfig{ObjectMeta: meta(name), Spec: configv1.AppConfigSpec{Application: application}}
-	object.CreationTimestamp = *created
-	return object
+// on returns a demand that concerns the users of a ConfigMap.
+func on(origin, configMap string, keys ...string) workload.Demand {
+	return workload.Demand{Origin: origin, Source: workload.SourceRef{Kind: workload.ConfigMap, Name: configMap}, Keys: keys,
+		Scope: workload.Scope{Users: true}}
 }
 
 // asked returns the origin and source of each demand, in order.
@@ -160,7 +179,7 @@ func TestTargets(t *testing.T) {
 	elsewhere := deployment("elsewhere")
 	elsewhere.Namespace = "other"
 	got := snapshotOf(t, reader(t, web, leaving, elsewhere,
-		&appsv1.StatefulSet{ObjectMeta: meta("web")}, &appsv1.DaemonSet{ObjectMeta: meta("agent")}))
+		&appsv1.StatefulSet{ObjectMeta: metaOf("web")}, &appsv1.DaemonSet{ObjectMeta: metaOf("agent")}))
 	var names []string
 	for _, target := range got.Targets {
 		names = append(names, target.Ref.String())
@@ -187,27 +206,24 @@ func TestTargets(t *testing.T) {
 func TestDemands(t *testing.T) {
 	objects := []client.Object{
 		configMap("flags", "hello"), secret("database"),
-		monitor("b", func(s *configv1.ConfigMonitorSpec) { s.Keys = []string{"MESSAGE"} }),
-		monitor("a", func(s *configv1.ConfigMonitorSpec) { s.ConfigMap, s.Secret = "", "database" }),
-		monitor("evicting", func(s *configv1.ConfigMonitorSpec) { s.Strategy = configv1.StrategyEvict }),
-		appConfig("second", "shop", at(2)), appConfig("first", "shop", at(1)), appConfig("of-one-age", "web", at(3)), appConfig("another-of-it",
-			"web", at(3)),
 		configMap("selecting", "x", configv1.AnnotationPodSelector, "app=shop"), secret("telling", configv1.AnnotationPodSelector,
 			"app in (shop)"),
 	}
+	first := asking("first", on("First/b", "shop-config"), on("First/a", "flags"))
+	second := asking("second", on("Second/a", "flags", "MESSAGE"))
 	for name, test := range map[string]struct {
 		change func(*Reader)
 		more   []client.Object
 		want   []string
 	}{
-		"all": {func(*Reader) {}, nil, []string{
-			"AppConfig/another-of-it: ConfigMap/web-config []", "AppConfig/first: ConfigMap/shop-config []", "ConfigMonitor/a: Secret/database []",
-			"ConfigMonitor/b: ConfigMap/flags [MESSAGE]", "ConfigMap/selecting: ConfigMap/selecting []", "Secret/telling: Secret/telling []",
+		"all, in the order of the readers": {func(r *Reader) { r.DemandReaders = []DemandReader{second, first} }, nil, []string{
+			"Second/a: ConfigMap/flags [MESSAGE]", "First/b: ConfigMap/shop-config []", "First/a: ConfigMap/flags []",
+			"ConfigMap/selecting: ConfigMap/selecting []", "Secret/telling: Secret/telling []",
 		}},
-		"AppConfigs are off": {func(r *Reader) { r.AppConfigs, r.Sources.access = false, SecretAccess{} }, nil, []string{
-			"ConfigMonitor/a: Secret/database []", "ConfigMonitor/b: ConfigMap/flags [MESSAGE]", "ConfigMap/selecting: ConfigMap/selecting []",
+		"a kind is off": {func(r *Reader) { r.DemandReaders, r.Sources.access = []DemandReader{second}, SecretAccess{} }, nil, []string{
+			"Second/a: ConfigMap/flags [MESSAGE]", "ConfigMap/selecting: ConfigMap/selecting []",
 		}},
-		"ConfigMonitors are off": {func(r *Reader) { r.ConfigMonitors, r.AppConfigs = false, false }, nil, []string{
+		"all kinds are off": {func(*Reader) {}, nil, []string{
 			"ConfigMap/selecting: ConfigMap/selecting []", "Secret/telling: Secret/telling []",
 		}},
 		"workloads ask": {func(r *Reader) {
@@ -237,16 +253,12 @@ func TestDemands(t *testing.T) {
 func TestSources(t *testing.T) {
 	flags := configMap("flags", "hello")
 	flags.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", at(3), dataFields), entry("helm", at(2), dataFields)}
-	rendered := configMap("shop-config", "hello", configv1.AnnotationHash, "declared")
-	rendered.Labels = map[string]string{configv1.LabelAppConfig: "shop"}
-	rendered.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "shop",
-		UID: "uid-of-shop", Controller: new(true)}}
 	objects := []client.Object{
-		flags, rendered, configMap("unused", "x"), configMap("forged", "x", configv1.AnnotationHash,
-			"declared"), secret("database"), appConfig("shop", "shop", at(1)),
-		deployment("web", configv1.AnnotationReload, "flags, forged, secret/database, missing, secret/missing"),
+		flags, owned(configMap("shop-config", "hello", configv1.AnnotationHash, "x")), configMap("unused", "x"), configMap("forged", "x", configv1.AnnotationHash, "x"),
+		secret("database"), deployment("web", configv1.AnnotationReload, "flags, forged, secret/database, missing, secret/missing"),
 	}
 	r := reader(t, objects...)
+	r.DemandReaders = []DemandReader{asking("other"), rendering(on("Rendering/shop", "shop-config"))}
 	got := snapshotOf(t, r)
 	for ref, source := range got.Sources {
 		source.Created, source.Changed = source.Created.UTC(), source.Changed.UTC()
@@ -273,7 +285,7 @@ func TestSources(t *testing.T) {
 	one.Changed, one.Writers = at(3).Time, []string{"kubectl", "helm"}
 	want[ref("flags")] = one
 	one = want[ref("shop-config")]
-	one.Declared = "declared"
+	one.Declaration = workload.Declaration{Owner: "Rendering", Declared: "x", PutBack: true}
 	want[ref("shop-config")] = one
 	if diff := cmp.Diff(want, got.Sources); diff != "" {
 		t.Error(diff)
@@ -284,36 +296,34 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestDeclared: only what an AppConfig reverts can differ from what was declared.
-func TestDeclared(t *testing.T) {
-	ownedBy := func(apiVersion, kind string) func(*corev1.ConfigMap) {
-		return func(c *corev1.ConfigMap) {
-			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "shop", UID: "1", Controller: new(true)}}
-		}
-	}
+// TestDeclaration: what is declared about a source comes from the kinds that are on.
+func TestDeclaration(t *testing.T) {
+	r := reader(t, owned(configMap("shop-config", "edited", configv1.AnnotationHash, "x")))
 	for name, test := range map[string]struct {
-		change func(*corev1.ConfigMap)
-		isOff  bool
-		want   string
+		readers []DemandReader
+		want    string
 	}{
-		"an AppConfig's":            {ownedBy("config.mainstay.dev/v1", "AppConfig"), false, "declared"},
-		"in another version":        {ownedBy("config.mainstay.dev/v2", "AppConfig"), false, "declared"},
-		"while the kind is off":     {ownedBy("config.mainstay.dev/v1", "AppConfig"), true, ""},
-		"a copy, or left behind":    {func(*corev1.ConfigMap) {}, false, ""},
-		"another group's AppConfig": {ownedBy("example.com/v1", "AppConfig"), false, ""},
-		"another kind's":            {ownedBy("config.mainstay.dev/v1", "ConfigMonitor"), false, ""},
+		"the kind is on":  {[]DemandReader{asking("other"), rendering()}, "x"},
+		"the kind is off": {[]DemandReader{asking("other")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object := configMap("shop-config", "edited", configv1.AnnotationHash, "declared")
-			object.Labels = map[string]string{configv1.LabelAppConfig: "shop"}
-			test.change(object)
-			r := reader(t, object)
-			r.AppConfigs = !test.isOff
+			r.DemandReaders = test.readers
 			got, err := r.Source(t.Context(), "shop", workload.SourceRef{Kind: workload.ConfigMap, Name: "shop-config"})
 			if err != nil || got.Declared != test.want {
 				t.Errorf("got %q, %v; want %q", got.Declared, err, test.want)
 			}
 		})
+	}
+}
+
+// TestUnreadableDemands: nothing is decided while the demands of a kind are unknown.
+func TestUnreadableDemands(t *testing.T) {
+	r := reader(t)
+	failing := asking("failing")
+	failing.List = func(context.Context, Reader, string) ([]workload.Demand, error) { return nil, errors.New("no answer") }
+	r.DemandReaders = []DemandReader{failing}
+	if _, err := r.Snapshot(t.Context(), "shop"); fmt.Sprint(err) != "reading the demands of failing in namespace shop: no answer" {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -325,46 +335,6 @@ func TestBinary(t *testing.T) {
 	if err != nil || len(got.Keys) != len(object.Data)+1 || got.Key("logo") != workload.HashKey([]byte{0xff}) ||
 		!slices.Equal(got.Binary, []string{"logo"}) {
 		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
-// TestPutBack: a content was put back if it is the last good one and another failed, according to
-// its AppConfig.
-func TestPutBack(t *testing.T) {
-	for name, test := range map[string]struct {
-		revision, lastGood, failed string
-		isCopy, isOff              bool
-		want                       bool
-	}{
-		"put back":              {revision: "1", lastGood: "1", failed: "2", want: true},
-		"nothing failed":        {revision: "1", lastGood: "1"},
-		"a new content":         {revision: "3", lastGood: "1", failed: "2"},
-		"it fails now":          {revision: "2", lastGood: "1", failed: "2"},
-		"none was good":         {revision: "1", failed: "2"},
-		"no marks":              {failed: "2"},
-		"a copy":                {revision: "1", lastGood: "1", failed: "2", isCopy: true},
-		"while the kind is off": {revision: "1", lastGood: "1", failed: "2", isOff: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			object := configMap("shop-config", "hello")
-			for mark, value := range map[string]string{
-				configv1.AnnotationRevision: test.revision, configv1.AnnotationLastGood: test.lastGood, configv1.AnnotationFailed: test.failed,
-			} {
-				if value != "" {
-					metav1.SetMetaDataAnnotation(&object.ObjectMeta, mark, value)
-				}
-			}
-			if !test.isCopy {
-				object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.mainstay.dev/v1", Kind: "AppConfig", Name: "shop", UID: "1",
-					Controller: new(true)}}
-			}
-			r := reader(t, object)
-			r.AppConfigs = !test.isOff
-			got, err := r.Source(t.Context(), "shop", workload.SourceRef{Kind: workload.ConfigMap, Name: "shop-config"})
-			if err != nil || got.PutBack != test.want {
-				t.Errorf("got %t, %v", got.PutBack, err)
-			}
-		})
 	}
 }
 
@@ -426,7 +396,7 @@ func TestProblems(t *testing.T) {
 
 func TestTemplateTime(t *testing.T) {
 	controlled := func(name string, by types.UID, created *metav1.Time, revision string) metav1.ObjectMeta {
-		object := meta(name, deploymentRevision, revision)
+		object := metaOf(name, deploymentRevision, revision)
 		object.CreationTimestamp, object.Labels = *created, map[string]string{"app": "web", "pod-template-hash": name}
 		object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: by, Controller: new(true)}}
 		return object
@@ -448,10 +418,10 @@ func TestTemplateTime(t *testing.T) {
 		&appsv1.ControllerRevision{ObjectMeta: controlled("d", "uid-of-agent", at(8), ""), Revision: 1},
 	}
 	r := Reader{
-		Cached: cached(t, &appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Selector: selector}},
-			&appsv1.Deployment{ObjectMeta: meta("new"), Spec: appsv1.DeploymentSpec{Selector: selector}},
-			&appsv1.StatefulSet{ObjectMeta: meta("set"), Spec: appsv1.StatefulSetSpec{Selector: selector}},
-			&appsv1.DaemonSet{ObjectMeta: meta("agent"), Spec: appsv1.DaemonSetSpec{Selector: selector}}),
+		Cached: cached(t, &appsv1.Deployment{ObjectMeta: metaOf("web"), Spec: appsv1.DeploymentSpec{Selector: selector}},
+			&appsv1.Deployment{ObjectMeta: metaOf("new"), Spec: appsv1.DeploymentSpec{Selector: selector}},
+			&appsv1.StatefulSet{ObjectMeta: metaOf("set"), Spec: appsv1.StatefulSetSpec{Selector: selector}},
+			&appsv1.DaemonSet{ObjectMeta: metaOf("agent"), Spec: appsv1.DaemonSetSpec{Selector: selector}}),
 		Live: fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(live...).Build(),
 	}
 	for name, test := range map[string]struct {

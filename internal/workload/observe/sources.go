@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -91,6 +93,18 @@ func NewSources(ctx context.Context, namespaces []string, access SecretAccess, n
 		}
 	}
 	return sources, nil
+}
+
+// ControllerOf returns the UID of a ConfigMap's controller; "" if it has none or does not exist.
+func (s *Sources) ControllerOf(ctx context.Context, configMap client.ObjectKey) (types.UID, error) {
+	var found corev1.ConfigMap
+	if err := s.reader.Get(ctx, configMap, &found, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading the controller of ConfigMap %s: %w", configMap, err)
+	}
+	if controller := metav1.GetControllerOf(&found); controller != nil {
+		return controller.UID, nil
+	}
+	return "", nil
 }
 
 // Kinds returns the kinds that the cache has: ConfigMap, and Secret if some may be read.

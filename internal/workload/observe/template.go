@@ -144,16 +144,6 @@ func (r Reader) currentOf(ctx context.Context, namespace string, target *workloa
 	if err := r.Cached.Get(ctx, client.ObjectKeyFromObject(object), object, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	var selector *metav1.LabelSelector
-	var seen int64
-	switch one := object.(type) {
-	case *appsv1.Deployment:
-		selector, seen = one.Spec.Selector, one.Status.ObservedGeneration
-	case *appsv1.StatefulSet:
-		selector, seen = one.Spec.Selector, one.Status.ObservedGeneration
-	case *appsv1.DaemonSet:
-		selector, seen = one.Spec.Selector, one.Status.ObservedGeneration
-	}
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
-	return &current{object.GetUID(), object.GetGeneration(), seen >= object.GetGeneration(), parsed}, err
+	selector, err := metav1.LabelSelectorAsSelector(Selector(object))
+	return &current{object.GetUID(), object.GetGeneration(), !Rolled(object).Unseen, selector}, err
 }

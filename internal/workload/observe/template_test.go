@@ -19,7 +19,7 @@ import (
 // still change.
 func TestTemplateTimesAreRemembered(t *testing.T) {
 	made := func(created *metav1.Time) []client.Object {
-		set := &appsv1.ReplicaSet{ObjectMeta: meta("web-1", deploymentRevision, "1")}
+		set := &appsv1.ReplicaSet{ObjectMeta: metaOf("web-1", deploymentRevision, "1")}
 		set.CreationTimestamp, set.Labels = *created, map[string]string{"app": "web"}
 		set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "uid-of-web",
 			Controller: new(true)}}

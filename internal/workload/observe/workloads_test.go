@@ -14,7 +14,7 @@ import (
 
 // TestWorkloads: each kind has an empty object, with a template and a state.
 func TestWorkloads(t *testing.T) {
-	kinds := []string{KindDeployment, KindStatefulSet, KindDaemonSet}
+	kinds := []string{"Deployment", "StatefulSet", "DaemonSet"}
 	for i, object := range Workloads() {
 		kind := kinds[i]
 		t.Run(kind, func(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package workloadcontroller restarts workloads whose configuration has changed. It is the only
-// controller that does, for AppConfigs, ConfigMonitors and annotations alike, so that several of
+// controller that does, for the demands of our kinds and of annotations alike, so that several of
 // them cause one restart.
 //
 // It reconciles a namespace at a time: on any change there, it decides about the whole namespace
@@ -9,48 +9,35 @@ package workloadcontroller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
-	"github.com/mainstay-platform/mainstay/internal/kit/children"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
 
-const (
-	// patchLimit is the timeout of one patch. A webhook of the cluster that does not answer must not
-	// delay a whole namespace.
-	patchLimit = 10 * time.Second
-	// retrySoon is how soon a failure is retried if something else is due by time. The queue's
-	// backoff, which goes up to five minutes, would delay that too.
-	retrySoon = 10 * time.Second
-)
+// retrySoon is how soon a failure is retried if something else is due by time. The queue's backoff,
+// which goes up to five minutes, would delay that too.
+const retrySoon = 10 * time.Second
 
 // controllerName is the name of the one controller for workloads.
 const controllerName = "workload"
-
-// atOnce is how many workloads of a namespace are patched concurrently: more than the API server of
-// a small cluster can use.
-const atOnce = 16
 
 // Reasons of events on workloads.
 const (
@@ -65,7 +52,7 @@ const (
 
 // reconciler reconciles one namespace.
 type reconciler struct {
-	client   client.Client
+	applier  *apply.Applier
 	reader   observe.Reader
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
@@ -160,59 +147,25 @@ func (r *reconciler) reconcile(ctx context.Context, namespace string) result {
 
 // applyPlan makes the writes of a plan. A failed write does not stop the others. A refusal is
 // reported as an event and retried slowly; other errors are returned.
-func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot workload.Snapshot, plan workload.RestartPlan) (refused bool,
-	err error) {
-	failures := make([]error, len(plan.Patches))
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i := range plan.Patches {
-		group.Go(func() error {
-			failures[i] = r.patch(ctx, namespace, &snapshot, plan.Patches[i])
-			return nil
-		})
+func (r *reconciler) applyPlan(ctx context.Context, namespace string, snapshot workload.Snapshot,
+	restarts workload.RestartPlan) (refused bool, err error) {
+	patches := make([]plan.Patch, len(restarts.Patches))
+	for i, patch := range restarts.Patches {
+		patches[i] = patchOf(namespace, &snapshot.Targets[patch.Target], patch)
 	}
-	_ = group.Wait() // each failure is in failures
-	var transient []error
-	for i, failure := range failures {
-		if failure == nil {
-			continue
-		}
-		target := &snapshot.Targets[plan.Patches[i].Target]
-		switch errclass.Of(failure) {
-		case errclass.Gone:
-		case errclass.Blocked:
-			refused = true
-			r.recorder.Eventf(metadataOf(namespace, target), nil, corev1.EventTypeWarning, reasonRefused, "Restart", "%s",
-				errclass.Sentence(failure))
-		default:
-			transient = append(transient, fmt.Errorf("patching %s %s: %w", target.Ref, namespace, failure))
+	written := func(i int, _ *metav1.PartialObjectMetadata, _ plan.Object) {
+		if restarts.Patches[i].RestartedFor != "" {
+			r.recordRestart(ctx, namespace, &snapshot, restarts.Patches[i])
 		}
 	}
-	return refused, errors.Join(transient...)
-}
-
-// patch writes to one workload, and waits until the cache shows it: the next reconcile must not see
-// the state from before.
-func (r *reconciler) patch(ctx context.Context, namespace string, snapshot *workload.Snapshot, patch workload.TargetPatch) error {
-	ctx, cancel := context.WithTimeout(ctx, patchLimit)
-	defer cancel()
-	target := &snapshot.Targets[patch.Target]
-	body, err := json.Marshal(mergePatch(target.UID, patch))
-	if err != nil {
-		return err
+	result, failures := r.applier.Patch(ctx, naming.Manager(controllerName), patches, written)
+	for i, patch := range restarts.Patches {
+		if why, isRefused := result.Refused[patches[i].Ref]; isRefused {
+			r.recorder.Eventf(observe.ObjectOf(&snapshot.Targets[patch.Target], namespace), nil, corev1.EventTypeWarning, reasonRefused, "Restart",
+				"%s", why)
+		}
 	}
-	written := metadataOf(namespace, target)
-	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(naming.Manager(controllerName)))
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil // it is gone, and the watch will report it
-	case err != nil:
-		return err
-	}
-	if patch.RestartedFor != "" {
-		r.recordRestart(ctx, namespace, snapshot, patch)
-	}
-	return children.Await(ctx, r.client, observe.EmptyWorkload(target.Ref.Kind, namespace, target.Ref.Name), written.GetResourceVersion())
+	return len(result.Refused) > 0, errors.Join(failures...)
 }
 
 // recordRestart reports in an event, a log line and metrics that a workload restarts, and why.
@@ -229,35 +182,22 @@ func (r *reconciler) recordRestart(ctx context.Context, namespace string, snapsh
 	metrics.Restarted(namespace)
 	r.rolling.restarted(namespace, target.Ref, since)
 	log.FromContext(ctx).Info("Restarting a workload", "workload", target.Ref.String(), "because", because, "for", patch.For)
-	r.recorder.Eventf(metadataOf(namespace, target), nil, corev1.EventTypeNormal, reasonRestarted, "Restart",
+	r.recorder.Eventf(observe.ObjectOf(target, namespace), nil, corev1.EventTypeNormal, reasonRestarted, "Restart",
 		"%s changed: replacing the pods, as requested by %s", strings.Join(because, ", "), strings.Join(patch.For, ", "))
 }
 
-// mergePatch returns one patch for the stamp and the restart. It fails if the workload is not the
-// one that was observed.
-func mergePatch(uid types.UID, patch workload.TargetPatch) map[string]any {
-	annotation := func(key string, value any) map[string]any {
-		return map[string]any{"annotations": map[string]any{key: value}}
-	}
-	var observed any
+// patchOf returns one patch for the stamp and the restart.
+func patchOf(namespace string, target *workload.Target, patch workload.TargetPatch) plan.Patch {
+	var observed any // nil deletes it
 	if patch.Observed != "" {
 		observed = patch.Observed
 	}
-	metadata := annotation(configv1.AnnotationObserved, observed)
-	metadata["uid"] = uid
-	content := map[string]any{"metadata": metadata}
+	content := plan.Annotation(configv1.AnnotationObserved, observed)
 	if patch.RestartedFor != "" {
-		content["spec"] = map[string]any{"template": map[string]any{"metadata": annotation(configv1.AnnotationRestartedFor, patch.RestartedFor)}}
+		content["spec"] = map[string]any{"template": plan.Annotation(configv1.AnnotationRestartedFor, patch.RestartedFor)}
 	}
-	return content
-}
-
-// metadataOf returns what writes and events need of a target.
-func metadataOf(namespace string, target *workload.Target) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(target.Ref.Kind))
-	object.SetNamespace(namespace)
-	object.SetName(target.Ref.Name)
-	object.SetUID(target.UID)
-	return object
+	return plan.Patch{
+		Ref:        plan.Ref{Group: appsv1.GroupName, Kind: target.Ref.Kind, Namespace: namespace, Name: target.Ref.Name},
+		APIVersion: appsv1.SchemeGroupVersion.String(), UID: target.UID, Merge: content,
+	}
 }

@@ -8,8 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // TestResult: the result for the metrics, and when a namespace is reconciled again.
@@ -44,5 +47,25 @@ func TestResult(t *testing.T) {
 				t.Errorf("after %s, want %s to %s", got, test.atLeast, test.atMost)
 			}
 		})
+	}
+}
+
+// TestPatchOf: the stamp and the restart are one patch. Without a restart the pod template is not
+// part of it.
+func TestPatchOf(t *testing.T) {
+	target := &workload.Target{Ref: workload.TargetRef{Kind: "Deployment", Name: "web"}, UID: "1"}
+	for want, patch := range map[string]workload.TargetPatch{
+		`{"metadata":{"annotations":{"config.mainstay.dev/observed":null},"uid":"1"}}`: {},
+		`{"metadata":{"annotations":{"config.mainstay.dev/observed":"{}"},"uid":"1"},` +
+			`"spec":{"template":{"metadata":{"annotations":{"config.mainstay.dev/restarted-for":"flags=1#1"}}}}}`: {Observed: "{}",
+			RestartedFor: "flags=1#1"},
+	} {
+		made := patchOf("shop", target, patch)
+		if form, body, err := made.Body(); err != nil || form != types.MergePatchType || string(body) != want {
+			t.Errorf("got %s %s, %v; want %s", form, body, err, want)
+		}
+		if made.Ref != (plan.Ref{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}) || made.APIVersion != "apps/v1" {
+			t.Errorf("it is for %s, %s", made.APIVersion, made.Ref)
+		}
 	}
 }

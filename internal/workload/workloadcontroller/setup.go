@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/apply"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
@@ -41,7 +42,11 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	options.Reader.Problem = func(_ context.Context, about client.Object, err error) {
 		recorder.Eventf(about, nil, corev1.EventTypeWarning, reasonAnnotation, "Read", "%s", errclass.Sentence(err))
 	}
-	made := &reconciler{client: manager.GetClient(), reader: options.Reader, clock: options.Clock, rolling: newRolling(), recorder: recorder}
+	cached := manager.GetClient()
+	made := &reconciler{
+		applier: apply.New(cached, children.Reader{Cached: cached, Live: manager.GetAPIReader(), Scheme: manager.GetScheme()}),
+		reader:  options.Reader, clock: options.Clock, rolling: newRolling(), recorder: recorder,
+	}
 	namespace := handler.EnqueueRequestsFromMapFunc(namespaceOf)
 	restartable := builder.WithPredicates(observe.ConcernsWorkload())
 	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
@@ -52,11 +57,10 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 	for _, object := range observe.Workloads() {
 		under = under.Watches(object, namespace, restartable)
 	}
-	if options.Reader.AppConfigs {
-		under = under.Watches(&configv1.AppConfig{}, namespace, written)
-	}
-	if options.Reader.ConfigMonitors {
-		under = under.Watches(&configv1.ConfigMonitor{}, namespace, written)
+	for _, reader := range options.Reader.DemandReaders {
+		for _, object := range reader.Objects {
+			under = under.Watches(object, namespace, written)
+		}
 	}
 	err := under.WithOptions(controller.Options{
 		MaxConcurrentReconciles: options.Concurrency,

@@ -18,7 +18,7 @@ import (
 func Hooks(scheme *runtime.Scheme, cached, live client.Reader) []admission.Hook {
 	within := namespaces{cached, live}
 	return admission.Kind[*configv1.AppConfig]{
-		Kind:     configv1.GroupVersion.WithKind("AppConfig"),
+		Kind:     configv1.GroupVersion.WithKind(appconfig.Kind),
 		Resource: "appconfigs",
 		Scope:    admissionregistrationv1.NamespacedScope,
 		New:      func() *configv1.AppConfig { return &configv1.AppConfig{} },

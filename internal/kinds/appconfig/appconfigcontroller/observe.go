@@ -77,7 +77,7 @@ func (k kind) observeSiblings(ctx context.Context, config *configv1.AppConfig) (
 			all = append(all, siblings.Items[i].UID)
 		}
 	}
-	effective, err := k.workloads.EffectiveAppConfigs(ctx, config.Namespace, siblings.Items)
+	effective, err := effective(ctx, k.workloads.Sources, config.Namespace, siblings.Items)
 	if err != nil {
 		return "", nil, err
 	}

@@ -118,32 +118,34 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &configv1.AppConfig{}, configMapIndex, func(object client.Object) []string {
-		return []string{object.(*configv1.AppConfig).ConfigMapName()}
-	})
-	if err != nil {
-		return fmt.Errorf("adding the index %s: %w", configMapIndex, err)
-	}
-	err = indexer.IndexField(ctx, &configv1.AppConfig{}, secretIndex, func(object client.Object) []string {
-		var secrets []string
-		for _, ref := range object.(*configv1.AppConfig).Spec.SecretRefs {
-			if !slices.Contains(secrets, ref.Secret) {
-				secrets = append(secrets, ref.Secret)
+	indexes := []struct {
+		object client.Object
+		name   string
+		values client.IndexerFunc
+	}{
+		{&configv1.AppConfig{}, configMapIndex, func(object client.Object) []string {
+			return []string{object.(*configv1.AppConfig).ConfigMapName()}
+		}},
+		{&configv1.AppConfig{}, secretIndex, func(object client.Object) []string {
+			var secrets []string
+			for _, demand := range appconfig.DemandsOf(object.(*configv1.AppConfig)) {
+				if demand.Source.Kind == workload.Secret {
+					secrets = append(secrets, demand.Source.Name)
+				}
 			}
-		}
-		return secrets
-	})
-	if err != nil {
-		return fmt.Errorf("adding the index %s: %w", secretIndex, err)
+			return secrets
+		}},
+		{&corev1.ConfigMap{}, labelIndex, func(object client.Object) []string {
+			if name, labelled := object.GetLabels()[configv1.LabelAppConfig]; labelled {
+				return []string{name}
+			}
+			return nil
+		}},
 	}
-	err = indexer.IndexField(ctx, &corev1.ConfigMap{}, labelIndex, func(object client.Object) []string {
-		if name, labelled := object.GetLabels()[configv1.LabelAppConfig]; labelled {
-			return []string{name}
+	for _, index := range indexes {
+		if err := indexer.IndexField(ctx, index.object, index.name, index.values); err != nil {
+			return fmt.Errorf("adding the index %s: %w", index.name, err)
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("adding the index %s: %w", labelIndex, err)
 	}
 	return nil
 }
@@ -189,14 +191,5 @@ func residents(cached client.Reader) handler.MapFunc {
 
 // configsOf returns requests for AppConfigs of a namespace.
 func configsOf(ctx context.Context, cached client.Reader, namespace string, options ...client.ListOption) []reconcile.Request {
-	var configs configv1.AppConfigList
-	if err := cached.List(ctx, &configs, append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing AppConfigs", "namespace", namespace)
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range configs.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&configs.Items[i])})
-	}
-	return requests
+	return watch.Requests(ctx, cached, &configv1.AppConfigList{}, append(options, client.InNamespace(namespace))...)
 }

@@ -7,7 +7,6 @@ import (
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
-	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
 // Observe reads the source and the workloads of the namespace from the cache. Complete reads from
@@ -16,7 +15,7 @@ import (
 // +kubebuilder:rbac:groups=config.mainstay.dev,resources=configmonitors,verbs=list;watch
 func (k kind) Observe(ctx context.Context, monitor *configv1.ConfigMonitor) (configmonitor.Observed, error) {
 	observed := configmonitor.Observed{Now: k.clock.Now()}
-	ref := workload.SourceOfMonitor(&monitor.Spec)
+	ref := configmonitor.SourceOf(&monitor.Spec)
 	source, err := k.reader.Source(ctx, monitor.Namespace, ref)
 	if err != nil {
 		return observed, fmt.Errorf("reading %s: %w", ref, err)

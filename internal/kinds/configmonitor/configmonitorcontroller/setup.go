@@ -85,13 +85,13 @@ func Setup(ctx context.Context, manager ctrl.Manager, options Options) error {
 
 // watchedBy returns the value of sourceIndex.
 func watchedBy(object client.Object) []string {
-	return []string{workload.SourceOfMonitor(&object.(*configv1.ConfigMonitor).Spec).String()}
+	return []string{configmonitor.SourceOf(&object.(*configv1.ConfigMonitor).Spec).String()}
 }
 
 // watchers returns requests for the monitors that watch a source.
 func watchers(cached client.Reader, kind workload.SourceKind) handler.MapFunc {
 	return func(ctx context.Context, source client.Object) []reconcile.Request {
-		return find(ctx, cached, func(*configv1.ConfigMonitor) bool { return true }, client.InNamespace(source.GetNamespace()),
+		return watch.Requests(ctx, cached, &configv1.ConfigMonitorList{}, client.InNamespace(source.GetNamespace()),
 			client.MatchingFields{sourceIndex: workload.SourceRef{Kind: kind, Name: source.GetName()}.String()})
 	}
 }
@@ -104,25 +104,13 @@ func selectors(cached client.Reader) handler.MapFunc {
 			return nil
 		}
 		pods := labels.Set(template.Labels)
-		return find(ctx, cached, func(monitor *configv1.ConfigMonitor) bool {
-			return labels.SelectorFromSet(monitor.Spec.PodSelector).Matches(pods)
-		}, client.InNamespace(object.GetNamespace()))
-	}
-}
-
-// find returns requests for cached monitors for which wanted is true.
-func find(ctx context.Context, cached client.Reader, wanted func(*configv1.ConfigMonitor) bool,
-	options ...client.ListOption) []reconcile.Request {
-	var monitors configv1.ConfigMonitorList
-	if err := cached.List(ctx, &monitors, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing ConfigMonitors")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range monitors.Items {
-		if wanted(&monitors.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&monitors.Items[i])})
+		var monitors configv1.ConfigMonitorList
+		var requests []reconcile.Request
+		for i, request := range watch.Requests(ctx, cached, &monitors, client.InNamespace(object.GetNamespace())) {
+			if labels.SelectorFromSet(monitors.Items[i].Spec.PodSelector).Matches(pods) {
+				requests = append(requests, request)
+			}
 		}
+		return requests
 	}
-	return requests
 }

@@ -455,8 +455,8 @@ func TestClearFailurePatch(t *testing.T) {
 		t.Fatalf("it patches %v", patches)
 	}
 	const want = `{"metadata":{"annotations":{"instrumentation.mainstay.dev/failed":null},"resourceVersion":"7","uid":"java"}}`
-	if got := string(patches[0].Body); got != want {
-		t.Errorf("it sends %s, wanted %s", got, want)
+	if form, got, err := patches[0].Body(); err != nil || string(got) != want || form != types.MergePatchType {
+		t.Errorf("it sends %s as %s, %v, wanted %s", got, form, err, want)
 	}
 }
 

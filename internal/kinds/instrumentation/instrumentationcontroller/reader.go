@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,30 +164,14 @@ type seen struct {
 // kind and name: the cache has no order, and messages name the first. They share memory with the
 // cache and must not be modified.
 func (r *Reader) workloads(ctx context.Context, namespace string) ([]seen, error) {
-	var found []seen
-	add := func(object client.Object, selector *metav1.LabelSelector) {
-		if object.GetDeletionTimestamp() != nil {
-			return
-		}
-		w := workloadOf(object, observe.KindOfWorkload(object), observe.PodTemplate(object))
-		found = append(found, seen{agentrollout.ObservedWorkload{Workload: *w, UID: object.GetUID(), Rolled: observe.Rolled(object)}, selector})
+	objects, err := observe.ListWorkloads(ctx, r.Cached, namespace)
+	if err != nil {
+		return nil, err
 	}
-	var deployments appsv1.DeploymentList
-	var statefulSets appsv1.StatefulSetList
-	var daemonSets appsv1.DaemonSetList
-	for _, list := range []client.ObjectList{&deployments, &statefulSets, &daemonSets} {
-		if err := r.Cached.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing %T: %w", list, err)
-		}
-	}
-	for i := range deployments.Items {
-		add(&deployments.Items[i], deployments.Items[i].Spec.Selector)
-	}
-	for i := range statefulSets.Items {
-		add(&statefulSets.Items[i], statefulSets.Items[i].Spec.Selector)
-	}
-	for i := range daemonSets.Items {
-		add(&daemonSets.Items[i], daemonSets.Items[i].Spec.Selector)
+	found := make([]seen, len(objects))
+	for i, one := range objects {
+		w := *workloadOf(one, observe.KindOfWorkload(one), observe.PodTemplate(one))
+		found[i] = seen{agentrollout.ObservedWorkload{Workload: w, UID: one.GetUID(), Rolled: observe.Rolled(one)}, observe.Selector(one)}
 	}
 	slices.SortFunc(found, func(a, b seen) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))

@@ -2,13 +2,11 @@ package instrumentationcontroller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,8 +37,8 @@ type Observed struct {
 	now   time.Time
 	// assessment compares seen with what the agent wants; nil if the object is invalid.
 	assessment *agentrollout.Assessment
-	// bodies are, without webhooks, the patches of the workloads to write, by index.
-	bodies map[int][]byte
+	// direct are, without webhooks, the patches of the workloads to write, by index.
+	direct map[int]plan.Patch
 }
 
 // kind implements the reconciler's interface for one of the two kinds. It has no children.
@@ -110,7 +108,7 @@ func (k kind[T]) Complete(ctx context.Context, _ T, observed *Observed, decided 
 		return false, nil
 	}
 	var err error
-	observed.bodies, err = k.reader.bodies(ctx, observed, decided.Writes)
+	observed.direct, err = k.reader.directPatches(ctx, observed, decided.Writes)
 	return false, err
 }
 
@@ -142,16 +140,16 @@ func (k kind[T]) Desired(object T, observed Observed, decided agentrollout.Decis
 // patchOf returns the patch of one workload, and whether it changes anything.
 func (k kind[T]) patchOf(observed *Observed, write agentrollout.GrantWrite) (plan.Patch, bool) {
 	one := &observed.seen[write.Index]
-	patch := plan.Patch{
-		Ref: refOf(one), APIVersion: "apps/v1", UID: one.UID, Reason: write.Reason, Message: write.Message,
-		IsDone: observed.isDone(write.Index),
-		Type:   types.MergePatchType, Body: annotate(one.UID, injection.GrantKey(observed.identity.ID()), write.Grant),
-	}
+	patch, changes := observed.direct[write.Index]
+	patch.Ref, patch.APIVersion, patch.UID, patch.IsDone = refOf(one), "apps/v1", one.UID, observed.isDone(write.Index)
+	patch.Reason, patch.Message = write.Reason, write.Message
 	if !k.isDirect {
-		return patch, true
+		var grant any // nil deletes it
+		if write.Grant != nil {
+			grant = write.Grant.String()
+		}
+		patch.Merge, changes = plan.Annotation(injection.GrantKey(observed.identity.ID()), grant), true
 	}
-	body, changes := observed.bodies[write.Index]
-	patch.Type, patch.Body = types.JSONPatchType, body
 	return patch, changes
 }
 
@@ -191,7 +189,7 @@ const maxFailure = 1000
 func recordFailurePatch(object client.Object, observed *Observed, failure string) plan.Patch {
 	text := observed.agent.Revision + " " + failure
 	text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
-	return patchSelf(object, observed, annotation(object.GetUID(), instrv1.AnnotationFailed, text))
+	return patchSelf(object, observed, text)
 }
 
 // clearFailurePatch returns the patch that deletes the record of a failure, before anything is
@@ -199,34 +197,17 @@ func recordFailurePatch(object client.Object, observed *Observed, failure string
 // only if it counts. The patch fails if the Instrumentation has changed meanwhile, because its spec
 // may have canaries again.
 func clearFailurePatch(object client.Object, observed *Observed) plan.Patch {
-	// Strings and null can be encoded.
-	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "annotations": map[string]any{instrv1.AnnotationFailed: nil},
-	}})
-	return patchSelf(object, observed, body)
+	patch := patchSelf(object, observed, nil)
+	patch.Version = object.GetResourceVersion()
+	return patch
 }
 
-// patchSelf returns a merge patch of the Instrumentation itself.
-func patchSelf(object client.Object, observed *Observed, body []byte) plan.Patch {
+// patchSelf returns a patch that records a failure on the Instrumentation; nil deletes the record.
+func patchSelf(object client.Object, observed *Observed, failure any) plan.Patch {
 	return plan.Patch{
-		Ref:        selfRef(object, observed),
-		APIVersion: instrv1.GroupVersion.String(), UID: object.GetUID(), Type: types.MergePatchType, Body: body,
+		Ref: selfRef(object, observed), APIVersion: instrv1.GroupVersion.String(), UID: object.GetUID(),
+		Merge: plan.Annotation(instrv1.AnnotationFailed, failure),
 	}
-}
-
-// annotate returns a merge patch that writes or deletes a grant. It fails if the object is not the
-// one that was observed.
-func annotate(uid types.UID, key string, grant *injection.Grant) []byte {
-	if grant == nil {
-		return annotation(uid, key, nil)
-	}
-	return annotation(uid, key, grant.String())
-}
-
-func annotation(uid types.UID, key string, value any) []byte {
-	// Strings and null can be encoded.
-	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{key: value}}})
-	return body
 }
 
 // selfRef names the Instrumentation itself.

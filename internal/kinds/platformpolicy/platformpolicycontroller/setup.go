@@ -77,15 +77,6 @@ func Setup(manager ctrl.Manager, options Options) error {
 // allPolicies returns requests for all policies: each depends on what the others enforce.
 func allPolicies(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
-		var all mspolicyv1.PlatformPolicyList
-		if err := cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Listing PlatformPolicies")
-			return nil
-		}
-		var requests []reconcile.Request
-		for i := range all.Items {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-		}
-		return requests
+		return watch.Requests(ctx, cached, &mspolicyv1.PlatformPolicyList{})
 	}
 }

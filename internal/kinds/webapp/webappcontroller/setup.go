@@ -263,16 +263,7 @@ func ownerOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 // usersOfServiceAccount returns requests for the WebApps that use a ServiceAccount.
 func usersOfServiceAccount(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, account client.Object) []reconcile.Request {
-		var apps msappsv1.WebAppList
-		err := reader.List(ctx, &apps, client.InNamespace(account.GetNamespace()), client.MatchingFields{serviceAccountIndex: account.GetName()})
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Listing the WebApps of a ServiceAccount", "ServiceAccount", client.ObjectKeyFromObject(account))
-			return nil
-		}
-		var requests []reconcile.Request
-		for i := range apps.Items {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&apps.Items[i])})
-		}
-		return requests
+		return watch.Requests(ctx, reader, &msappsv1.WebAppList{}, client.InNamespace(account.GetNamespace()),
+			client.MatchingFields{serviceAccountIndex: account.GetName()})
 	}
 }
