@@ -47,6 +47,9 @@ const (
 	// ReasonTolerated (PolicyViolation): the violation existed before the policy. What runs keeps
 	// running.
 	ReasonTolerated = "Tolerated"
+	// ReasonContested (event): someone else changes a child again and again. It is put back at most
+	// once a minute. The message names the field manager.
+	ReasonContested = "Contested"
 	// ReasonPodsNotReady: a pod that was ready no longer is, although its containers run.
 	ReasonPodsNotReady = "PodsNotReady"
 )

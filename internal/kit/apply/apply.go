@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -36,18 +37,20 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// Applier writes plans. It keeps no state and may be used by many goroutines.
+// Applier writes plans. It may be used by many goroutines. Its only state is which children someone
+// else changes again and again.
 type Applier struct {
 	Client   client.Client
 	Children children.Reader
 	// Recorder records the events of patches on the patched objects. With nil, none are recorded.
 	Recorder events.EventRecorder
 	render   renderer
+	brake    *brake
 }
 
 // New returns an Applier that writes through c and looks up unknown children through reader.
 func New(c client.Client, reader children.Reader) *Applier {
-	return &Applier{Client: c, Children: reader, render: newRenderer(reader.Scheme)}
+	return &Applier{Client: c, Children: reader, render: newRenderer(reader.Scheme), brake: newBrake(clock.RealClock{})}
 }
 
 // WithOwnKinds returns an Applier that also applies children of our own kinds, which converter
@@ -279,6 +282,9 @@ func (r *run) apply(ctx context.Context, task task) error {
 	}
 	same, err := r.render.same(task.rendered, existing.Object, r.manager)
 	if err != nil || same {
+		return err
+	}
+	if may, err := r.mayWrite(ctx, task); err != nil || !may {
 		return err
 	}
 	return r.overwrite(ctx, task, existing)

@@ -46,6 +46,13 @@ var denials = counter(Metric{
 		{"by", "`admission` (the object was not stored) or `controller` (its spec is not carried out)"}},
 })
 
+var contests = counter(Metric{
+	Name:   "mainstay_contested_writes_total",
+	Help:   "Children that were put back after a pause, because someone else changes them again and again.",
+	Normal: "None. The event Contested names the child and the field manager that changes it: change the spec, or stop the other writer.",
+	Labels: []Label{kindLabel, namespaceLabel},
+})
+
 var restarts = counter(Metric{
 	Name:   "mainstay_config_restarts_total",
 	Help:   "Workloads that were restarted because their configuration changed.",

@@ -127,6 +127,11 @@ func Denied(kind, namespace, by string) {
 	})
 }
 
+// Contested records that a child of an object was put back after a pause.
+func Contested(kind, namespace string) {
+	namespaces.with(namespace, func(label string) { contests.WithLabelValues(kind, label).Inc() })
+}
+
 // Restarted records that a workload was restarted because its configuration changed.
 func Restarted(namespace string) {
 	namespaces.with(namespace, func(label string) { restarts.WithLabelValues(label).Inc() })

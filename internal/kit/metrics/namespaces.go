@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxNamespaces is the number of namespaces with series of their own. Each has at most about 20
-	// per kind: 7 results, 10 of the histogram, 2 of denials. So ten kinds have at most 100,000,
+	// per kind: 7 results, 10 of the histogram, 3 of denials and contests. So ten kinds have at most 100,000,
 	// which Prometheus stores easily, and this process in about 30 MB. Few clusters have that many
 	// namespaces with our objects.
 	maxNamespaces = 500
@@ -20,7 +20,7 @@ const (
 
 // namespaces are the namespaces with series.
 var namespaces = &namespaceLabels{limit: maxNamespaces, vectors: []*prometheus.MetricVec{reconciles.MetricVec, readyDuration.MetricVec,
-	denials.MetricVec, restarts.MetricVec, configRollout.MetricVec}}
+	denials.MetricVec, contests.MetricVec, restarts.MetricVec, configRollout.MetricVec}}
 
 // namespaceLabels limits the values of the label namespace.
 type namespaceLabels struct {

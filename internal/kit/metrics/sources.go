@@ -53,7 +53,7 @@ func Expose(sources Sources) {
 	if current.Swap(&sources) != nil {
 		return
 	}
-	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, restarts, configRollout, calls,
+	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, contests, restarts, configRollout, calls,
 		collector{})
 }
 

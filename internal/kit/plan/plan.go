@@ -262,8 +262,21 @@ type Result struct {
 	// Unwritten says why an object of another owner was not written although others were. The patch
 	// is retried.
 	Unwritten map[Ref]string
+	// Contested are children that someone else has changed again and again, and that were put back
+	// after a pause.
+	Contested []Contest
+	// SlowedFor is after how long a child may be written that was not put back, because someone else
+	// changes it again and again; 0 if there is none.
+	SlowedFor time.Duration
 	// Failure stopped the work, or kept it from starting; nil when all was applied.
 	Failure *Failure
+}
+
+// Contest is a child that someone else changes again and again.
+type Contest struct {
+	Ref Ref
+	// By is the field manager that changed it last; empty if that is not recorded.
+	By string
 }
 
 // Blocks reports whether one of the objects that a child needs is in conflict, being deleted or

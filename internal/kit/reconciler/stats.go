@@ -55,6 +55,9 @@ func (p *stats) applied(result plan.Result, err error) {
 	p.changes += len(result.Changes) + len(result.Patched)
 	p.refused, p.unwritten = len(result.Refused) > 0, len(result.Unwritten) > 0
 	p.failure = err
+	for range result.Contested {
+		metrics.Contested(p.kind, p.object.GetNamespace())
+	}
 }
 
 // wroteStatus records that the status was stored, and counts what it reports for the first time.

@@ -1,0 +1,121 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"github.com/mainstay-platform/mainstay/internal/kit/naming"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+const (
+	// freeReverts is how often the same values of a child are put back at once. People and scripts
+	// that change a child are undone within milliseconds; a controller that changes it after each
+	// write would make us write for ever.
+	freeReverts = 10
+	// firstBrake is the pause before the next one. Each pause is twice as long as the one before.
+	firstBrake, longestBrake = time.Second, time.Minute
+	// forgetAfter is how long a child must stay unchanged until reverts are free again.
+	forgetAfter = 5 * time.Minute
+	// maxContested limits the memory to about a megabyte.
+	maxContested = 10_000
+)
+
+// brake slows the writes of children that someone else changes again and again. Its memory is lost
+// with the process, which only costs freeReverts further writes.
+type brake struct {
+	clock clock.PassiveClock
+	mutex sync.Mutex
+	known *lru.Cache
+}
+
+// contest is what is known about one child.
+type contest struct {
+	// hash is that of the values that were written, and reverts how often they were written again.
+	hash    string
+	reverts int
+	last    time.Time
+}
+
+func newBrake(clock clock.PassiveClock) *brake {
+	return &brake{clock: clock, known: lru.New(maxContested)}
+}
+
+// pause returns how long a child must not be given the values with this hash again; 0 if it may be.
+func (b *brake) pause(ref plan.Ref, hash string) time.Duration {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	seen := b.seen(ref, hash)
+	if seen.reverts < freeReverts {
+		return 0
+	}
+	pause := min(firstBrake<<min(seen.reverts-freeReverts, 10), longestBrake)
+	return max(0, seen.last.Add(pause).Sub(b.clock.Now()))
+}
+
+// written records that a child is given the values with this hash, and reports whether that was
+// slowed.
+func (b *brake) written(ref plan.Ref, hash string) (slowed bool) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	seen := b.seen(ref, hash)
+	b.known.Add(ref, contest{hash, seen.reverts + 1, b.clock.Now()})
+	return seen.reverts >= freeReverts
+}
+
+// seen returns what is known about the writes of these values; nothing after a while without any.
+func (b *brake) seen(ref plan.Ref, hash string) contest {
+	found, known := b.known.Get(ref)
+	if seen, _ := found.(contest); known && seen.hash == hash && b.clock.Since(seen.last) <= forgetAfter {
+		return seen
+	}
+	return contest{}
+}
+
+// mayWrite reports whether a child of ours that differs may be written now. It may not if someone
+// else keeps changing it; the result then says when it may.
+func (r *run) mayWrite(ctx context.Context, task task) (bool, error) {
+	if pause := r.brake.pause(task.ref, task.hash); pause > 0 {
+		if r.result.SlowedFor == 0 || pause < r.result.SlowedFor {
+			r.result.SlowedFor = pause
+		}
+		return false, nil
+	}
+	if r.brake.written(task.ref, task.hash) {
+		by, err := r.lastWriter(ctx, task)
+		if err != nil {
+			return false, err
+		}
+		r.result.Contested = append(r.result.Contested, plan.Contest{Ref: task.ref, By: by})
+	}
+	return true, nil
+}
+
+// lastWriter returns the field manager other than ours that changed a child last, as the API server
+// has recorded it; the cache has only our own. It is empty if none is recorded.
+func (r *run) lastWriter(ctx context.Context, task task) (string, error) {
+	live := plan.Children{}
+	if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), live); err != nil {
+		return "", err
+	}
+	object := live[task.ref].Object
+	if object == nil {
+		return "", nil
+	}
+	others := slices.DeleteFunc(slices.Clone(object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == r.manager || entry.Manager == naming.ManagerHandover || entry.Subresource != "" || entry.Time == nil
+	})
+	if len(others) == 0 {
+		return "", nil
+	}
+	return slices.MaxFunc(others, func(a, b metav1.ManagedFieldsEntry) int {
+		return cmp.Or(a.Time.Compare(b.Time.Time), cmp.Compare(a.Manager, b.Manager))
+	}).Manager, nil
+}

@@ -1,0 +1,49 @@
+package integration
+
+import (
+	"context"
+	"testing"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestContestedChildren checks that a controller that changes a child after each of our writes does
+// not make us write for ever: the writes are slowed, and an event names the other field manager.
+func TestContestedChildren(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	space := namespace(t)
+	manager := startManager(t, space)
+	app := newApp(space)
+	create(t, app)
+	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	before := manager.Settle(t)
+
+	// The other controller acts as fast as it can, until it is over.
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			deployment, err := get(app, &appsv1.Deployment{})(ctx)
+			if err != nil || deployment.Spec.MinReadySeconds == 7 {
+				continue
+			}
+			deployment.Spec.MinReadySeconds = 7
+			if err := cluster.Client.Update(ctx, deployment, client.FieldOwner("fighter")); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	}()
+	g.Eventually(notesOn(app)).WithContext(t.Context()).Should(gomega.ContainElement(gomega.ContainSubstring(
+		"Deployment " + space + "/shop is changed again and again by fighter")))
+	stop()
+	<-done
+	// Ten at once, and one or two after pauses of 1 and 2 s, until the event is seen.
+	g.Expect(len(manager.Requests.Since(before, space+"/deployments/shop"))).To(gomega.BeNumerically("<", 30))
+	manager.Settle(t)
+}
