@@ -34,7 +34,8 @@ func TestContestedChildren(t *testing.T) {
 				continue
 			}
 			deployment.Spec.MinReadySeconds = 7
-			if err := cluster.Client.Update(ctx, deployment, client.FieldOwner("fighter")); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
+			err = cluster.Client.Update(ctx, deployment, client.FieldOwner("fighter"))
+			if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}

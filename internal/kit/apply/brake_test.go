@@ -9,8 +9,8 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 )
 
-// TestBrake: the same values are written ten times at once, and then after pauses of up to a minute.
-// Other values, other children, and five quiet minutes are free again.
+// TestBrake: the same values are written ten times at once, and then after pauses of up to a
+// minute. Other values, other children, and five quiet minutes are free again.
 func TestBrake(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 	pass := func(by time.Duration) { clock.SetTime(clock.Now().Add(by)) }

@@ -10,9 +10,9 @@ import (
 
 const (
 	// maxNamespaces is the number of namespaces with series of their own. Each has at most about 20
-	// per kind: 7 results, 10 of the histogram, 3 of denials and contests. So ten kinds have at most 100,000,
-	// which Prometheus stores easily, and this process in about 30 MB. Few clusters have that many
-	// namespaces with our objects.
+	// per kind: 7 results, 10 of the histogram, 3 of denials and contests. So ten kinds have at most
+	// 100,000, which Prometheus stores easily, and this process in about 30 MB. Few clusters have that
+	// many namespaces with our objects.
 	maxNamespaces = 500
 	// otherNamespaces is the label of all other namespaces.
 	otherNamespaces = "(other)"

@@ -53,8 +53,8 @@ func Expose(sources Sources) {
 	if current.Swap(&sources) != nil {
 		return
 	}
-	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, contests, restarts, configRollout, calls,
-		collector{})
+	ctrlmetrics.Registry.MustRegister(reconciles, reconcileDuration, readyDuration, failures, denials, contests, restarts, configRollout,
+		calls, collector{})
 }
 
 var current atomic.Pointer[Sources]
