@@ -2,9 +2,11 @@ package appconfig
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -216,5 +218,21 @@ func TestRecall(t *testing.T) {
 			equal(t, test.want, got)
 			equal(t, test.marks, choice.Marks)
 		})
+	}
+}
+
+// TestSameKeyIsAlwaysTheFirst: of several keys that are in config and in files, the same one is
+// reported each time.
+func TestSameKeyIsAlwaysTheFirst(t *testing.T) {
+	config := newConfig(func(spec *configv1.AppConfigSpec) {
+		spec.Config, spec.Files = map[string]string{}, map[string]string{}
+		for _, key := range []string{"A", "B", "C", "D", "E"} {
+			spec.Config[key], spec.Files[key] = "x", "y"
+		}
+	})
+	for range 20 {
+		if got := RenderingIn(config, policy.None).Problem; !strings.Contains(got, "spec.files.A") {
+			t.Fatalf("got %s", got)
+		}
 	}
 }

@@ -123,9 +123,9 @@ func addTemplates(into render.Templates, texts map[string]string, path *field.Pa
 
 // sameKey returns an error if a key of config is also one of files or the name of a Secret's value.
 func sameKey(config *configv1.AppConfig, input render.Input) *field.Error {
-	for name, file := range input.Texts.ByKey {
+	for _, name := range slices.Sorted(maps.Keys(input.Texts.ByKey)) { // always the same one, or the status would alternate
 		if other, taken := input.Values.ByKey[name]; taken {
-			return field.Invalid(file.Path, field.OmitValueType{},
+			return field.Invalid(input.Texts.ByKey[name].Path, field.OmitValueType{},
 				fmt.Sprintf("%s has the same key, and both are keys of one ConfigMap: rename one", other.Path))
 		}
 	}
