@@ -150,6 +150,7 @@ var badSpecs = map[string]badInput{
 	"Recreate with a surge": {bad: "strategy: {type: Recreate, maxSurge: 1}", good: "strategy: {type: Recreate}", field: "spec.strategy",
 		message: "require type RollingUpdate"},
 
+	"a port that is a word": {bad: "port: web", good: "port: 8080", field: "spec.port", message: "must be of type integer"},
 	"an unknown strategy": {bad: "strategy: {type: Rolling}", good: "strategy: {type: RollingUpdate}", field: "spec.strategy.type",
 		message: "supported values"},
 	"an unknown profile": {bad: "securityProfile: restricted", good: "securityProfile: Restricted", field: "spec.securityProfile",

@@ -99,7 +99,7 @@ func (k Kind[T]) Hooks(scheme *runtime.Scheme) []Hook {
 		return hooks
 	}
 	mutate := admission.WithDefaulter[T](scheme, defaulter[T]{k, admission.NewDecoder(scheme)})
-	mutate.Handler = boundedHandler{warning{mutate.Handler}, k.Kind.GroupKind(), object}
+	mutate.Handler = boundedHandler{decodable{warning{mutate.Handler}}, k.Kind.GroupKind(), object}
 	return append(hooks, Hook{
 		Name: k.name(), Path: "/mutate/" + k.name(), Mutating: true, Rules: rules, Conditions: k.conditions(), Handler: mutate,
 	})

@@ -1,17 +1,15 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/mainstay-platform/mainstay/internal/kit/bounded"
@@ -32,16 +30,25 @@ type boundedHandler struct {
 // Handle answers a request itself, or passes it on.
 func (h boundedHandler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	if problem := checkSize(request.Object.Raw, h.object); problem != nil {
-		at := field.NewPath(cmp.Or(problem.Path, "object"))
-		status := apierrors.NewInvalid(h.kind, request.Name, field.ErrorList{field.Forbidden(at, problem.Problem)}).Status()
-		response := admission.Errored(http.StatusUnprocessableEntity, errors.New(status.Message))
-		response.Result = &status
-		return response
+		return h.refusal(request.Name, problem)
 	}
 	if checkSize(request.OldObject.Raw, h.object) != nil {
 		request.OldObject.Raw = nameOf(request)
 	}
 	return h.Handler.Handle(ctx, request)
+}
+
+// refusal returns the response for an object that costs too much, as the API server refuses an
+// invalid one.
+func (h boundedHandler) refusal(name string, problem *bounded.Error) admission.Response {
+	response := admission.Denied("")
+	response.Result = &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Message: fmt.Sprintf("%s %q is invalid: %s", h.kind, name, problem),
+		Details: &metav1.StatusDetails{Group: h.kind.Group, Kind: h.kind.Kind, Name: name,
+			Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: problem.Path, Message: problem.Problem}}},
+	}
+	return response
 }
 
 // checkSize returns what would cost too much; nil for an absent object, and for what is not JSON,

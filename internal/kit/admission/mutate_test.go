@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,6 +91,23 @@ func TestMutating(t *testing.T) {
 				t.Errorf("UID %q", response.UID)
 			}
 		})
+	}
+}
+
+// TestQuantitiesThatCostTooMuchAreRefused: they are refused before they are parsed, and a stored one
+// can be corrected.
+func TestQuantitiesThatCostTooMuchAreRefused(t *testing.T) {
+	hooks := webApp(asked(t, strict, nil)).Hooks(newScheme(t))
+	bomb := object(good, `{"image":"a","resources":{"limits":{"cpu":"1e-999999999"}}}`)
+	for _, hook := range hooks {
+		response := send(hook, "", bomb)
+		if response.Allowed || response.Result.Code != http.StatusUnprocessableEntity || !strings.Contains(response.Result.Message,
+			"spec.resources.limits[cpu]: Invalid value") {
+			t.Errorf("%s: got %+v", hook.Path, response.Result)
+		}
+		if response := send(hook, bomb, object(good, `{"image":"a"}`)); !response.Allowed {
+			t.Errorf("%s: it can't be corrected: %+v", hook.Path, response.Result)
+		}
 	}
 }
 
