@@ -94,8 +94,8 @@ func TestMutating(t *testing.T) {
 	}
 }
 
-// TestQuantitiesThatCostTooMuchAreRefused: they are refused before they are parsed, and a stored one
-// can be corrected.
+// TestQuantitiesThatCostTooMuchAreRefused: they are refused before they are parsed, and a stored
+// one can be corrected.
 func TestQuantitiesThatCostTooMuchAreRefused(t *testing.T) {
 	hooks := webApp(asked(t, strict, nil)).Hooks(newScheme(t))
 	bomb := object(good, `{"image":"a","resources":{"limits":{"cpu":"1e-999999999"}}}`)

@@ -27,9 +27,9 @@ func warn(ctx context.Context, warnings []string) {
 	}
 }
 
-// decodable lets an object pass unchanged that a mutating handler can't decode. The API server calls
-// mutating webhooks before it checks an object against its schema, and then refuses it with the
-// path of each wrong field. What it would accept nevertheless, the validating webhook refuses.
+// decodable lets an object pass unchanged that a mutating handler can't decode. The API server
+// calls mutating webhooks before it checks an object against its schema, and then refuses it with
+// the path of each wrong field. What it would accept nevertheless, the validating webhook refuses.
 type decodable struct{ admission.Handler }
 
 // Handle returns the response of the handler, unless it could not decode the request.

@@ -422,7 +422,9 @@ func (r *run) prune(ctx context.Context, kept map[plan.Ref]bool, unwanted []plan
 			return fmt.Errorf("deleting %s: %w", ref, err)
 		}
 		r.result.Changes = append(r.result.Changes, plan.Change{Ref: ref, Operation: plan.Deleted})
-		r.written = append(r.written, awaited{Object: existing.Object})
+		if !existing.IsLive {
+			r.written = append(r.written, awaited{Object: existing.Object})
+		}
 	}
 	return nil
 }

@@ -49,9 +49,12 @@ func (r Reader) FindLive(ctx context.Context, owner, named plan.Object, found pl
 	if err != nil {
 		return err
 	}
-	if _, exists := found[ref]; !exists {
-		found[ref] = plan.Found{Ownership: plan.Absent}
+	seen, exists := found[ref]
+	if !exists {
+		seen.Ownership = plan.Absent
 	}
+	seen.IsLive = true
+	found[ref] = seen
 	return nil
 }
 

@@ -195,6 +195,9 @@ const (
 type Found struct {
 	Object    Object
 	Ownership Ownership
+	// IsLive reports that it was read from the API server: the cache may not have it, and must not be
+	// asked for it.
+	IsLive bool
 }
 
 // Children are the objects found under the names of an owner's possible children.
