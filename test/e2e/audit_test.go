@@ -163,6 +163,8 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 	switch {
 	case right.group == "gateway.networking.k8s.io":
 		return "the testbed has no Gateway API"
+	case right.resource == "ingressclasses":
+		return "the class of an Ingress is read when that has been without an address for a minute"
 	case right.verb == "list" && with("watch"):
 		return "API servers before 1.34 do not stream lists: a list precedes the watch"
 	case right.resource == "webapps/finalizers", right.resource == "appconfigs/finalizers", right.verb == "delete" &&
