@@ -66,9 +66,14 @@ func FromV1(_ context.Context, from *msappsv1.WebApp, to *msappsv1beta1.WebApp) 
 		return fmt.Errorf("converting WebApp %s/%s to v1beta1: %w", from.Namespace, from.Name, err)
 	}
 	from.ObjectMeta.DeepCopyInto(&to.ObjectMeta)
-	// Delete it also if a client wrote it on the v1 form: it would be taken for ours.
-	delete(to.Annotations, api.AnnotationV1Spec)
-	if text != "" {
+	// Delete it also if a client wrote it on the v1 form: it would be taken for ours. One that can't
+	// be read stays until it is refused: a mutating webhook gets the v1 form, and the API server
+	// converts the result back.
+	_, unreadable := decodeStash(to.Annotations[api.AnnotationV1Spec])
+	if unreadable == nil {
+		delete(to.Annotations, api.AnnotationV1Spec)
+	}
+	if text != "" && unreadable == nil {
 		if to.Annotations == nil {
 			to.Annotations = map[string]string{}
 		}

@@ -1,6 +1,7 @@
 package webapp
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -118,7 +119,9 @@ var badStashes = map[string]struct{ stash, want string }{
 	"replicas":                {`{"replicas":3}`, "fields of the v1beta1 spec"},
 	"port":                    {`{"port":3}`, "fields of the v1beta1 spec"},
 	"ingress.host":            {`{"ingress":{"host":"a.b"}}`, "fields of the v1beta1 spec"},
-	"too much":                {`{"args":["` + strings.Repeat("a", 256<<10) + `"]}`, "may not be more than 262144 bytes"},
+	"a quantity that costs too much": {`{"resources":{"limits":{"cpu":"1e-999999999"}}}`,
+		`resources.limits[cpu]: Invalid value: "1e-999999999": must be a quantity with an exponent`},
+	"too much": {`{"args":["` + strings.Repeat("a", 256<<10) + `"]}`, "may not be more than 262144 bytes"},
 }
 
 func TestABadStashIsRefused(t *testing.T) {
@@ -130,6 +133,12 @@ func TestABadStashIsRefused(t *testing.T) {
 			}
 			if diff := cmp.Diff(msappsv1.WebAppSpec{Image: "shop:1"}, to.Spec); diff != "" {
 				t.Errorf("something of it was taken: %s", diff)
+			}
+			// As the API server does after a mutating webhook.
+			to.Labels = map[string]string{"added": "by a webhook"}
+			var back msappsv1beta1.WebApp
+			if err := errors.Join(FromV1(t.Context(), &to, &back), ToV1(t.Context(), &back, &to)); err != nil {
+				t.Fatal(err)
 			}
 			Default(&to)
 			err := Validate(&to).ToAggregate()

@@ -56,11 +56,12 @@ func TestEdges(t *testing.T) {
 		want, message string
 		requeue       time.Duration
 	}{
-		"all is well":         {observed: edged(new("nginx"), true), after: time.Hour, want: "Healthy"},
-		"a new Ingress":       {observed: edged(new("nginx"), false), after: 20 * time.Second, want: "Healthy", requeue: 40 * time.Second},
-		"no address":          {observed: edged(new("nginx"), false), after: time.Minute, want: "IngressWithoutAddress", message: "class nginx"},
-		"no class":            {observed: edged(nil, false), after: time.Hour, want: "IngressWithoutAddress", message: "set spec.ingress.className"},
-		"a missing class":     {observed: lacking(edged(new("nginy"), false)), after: time.Hour, want: "IngressClassNotFound", message: "nginy", requeue: time.Minute},
+		"all is well":   {observed: edged(new("nginx"), true), after: time.Hour, want: "Healthy"},
+		"a new Ingress": {observed: edged(new("nginx"), false), after: 20 * time.Second, want: "Healthy", requeue: 40 * time.Second},
+		"no address":    {observed: edged(new("nginx"), false), after: time.Minute, want: "IngressWithoutAddress", message: "class nginx"},
+		"no class":      {observed: edged(nil, false), after: time.Hour, want: "IngressWithoutAddress", message: "set spec.ingress.className"},
+		"a missing class": {observed: lacking(edged(new("nginy"), false)), after: time.Hour,
+			want: "IngressClassNotFound", message: "nginy", requeue: time.Minute},
 		"served nevertheless": {observed: lacking(edged(new("x"), true)), after: time.Hour, want: "Healthy"},
 		"no metrics":          {observed: edged(nil, true, blind), after: time.Hour, want: "AutoscalerInactive", message: "no metrics returned"},
 		"no metrics yet":      {observed: edged(nil, true, blind), after: time.Second, want: "Healthy", requeue: 59 * time.Second},
