@@ -10,8 +10,9 @@ const (
 	// other has metrics. Their own status does.
 	ConditionReady = "Ready"
 
-	// ConditionProgressing is True while a change is being rolled out, or pods are being added, removed
-	// or started, even if they have problems. It is False once the rollout, or a write, has failed.
+	// ConditionProgressing is True while a change is being rolled out, or pods are being added,
+	// removed or started, even if they have problems. It is False once the rollout, or a write, has
+	// failed.
 	ConditionProgressing = "Progressing"
 
 	// ConditionDegraded is True when something is wrong that needs attention. Its reason and message
@@ -20,14 +21,14 @@ const (
 	// user who resumes the Deployment: Ready has the reason.
 	ConditionDegraded = "Degraded"
 
-	// ConditionPaused is True while spec.paused keeps Mainstay from changing anything. Ready stays True
-	// unless a change is withheld.
+	// ConditionPaused is True while spec.paused keeps Mainstay from changing anything. It affects
+	// Ready only while a change is withheld.
 	ConditionPaused = "Paused"
 
 	// ConditionStalled is True when someone has to act: an invalid spec, one that a PlatformPolicy
 	// refuses, an object of another owner with a child's name, a rollout past its deadline. It is
-	// absent otherwise. kstatus, and so Helm and Flux, stop waiting when they see it; Argo CD does with
-	// the health check of docs/gitops.md.
+	// absent otherwise. kstatus, and so Helm and Flux, stop waiting when they see it; Argo CD does
+	// with the health check of docs/gitops.md.
 	ConditionStalled = "Stalled"
 )
 
