@@ -83,7 +83,7 @@ var (
 		Name:   "mainstay_objects",
 		Help:   "Existing objects, by their conditions. Each replica reports it: take the maximum.",
 		Normal: "Nearly all `Ready`; some `Progressing` while changes are rolled out. Check objects that are in another phase than `Ready` or `Paused` for long.",
-		Labels: []Label{kindLabel, {"phase", "the first that applies: `Deleting`, `Pending` (no Ready condition yet for the current spec), `Ready`, `Paused`, `Stalled` (someone must act), `Degraded`, `Unknown` (writes fail), `Progressing`"}},
+		Labels: []Label{kindLabel, {"phase", "not `status.phase`, but the first that applies: `Deleting`, `Pending` (no Ready condition yet for the current spec), `Ready`, `Paused`, `Stalled` (someone must act), `Degraded`, `Unknown` (writes fail), `Progressing`"}},
 	})
 	instrumented = gauge(Metric{
 		Name: "mainstay_instrumented_workloads",
