@@ -15,7 +15,8 @@ type entry struct {
 	Issue                 int
 }
 
-// TestEntries: a release joins the entries by machine, so each must be whole.
+// TestEntries checks that each entry is complete and has the form of TEMPLATE, so that the entries
+// of a release can be sorted by kind and component.
 func TestEntries(t *testing.T) {
 	files, err := filepath.Glob("unreleased/*")
 	if err != nil {

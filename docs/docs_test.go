@@ -9,6 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	recordsv1alpha1 "github.com/mainstay-platform/mainstay/api/records/v1alpha1"
+	"github.com/mainstay-platform/mainstay/charts"
 )
 
 // row is a line of the table of folders.md.
@@ -125,6 +131,71 @@ func fuzzTargets(t *testing.T) []string {
 	}
 	if len(found) < 5 {
 		t.Fatalf("only %d fuzz targets were found", len(found))
+	}
+	return found
+}
+
+// versionRow is a line of the table of API versions.
+var versionRow = regexp.MustCompile("(?m)^\\| ([A-Za-z]+ \\| `[a-z0-9./]+`) \\| [0-9.]+ \\| ([^|]+) \\|$")
+
+// TestVersions checks that versioning.md says of each version of our definitions whether it is
+// stored, deprecated, or served only where the webhook converts it.
+func TestVersions(t *testing.T) {
+	page, err := os.ReadFile("versioning.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, match := range versionRow.FindAllStringSubmatch(string(page), -1) {
+		var state []string
+		for part := range strings.SplitSeq(match[2], ", ") {
+			word, _, _ := strings.Cut(part, " since ")
+			state = append(state, word)
+		}
+		documented = append(documented, match[1]+": "+strings.Join(state, ", "))
+	}
+	missing, gone := compare(documented, definedVersions(t))
+	for _, version := range missing {
+		t.Errorf("docs/versioning.md does not say %s", version)
+	}
+	for _, version := range gone {
+		t.Errorf("docs/versioning.md says %s, which the definitions do not", version)
+	}
+}
+
+// definedVersions returns what versioning.md must say of each version of our definitions, except
+// those of records, which are not a public API.
+func definedVersions(t *testing.T) []string {
+	t.Helper()
+	documents, err := charts.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, document := range documents {
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(document, &definition); err != nil {
+			t.Fatal(err)
+		}
+		if definition.Spec.Group == recordsv1alpha1.GroupVersion.Group {
+			continue
+		}
+		for _, version := range definition.Spec.Versions {
+			state := "current"
+			if version.Deprecated {
+				state = "deprecated"
+			}
+			if version.Storage {
+				state += ", stored"
+			}
+			if !version.Served {
+				state += ", served with the webhook only"
+			}
+			found = append(found, definition.Spec.Names.Kind+" | `"+definition.Spec.Group+"/"+version.Name+"`: "+state)
+		}
+	}
+	if len(found) < 5 {
+		t.Fatalf("only %d versions were found", len(found))
 	}
 	return found
 }

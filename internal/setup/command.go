@@ -114,6 +114,8 @@ func (s *Settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.Namespace, "namespace", s.Namespace, "the manager's own namespace, to which no policy applies")
 	flags.BoolVar(&s.DefaultPolicy, "default-policy", s.DefaultPolicy,
 		"create the PlatformPolicy default, once in the life of the CustomResourceDefinition")
+	flags.StringSliceVar(&s.DefaultPolicyRegistries, "default-policy-registries", s.DefaultPolicyRegistries,
+		"registries that images may come from in production, by the policy that --default-policy creates (default: any)")
 	s.Webhooks.addFlags(flags)
 	s.APIService.addFlags(flags)
 	flags.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "how long running reconciles may take to end at shutdown")

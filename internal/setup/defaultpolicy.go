@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,8 +17,11 @@ import (
 	"github.com/mainstay-platform/mainstay/api"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/charts"
+	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/kit/image"
 	"github.com/mainstay-platform/mainstay/internal/kit/naming"
 	"github.com/mainstay-platform/mainstay/internal/kit/optionalapi"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // defaultPolicy creates the policy that every installation starts with. It does so once, and marks
@@ -25,6 +29,7 @@ import (
 // The mark is deleted with the definition: a new definition gets a new policy.
 type defaultPolicy struct {
 	config *rest.Config
+	policy *mspolicyv1.PlatformPolicy
 	cached client.Reader
 	// known is closed when the policy has been created.
 	known chan struct{}
@@ -33,6 +38,8 @@ type defaultPolicy struct {
 const (
 	// policyCRD is the definition that is marked.
 	policyCRD = "platformpolicies.policy." + api.Domain
+	// maxRegistries is the limit of the schema for the allowed registries of a rule.
+	maxRegistries = 64
 	// defaultPolicyPause is the time between a failure and the next attempt.
 	defaultPolicyPause = 2 * time.Second
 	// knownTimeout is less than an admission may take.
@@ -40,6 +47,45 @@ const (
 	// cacheLag is the poll interval for an object that the cache should have any moment.
 	cacheLag = 50 * time.Millisecond
 )
+
+// newDefaultPolicy returns the embedded policy. Its rule for production allows the registries; none
+// means any.
+func newDefaultPolicy(registries []string) (*mspolicyv1.PlatformPolicy, error) {
+	var made mspolicyv1.PlatformPolicy
+	if err := yaml.UnmarshalStrict(charts.DefaultPolicy, &made); err != nil {
+		return nil, fmt.Errorf("reading the embedded default policy: %w", err)
+	}
+	for i := range made.Spec.Rules {
+		if rule := &made.Spec.Rules[i]; rule.Environment == string(policy.Production) {
+			rule.AllowedRegistries = registries
+			return &made, nil
+		}
+	}
+	return nil, errors.New("the embedded default policy has no rule for production")
+}
+
+// validateDefaultPolicy checks --default-policy and --default-policy-registries. The API server
+// would refuse a policy with invalid registries for ever.
+func (s Settings) validateDefaultPolicy() error {
+	registries := s.DefaultPolicyRegistries
+	switch {
+	case s.DefaultPolicy && !s.hasPolicies():
+		return fmt.Errorf("--default-policy needs %s among --kinds", platformpolicy.Controller)
+	case len(registries) > 0 && !s.DefaultPolicy:
+		return errors.New("--default-policy-registries needs --default-policy")
+	case len(registries) > maxRegistries:
+		return fmt.Errorf("--default-policy-registries: must have at most %d entries", maxRegistries)
+	}
+	for i, entry := range registries {
+		if _, err := image.ParsePrefix(entry); err != nil {
+			return fmt.Errorf("--default-policy-registries: invalid value %q: %w", entry, err)
+		}
+		if slices.Contains(registries[:i], entry) {
+			return fmt.Errorf("--default-policy-registries: duplicate value %q", entry)
+		}
+	}
+	return nil
+}
 
 // Known waits for at most knownTimeout until this or another replica has created the policy. Until
 // then the rules are unknown, and nothing may be admitted or created as if there were none.
@@ -64,16 +110,12 @@ func (d *defaultPolicy) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var policy mspolicyv1.PlatformPolicy
-	if err := yaml.UnmarshalStrict(charts.DefaultPolicy, &policy); err != nil {
-		return fmt.Errorf("reading the embedded default policy: %w", err)
-	}
-	ensure := func() error { return ensureDefaultPolicy(ctx, live, policy.DeepCopy()) }
+	ensure := func() error { return ensureDefaultPolicy(ctx, live, d.policy.DeepCopy()) }
 	if err := retry(ctx, defaultPolicyPause, "Creating the default policy", ensure); err != nil {
 		return err
 	}
 	err = wait.PollUntilContextCancel(ctx, cacheLag, true, func(ctx context.Context) (bool, error) {
-		name := client.ObjectKeyFromObject(&policy)
+		name := client.ObjectKeyFromObject(d.policy)
 		if d.cached.Get(ctx, name, &mspolicyv1.PlatformPolicy{}) == nil {
 			return true, nil
 		}

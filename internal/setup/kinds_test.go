@@ -95,11 +95,6 @@ func TestEnabledKinds(t *testing.T) {
 			t.Errorf("%q: got %v, want an error with %q", names, err, want)
 		}
 	}
-	settings := DefaultSettings()
-	settings.Kinds, settings.DefaultPolicy = []string{"webapp"}, true
-	if _, err := settings.validate(); err == nil || !strings.Contains(err.Error(), "--default-policy needs platformpolicy") {
-		t.Errorf("a default policy without policies: %v", err)
-	}
 }
 
 // TestCacheOptions: only what enabled kinds need is cached.

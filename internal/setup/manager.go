@@ -16,7 +16,6 @@ import (
 
 	"github.com/mainstay-platform/mainstay/internal/install/certificates"
 	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
-	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
 	"github.com/mainstay-platform/mainstay/internal/kit/metrics"
 	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
@@ -66,6 +65,8 @@ type Settings struct {
 	// DefaultPolicy creates the PlatformPolicy "default", once in the life of its definition. It needs
 	// the kind to be on.
 	DefaultPolicy bool
+	// DefaultPolicyRegistries are the registries that it allows in production; none means any.
+	DefaultPolicyRegistries []string
 	// StakaterAnnotations makes the annotations of Stakater Reloader work like our own.
 	StakaterAnnotations bool
 	// Clock is the controllers' clock; nil means the real one.
@@ -203,8 +204,8 @@ func (s Settings) validate() ([]kind, error) {
 	if err := s.validateSecretNamespaces(); err != nil {
 		return nil, err
 	}
-	if s.DefaultPolicy && !s.hasPolicies() {
-		return nil, fmt.Errorf("--default-policy needs %s among --kinds", platformpolicy.Controller)
+	if err := s.validateDefaultPolicy(); err != nil {
+		return nil, err
 	}
 	if s.LeaderElection && s.leaseNamespace() == "" {
 		return nil, errors.New("--leader-elect needs --namespace or --leader-elect-namespace, the namespace of the Lease")
@@ -306,7 +307,11 @@ func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Setting
 	}
 	reader := policyreader.Reader{Cached: manager.GetClient(), Live: live, Ungoverned: policyreader.Ungoverned(settings.Namespace)}
 	if settings.DefaultPolicy {
-		made := &defaultPolicy{config: restConfig, cached: manager.GetClient(), known: make(chan struct{})}
+		written, err := newDefaultPolicy(settings.DefaultPolicyRegistries)
+		if err != nil {
+			return nil, err
+		}
+		made := &defaultPolicy{config: restConfig, policy: written, cached: manager.GetClient(), known: make(chan struct{})}
 		if err := manager.Add(made); err != nil {
 			return nil, fmt.Errorf("adding the default policy: %w", err)
 		}

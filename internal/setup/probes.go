@@ -116,7 +116,9 @@ func (w wiring) cachesAreFilled(ctx context.Context) bool {
 
 // readyChecks returns the checks of /readyz: the caches are filled, the API server has answered
 // lately, and admission works. While stored objects wait for conversion the caches can't be filled,
-// and conversion needs a ready replica: then the caches do not count.
+// and conversion needs a ready replica: then the caches do not count. Without leader election (no
+// guard) there is no check of the API server: at rest only watches remain, so its silence would
+// mean nothing.
 func readyChecks(wired wiring, stored *storage, guard *leaseguard.Guard, publisher *webhooks.Publisher) map[string]healthz.Checker {
 	checks := map[string]healthz.Checker{
 		"caches": func(request *http.Request) error {

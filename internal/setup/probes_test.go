@@ -5,15 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/mainstay-platform/mainstay/internal/install/webhooks"
+	"github.com/mainstay-platform/mainstay/internal/kit/transport/leaseguard"
 )
 
 // TestAwaitAPI: a process that starts while the API server is down waits for it, and works soon
@@ -91,5 +97,35 @@ func TestProbes(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestReadyChecks: /readyz has the checks that docs/operating.md names. With leader election it
+// fails once the API server has been silent for more than 30 s.
+func TestReadyChecks(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	guard := leaseguard.New(10*time.Second, clock)
+	for _, test := range []struct {
+		guard     *leaseguard.Guard
+		publisher *webhooks.Publisher
+		want      []string
+	}{
+		{guard, &webhooks.Publisher{}, []string{"api", "caches", "webhooks"}},
+		{guard, nil, []string{"api", "caches"}},
+		{nil, &webhooks.Publisher{}, []string{"caches", "webhooks"}},
+	} {
+		checks := readyChecks(wiring{}, &storage{}, test.guard, test.publisher)
+		if got := slices.Sorted(maps.Keys(checks)); !slices.Equal(got, test.want) {
+			t.Errorf("guard %t, webhooks %t: checks %q", test.guard != nil, test.publisher != nil, got)
+		}
+	}
+	api := readyChecks(wiring{}, &storage{}, guard, nil)["api"]
+	clock.Step(30 * time.Second)
+	if err := api(nil); err != nil {
+		t.Errorf("after 30 s: %v", err)
+	}
+	clock.Step(time.Second)
+	if err := api(nil); err == nil || err.Error() != "the API server has not answered for 31s" {
+		t.Errorf("after 31 s: %v", err)
 	}
 }

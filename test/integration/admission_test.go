@@ -148,7 +148,7 @@ func (s *governed) scale(ctx context.Context, app *msappsv1.WebApp, replicas int
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	s := newGoverned(t)
-	s.start(t)
+	s.startWith(t, func(settings *setup.Settings) { settings.DefaultPolicyRegistries = []string{"docker.io/mainstay"} })
 	t.Run("refused in production", s.testRefused)
 	t.Run("an autoscaler that allows too many", s.testAutoscaler)
 	t.Run("scale", s.testScale)
@@ -174,6 +174,10 @@ func (s *governed) testRefused(t *testing.T) {
 		"11 replicas": {
 			func(spec *msappsv1.WebAppSpec) { spec.Replicas = ptr.To[int32](11) },
 			`spec.replicas: Invalid value: 11: must be at most 10 (policy "default", rule "*.maxReplicas")`,
+		},
+		"an image of another registry": {
+			func(spec *msappsv1.WebAppSpec) { spec.Image = "docker.io/mainstay-evil/web:1" },
+			`spec.image: Invalid value: "docker.io/mainstay-evil/web:1": must be an image of docker.io/mainstay (policy "default", rule "production.allowedRegistries")`,
 		},
 		"no limits": {
 			func(spec *msappsv1.WebAppSpec) { spec.Resources = corev1.ResourceRequirements{} },

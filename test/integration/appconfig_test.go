@@ -157,6 +157,9 @@ func TestAppConfigRolls(t *testing.T) {
 	g.Expect(data(space, "shop-config-2")(t.Context())).To(gomega.Equal(hello("bye")))
 	reportRollout(t, deployment, true)
 	g.Eventually(statusOf(config)).WithContext(t.Context()).Should(gomega.Equal("True UpToDate, revision 2, 1/1"))
+	var seen configv1.AppConfig
+	g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(config), &seen)).To(gomega.Succeed())
+	g.Expect(seen.Status.Phase).To(gomega.Equal(api.PhaseActive))
 	manager.Settle(t)
 	main := "PATCH /api/v1/namespaces/" + space + "/configmaps/shop-config"
 	var writes []string

@@ -196,6 +196,7 @@ func TestPolicyStatus(t *testing.T) {
 		g.Expect(status.Objects).To(gomega.BeNumerically(">=", 2))
 		g.Expect(int(status.Violations)).To(gomega.BeNumerically(">=", len(status.Violating)))
 		g.Expect(status.Conditions).To(gomega.ConsistOf(gomega.HaveField("Reason", mspolicyv1.ReasonInForce)))
+		g.Expect(status.Phase).To(gomega.Equal(api.PhaseActive))
 	}).WithContext(t.Context()).Should(gomega.Succeed())
 	change(t, bad, func(a *msappsv1.WebApp) { a.Spec.Replicas = ptr.To[int32](1) })
 	g.Eventually(func(ctx context.Context) ([]mspolicyv1.Violator, error) {

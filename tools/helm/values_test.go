@@ -89,6 +89,8 @@ var effects = map[string]struct{ values, want string }{
 	"watchNamespaces":                 {"watchNamespaces: [shop, web]", "--watch-namespaces=shop,web"},
 	"stakaterAnnotations.enabled":     {"stakaterAnnotations: {enabled: true}", "--stakater-annotations"},
 	"secrets.namespaces":              {"secrets: {namespaces: [shop, web]}", "--secret-namespaces=shop,web"},
+	"policy.allowedRegistries": {"policy: {allowedRegistries: [r.io/team, 'localhost:5000']}",
+		"--default-policy-registries=r.io/team,localhost:5000"},
 }
 
 // removals has, for every value that removes something, a setting and what it removes.
@@ -222,11 +224,16 @@ func TestValuesRefused(t *testing.T) {
 		"extraEnv: [TZ]":                              "got string, want object",
 		"kinds: {shop: {enabled: true}}":              "additional properties 'shop' not allowed",
 		"kinds: {webapp: {enabled: false}, platformpolicy: {enabled: false}, appconfig: {enabled: false}, configmonitor: {enabled: false}, instrumentation: {enabled: false}, clusterinstrumentation: {enabled: false}}": "at least one must be enabled",
+		"policy: {allowedRegistries: [team/shop]}":      "does not match pattern",
+		"policy: {allowedRegistries: ['https://r.io']}": "does not match pattern",
+		"policy: {allowedRegistries: ['r.io,a.io']}":    "does not match pattern",
+		"policy: {allowedRegistries: [r.io, r.io]}":     "items at 0 and 1 are equal",
 	} {
 		if _, err := render(t, values, target{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", values, err, want)
 		}
 	}
+	mustRender(t, "policy: {allowedRegistries: [Registry.Example.com/a/b-c_d, 'localhost:5000', 'registry:5000/team', '[::1]:5000', localhost]}", target{})
 	// A parent chart passes this on.
 	mustRender(t, "global: {anything: true}", target{})
 }

@@ -3,24 +3,31 @@ package v1
 // Condition types of a WebApp. Each has observedGeneration, and is always present unless its
 // comment says otherwise.
 const (
-	// ConditionReady is True when the application serves as its spec says: the last change has been
-	// rolled out, all replicas are available, and each route has been accepted. Otherwise it is False
-	// or Unknown, with a reason. It says nothing of an Ingress and of the autoscaler: Degraded does.
+	// ConditionReady is True when all children are as the spec says, the last change has been rolled
+	// out, all replicas are available, and each Gateway of spec.route has accepted the HTTPRoute.
+	// Otherwise it is False, or Unknown while writes fail. It says nothing of what other programs make
+	// of the Ingress and the autoscaler: Degraded does.
 	ConditionReady = "Ready"
 
-	// ConditionProgressing is True while a change is being rolled out.
+	// ConditionProgressing is True while a change is being rolled out, or pods are being added,
+	// removed or started, even if they have problems. It is False once the rollout, or a write, has
+	// failed.
 	ConditionProgressing = "Progressing"
 
 	// ConditionDegraded is True when something is wrong that needs attention. Its reason and message
 	// say what. A degraded application may still serve: a failed rollout leaves the old pods running.
+	// It is False while something is only awaited, such as a Gateway that accepts the HTTPRoute, or a
+	// user who resumes the Deployment: Ready has the reason.
 	ConditionDegraded = "Degraded"
 
-	// ConditionPaused is True while spec.paused keeps Mainstay from changing anything.
+	// ConditionPaused is True while spec.paused keeps Mainstay from changing anything. It affects
+	// Ready only while a change is withheld.
 	ConditionPaused = "Paused"
 
-	// ConditionStalled is True when only a user can fix the problem: an invalid spec, an object of
-	// another owner with a child's name, a rollout past its deadline. It is absent otherwise. kstatus,
-	// and so Helm, Flux and Argo CD, stop waiting when they see it.
+	// ConditionStalled is True when someone has to act: an invalid spec, one that a PlatformPolicy
+	// refuses, an object of another owner with a child's name, a rollout past its deadline. It is
+	// absent otherwise. kstatus, and so Helm and Flux, stop waiting when they see it; Argo CD does
+	// with the health check of docs/gitops.md.
 	ConditionStalled = "Stalled"
 )
 
@@ -30,13 +37,13 @@ const (
 	ReasonAvailable = "Available"
 	// ReasonDeploying (Ready, Progressing): a rollout or a change of children is in progress.
 	ReasonDeploying = "Deploying"
-	// ReasonScaling (Ready, Progressing): pods are being added or removed.
+	// ReasonScaling (Ready, Progressing): pods are being added, removed or started.
 	ReasonScaling = "Scaling"
 	// ReasonRolledOut (Progressing): nothing is in progress.
 	ReasonRolledOut = "RolledOut"
 	// ReasonActive (Paused): Mainstay keeps the application as its spec says.
 	ReasonActive = "Active"
-	// ReasonPausedByUser (Paused): spec.paused is true.
+	// ReasonPausedByUser (Paused): spec.paused is true. (Ready): it withholds a change.
 	ReasonPausedByUser = "PausedByUser"
 
 	// ReasonRolloutFailed: the new pods did not become available within
@@ -70,9 +77,10 @@ type WebAppPhase string
 
 // Phases of a WebApp.
 const (
-	// PhasePending: nothing runs yet.
+	// PhasePending: there is no Deployment yet, or no pod is ready because of a problem that may pass.
 	PhasePending WebAppPhase = "Pending"
-	// PhaseDeploying: a change is being rolled out.
+	// PhaseDeploying: the application is not as its spec says, or that is unknown, and nothing has
+	// failed: a change is being rolled out, or something is awaited.
 	PhaseDeploying WebAppPhase = "Deploying"
 	// PhaseDegraded: the application serves, but something around it is wrong: see the condition
 	// Degraded.

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mainstay-platform/mainstay/api"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
@@ -19,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all pods run the current configuration"
 // +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.status.revision`,description="Revision in the ConfigMap"
 // +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.podSummary`,description="Pods that run the revision, out of all that use the ConfigMap"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="ConfigMap",type=string,JSONPath=`.status.configMap`,priority=1
 // +kubebuilder:printcolumn:name="Environment",type=string,JSONPath=`.status.environment`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
@@ -32,6 +34,7 @@ type AppConfig struct {
 	Spec AppConfigSpec `json:"spec"`
 	// Status is the observed state: which content runs where.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status AppConfigStatus `json:"status,omitzero"`
 }
 
@@ -200,9 +203,13 @@ type Rollout struct {
 
 // AppConfigStatus is the observed state of an AppConfig.
 type AppConfigStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest describes.
+	// ObservedGeneration is the generation of the spec that the rest describes; -1 before the first.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Phase is a one-word summary: Pending, Progressing, Active or Failed. Programs should read the
+	// conditions.
+	// +optional
+	Phase api.Phase `json:"phase,omitempty"`
 	// Environment for which the content was rendered: development, staging, production, or empty.
 	// +optional
 	Environment string `json:"environment,omitempty"`

@@ -3,6 +3,7 @@ package v1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
@@ -17,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.status.source`,description="The watched ConfigMap or Secret"
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Number of selected workloads, or of pods with action Evict"
 // +kubebuilder:printcolumn:name="Last-Restart",type=date,JSONPath=`.status.lastRestart`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ConfigMonitor struct {
@@ -28,6 +30,7 @@ type ConfigMonitor struct {
 	Spec ConfigMonitorSpec `json:"spec"`
 	// Status is the observed state.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status ConfigMonitorStatus `json:"status,omitzero"`
 }
 
@@ -125,9 +128,13 @@ type ConfigMonitorSpec struct {
 
 // ConfigMonitorStatus is the observed state of a ConfigMonitor.
 type ConfigMonitorStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest describes.
+	// ObservedGeneration is the generation of the spec that the rest describes; -1 before the first.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Phase is a one-word summary: Pending, Progressing, Active or Failed. Programs should read the
+	// conditions.
+	// +optional
+	Phase api.Phase `json:"phase,omitempty"`
 	// Source is what is watched, such as "ConfigMap/flags".
 	// +optional
 	Source string `json:"source,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	rolloutv1 "github.com/mainstay-platform/mainstay/api/rollout/v1"
 )
 
@@ -20,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Number of matched workloads"
 // +kubebuilder:printcolumn:name="Injected",type=integer,JSONPath=`.status.injected`,description="Number of matched workloads whose pods run with the agent"
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`,description="Number of matched workloads that can't be injected, or do not run with the agent"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Instrumentation struct {
@@ -31,6 +33,7 @@ type Instrumentation struct {
 	Spec InstrumentationSpec `json:"spec"`
 	// Status is the observed state.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status InstrumentationStatus `json:"status,omitzero"`
 }
 
@@ -56,6 +59,7 @@ type InstrumentationList struct {
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Number of matched workloads"
 // +kubebuilder:printcolumn:name="Injected",type=integer,JSONPath=`.status.injected`,description="Number of matched workloads whose pods run with the agent"
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`,description="Number of matched workloads that can't be injected, or do not run with the agent"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterInstrumentation struct {
@@ -67,6 +71,7 @@ type ClusterInstrumentation struct {
 	Spec ClusterInstrumentationSpec `json:"spec"`
 	// Status is the observed state.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status InstrumentationStatus `json:"status,omitzero"`
 }
 
@@ -307,9 +312,13 @@ type Rollout struct {
 
 // InstrumentationStatus is the observed state of an Instrumentation.
 type InstrumentationStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest describes.
+	// ObservedGeneration is the generation of the spec that the rest describes; -1 before the first.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Phase is a one-word summary: Pending, Progressing, Active or Failed. Programs should read the
+	// conditions.
+	// +optional
+	Phase api.Phase `json:"phase,omitempty"`
 	// Revision is a hash of what spec injects: it changes with agent and matchers.
 	// +optional
 	Revision string `json:"revision,omitempty"`

@@ -3,6 +3,8 @@ package v1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
 )
 
 // PlatformPolicy has rules for applications in all namespaces, or in those of an environment. If
@@ -17,12 +19,13 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=platformpolicies,scope=Cluster,shortName=pp,categories={all,mainstay}
+// +kubebuilder:resource:path=platformpolicies,scope=Cluster,shortName=pp,categories={mainstay}
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the current spec is in force"
 // +kubebuilder:printcolumn:name="Environments",type=string,JSONPath=`.status.environments`,description="Environments for which the policy has rules; * means all namespaces"
 // +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`,description="Number of governed namespaces"
 // +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`,description="Number of governed objects"
 // +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`,description="Number of objects that violate the policy"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PlatformPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -33,6 +36,7 @@ type PlatformPolicy struct {
 	Spec PlatformPolicySpec `json:"spec"`
 	// Status is the observed state: the objects that the policy applies to, and those that break it.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status PlatformPolicyStatus `json:"status,omitzero"`
 }
 
@@ -187,9 +191,12 @@ type SecurityContext struct {
 
 // PlatformPolicyStatus is the observed state of a policy. It follows changes within some seconds.
 type PlatformPolicyStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest describes.
+	// ObservedGeneration is the generation of the spec that the rest describes; -1 before the first.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Phase is a one-word summary: Active or Failed. Programs should read the conditions.
+	// +optional
+	Phase api.Phase `json:"phase,omitempty"`
 	// Environments that the policy has rules for, for display: "*,production".
 	// +optional
 	Environments string `json:"environments,omitempty"`

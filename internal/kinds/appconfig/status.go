@@ -7,6 +7,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -46,6 +47,7 @@ func Status(config *configv1.AppConfig, observed Observed, choice Choice, result
 	status.Revisions = revisionStatuses(config, observed, choice, has, users)
 	status.Conditions = summarize(config, observed, choice, result, has).conditions(observed.missing(config), observed.notGranted(config),
 		config.Namespace)
+	status.Phase = summary.Phase(status.Conditions)
 	return status, requeueAfter(observed, choice)
 }
 

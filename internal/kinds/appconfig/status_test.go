@@ -121,6 +121,18 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+func TestPhase(t *testing.T) {
+	world := func() *world { return newWorld().keeps("a", "b").has(2, "b") }
+	for want, status := range map[api.Phase]configv1.AppConfigStatus{
+		"Active":      world().runs("x", "b", "a", workload.UpToDate, 3).status(newConfig(says("b")), plan.Result{}),
+		"Progressing": world().runs("x", "b", "a", workload.Rolling, 1).status(newConfig(says("b")), plan.Result{}),
+		"Pending":     world().runs("x", "a", "", workload.Waiting, 3).status(newConfig(says("b")), plan.Result{}),
+		"Failed":      world().runs("x", "b", "a", workload.Failed, 1).status(newConfig(says("b")), plan.Result{}),
+	} {
+		equal(t, want, status.Phase)
+	}
+}
+
 func secret(spec *configv1.AppConfigSpec) {
 	spec.SecretRefs = []configv1.SecretRef{{Name: "PASSWORD", Secret: "db", Key: "password"}}
 }

@@ -10,6 +10,7 @@ import (
 
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 )
 
@@ -57,6 +58,7 @@ func Status(monitor *configv1.ConfigMonitor, observed Observed, decided Decision
 		LastRestart:        toTime(sum.lastRestart),
 		Conditions:         judged.conditions(sum),
 	}
+	status.Phase = summary.Phase(status.Conditions)
 	if observed.Source.State == workload.Present {
 		status.LastChange = toTime(observed.Source.Changed)
 	}

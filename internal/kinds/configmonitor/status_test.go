@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	configv1 "github.com/mainstay-platform/mainstay/api/config/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/configmonitor"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -157,6 +158,22 @@ func TestStatus(t *testing.T) {
 		},
 	} {
 		t.Run(name, test.check)
+	}
+}
+
+func TestPhase(t *testing.T) {
+	for want, target := range map[api.Phase]workload.Target{
+		"Active":      deployment("a", "blue"),
+		"Progressing": deployment("a", "red"),
+		"Pending":     deployment("a", "blue", restarted(1, ago(time.Hour)), paused),
+		"Failed":      deployment("a", "blue", restarted(1, ago(time.Minute)), stuck),
+	} {
+		snapshot := workload.Snapshot{Targets: []workload.Target{target}, Demands: []workload.Demand{configmonitor.DemandOf(monitor())},
+			Sources: map[workload.SourceRef]workload.Source{blue.Ref: blue}}
+		status, _ := statusOf(monitor(), configmonitor.Observed{Now: noon, Source: blue, Snapshot: snapshot}, plan.Result{})
+		if status.Phase != want {
+			t.Errorf("got %s, want %s", status.Phase, want)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
@@ -46,6 +47,7 @@ func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Re
 			conditions.True(mspolicyv1.ConditionStalled, failure.Reason, failure.Message),
 		}
 	}
+	status.Phase = summary.Phase(status.Conditions)
 	governing := map[string]policy.Rules{}
 	for namespace, labels := range observed.Namespaces {
 		rules := policy.Governing(observed.Policies, namespace, labels)

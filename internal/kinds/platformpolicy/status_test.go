@@ -71,7 +71,7 @@ func TestStatus(t *testing.T) {
 		"production": {
 			newPolicy(atMost(2, "production")),
 			mspolicyv1.PlatformPolicyStatus{
-				ObservedGeneration: 3, Environments: "production", Namespaces: 3, Objects: 6, Violations: 5, Conditions: inForce,
+				ObservedGeneration: 3, Phase: "Active", Environments: "production", Namespaces: 3, Objects: 6, Violations: 5, Conditions: inForce,
 				Violating: []mspolicyv1.Violator{
 					violator("WebApp", "odd-prod", "x", unclear+given(9, "production")),
 					violator("WebApp", "shop", "x", given(4, "production")), violator("Cache", "shop-prod", "z", given(3, "production")),
@@ -82,7 +82,7 @@ func TestStatus(t *testing.T) {
 		"all namespaces, and one environment stricter": {
 			newPolicy(atMost(8, "*"), atMost(2, "dev")),
 			mspolicyv1.PlatformPolicyStatus{
-				ObservedGeneration: 3, Environments: "*,dev", Namespaces: 5, Objects: 8, Violations: 3, Conditions: inForce,
+				ObservedGeneration: 3, Phase: "Active", Environments: "*,dev", Namespaces: 5, Objects: 8, Violations: 3, Conditions: inForce,
 				Violating: []mspolicyv1.Violator{
 					violator("WebApp", "default", "x", `spec.replicas: Invalid value: 9: must be at most 8 (policy "base", rule "*.maxReplicas")`),
 					violator("WebApp", "odd-prod", "x", unclear+given(9,
@@ -94,14 +94,14 @@ func TestStatus(t *testing.T) {
 		"an environment that no namespace has, but for one of which it is not known": {
 			newPolicy(atMost(2, "staging")),
 			mspolicyv1.PlatformPolicyStatus{
-				ObservedGeneration: 3, Environments: "staging", Namespaces: 1, Objects: 1, Violations: 1, Conditions: inForce,
+				ObservedGeneration: 3, Phase: "Active", Environments: "staging", Namespaces: 1, Objects: 1, Violations: 1, Conditions: inForce,
 				Violating: []mspolicyv1.Violator{violator("WebApp", "odd-prod", "x", unclear+given(9, "staging"))},
 			},
 		},
 		"one object that breaks two rules": {
 			newPolicy(atMost(2, "dev"), atMost(2, "development")),
 			mspolicyv1.PlatformPolicyStatus{
-				ObservedGeneration: 3, Environments: "dev,development", Namespaces: 2, Objects: 2, Violations: 2, Conditions: inForce,
+				ObservedGeneration: 3, Phase: "Active", Environments: "dev,development", Namespaces: 2, Objects: 2, Violations: 2, Conditions: inForce,
 				Violating: []mspolicyv1.Violator{
 					violator("WebApp", "odd-prod", "x", unclear+given(9, "dev")+"; "+further(given(9, "development"))),
 					violator("WebApp", "shop-dev", "x", given(3, "dev")+"; "+further(given(3, "development"))),
@@ -185,7 +185,7 @@ func TestStatusOfAnInvalidPolicy(t *testing.T) {
 	if diff := cmp.Diff(want, status.Conditions); diff != "" {
 		t.Error(diff)
 	}
-	if status.Violations != 1 {
-		t.Errorf("%d violations", status.Violations)
+	if status.Violations != 1 || status.Phase != "Failed" {
+		t.Errorf("%d violations, phase %s", status.Violations, status.Phase)
 	}
 }

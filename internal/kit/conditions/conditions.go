@@ -21,6 +21,8 @@ const maxMessage = 1000
 const (
 	// Ready is the condition that every kind has. An event reports each change of it.
 	Ready = "Ready"
+	// Progressing is True while a change is being carried out.
+	Progressing = "Progressing"
 	// Degraded is True when there is a problem that needs attention.
 	Degraded = "Degraded"
 	// Stalled is True when the object can only progress after someone acts. Otherwise it is absent.

@@ -1,7 +1,12 @@
 package metrics
 
+// KindWorkload is the label kind of the passes that restart workloads. Each is over a whole
+// namespace, and has no object of one of our kinds.
+const KindWorkload = "Workload"
+
 var (
 	kindLabel      = Label{"kind", "kind of the object: `WebApp`"}
+	passKindLabel  = Label{"kind", kindLabel.Meaning + "; `" + KindWorkload + "` for a pass over a namespace that restarts workloads"}
 	namespaceLabel = Label{"namespace", "namespace of the object; empty for cluster-scoped kinds, `(other)` beyond the first 500"}
 )
 
@@ -9,14 +14,14 @@ var reconciles = counter(Metric{
 	Name:   "mainstay_reconcile_total",
 	Help:   "Finished reconciles. Objects that no longer exist when they are reconciled are not counted.",
 	Normal: "Some per change of an object, its children and its pods; none at rest. Most are `unchanged`.",
-	Labels: []Label{kindLabel, namespaceLabel, {"result", "`unchanged`, `changed` (something was written), `stopped` (the object was deleted, or the process is stopping), or the class of the error as in `mainstay_errors_total`"}},
+	Labels: []Label{passKindLabel, namespaceLabel, {"result", "`unchanged`, `changed` (something was written), `stopped` (the object was deleted, or the process is stopping), or the class of the error as in `mainstay_errors_total`"}},
 })
 
 var reconcileDuration = histogram(Metric{
 	Name:   "mainstay_reconcile_duration_seconds",
 	Help:   "Duration of a reconcile, without its time in the queue.",
 	Normal: "Milliseconds if nothing is written, tens of milliseconds if something is; more after a start.",
-	Labels: []Label{kindLabel},
+	Labels: []Label{passKindLabel},
 	// The buckets from 0.1 on are those of the issue. Below it they are finer, because normal values
 	// are there.
 	Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 2.5, 5, 10},
@@ -35,7 +40,7 @@ var failures = counter(Metric{
 	Name:   "mainstay_errors_total",
 	Help:   "Reconciles that ended in an error.",
 	Normal: "`conflict` occasionally; `terminal` for each reconcile of an object whose spec can't be carried out; `blocked` about once a minute for each object that a quota or another policy refuses. None should grow by 0.1 per second.",
-	Labels: []Label{kindLabel, {"class", "`transient` (network, overload: retried with backoff), `blocked` (refused by the API server: retried each minute), `terminal` (the spec must change), `conflict` (another client wrote in between), `panic` (a defect: the log has it)"}},
+	Labels: []Label{passKindLabel, {"class", "`transient` (network, overload: retried with backoff), `blocked` (refused by the API server: retried each minute), `terminal` (the spec must change), `conflict` (another client wrote in between), `panic` (a defect: the log has it)"}},
 })
 
 var denials = counter(Metric{
@@ -85,7 +90,7 @@ var (
 		Name:   "mainstay_objects",
 		Help:   "Existing objects, by their conditions. Each replica reports it: take the maximum.",
 		Normal: "Nearly all `Ready`; some `Progressing` while changes are rolled out. Check objects that are in another phase than `Ready` or `Paused` for long.",
-		Labels: []Label{kindLabel, {"phase", "the first that applies: `Deleting`, `Pending` (no Ready condition yet for the current spec), `Ready`, `Paused`, `Stalled` (someone must act), `Degraded`, `Unknown` (writes fail), `Progressing`"}},
+		Labels: []Label{kindLabel, {"phase", "not `status.phase`, but the first that applies: `Deleting`, `Pending` (no Ready condition yet for the current spec), `Ready`, `Paused`, `Stalled` (someone must act), `Degraded`, `Unknown` (writes fail), `Progressing`"}},
 	})
 	instrumented = gauge(Metric{
 		Name: "mainstay_instrumented_workloads",

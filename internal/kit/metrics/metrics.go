@@ -60,7 +60,7 @@ func gauge(metric Metric) *prometheus.Desc {
 
 // Pass is one finished reconcile.
 type Pass struct {
-	// Kind is the kind of the object, as users write it: WebApp.
+	// Kind is the kind of the object, as users write it: WebApp. It may be KindWorkload.
 	Kind string
 	// Namespace is the namespace of the object; empty for cluster-scoped kinds.
 	Namespace string

@@ -76,6 +76,22 @@ func TestReconciled(t *testing.T) {
 	}
 }
 
+// TestKindWorkload: the metrics of a pass, and only these, name the kind that no object has.
+func TestKindWorkload(t *testing.T) {
+	var named []string
+	for _, metric := range Declared() {
+		for _, label := range metric.Labels {
+			if label.Name == "kind" && strings.Contains(label.Meaning, "`Workload`") {
+				named = append(named, metric.Name)
+			}
+		}
+	}
+	want := []string{"mainstay_reconcile_total", "mainstay_reconcile_duration_seconds", "mainstay_errors_total"}
+	if !slices.Equal(named, want) {
+		t.Errorf("named by %q", named)
+	}
+}
+
 // TestNamespaceLabels: only a limited number of namespaces have series of their own, and deleted
 // namespaces make room.
 func TestNamespaceLabels(t *testing.T) {

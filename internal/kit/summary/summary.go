@@ -5,6 +5,7 @@ package summary
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -68,6 +69,31 @@ func OfFailure(failure plan.Failure) Summary {
 
 // IsProblem reports whether something is wrong.
 func (s Summary) IsProblem() bool { return s.Severity >= Degraded }
+
+// Phase returns the phase that follows from conditions. The first matching row counts:
+//
+//	True                  phase
+//	Ready                 Active
+//	Degraded or Stalled   Failed
+//	Progressing           Progressing
+//	none of these         Pending
+func Phase(all []metav1.Condition) api.Phase {
+	isTrue := func(kinds ...string) bool {
+		return slices.ContainsFunc(all, func(one metav1.Condition) bool {
+			return one.Status == metav1.ConditionTrue && slices.Contains(kinds, one.Type)
+		})
+	}
+	switch {
+	case isTrue(conditions.Ready):
+		return api.PhaseActive
+	case isTrue(conditions.Degraded, conditions.Stalled):
+		return api.PhaseFailed
+	case isTrue(conditions.Progressing):
+		return api.PhaseProgressing
+	default:
+		return api.PhasePending
+	}
+}
 
 // Conditions returns the conditions that follow, each with the summary's reason and message:
 //

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
@@ -41,6 +43,28 @@ func TestConditions(t *testing.T) {
 				t.Errorf("it is trouble: %t, and Degraded: %t", given.IsProblem(), isDegraded)
 			}
 		})
+	}
+}
+
+// TestPhase has the table of Phase, with the rows below it true as well.
+func TestPhase(t *testing.T) {
+	for phase, isTrue := range map[api.Phase][]string{
+		"Active":      {"Ready", "Degraded", "Progressing"},
+		"Failed":      {"Stalled", "Progressing"},
+		"Progressing": {"Progressing", "Flapping"},
+		"Pending":     {"Flapping"},
+	} {
+		all := []metav1.Condition{conditions.False("Ready", "Why", ""), conditions.False("Degraded", "Why", "")}
+		for _, kind := range isTrue {
+			all = append(all, conditions.True(kind, "Why", ""))
+		}
+		if got := summary.Phase(all); got != phase {
+			t.Errorf("%v: got %s, want %s", isTrue, got, phase)
+		}
+	}
+	failed := summary.Of(summary.Failed, "Why", "how it is").Conditions(conditions.True("Progressing", "Moving", "it moves"))
+	if got := summary.Phase(failed); got != "Failed" {
+		t.Errorf("while it moves, a failure is %s", got)
 	}
 }
 

@@ -64,7 +64,7 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	start := r.clock.Now()
 	done := r.reconcile(ctx, request.Name)
-	metrics.Reconciled(metrics.Pass{Kind: "Workload", Namespace: request.Name, Result: done.result(), Took: r.clock.Since(start)})
+	metrics.Reconciled(metrics.Pass{Kind: metrics.KindWorkload, Namespace: request.Name, Result: done.result(), Took: r.clock.Since(start)})
 	if errclass.IsShutdown(done.err) || errclass.Of(done.err) == errclass.Gone {
 		return ctrl.Result{}, nil
 	}

@@ -169,6 +169,7 @@ func (f *StatusInput) Status() instrv1.InstrumentationStatus {
 		Matched:            count(s.matched), Injected: count(s.injected), Pending: count(s.pending), Failed: count(s.failed),
 		Conditions: f.conditions(&s),
 	}
+	status.Phase = summary.Phase(status.Conditions)
 	for _, one := range s.listed[:min(len(s.listed), maxListed)] {
 		status.Workloads = append(status.Workloads, one.Status)
 	}

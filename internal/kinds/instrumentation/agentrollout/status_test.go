@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/agentrollout"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
@@ -111,6 +112,21 @@ func TestStatus(t *testing.T) {
 		test.input.Identity = agent.Identity
 		test.input.Seen = seenWorkloads("a", "b", "c", "d", "e", "f")
 		expectStatus(t, test.name, test.input.Status(), test.want, test.message)
+	}
+}
+
+func TestPhase(t *testing.T) {
+	for want, reported := range map[api.Phase]agentrollout.ReportedWorkload{
+		"Active":      {},
+		"Progressing": {State: instrv1.StatePending, Reason: instrv1.WorkloadRolling, Progressing: true},
+		"Pending":     {State: instrv1.StatePending, Reason: "OutsideWindow"},
+		"Failed":      {State: instrv1.StateFailed, Reason: "CrashLoop"},
+	} {
+		input := agentrollout.StatusInput{Identity: injection.IdentityOf(namespaced("java", nil)), Seen: seenWorkloads("a"),
+			Decision: agentrollout.Decision{Workloads: []agentrollout.ReportedWorkload{reported}}}
+		if got := input.Status().Phase; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 

@@ -41,8 +41,6 @@ import (
 
 // Field indexes of the cache.
 const (
-	// ImageIndex finds WebApps by spec.image.
-	ImageIndex = "spec.image"
 	// serviceAccountIndex finds WebApps by the ServiceAccount that they use.
 	serviceAccountIndex = "spec.serviceAccountName"
 	// podOwnerIndex finds the pods of a WebApp by its name.
@@ -227,9 +225,6 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		name   string
 		values client.IndexerFunc
 	}{
-		{&msappsv1.WebApp{}, ImageIndex, func(object client.Object) []string {
-			return []string{object.(*msappsv1.WebApp).Spec.Image}
-		}},
 		{&msappsv1.WebApp{}, serviceAccountIndex, func(object client.Object) []string {
 			if name := object.(*msappsv1.WebApp).Spec.ServiceAccountName; name != "" {
 				return []string{name}
