@@ -64,6 +64,17 @@ func setWorkloads(t *testing.T, policy *mspolicyv1.PlatformPolicy, mode mspolicy
 	change(t, policy, func(p *mspolicyv1.PlatformPolicy) { p.Spec.Workloads = mode })
 }
 
+// refusal returns the message of a refused write; empty if the write succeeds.
+func refusal(write func(context.Context) error) func(context.Context) string {
+	return func(ctx context.Context) string {
+		if err := write(ctx); err != nil {
+			_, text, _ := strings.Cut(err.Error(), "denied request: ")
+			return text
+		}
+		return ""
+	}
+}
+
 // TestPolicyOfPlainWorkloads: the API server itself applies a policy to workloads that are not
 // Mainstay's, as the policy's mode says.
 func TestPolicyOfPlainWorkloads(t *testing.T) {
@@ -89,15 +100,6 @@ func TestPolicyOfPlainWorkloads(t *testing.T) {
 		`spec.template.spec.containers[app].image: Invalid value: "nginx": must be an image of reg.example.com ` + rule("allowedRegistries"))))
 
 	setWorkloads(t, policy, mspolicyv1.WorkloadsEnforce)
-	refusal := func(write func(context.Context) error) func(context.Context) string {
-		return func(ctx context.Context) string {
-			if err := write(ctx); err != nil {
-				_, text, _ := strings.Cut(err.Error(), "denied request: ")
-				return text
-			}
-			return ""
-		}
-	}
 	g.Eventually(refusal(func(ctx context.Context) error {
 		return alice.Create(ctx, plainDeployment(shop, "new", "nginx", 1), client.DryRunAll)
 	})).WithContext(t.Context()).Should(gomega.Equal(
@@ -108,7 +110,7 @@ func TestPolicyOfPlainWorkloads(t *testing.T) {
 	g.Expect(refusal(func(ctx context.Context) error { return alice.Create(ctx, pod) })(t.Context())).To(gomega.Equal(
 		`spec.containers[app].resources.limits[cpu]: Required value: must be more than 0 ` + rule("requireResourceLimits") +
 			`; spec.containers[app].resources.limits[memory]: Required value: must be more than 0 (rule "staging.requireResourceLimits")`))
-	// Who writes the label of Mainstay is no more trusted for it.
+	// Users can write the label, so it exempts nothing.
 	pod.Labels = map[string]string{"app.kubernetes.io/managed-by": "mainstay"}
 	g.Expect(alice.Create(t.Context(), pod)).NotTo(gomega.Succeed())
 

@@ -154,7 +154,8 @@ func (c compiled) evaluate(t testing.TB, r request) (violations []string, unclea
 		operation = admission.Update
 	}
 	resource := schema.GroupVersionResource{Version: "v1", Resource: r.resource}
-	attributes := &admission.VersionedAttributes{Attributes: admission.NewAttributesRecord(r.object, r.old, schema.GroupVersionKind{}, r.namespace, "x",
+	attributes := &admission.VersionedAttributes{Attributes: admission.NewAttributesRecord(r.object, r.old,
+		schema.GroupVersionKind{}, r.namespace, "x",
 		resource, r.subresource, operation, nil, false, &user.DefaultInfo{Name: r.user})}
 	attributes.VersionedObject.Set(r.object)
 	if r.old != nil {
@@ -165,7 +166,8 @@ func (c compiled) evaluate(t testing.TB, r request) (violations []string, unclea
 		namespace.Labels = map[string]string{"mainstay.dev/environment": r.environment}
 	}
 	results, _, err := c.violators.ForInput(context.Background(), attributes, cel.CreateAdmissionRequest(attributes.Attributes,
-		metav1.GroupVersionResource(resource), metav1.GroupVersionKind{}), cel.OptionalVariableBindings{}, namespace, celconfig.RuntimeCELCostBudget)
+		metav1.GroupVersionResource(resource), metav1.GroupVersionKind{}), cel.OptionalVariableBindings{}, namespace,
+		celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,5 +298,20 @@ func TestAgreesWithPolicy(t *testing.T) {
 				t.Fatalf("policy (-), CEL (+): %s%s %v", diff, r.resource, r.subresource)
 			}
 		}
+	}
+}
+
+// BenchmarkDecide measures what a policy with all kinds of rules adds to a request.
+func BenchmarkDecide(b *testing.B) {
+	c := chance{rand.New(rand.NewPCG(1, 11))} //nolint:gosec // the same one each time
+	stored := mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
+	stored.Spec.Workloads, stored.Spec.Rules = mspolicyv1.WorkloadsEnforce, []mspolicyv1.Rule{c.rule("*")}
+	rule := &stored.Spec.Rules[0]
+	rule.AllowedRegistries, rule.RequireResourceLimits, rule.MaxReplicas = []string{"docker.io", "reg.io"}, true, new(int32(10))
+	rule.Enforced.SecurityProfile = mspolicyv1.SecurityRestricted
+	built, _ := Build(Input{Name: "x", Policy: &stored, All: []mspolicyv1.PlatformPolicy{stored}, Manager: "m"})
+	compiled, r := compile(b, built), c.request()
+	for b.Loop() {
+		compiled.evaluate(b, r)
 	}
 }

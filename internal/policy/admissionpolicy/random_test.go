@@ -89,7 +89,8 @@ func (c chance) policies() []mspolicyv1.PlatformPolicy {
 }
 
 func (c chance) seccomp() *corev1.SeccompProfile {
-	return maybe(c, corev1.SeccompProfile{Type: "RuntimeDefault"}, corev1.SeccompProfile{Type: "Unconfined"}, corev1.SeccompProfile{Type: "Localhost"})
+	return maybe(c, corev1.SeccompProfile{Type: "RuntimeDefault"}, corev1.SeccompProfile{Type: "Unconfined"},
+		corev1.SeccompProfile{Type: "Localhost"})
 }
 
 func (c chance) appArmor() *corev1.AppArmorProfile {
@@ -102,7 +103,8 @@ func (c chance) seLinux() *corev1.SELinuxOptions {
 }
 
 func (c chance) windows() *corev1.WindowsSecurityContextOptions {
-	return maybe(c, corev1.WindowsSecurityContextOptions{HostProcess: new(true)}, corev1.WindowsSecurityContextOptions{HostProcess: new(false)},
+	return maybe(c, corev1.WindowsSecurityContextOptions{HostProcess: new(true)},
+		corev1.WindowsSecurityContextOptions{HostProcess: new(false)},
 		corev1.WindowsSecurityContextOptions{})
 }
 

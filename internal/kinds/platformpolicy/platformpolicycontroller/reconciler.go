@@ -49,7 +49,8 @@ func (kind) Admit(policy *mspolicyv1.PlatformPolicy) error {
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (platformpolicy.Observed, error) {
-	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}, Ungoverned: k.options.Ungoverned, Watched: k.options.Watched}
+	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}, Ungoverned: k.options.Ungoverned,
+		Watched: k.options.Watched}
 	var err error
 	if admissionpolicy.IsOn(stored) {
 		if observed.Manager, err = k.manager(ctx); err != nil {
