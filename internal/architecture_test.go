@@ -45,7 +45,7 @@ type importRule struct {
 var pure = []string{
 	"internal/kit/plan", "internal/kit/conditions", "internal/kit/summary", "internal/kit/naming", "internal/kit/image",
 	"internal/kit/requeue", "internal/kit/rollout", "internal/kit/bounded", "internal/kit/jsonpatch", "internal/policy",
-	"internal/render", "internal/workload",
+	"internal/policy/admissionpolicy", "internal/render", "internal/workload",
 }
 
 // large is a kind whose decisions are divided into parts, which are packages of their own.

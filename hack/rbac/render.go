@@ -38,6 +38,7 @@ var clusterScoped = map[string]bool{
 	"admissionregistration.k8s.io/validatingwebhookconfigurations":   true,
 	"apiextensions.k8s.io/customresourcedefinitions":                 true,
 	"apiregistration.k8s.io/apiservices":                             true,
+	"authentication.k8s.io/selfsubjectreviews":                       true,
 	"authentication.k8s.io/tokenreviews":                             true,
 	"authorization.k8s.io/subjectaccessreviews":                      true,
 	"networking.k8s.io/ingressclasses":                               true,

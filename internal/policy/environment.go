@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/mainstay-platform/mainstay/api"
@@ -59,4 +61,30 @@ func EnvironmentOf(namespace string, labels map[string]string) (Environment, err
 		}
 	}
 	return None, nil
+}
+
+// Unclear is the value of EnvironmentExpression for a label that is no environment.
+const Unclear = "unclear"
+
+// EnvironmentExpression is EnvironmentOf in CEL, for the variable namespaceObject of admission
+// policies.
+var EnvironmentExpression = func() string {
+	const label = "'" + api.LabelEnvironment + "'"
+	words := literal(words)
+	byName := fmt.Sprintf("namespaceObject.metadata.name in %[1]s ? %[1]s[namespaceObject.metadata.name]", words)
+	for _, suffix := range slices.Sorted(maps.Keys(suffixes)) {
+		byName += fmt.Sprintf(" : namespaceObject.metadata.name.endsWith('%s') ? '%s'", suffix, suffixes[suffix])
+	}
+	return fmt.Sprintf("has(namespaceObject.metadata.labels) && %[1]s in namespaceObject.metadata.labels ? "+
+		"(namespaceObject.metadata.labels[%[1]s] in %[2]s ? %[2]s[namespaceObject.metadata.labels[%[1]s]] : '%[3]s') : %[4]s : ''",
+		label, words, Unclear, byName)
+}()
+
+// literal returns a map in CEL.
+func literal(of map[string]Environment) string {
+	var entries []string
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		entries = append(entries, fmt.Sprintf("'%s': '%s'", key, of[key]))
+	}
+	return "{" + strings.Join(entries, ", ") + "}"
 }

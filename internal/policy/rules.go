@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,17 @@ func Governing(policies []mspolicyv1.PlatformPolicy, namespace string, labels ma
 		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.policy, b.policy), cmp.Compare(a.Environment, b.Environment))
 	})
 	return rules
+}
+
+// All returns the rules in their order, each with the name of its policy.
+func (r Rules) All() iter.Seq2[string, mspolicyv1.Rule] {
+	return func(yield func(string, mspolicyv1.Rule) bool) {
+		for _, asked := range r.governing {
+			if !yield(asked.policy, asked.Rule) {
+				return
+			}
+		}
+	}
 }
 
 func rank(r rule) int {

@@ -69,7 +69,9 @@ func TestKindsOff(t *testing.T) {
 	}
 	webapp := append([]string{"webapps.apps.mainstay.dev", "webapps/status.apps.mainstay.dev", "webapps/finalizers.apps.mainstay.dev"},
 		children...)
-	policies := []string{"platformpolicies.policy.mainstay.dev", "platformpolicies/status.policy.mainstay.dev", "namespaces"}
+	policies := []string{"platformpolicies.policy.mainstay.dev", "platformpolicies/status.policy.mainstay.dev", "namespaces",
+		"platformpolicies/finalizers.policy.mainstay.dev", "validatingadmissionpolicies.admissionregistration.k8s.io",
+		"validatingadmissionpolicybindings.admissionregistration.k8s.io"}
 	appconfig := []string{"appconfigs.config.mainstay.dev", "appconfigs/status.config.mainstay.dev",
 		"appconfigs/finalizers.config.mainstay.dev"}
 	monitors := []string{"configmonitors.config.mainstay.dev", "configmonitors/status.config.mainstay.dev", "pods/eviction"}
@@ -160,7 +162,8 @@ func TestWatchNamespaces(t *testing.T) {
 		roleRights(t, some, "Role", "default", "mainstay-manager-events")
 	cluster := []string{
 		"customresourcedefinitions", "customresourcedefinitions/status", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
-		"namespaces", "platformpolicies", "platformpolicies/status", "clusterroles", "clusterinstrumentations", "clusterinstrumentations/status",
+		"namespaces", "platformpolicies", "platformpolicies/status", "platformpolicies/finalizers",
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "selfsubjectreviews", "clusterroles", "clusterinstrumentations", "clusterinstrumentations/status",
 		"apiservices", "ingressclasses",
 	}
 	for _, r := range smallest {

@@ -58,7 +58,27 @@ type PlatformPolicySpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=6
 	Rules []Rule `json:"rules"`
+
+	// Workloads is what happens to workloads without an object of Mainstay's that break a rule:
+	// Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs and
+	// Pods. Off: nothing. Audit: an annotation in the API server's audit log. Warn: a warning for the
+	// client. Enforce: the request is refused. Nothing is filled in or replaced: defaults are ignored,
+	// and what is enforced is required. An update is checked for what it makes worse. Default: Off.
+	// +optional
+	// +kubebuilder:validation:Enum=Off;Audit;Warn;Enforce
+	Workloads WorkloadsMode `json:"workloads,omitempty"`
 }
+
+// WorkloadsMode is what happens to a workload that breaks a rule.
+type WorkloadsMode string
+
+// The modes.
+const (
+	WorkloadsOff     WorkloadsMode = "Off"
+	WorkloadsAudit   WorkloadsMode = "Audit"
+	WorkloadsWarn    WorkloadsMode = "Warn"
+	WorkloadsEnforce WorkloadsMode = "Enforce"
+)
 
 // Rule has the requirements in the namespaces of one environment.
 type Rule struct {

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mainstay-platform/mainstay/api"
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kit/conditions"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
@@ -22,6 +23,13 @@ type Observed struct {
 	Policies []mspolicyv1.PlatformPolicy
 	// Objects are the objects of all kinds that policies govern.
 	Objects []policy.Object
+	// Children are the objects under the names of the policy's children.
+	Children plan.Children
+	// Ungoverned are namespaces that no policy governs. Watched are the only ones that policies
+	// govern; none means all.
+	Ungoverned, Watched []string
+	// Manager is the user name of this manager; empty while no policy governs workloads.
+	Manager string
 }
 
 // maxViolating limits the objects in the status; the schema has the same limit.
@@ -29,9 +37,12 @@ const maxViolating = 20
 
 // Status returns what a policy governs and what violates it.
 //
-//	the spec is   Ready  reason       Stalled
-//	invalid       False  InvalidSpec  True
-//	valid         True   InForce      -
+//	the policy                           Ready    reason           Stalled
+//	has an invalid spec                  False    InvalidSpec      True
+//	has a child that could not be        False    the failure's    if it needs help
+//	  written                            or Unknown, if it may pass
+//	has a foreign object in the way      False    Conflict         True
+//	otherwise                            True     InForce          -
 //
 // A policy with an invalid spec is checked as far as it can be read: an invalid entry of
 // allowedRegistries allows nothing.
@@ -41,10 +52,18 @@ func Status(stored *mspolicyv1.PlatformPolicy, observed Observed, result plan.Re
 		Environments:       environments(stored),
 		Conditions:         []metav1.Condition{ready()},
 	}
-	if failure := result.Failure; failure != nil {
-		status.Conditions = []metav1.Condition{
-			conditions.False(mspolicyv1.ConditionReady, failure.Reason, failure.Message),
-			conditions.True(mspolicyv1.ConditionStalled, failure.Reason, failure.Message),
+	failure := result.Failure
+	if failure == nil && len(result.Conflicts) > 0 {
+		failure = &plan.Failure{Stalled: true, Reason: api.ReasonConflict, Message: plan.Join(result.Conflicts) +
+			" exists and was not created by this policy: delete it"}
+	}
+	if failure != nil {
+		status.Conditions[0] = conditions.False(mspolicyv1.ConditionReady, failure.Reason, failure.Message)
+		if failure.Transient {
+			status.Conditions[0].Status = metav1.ConditionUnknown
+		}
+		if failure.Stalled {
+			status.Conditions = append(status.Conditions, conditions.True(mspolicyv1.ConditionStalled, failure.Reason, failure.Message))
 		}
 	}
 	status.Phase = summary.Phase(status.Conditions)

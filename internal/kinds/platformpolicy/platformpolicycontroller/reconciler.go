@@ -6,22 +6,30 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/platformpolicy"
+	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
 	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/policy/admissionpolicy"
 )
 
-// kind implements the reconciler's interface for PlatformPolicy. It has no children.
+// kind implements the reconciler's interface for PlatformPolicy.
 type kind struct {
-	cached  client.Reader
+	cached   client.Reader
+	children children.Reader
+	// manager returns the user name of this manager.
+	manager func(context.Context) (string, error)
 	options Options
 }
 
@@ -35,12 +43,26 @@ func (kind) Admit(policy *mspolicyv1.PlatformPolicy) error {
 	return nil
 }
 
-// Observe reads all policies, all namespaces and all governed objects from the cache.
+// Observe reads all policies, all namespaces, all governed objects and the children from the cache.
 //
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
-func (k kind) Observe(ctx context.Context, _ *mspolicyv1.PlatformPolicy) (platformpolicy.Observed, error) {
-	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}}
+func (k kind) Observe(ctx context.Context, stored *mspolicyv1.PlatformPolicy) (platformpolicy.Observed, error) {
+	observed := platformpolicy.Observed{Namespaces: map[string]map[string]string{}, Ungoverned: k.options.Ungoverned,
+		Watched: k.options.Watched}
+	var err error
+	if admissionpolicy.IsOn(stored) {
+		if observed.Manager, err = k.manager(ctx); err != nil {
+			return observed, fmt.Errorf("asking for the manager's user name: %w", err)
+		}
+	}
+	name := metav1.ObjectMeta{Name: platformpolicy.ChildName(stored.Name)}
+	observed.Children, err = k.children.Find(ctx, stored, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: name},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name})
+	if err != nil {
+		return observed, err
+	}
 	namespaces := &metav1.PartialObjectMetadataList{}
 	namespaces.SetGroupVersionKind(watch.Namespace().GroupVersionKind())
 	if err := k.cached.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
@@ -70,9 +92,28 @@ func (k kind) Observe(ctx context.Context, _ *mspolicyv1.PlatformPolicy) (platfo
 // Decide returns nothing: what is to be done follows from the desired state.
 func (kind) Decide(*mspolicyv1.PlatformPolicy, platformpolicy.Observed) struct{} { return struct{}{} }
 
-// Desired is nothing.
-func (kind) Desired(_ *mspolicyv1.PlatformPolicy, _ platformpolicy.Observed, _ struct{}) plan.Plan {
-	return plan.Plan{}
+// Desired returns the admission policy and its binding.
+func (kind) Desired(policy *mspolicyv1.PlatformPolicy, observed platformpolicy.Observed, _ struct{}) plan.Plan {
+	return platformpolicy.Desired(policy, observed)
+}
+
+// userOf returns a function that asks the API server once for the user name of a client.
+//
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create
+func userOf(writer client.Client) func(context.Context) (string, error) {
+	var mutex sync.Mutex
+	var name string
+	return func(ctx context.Context) (string, error) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if name != "" {
+			return name, nil
+		}
+		var review authenticationv1.SelfSubjectReview
+		err := writer.Create(ctx, &review)
+		name = review.Status.UserInfo.Username
+		return name, err
+	}
 }
 
 // Report sets the status.

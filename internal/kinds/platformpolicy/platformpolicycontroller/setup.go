@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -17,6 +18,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kit/apply"
 	"github.com/mainstay-platform/mainstay/internal/kit/children"
 	"github.com/mainstay-platform/mainstay/internal/kit/errclass"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
 	"github.com/mainstay-platform/mainstay/internal/kit/reconciler"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
 	"github.com/mainstay-platform/mainstay/internal/policy"
@@ -48,6 +50,8 @@ const gather = 3 * time.Second
 // Setup adds the controller to the manager.
 //
 // +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=policy.mainstay.dev,resources=platformpolicies/finalizers,verbs=update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=default,resources=events,verbs=create;patch
 func Setup(manager ctrl.Manager, options Options) error {
 	cached := manager.GetClient()
@@ -56,7 +60,8 @@ func Setup(manager ctrl.Manager, options Options) error {
 		Name:              platformpolicy.Controller,
 		New:               func() *mspolicyv1.PlatformPolicy { return &mspolicyv1.PlatformPolicy{} },
 		ProblemConditions: []string{mspolicyv1.ConditionStalled},
-		Kind:              kind{cached: cached, options: options},
+		Kind:              kind{cached: cached, children: reader, manager: userOf(cached), options: options},
+		Children:          func(observed platformpolicy.Observed) plan.Children { return observed.Children },
 		Client:            cached,
 		Applier:           apply.New(cached, reader),
 		Recorder:          manager.GetEventRecorder("mainstay-" + platformpolicy.Controller),
@@ -67,6 +72,8 @@ func Setup(manager ctrl.Manager, options Options) error {
 		Named(platformpolicy.Controller).
 		For(&mspolicyv1.PlatformPolicy{}, builder.WithPredicates(watch.SpecChanged())).
 		Watches(&mspolicyv1.PlatformPolicy{}, everything, builder.WithPredicates(watch.SpecChanged())).
+		Owns(&admissionregistrationv1.ValidatingAdmissionPolicy{}, builder.WithPredicates(watch.ContentChanged())).
+		Owns(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, builder.WithPredicates(watch.ContentChanged())).
 		Watches(watch.Namespace(), everything, builder.WithPredicates(watch.LabelsChanged()))
 	for _, governed := range options.Governed {
 		under = under.Watches(governed.Object, everything, builder.WithPredicates(watch.SpecChanged()))

@@ -1,0 +1,75 @@
+package platformpolicy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/plan"
+)
+
+// TestDesired: a mode that refuses nothing never refuses, not even what it can't evaluate.
+func TestDesired(t *testing.T) {
+	for mode, want := range map[mspolicyv1.WorkloadsMode]struct {
+		action  admissionv1.ValidationAction
+		failure admissionv1.FailurePolicyType
+	}{
+		"Audit": {"Audit", "Ignore"}, "Warn": {"Warn", "Ignore"}, "Enforce": {"Deny", "Fail"}, "Off": {}, "": {},
+	} {
+		stored := newPolicy(atMost(2, "production"))
+		stored.Spec.Workloads = mode
+		children := Desired(stored, Observed{Policies: []mspolicyv1.PlatformPolicy{*stored}, Ungoverned: []string{"kube-system"}}).Children
+		if want.action == "" {
+			if len(children) != 0 {
+				t.Errorf("%q: %d children", mode, len(children))
+			}
+			continue
+		}
+		built := children[0].Object.(*admissionv1.ValidatingAdmissionPolicy)
+		binding := children[1].Object.(*admissionv1.ValidatingAdmissionPolicyBinding)
+		actions := []admissionv1.ValidationAction{want.action}
+		if *built.Spec.FailurePolicy != want.failure || !slices.Equal(binding.Spec.ValidationActions, actions) ||
+			built.Name != "mainstay-base" || binding.Spec.PolicyName != "mainstay-base" {
+			t.Errorf("%q: %v %v %s", mode, *built.Spec.FailurePolicy, binding.Spec.ValidationActions, binding.Spec.PolicyName)
+		}
+	}
+}
+
+func TestChildName(t *testing.T) {
+	long := strings.Repeat("a", 253)
+	if a, b := ChildName(long), ChildName(long[1:]); len(a) != 253 || len(b) != 253 || a == b {
+		t.Errorf("%s and %s", a, b)
+	}
+}
+
+// TestStatusOfUnwrittenChildren: what keeps the API server from applying a policy is reported.
+func TestStatusOfUnwrittenChildren(t *testing.T) {
+	conflict := "ValidatingAdmissionPolicy mainstay-base exists and was not created by this policy: delete it"
+	for name, test := range map[string]struct {
+		result plan.Result
+		want   []metav1.Condition
+	}{
+		"a foreign object": {
+			plan.Result{Conflicts: []plan.Ref{{Kind: "ValidatingAdmissionPolicy", Name: "mainstay-base"}}},
+			[]metav1.Condition{{Type: "Ready", Status: "False", Reason: "Conflict", Message: conflict},
+				{Type: "Stalled", Status: "True", Reason: "Conflict", Message: conflict}},
+		},
+		"a failure that may pass": {
+			plan.Result{Failure: &plan.Failure{Reason: "ReconcileError", Message: "no", Transient: true}},
+			[]metav1.Condition{{Type: "Ready", Status: "Unknown", Reason: "ReconcileError", Message: "no"}},
+		},
+		"a refusal": {
+			plan.Result{Failure: &plan.Failure{Reason: "Refused", Message: "no"}},
+			[]metav1.Condition{{Type: "Ready", Status: "False", Reason: "Refused", Message: "no"}},
+		},
+	} {
+		if diff := cmp.Diff(test.want, statusOf(newPolicy(atMost(2, "dev")), Observed{}, test.result).Conditions); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}

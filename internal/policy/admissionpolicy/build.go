@@ -1,0 +1,179 @@
+package admissionpolicy
+
+import (
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mainstay-platform/mainstay/api"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// Input is what the objects are built from.
+type Input struct {
+	// Name of both objects.
+	Name   string
+	Labels map[string]string
+	// Policy is the translated one; its mode is not Off.
+	Policy *mspolicyv1.PlatformPolicy
+	// All are all policies: if several enforce a value, only the first one takes effect.
+	All []mspolicyv1.PlatformPolicy
+	// Ungoverned are namespaces that no policy governs. Watched are the only ones that policies
+	// govern; none means all.
+	Ungoverned, Watched []string
+	// Manager is the user name of the manager, whose writes are checked elsewhere.
+	Manager string
+}
+
+// IsOn reports whether a policy governs workloads of other owners.
+func IsOn(stored *mspolicyv1.PlatformPolicy) bool {
+	return stored.Spec.Workloads != "" && stored.Spec.Workloads != mspolicyv1.WorkloadsOff
+}
+
+// Build returns the objects that make the API server apply a policy to workloads.
+func Build(input Input) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+	action, failure := admissionv1.Deny, admissionv1.Fail
+	switch input.Policy.Spec.Workloads {
+	case mspolicyv1.WorkloadsAudit:
+		action, failure = admissionv1.Audit, admissionv1.Ignore
+	case mspolicyv1.WorkloadsWarn:
+		action, failure = admissionv1.Warn, admissionv1.Ignore
+	}
+	meta := metav1.ObjectMeta{Name: input.Name, Labels: input.Labels}
+	built := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy:    &failure,
+		MatchConstraints: input.matchConstraints(),
+		MatchConditions:  []admissionv1.MatchCondition{{Name: "by-another-owner", Expression: byAnotherOwner(input.Manager)}},
+		Variables:        slices.Concat(observed, newTranslation(input).variables()),
+		Validations: []admissionv1.Validation{{
+			Expression:        "variables.unclear == '' && variables.violations.size() == 0",
+			Message:           "PlatformPolicy " + input.Policy.Name + " is violated",
+			MessageExpression: message(input.Policy.Name),
+			Reason:            new(metav1.StatusReasonForbidden),
+		}},
+	}}
+	return built, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: *meta.DeepCopy(),
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: input.Name, ValidationActions: []admissionv1.ValidationAction{action},
+		}}
+}
+
+// matchConstraints selects everything that creates pods, or changes those that exist.
+func (input Input) matchConstraints() *admissionv1.MatchResources {
+	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: input.Ungoverned}}}
+	if len(input.Watched) > 0 {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: input.Watched})
+	}
+	rules := func(group string, resources ...string) admissionv1.NamedRuleWithOperations {
+		return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+			Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources,
+				Scope: new(admissionv1.NamespacedScope)},
+		}}
+	}
+	return &admissionv1.MatchResources{
+		MatchPolicy:       new(admissionv1.Equivalent),
+		NamespaceSelector: selector,
+		ObjectSelector:    &metav1.LabelSelector{},
+		ResourceRules: []admissionv1.NamedRuleWithOperations{
+			rules("", "pods", "pods/ephemeralcontainers", "pods/resize", "replicationcontrollers", "replicationcontrollers/scale"),
+			rules("apps", "deployments", "deployments/scale", "statefulsets", "statefulsets/scale", "replicasets", "replicasets/scale",
+				"daemonsets"),
+			rules("batch", "jobs", "cronjobs"),
+		},
+	}
+}
+
+// byAnotherOwner is true unless the object was made from one that has been checked. Labels and
+// owner references alone prove nothing, because users can write them: the user counts. Nodes
+// create the mirror pods of static pods, which run whether or not they are mirrored.
+func byAnotherOwner(manager string) string {
+	return "request.userInfo.username != " + quote(manager) +
+		" && !request.userInfo.username.startsWith('system:node:')" +
+		" && !((request.userInfo.username == 'system:kube-controller-manager'" +
+		" || request.userInfo.username.startsWith('system:serviceaccount:kube-system:'))" +
+		" && dyn(object).?metadata.?ownerReferences.orValue([]).exists(r, r.?controller.orValue(false)))"
+}
+
+// message is the denial. Messages of more than 5 KiB, or with a line break, would be replaced by a
+// constant; quoted values have no line break.
+func message(name string) string {
+	named := "variables.violations[0].replace('(rule \"', " + quote(`(policy "`+name+`", rule "`) + ", 1)"
+	rest := "variables.violations.map(v, '; ' + v).join('')"
+	further := rest + ".substring(2 + variables.violations[0].size())"
+	whole := "(variables.violations.size() == 0 ? variables.unclear : variables.unclear + (variables.unclear == '' ? '' : '; ') + " +
+		named + " + " + further + ")"
+	return "[" + whole + "].map(m, m.size() > 1200 ? m.substring(0, 1200) + ' …' : m)[0]"
+}
+
+// observed are the variables that do not depend on the policy. Those with old are of the object
+// before an update; they are empty on creation.
+var observed = []admissionv1.Variable{
+	{Name: "environment", Expression: policy.EnvironmentExpression},
+	{Name: "isNew", Expression: "oldObject == null"},
+	{Name: "resource", Expression: "request.resource.resource"},
+	{Name: "subresource", Expression: "request.?subResource.orValue('')"},
+	{Name: "object", Expression: "dyn(object)"},
+	{Name: "old", Expression: "variables.isNew ? dyn({}) : dyn(oldObject)"},
+	{Name: "labels", Expression: "variables.object.?metadata.?labels.orValue({})"},
+	{Name: "oldLabels", Expression: "variables.old.?metadata.?labels.orValue({})"},
+	{Name: "pod", Expression: podOf("variables.object")},
+	{Name: "oldPod", Expression: podOf("variables.old")},
+	{Name: "spec", Expression: "variables.pod.?spec.orValue({})"},
+	{Name: "oldSpec", Expression: "variables.oldPod.?spec.orValue({})"},
+	{Name: "path", Expression: "variables.resource == 'pods' ? 'spec' : variables.resource == 'cronjobs' ? " +
+		"'spec.jobTemplate.spec.template.spec' : 'spec.template.spec'"},
+	{Name: "oldContainers", Expression: "variables.oldSpec.?initContainers.orValue([]) + variables.oldSpec.?containers.orValue([]) + " +
+		"variables.oldSpec.?ephemeralContainers.orValue([])"},
+	// Ephemeral containers cannot have limits.
+	{Name: "limited", Expression: named("initContainers", "variables.oldContainers") + " + " +
+		named("containers", "variables.oldContainers")},
+	{Name: "containers", Expression: "variables.limited + " + named("ephemeralContainers", "variables.oldContainers")},
+	{Name: "volumes", Expression: named("volumes", "variables.oldSpec.?volumes.orValue([])")},
+	{Name: "images", Expression: imagesExpression},
+}
+
+func podOf(object string) string {
+	return "variables.resource == 'pods' ? " + object + " : variables.resource == 'cronjobs' ? " +
+		object + ".?spec.?jobTemplate.?spec.?template.orValue({}) : " + object + ".?spec.?template.orValue({})"
+}
+
+// named is a list of the items of a field of the pod: each with its path (at) and those of the same
+// name before the update (was).
+func named(field, before string) string {
+	return "variables.spec.?" + field + ".orValue([]).map(c, {'it': dyn(c), 'at': dyn(variables.path + '." + field + "[' + c.name + ']'), " +
+		"'was': dyn(" + before + ".filter(b, b.name == c.name))})"
+}
+
+// environments are the values of the variable environment, each with labels of a namespace that
+// has it.
+var environments = []struct {
+	name   string
+	labels map[string]string
+}{
+	{string(policy.None), nil},
+	{string(policy.Development), map[string]string{api.LabelEnvironment: string(policy.Development)}},
+	{string(policy.Staging), map[string]string{api.LabelEnvironment: string(policy.Staging)}},
+	{string(policy.Production), map[string]string{api.LabelEnvironment: string(policy.Production)}},
+	{policy.Unclear, map[string]string{api.LabelEnvironment: policy.Unclear}},
+}
+
+// quote returns a CEL string literal.
+func quote(text string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`).Replace(text) + "'"
+}
+
+// list returns a CEL list of string literals.
+func list[S ~string](texts []S) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = quote(string(text))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

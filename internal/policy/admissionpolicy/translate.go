@@ -1,0 +1,262 @@
+package admissionpolicy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/mainstay-platform/mainstay/api"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/image"
+	"github.com/mainstay-platform/mainstay/internal/policy"
+)
+
+// translation is the rules of a policy on their way into CEL.
+type translation struct {
+	stored *mspolicyv1.PlatformPolicy
+	// governing are the rules by environment.
+	governing map[string]policy.Rules
+	checks    []string
+}
+
+func newTranslation(input Input) *translation {
+	t := &translation{stored: input.Policy, governing: map[string]policy.Rules{}}
+	on := slices.DeleteFunc(slices.Clone(input.All), func(other mspolicyv1.PlatformPolicy) bool { return !IsOn(&other) })
+	for _, environment := range environments {
+		t.governing[environment.name] = policy.Governing(on, "none", environment.labels)
+	}
+	return t
+}
+
+// variables returns a list of violations for each check, and all of them together. The texts are
+// those of policy.Violation.
+func (t *translation) variables() []admissionv1.Variable {
+	unclear := "''"
+	rules := slices.Clone(t.stored.Spec.Rules)
+	slices.SortStableFunc(rules, func(a, b mspolicyv1.Rule) int { return isEverywhere(a) - isEverywhere(b) })
+	for _, rule := range rules {
+		if isEverywhere(rule) == 0 {
+			unclear = "variables.isNew && variables.environment == " + quote(policy.Unclear) + " ? " + unclearMessage + " : ''"
+		}
+		t.replicas(rule)
+		t.registries(rule)
+		t.limits(rule)
+		t.requiredLabels(rule)
+	}
+	for _, rule := range rules {
+		t.enforcedLabels(rule)
+	}
+	for _, rule := range rules {
+		t.profile(rule)
+		t.securityContext(rule)
+	}
+	made := []admissionv1.Variable{{Name: "unclear", Expression: unclear}}
+	all := []string{"[]"}
+	for i, check := range t.checks {
+		name := fmt.Sprintf("check%d", i)
+		made = append(made, admissionv1.Variable{Name: name, Expression: check})
+		all = append(all, "variables."+name)
+	}
+	return append(made, admissionv1.Variable{Name: "violations", Expression: strings.Join(all, " + ")})
+}
+
+const unclearMessage = "'metadata.namespace: namespace ' + namespaceObject.metadata.name + ' has the label " + api.LabelEnvironment +
+	"=' + namespaceObject.metadata.labels['" + api.LabelEnvironment + "'] + ': must be development (dev), staging or production (prod)'"
+
+func isEverywhere(rule mspolicyv1.Rule) int {
+	if rule.Environment == "*" {
+		return 1
+	}
+	return 0
+}
+
+// in returns the environments that a rule applies to. With first, a rule before it for which first
+// is true takes its place.
+func (t *translation) in(rule mspolicyv1.Rule, first func(mspolicyv1.Rule) bool) []string {
+	var in []string
+	for _, environment := range environments {
+		for name, other := range t.governing[environment.name].All() {
+			if name == t.stored.Name && other.Environment == rule.Environment {
+				in = append(in, environment.name)
+				break
+			}
+			if first != nil && first(other) {
+				break
+			}
+		}
+	}
+	return in
+}
+
+// add adds a check: a list of texts of violations, which applies in some environments.
+func (t *translation) add(in []string, violations string) {
+	if len(in) == 0 {
+		return
+	}
+	if len(in) < len(environments) {
+		violations = "!(variables.environment in " + list(in) + ") ? [] : " + violations
+	}
+	t.checks = append(t.checks, violations)
+}
+
+// suffix returns the end of a message: what is accepted, and the violated rule.
+func suffix(rule mspolicyv1.Rule, name, accepted string) string {
+	return quote(fmt.Sprintf(`: %s (rule "%s.%s")`, accepted, rule.Environment, name))
+}
+
+func (t *translation) replicas(rule mspolicyv1.Rule) {
+	if rule.MaxReplicas == nil {
+		return
+	}
+	// The subresource omits 0. Everywhere else the API server has filled in a number.
+	count := func(object string) string {
+		return object + ".?spec.?replicas.orValue(variables.subresource == 'scale' ? 0 : 1)"
+	}
+	limit := fmt.Sprint(*rule.MaxReplicas)
+	t.add(t.in(rule, nil), "variables.resource in ['deployments', 'statefulsets', 'replicasets', 'replicationcontrollers'] && "+
+		count("variables.object")+" > "+limit+" && (variables.isNew || "+count("variables.old")+" < "+count("variables.object")+
+		") ? ['spec.replicas: Invalid value: ' + string("+count("variables.object")+") + "+
+		suffix(rule, "maxReplicas", "must be at most "+limit)+"] : []")
+}
+
+func (t *translation) registries(rule mspolicyv1.Rule) {
+	if len(rule.AllowedRegistries) == 0 {
+		return
+	}
+	allowed := []string{}
+	for _, entry := range rule.AllowedRegistries {
+		if prefix, err := image.ParsePrefix(entry); err == nil {
+			allowed = append(allowed, prefix.String()+"/")
+		}
+	}
+	t.add(t.in(rule, nil), "variables.images.filter(i, !"+list(allowed)+".exists(e, i.repository.startsWith(e)) && "+
+		"!(i.image in i.was)).map(i, i.at + ': ' + (i.image == '' ? 'Required value' : 'Invalid value: ' + strings.quote(i.image)) + "+
+		suffix(rule, "allowedRegistries", "must be an image of "+strings.Join(rule.AllowedRegistries, ", "))+")")
+}
+
+func (t *translation) limits(rule mspolicyv1.Rule) {
+	if !rule.RequireResourceLimits {
+		return
+	}
+	for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		lacks := func(c string) string {
+			return fmt.Sprintf("sign(quantity(string(%s.?resources.?limits[?'%s'].orValue('0')))) == 0", c, resource)
+		}
+		t.add(t.in(rule, nil), "variables.limited.filter(c, "+lacks("c.it")+" && !c.was.exists(b, "+lacks("b")+
+			")).map(c, c.at + '.resources.limits["+string(resource)+"]: Required value' + "+
+			suffix(rule, "requireResourceLimits", "must be more than 0")+")")
+	}
+}
+
+func (t *translation) requiredLabels(rule mspolicyv1.Rule) {
+	if len(rule.RequiredLabels) == 0 {
+		return
+	}
+	t.add(t.in(rule, nil), "variables.subresource != '' ? [] : "+list(rule.RequiredLabels)+
+		".filter(k, !(k in variables.labels) && (variables.isNew || k in variables.oldLabels))"+
+		".map(k, 'metadata.labels[' + k + ']: Required value' + "+suffix(rule, "requiredLabels", "must be set, to any value")+")")
+}
+
+func (t *translation) enforcedLabels(rule mspolicyv1.Rule) {
+	var entries, anywhere []string
+	for _, key := range slices.Sorted(maps.Keys(rule.Enforced.Labels)) {
+		in := t.in(rule, func(other mspolicyv1.Rule) bool { _, has := other.Enforced.Labels[key]; return has })
+		if len(in) > 0 {
+			entries = append(entries, fmt.Sprintf("{'key': dyn(%s), 'value': dyn(%s), 'in': dyn(%s)}", quote(key),
+				quote(rule.Enforced.Labels[key]), list(in)))
+			anywhere = slices.Concat(anywhere, in)
+		}
+	}
+	if len(entries) == 0 {
+		return
+	}
+	slices.Sort(anywhere)
+	t.add(slices.Compact(anywhere), "variables.subresource != '' ? [] : ["+strings.Join(entries, ", ")+"]"+
+		".filter(l, variables.environment in l['in'] && variables.labels[?l.key] != optional.of(l.value) && "+
+		"(variables.isNew || variables.oldLabels[?l.key] == optional.of(l.value)))"+
+		".map(l, 'metadata.labels[' + l.key + ']: ' + (variables.labels[?l.key].orValue('') == '' ? 'Required value' : "+
+		"'Invalid value: ' + strings.quote(variables.labels[l.key])) + ': must be ' + strings.quote(l.value) + "+
+		quote(fmt.Sprintf(` (rule "%s.enforced.labels")`, rule.Environment))+")")
+}
+
+// loose adds a check of a field of the containers' security contexts. isLoose and given return CEL
+// about a container of a pod's spec. A container is worse than before if it was not loose, or
+// loose with another value.
+func (t *translation) loose(in []string, rule mspolicyv1.Rule, name, field, accepted string, isLoose, given func(c, spec string) string) {
+	t.add(in, "variables.containers.filter(c, "+isLoose("c.it", "variables.spec")+" && !c.was.exists(b, "+
+		isLoose("b", "variables.oldSpec")+" && "+given("b", "variables.oldSpec")+" == "+given("c.it", "variables.spec")+
+		")).map(c, c.at + '.securityContext."+field+": Invalid value: ' + "+given("c.it", "variables.spec")+" + "+
+		suffix(rule, "enforced.securityContext."+name, accepted)+")")
+}
+
+func (t *translation) securityContext(rule mspolicyv1.Rule) {
+	context := rule.Enforced.SecurityContext
+	if context == nil {
+		return
+	}
+	in := t.in(rule, nil)
+	forbid := func(rule mspolicyv1.Rule, name, field string, accepted bool, isLoose func(c, spec string) string) {
+		t.loose(in, rule, name, field, fmt.Sprintf("must be %t", accepted), isLoose,
+			func(_, _ string) string { return quote(fmt.Sprint(!accepted)) })
+	}
+	if ptr.Deref(context.RunAsNonRoot, false) {
+		forbid(rule, "runAsNonRoot", "runAsNonRoot", true, func(c, spec string) string {
+			return "!" + own(c, "runAsNonRoot") + ".orValue(" + own(spec, "runAsNonRoot") + ".orValue(false))"
+		})
+	}
+	if context.RunAsUser != nil {
+		first := func(other mspolicyv1.Rule) bool {
+			return other.Enforced.SecurityContext != nil && other.Enforced.SecurityContext.RunAsUser != nil
+		}
+		user := func(c, spec string) string {
+			return "string(" + own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + `.orValue('"the image\'s user"')))`
+		}
+		t.loose(t.in(rule, first), rule, "runAsUser", "runAsUser", fmt.Sprintf("must be %d", *context.RunAsUser),
+			func(c, spec string) string { return user(c, spec) + fmt.Sprintf(" != '%d'", *context.RunAsUser) }, user)
+	}
+	privileged := func(c, _ string) string { return own(c, "privileged") + ".orValue(false)" }
+	if !ptr.Deref(context.AllowPrivilegeEscalation, true) {
+		forbid(rule, "allowPrivilegeEscalation", "allowPrivilegeEscalation", false, func(c, spec string) string {
+			return "(" + own(c, "allowPrivilegeEscalation") + ".orValue(true) || " + privileged(c, spec) + ")"
+		})
+		forbid(rule, "allowPrivilegeEscalation", "privileged", false, privileged)
+	}
+	if ptr.Deref(context.ReadOnlyRootFilesystem, false) {
+		forbid(rule, "readOnlyRootFilesystem", "readOnlyRootFilesystem", true, func(c, _ string) string {
+			return "!" + own(c, "readOnlyRootFilesystem") + ".orValue(false)"
+		})
+	}
+	for _, capability := range context.DropCapabilities {
+		t.capability(in, rule, capability)
+	}
+}
+
+// own is a field of the security context of a container, or of a pod.
+func own(of, field string) string { return of + ".?securityContext.?" + field }
+
+// capability checks that a container drops a capability, or all, and adds none that undoes it. A
+// name beyond letters, digits and _ may mean any capability to a runtime that ignores case.
+func (t *translation) capability(in []string, rule mspolicyv1.Rule, dropped string) {
+	undoing := func(c string) string {
+		adds := own(c, "capabilities.?add") + ".orValue([])"
+		if dropped == "ALL" {
+			return adds
+		}
+		name := quote(strings.TrimPrefix(strings.ToUpper(dropped), "CAP_"))
+		return adds + ".filter(a, a.upperAscii() in ['ALL', 'CAP_ALL', " + name + ", 'CAP_' + " + name + "] || !a.matches('^[A-Za-z0-9_]*$'))"
+	}
+	keeps := func(c, _ string) string {
+		return "!" + own(c, "capabilities.?drop") + ".orValue([]).exists(d, d in ['ALL', " + quote(dropped) + "])"
+	}
+	must := "must drop " + dropped
+	t.add(in, "variables.containers.filter(c, "+undoing("c.it")+".exists(x, !c.was.exists(b, x in "+undoing("b")+
+		"))).map(c, c.at + '.securityContext.capabilities: Invalid value: ' + strings.quote('adds ' + "+undoing("c.it")+
+		".join(', ')) + "+suffix(rule, "enforced.securityContext.dropCapabilities", must)+")")
+	t.loose(in, rule, "dropCapabilities", "capabilities", must, keeps,
+		func(_, _ string) string { return quote(`"keeps ` + dropped + `"`) })
+}
