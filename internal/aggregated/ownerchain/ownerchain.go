@@ -1,6 +1,6 @@
 // Package ownerchain finds the top of a Pod's owner chain: a resource of Mainstay's if there is
-// one, otherwise the workload. It follows controller references by UID and keeps them in memory,
-// because thousands of Pods have the same few owners.
+// one, otherwise the workload. It follows controller references by UID within the Pod's namespace
+// and keeps them in memory, because thousands of Pods have the same few owners.
 package ownerchain
 
 import (
@@ -114,11 +114,19 @@ type answer struct {
 	asked time.Time
 }
 
+// key identifies an owner. All that are read are namespaced, and a namespaced owner is in the
+// namespace of what it owns. Any client that may create a Pod chooses its owner references, so a
+// UID alone would show it the owners of another namespace.
+type key struct {
+	namespace string
+	uid       types.UID
+}
+
 // Resolver knows the owners of objects. It is safe for concurrent use.
 type Resolver struct {
 	client metadata.Interface
 	clock  clock.PassiveClock
-	// owners has the answer for each known owner, by UID.
+	// owners has the answer for each known owner, by its key.
 	owners *lru.Cache
 	asking singleflight.Group
 	// turns has room for as many requests as may run at once.
@@ -150,7 +158,7 @@ func (l *Resolver) Fill(ctx context.Context) error {
 		err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 			owner, err := meta.Accessor(object)
 			if err == nil {
-				l.remember(owner.GetUID(), answer{controllerOf(owner), asked})
+				l.remember(key{owner.GetNamespace(), owner.GetUID()}, answer{controllerOf(owner), asked})
 			}
 			return err
 		})
@@ -187,7 +195,7 @@ func (l *Resolver) controller(ctx context.Context, namespace string, owner refer
 	if owner.isOurs() || owner.kind() == nil {
 		return reference{}, nil
 	}
-	known, isKnown := l.remembered(owner.uid)
+	known, isKnown := l.remembered(key{namespace, owner.uid})
 	if isKnown && l.isFresh(known) {
 		return known.above, nil
 	}
@@ -208,7 +216,7 @@ func (l *Resolver) controller(ctx context.Context, namespace string, owner refer
 // appear together. A caller that stops waiting does not end the request for the others.
 func (l *Resolver) learn(ctx context.Context, namespace string, owner reference) <-chan singleflight.Result {
 	return l.asking.DoChan(namespace+"/"+string(owner.uid), func() (any, error) {
-		known, isKnown := l.remembered(owner.uid)
+		known, isKnown := l.remembered(key{namespace, owner.uid})
 		if isKnown && l.isFresh(known) {
 			return known.above, nil // the running request has just been answered
 		}
@@ -226,7 +234,7 @@ func (l *Resolver) learn(ctx context.Context, namespace string, owner reference)
 			above, err = known.above, nil
 		}
 		if err == nil {
-			l.remember(owner.uid, answer{above, asked})
+			l.remember(key{namespace, owner.uid}, answer{above, asked})
 		}
 		return above, err
 	})
@@ -251,8 +259,8 @@ func (l *Resolver) ask(ctx context.Context, namespace string, owner reference) (
 }
 
 // remembered returns what is known of an owner.
-func (l *Resolver) remembered(uid types.UID) (answer, bool) {
-	found, isKnown := l.owners.Get(uid)
+func (l *Resolver) remembered(owner key) (answer, bool) {
+	found, isKnown := l.owners.Get(owner)
 	known, _ := found.(answer)
 	return known, isKnown
 }
@@ -261,10 +269,10 @@ func (l *Resolver) isFresh(known answer) bool { return l.clock.Since(known.asked
 
 // remember stores an answer, unless there is one to a later request: a late answer may be from
 // before a change.
-func (l *Resolver) remember(uid types.UID, answered answer) {
+func (l *Resolver) remember(owner key, answered answer) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if known, isKnown := l.remembered(uid); !isKnown || !answered.asked.Before(known.asked) {
-		l.owners.Add(uid, answered)
+	if known, isKnown := l.remembered(owner); !isKnown || !answered.asked.Before(known.asked) {
+		l.owners.Add(owner, answered)
 	}
 }

@@ -166,6 +166,20 @@ func TestFill(t *testing.T) {
 	expectCalls(t, client)
 }
 
+// TestOtherNamespace: a Pod that names the owner of another namespace, which its creator may do,
+// does not show what owns that, and does not change what is known of it.
+func TestOtherNamespace(t *testing.T) {
+	client := client(t, shop()...)
+	resolver := New(client, clock.RealClock{})
+	fill(t, resolver)
+	calls(client)
+	if got := resolver.Owner(t.Context(), "other", podOf(ofShop)); got != "ReplicaSet/shop-1" {
+		t.Errorf("got the owner %q of another namespace", got)
+	}
+	expectCalls(t, client, "get replicasets shop-1")
+	expectOwner(t, resolver, podOf(ofShop), "WebApp/shop")
+}
+
 // paging lists ReplicaSets in pages, which the fake client can't: 1200 of them, each of the
 // Deployment shop.
 type paging struct {
@@ -301,7 +315,7 @@ func TestKnownBefore(t *testing.T) {
 		resolver := New(hanging, clock.RealClock{})
 		owner := func(i int) *metav1.OwnerReference { return by("apps/v1", "ReplicaSet", strconv.Itoa(i)) }
 		for i := range many {
-			resolver.remember(owner(i).UID, answer{controllerOf(podOf(by("apps/v1", "Rollout", "r"))), time.Now()})
+			resolver.remember(key{namespace, owner(i).UID}, answer{controllerOf(podOf(by("apps/v1", "Rollout", "r"))), time.Now()})
 		}
 		time.Sleep(lifetime)
 		start := time.Now()
@@ -330,8 +344,8 @@ func TestLate(t *testing.T) {
 		asked time.Time
 		want  string
 	}{{"a", now, "a"}, {"b", now.Add(-time.Second), "a"}, {"c", now.Add(time.Second), "c"}} {
-		resolver.remember("web", answer{reference{name: test.app}, test.asked})
-		if known, _ := resolver.remembered("web"); known.above.name != test.want {
+		resolver.remember(key{uid: "web"}, answer{reference{name: test.app}, test.asked})
+		if known, _ := resolver.remembered(key{uid: "web"}); known.above.name != test.want {
 			t.Errorf("after %s the controller is %s", test.app, known.above.name)
 		}
 	}
@@ -497,7 +511,7 @@ func TestTogether(t *testing.T) {
 func TestBounds(t *testing.T) {
 	resolver := New(client(t), clock.RealClock{})
 	for i := range capacity + 10 {
-		resolver.remember(types.UID(fmt.Sprint(i)), answer{asked: time.Now()})
+		resolver.remember(key{uid: types.UID(fmt.Sprint(i))}, answer{asked: time.Now()})
 	}
 	if known := resolver.owners.Len(); known != 120_000 {
 		t.Errorf("%d are remembered", known)
