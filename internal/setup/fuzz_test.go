@@ -62,7 +62,7 @@ func FuzzAdmission(f *testing.F) {
 			Spec: instrv1.InstrumentationSpec{Matchers: []instrv1.Matcher{{}},
 				Agent: instrv1.Agent{Image: "agent:1", Language: instrv1.LanguageJava}},
 		}).Build()
-	reader := instrumentationcontroller.NewReader(instrumentationcontroller.Reader{Cached: cluster, Live: cluster})
+	reader := instrumentationcontroller.NewReader(instrumentationcontroller.Reader{Cached: cluster, Live: cluster, Reviewing: cluster})
 	hooks := slices.Concat(
 		webappcontroller.Hooks(scheme, cluster, strictRules), platformpolicycontroller.Hooks(scheme),
 		appconfigcontroller.Hooks(scheme, nil, cluster), configmonitorcontroller.Hooks(scheme),

@@ -69,7 +69,7 @@ func injectionReader(config *rest.Config, wired wiring) (*instrumentationcontrol
 		return nil, fmt.Errorf("reading the cluster's version: %w", err)
 	}
 	reader := instrumentationcontroller.Reader{
-		Cached: manager.GetClient(), Live: manager.GetAPIReader(), HasImageVolumes: hasImageVolumes(found),
+		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Reviewing: wired.reviewing, HasImageVolumes: hasImageVolumes(found),
 		Ungoverned: policyreader.Ungoverned(wired.settings.Namespace),
 	}
 	for _, scope := range instrumentationcontroller.Scopes() {

@@ -79,6 +79,8 @@ type wiring struct {
 	settings Settings
 	// kinds are the enabled kinds.
 	kinds []kind
+	// reviewing is what all webhooks read through that the cache does not have.
+	reviewing client.Reader
 	// rules is nil while policies are off.
 	rules policy.Source
 	// workloads reads everything about workloads, for the kinds that use configuration.
@@ -158,7 +160,7 @@ func configurationKinds() []kind {
 				})
 			},
 			hooks: func(w wiring) []admission.Hook {
-				return appconfigcontroller.Hooks(w.manager.GetScheme(), w.namespaceCache(), w.manager.GetAPIReader())
+				return appconfigcontroller.Hooks(w.manager.GetScheme(), w.namespaceCache(), w.reviewing)
 			},
 			needs:         appconfigcontroller.Needs,
 			usesWorkloads: true,

@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -173,7 +175,10 @@ func wire(manager ctrl.Manager, restConfig *rest.Config, settings Settings, on [
 	settings = settings.withClock()
 	wired := wiring{manager: manager, settings: settings, kinds: on, workloads: workloadReader(manager, settings, on, sources)}
 	var err error
-	if wired.rules, err = addPolicies(manager, restConfig, settings); err != nil {
+	if wired.reviewing, err = reviewClient(restConfig); err != nil {
+		return wired, err
+	}
+	if wired.rules, err = addPolicies(manager, restConfig, settings, wired.reviewing); err != nil {
 		return wired, err
 	}
 	wired.injection, err = injectionReader(restConfig, wired)
@@ -285,25 +290,27 @@ func managerOptions(settings Settings, on []kind, stored *storage) (ctrl.Options
 	}, err
 }
 
-// newNamespacesPerSecond and newNamespacesAtOnce bound requests for a namespace that the cache does
-// not have yet, as in the milliseconds after its creation.
+// reviewsPerSecond and reviewsAtOnce bound the webhooks' requests, which are about namespaces that
+// the cache does not have yet, as in the milliseconds after their creation.
 const (
-	newNamespacesPerSecond = 10
-	newNamespacesAtOnce    = 50
+	reviewsPerSecond = 10
+	reviewsAtOnce    = 50
 )
+
+// reviewClient returns the client through which all webhooks read what the cache does not have:
+// reviews that a client forges with invented namespaces must not use up the controllers' requests.
+// The limiter is one for all that is read; with QPS and Burst each resource would have its own.
+func reviewClient(restConfig *rest.Config) (client.Reader, error) {
+	bounded := rest.CopyConfig(restConfig)
+	bounded.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(reviewsPerSecond, reviewsAtOnce)
+	return newClient(bounded)
+}
 
 // addPolicies adds the creation of the default policy, if it is enabled, and returns the source of
 // the rules that apply to a namespace, or nil if policies are off.
-func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (policy.Source, error) {
+func addPolicies(manager ctrl.Manager, restConfig *rest.Config, settings Settings, live client.Reader) (policy.Source, error) {
 	if !settings.hasPolicies() {
 		return nil, nil
-	}
-	// Reviews that a client forges with invented namespaces must not use up the controllers' requests.
-	slow := rest.CopyConfig(restConfig)
-	slow.QPS, slow.Burst = newNamespacesPerSecond, newNamespacesAtOnce
-	live, err := newClient(slow)
-	if err != nil {
-		return nil, err
 	}
 	reader := policyreader.Reader{Cached: manager.GetClient(), Live: live, Ungoverned: policyreader.Ungoverned(settings.Namespace)}
 	if settings.DefaultPolicy {

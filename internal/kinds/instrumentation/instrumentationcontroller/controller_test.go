@@ -70,7 +70,7 @@ func readerOf(t *testing.T, objects ...client.Object) *Reader {
 		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	return NewReader(Reader{Cached: c, Live: c})
+	return NewReader(Reader{Cached: c, Live: c, Reviewing: c})
 }
 
 // backwards returns lists in the opposite order: a cache's lists have no order.
@@ -291,7 +291,7 @@ func TestComposeWithAKindThatIsOff(t *testing.T) {
 		reader *Reader
 		want   string
 	}{
-		"off": {NewReader(Reader{Cached: reader.Cached, Live: reader.Live, Off: []string{injection.KindNamespaced}}),
+		"off": {NewReader(Reader{Cached: reader.Cached, Live: reader.Live, Reviewing: reader.Reviewing, Off: []string{injection.KindNamespaced}}),
 			before.Spec.Template.Annotations[instrv1.AnnotationInjected]},
 		"on, and the Instrumentation has gone": {readerOf(t, namespace(nil)), ""},
 	} {

@@ -26,8 +26,8 @@ import (
 type Reader struct {
 	// Cached has workloads, the metadata of namespaces, and the objects of kinds that are on.
 	Cached client.Reader
-	// Live reads from the API server.
-	Live client.Reader
+	// Live reads from the API server, for the controllers. Reviewing does so for the webhook.
+	Live, Reviewing client.Reader
 	// Off are the disabled kinds. Their objects are not read.
 	Off []string
 	// Ungoverned are namespaces into which nothing is injected.
@@ -114,8 +114,10 @@ func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Age
 	return agents, nil
 }
 
-// setting returns the context of a namespace, for the given agents.
-func (r *Reader) setting(ctx context.Context, namespace string, agents []*injection.Agent) (*injection.NamespaceContext, error) {
+// setting returns the context of a namespace, for the given agents. live is for a namespace that is
+// too new for the cache.
+func (r *Reader) setting(ctx context.Context, live client.Reader, namespace string,
+	agents []*injection.Agent) (*injection.NamespaceContext, error) {
 	setting := &injection.NamespaceContext{HasImageVolumes: r.HasImageVolumes, Keys: r.keys(ctx, namespace), Off: r.Off}
 	if slices.Contains(r.Ungoverned, namespace) {
 		return setting, nil
@@ -123,7 +125,7 @@ func (r *Reader) setting(ctx context.Context, namespace string, agents []*inject
 	found := watch.Namespace()
 	err := r.Cached.Get(ctx, client.ObjectKey{Name: namespace}, found)
 	if apierrors.IsNotFound(err) {
-		err = r.Live.Get(ctx, client.ObjectKey{Name: namespace}, found)
+		err = live.Get(ctx, client.ObjectKey{Name: namespace}, found)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading namespace %s, whose labels and annotations select what is injected: %w", namespace, err)
@@ -193,7 +195,7 @@ func (r *Reader) settle(ctx context.Context, found []seen, agents []*injection.A
 	for i := range found {
 		one := &found[i]
 		if settings[one.Namespace] == nil {
-			setting, err := r.setting(ctx, one.Namespace, agents)
+			setting, err := r.setting(ctx, r.Live, one.Namespace, agents)
 			if apierrors.IsNotFound(err) {
 				setting, err = &injection.NamespaceContext{}, nil // the namespace is gone, and the workload will be
 			}

@@ -113,7 +113,7 @@ func (r *Reader) current(ctx context.Context, w *injection.Workload, before *cor
 		if err != nil {
 			return false, err
 		}
-		if setting, err = r.setting(ctx, w.Namespace, agents); err != nil || replaced == nil {
+		if setting, err = r.setting(ctx, r.Reviewing, w.Namespace, agents); err != nil || replaced == nil {
 			return true, err
 		}
 		return !isBehind(setting, w, before, replaced), nil

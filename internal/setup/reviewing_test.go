@@ -1,0 +1,124 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// discovered is what an API server says about itself.
+var discovered = map[string]string{
+	"/version": `{"major":"1","minor":"37"}`,
+	"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
+	"/apis":    `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+	"/api/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1",` +
+		`"resources":[{"name":"namespaces","kind":"Namespace"}]}`,
+}
+
+// emptyCluster is an API server with no namespaces, which counts the requests for them.
+func emptyCluster(t *testing.T, asked *atomic.Int64) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		response.Header().Set("Content-Type", "application/json")
+		if answer := discovered[request.URL.Path]; answer != "" {
+			_, _ = io.WriteString(response, answer)
+			return
+		}
+		if strings.HasPrefix(request.URL.Path, "/api/v1/namespaces/") {
+			asked.Add(1)
+		}
+		response.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(response, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}
+}
+
+// reviewedManager is a manager whose own requests no webhook may use.
+type reviewedManager struct {
+	someManager
+	t *testing.T
+}
+
+func (m reviewedManager) GetAPIReader() client.Reader { return unused{m.t} }
+func (reviewedManager) GetHTTPClient() *http.Client   { return http.DefaultClient }
+
+type unused struct{ t *testing.T }
+
+func (u unused) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	u.t.Errorf("a webhook reads %T %s with the manager's requests", object, key)
+	return fmt.Errorf("not for webhooks")
+}
+
+func (u unused) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	u.t.Errorf("a webhook lists %T with the manager's requests", list)
+	return fmt.Errorf("not for webhooks")
+}
+
+var _ ctrl.Manager = reviewedManager{}
+
+// TestReviewsShareABudget: reviews about made-up namespaces, of whatever webhook, use up one budget
+// and none of the manager's requests.
+func TestReviewsShareABudget(t *testing.T) {
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	manager := reviewedManager{someManager{scheme: scheme, client: fake.NewClientBuilder().WithScheme(scheme).Build()}, t}
+	settings := DefaultSettings()
+	on, err := enabledKinds(settings.Kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wired, err := wire(manager, emptyCluster(t, &asked), settings, on, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, before := time.Now(), map[string]int64{}
+	for range 20 {
+		for _, hook := range wired.hooks() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second/20)
+			request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(review(hook.Path)))
+			request.Header.Set("Content-Type", "application/json")
+			known := asked.Load()
+			hook.Handler.ServeHTTP(httptest.NewRecorder(), request)
+			before[hook.Path] += asked.Load() - known
+			cancel()
+		}
+	}
+	if most := reviewsAtOnce + int64(reviewsPerSecond*time.Since(start).Seconds()) + 1; asked.Load() > most {
+		t.Errorf("%d namespaces were read, with a budget of %d", asked.Load(), most)
+	}
+	for _, path := range []string{"/validate/webapps.apps.mainstay.dev", "/validate/appconfigs.config.mainstay.dev", "/mutate/workloads.instrumentation.mainstay.dev"} {
+		if before[path] == 0 {
+			t.Errorf("%s read no namespace: the test proves nothing about it", path)
+		}
+	}
+}
+
+// review returns the body of a review for the webhook at a path, about an object in a made-up
+// namespace.
+func review(path string) string {
+	const body = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","namespace":"made-up",` +
+		`"kind":{"group":"apps","version":"v1","kind":"Deployment"},"resource":{"group":"apps","version":"v1","resource":"deployments"},` +
+		`"operation":"CREATE","options":{},"object":{"metadata":{"namespace":"made-up","name":"shop"},"spec":%s}}}`
+	switch {
+	case strings.Contains(path, "webapps"):
+		return fmt.Sprintf(body, `{"image":"shop:1","replicas":1}`)
+	case strings.Contains(path, "appconfigs"):
+		return fmt.Sprintf(body, `{"application":"shop","config":{"A":"b"}}`)
+	}
+	return fmt.Sprintf(body, `{"template":{"spec":{"containers":[{"name":"app"}]}}}`)
+}
