@@ -1,9 +1,9 @@
 // Package leaseguard prevents writes of a leader that has lost its lease.
 //
-// Leader election alone can't: a process that was stopped for a while (SIGSTOP, a hypervisor's
-// pause, a long garbage collection) continues before it notices that another process leads. The API
-// has no fencing token by which the server could refuse it, so the client refuses, by its own
-// clock.
+// Leader election alone can't: a process that was stopped for a while (SIGSTOP, a frozen container,
+// a node that swaps) continues before it notices that another process leads. The API has no fencing
+// token by which the server could refuse it, so the client refuses, by its own clock. A paused
+// virtual machine is not guarded, because that clock does not advance in it.
 package leaseguard
 
 import (
@@ -37,7 +37,7 @@ type Guard struct {
 // New returns a Guard that lets writes pass while the last renewal is younger than deadline.
 // deadline is the renew deadline of the leader election: shorter than the lease, after which
 // another process may lead. The clock must not jump; the monotonic clock of the Go runtime does
-// not, and it continues while a process is stopped.
+// not, and it continues while a process is stopped, though not while a machine is.
 func New(deadline time.Duration, clock clock.PassiveClock) *Guard {
 	return &Guard{deadline: deadline, clock: clock, answered: clock.Now()}
 }
