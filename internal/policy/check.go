@@ -267,7 +267,11 @@ func looseFields(security Security, enforced mspolicyv1.SecurityContext) []loose
 			loose = append(loose, looseField{rule: rule, field: field, given: fmt.Sprint(!accepted), accepted: fmt.Sprintf("must be %t", accepted)})
 		}
 	}
-	forbid("runAsNonRoot", "runAsNonRoot", ptr.Deref(enforced.RunAsNonRoot, false) && !security.RunAsNonRoot, true)
+	isRootless := ptr.Deref(enforced.RunAsNonRoot, false)
+	forbid("runAsNonRoot", "runAsNonRoot", isRootless && !security.RunAsNonRoot, true)
+	if isRootless && enforced.RunAsUser == nil && security.RunAsUser != nil && *security.RunAsUser == 0 {
+		loose = append(loose, looseField{rule: "runAsNonRoot", field: "runAsUser", given: "0", accepted: "must not be 0 (root)"})
+	}
 	if enforced.RunAsUser != nil && (security.RunAsUser == nil || *security.RunAsUser != *enforced.RunAsUser) {
 		given := "the image's user"
 		if security.RunAsUser != nil {
@@ -278,6 +282,12 @@ func looseFields(security Security, enforced mspolicyv1.SecurityContext) []loose
 	if !ptr.Deref(enforced.AllowPrivilegeEscalation, true) {
 		forbid("allowPrivilegeEscalation", "allowPrivilegeEscalation", security.AllowPrivilegeEscalation, false)
 		forbid("allowPrivilegeEscalation", "privileged", security.Privileged, false)
+		for _, added := range security.Adds {
+			if isCapability(added, administration) {
+				loose = append(loose, looseField{"allowPrivilegeEscalation", "capabilities", "adds " + string(added),
+					"must not add " + administration, string(added)})
+			}
+		}
 	}
 	forbid("readOnlyRootFilesystem", "readOnlyRootFilesystem", ptr.Deref(enforced.ReadOnlyRootFilesystem, false) &&
 		!security.ReadOnlyRootFilesystem, true)
@@ -325,4 +335,9 @@ func drops(dropped []corev1.Capability, capability corev1.Capability) bool {
 	return slices.Contains(dropped, capability) || slices.Contains(dropped, allCapabilities)
 }
 
-const allCapabilities = "ALL"
+const (
+	allCapabilities = "ALL"
+	// administration has the same effect as allowPrivilegeEscalation. The API server refuses it
+	// together with allowPrivilegeEscalation: false, but only by the name CAP_SYS_ADMIN.
+	administration = "SYS_ADMIN"
+)

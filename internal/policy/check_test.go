@@ -116,6 +116,10 @@ var looseCases = map[string]struct {
 		security(mspolicyv1.SecurityContext{RunAsNonRoot: new(true)}), func(s *Security) { s.RunAsNonRoot = false },
 		[]string{inContext + "runAsNonRoot: Invalid value: false: must be true" + ofContext + `runAsNonRoot")`},
 	},
+	"is root by its uid": {
+		security(mspolicyv1.SecurityContext{RunAsNonRoot: new(true)}), func(s *Security) { s.RunAsUser = new(int64(0)) },
+		[]string{inContext + "runAsUser: Invalid value: 0: must not be 0 (root)" + ofContext + `runAsNonRoot")`},
+	},
 	"another uid": {
 		security(mspolicyv1.SecurityContext{RunAsUser: new(int64(1000))}), func(s *Security) { s.RunAsUser = new(int64(0)) },
 		[]string{inContext + "runAsUser: Invalid value: 0: must be 1000" + ofContext + `runAsUser")`},
@@ -135,6 +139,11 @@ var looseCases = map[string]struct {
 			inContext + "allowPrivilegeEscalation: Invalid value: true: must be false" + ofContext + `allowPrivilegeEscalation")`,
 			inContext + "privileged: Invalid value: true: must be false" + ofContext + `allowPrivilegeEscalation")`,
 		},
+	},
+	"administers": {
+		security(mspolicyv1.SecurityContext{AllowPrivilegeEscalation: new(false)}),
+		func(s *Security) { s.Adds = []corev1.Capability{"SYS_TIME", "SYS_ADMIN"} },
+		[]string{inContext + `capabilities: Invalid value: "adds SYS_ADMIN": must not add SYS_ADMIN` + ofContext + `allowPrivilegeEscalation")`},
 	},
 	"writes": {
 		security(mspolicyv1.SecurityContext{ReadOnlyRootFilesystem: new(true)}), func(s *Security) { s.ReadOnlyRootFilesystem = false },

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // Labelled returns an object's labels with the rules' defaults and enforced values, and a warning
@@ -82,11 +84,7 @@ func (r Rules) Tighten(context **corev1.SecurityContext, at *field.Path) []strin
 	if tight == nil {
 		tight = &corev1.SecurityContext{}
 	}
-	if enforced.RunAsNonRoot != nil && enforced.RunAsUser == nil && tight.RunAsUser != nil && *tight.RunAsUser == 0 {
-		tight.RunAsUser = nil // the kubelet would refuse to start it
-		replaced = append(replaced, fmt.Sprintf("%s: 0 is removed: a PlatformPolicy enforces that it does not run as root",
-			at.Child("runAsUser")))
-	}
+	replaced = append(replaced, refuseRoot(&tight.RunAsUser, enforced, at.Child("runAsUser"))...)
 	// If removing the contradiction has removed the user's value, its warning is enough.
 	replaced = append(replaced, enforce(&tight.RunAsNonRoot, enforced.RunAsNonRoot, at.Child("runAsNonRoot"))...)
 	replaced = append(replaced, enforce(&tight.RunAsUser, enforced.RunAsUser, at.Child("runAsUser"))...)
@@ -117,6 +115,7 @@ func (r Rules) TightenPod(context *corev1.PodSecurityContext, at *field.Path) []
 		replaced = remove(PodContradictions(context, at))
 	}
 	enforced := r.EnforcedSecurity()
+	replaced = append(replaced, refuseRoot(&context.RunAsUser, enforced, at.Child("runAsUser"))...)
 	if context.RunAsNonRoot != nil {
 		replaced = append(replaced, enforce(&context.RunAsNonRoot, enforced.RunAsNonRoot, at.Child("runAsNonRoot"))...)
 	}
@@ -135,6 +134,16 @@ func remove(contradictions []Contradiction) []string {
 			"which does not allow it")
 	}
 	return replaced
+}
+
+// refuseRoot removes the uid of root where runAsNonRoot is enforced and no other uid is. With it,
+// the kubelet would refuse to start the container.
+func refuseRoot(user **int64, enforced mspolicyv1.SecurityContext, at *field.Path) []string {
+	if enforced.RunAsNonRoot == nil || enforced.RunAsUser != nil || *user == nil || **user != 0 {
+		return nil
+	}
+	*user = nil
+	return []string{at.String() + ": 0 is removed: a PlatformPolicy enforces that it does not run as root"}
 }
 
 // enforce sets a value unless it is nil, and returns a warning if it replaced another.
@@ -171,13 +180,12 @@ func dropAll(context *corev1.SecurityContext, enforced []string, at *field.Path)
 	return replaced
 }
 
-// refuseAdministration removes SYS_ADMIN from the added capabilities: the API server refuses it
-// together with allowPrivilegeEscalation: false, because it has the same effect.
+// refuseAdministration removes SYS_ADMIN from the added capabilities.
 func refuseAdministration(context *corev1.SecurityContext, at *field.Path) []string {
 	if context.Capabilities == nil {
 		return nil
 	}
-	return removeAdded(context.Capabilities, func(added corev1.Capability) bool { return isCapability(added, "SYS_ADMIN") }, at,
+	return removeAdded(context.Capabilities, func(added corev1.Capability) bool { return isCapability(added, administration) }, at,
 		"no privileges are escalated")
 }
 

@@ -212,6 +212,12 @@ func TestTightenPod(t *testing.T) {
 		silent.RunAsNonRoot != nil {
 		t.Errorf("where it is silent: %q, %v", replaced, silent)
 	}
+	root := &corev1.PodSecurityContext{RunAsUser: new(int64(0))}
+	rootless := production(security(mspolicyv1.SecurityContext{RunAsNonRoot: new(true)}))
+	if diff := cmp.Diff([]string{"spec.podSecurityContext.runAsUser: 0 is removed: a PlatformPolicy enforces that it does not run as root"},
+		rootless.TightenPod(root, at("podSecurityContext"))); diff != "" || root.RunAsUser != nil {
+		t.Errorf("root: %v, %s", root, diff)
+	}
 	loose := &corev1.PodSecurityContext{RunAsUser: new(int64(0)), RunAsNonRoot: new(false)}
 	replaced := rules.TightenPod(loose, at("podSecurityContext"))
 	want := []string{

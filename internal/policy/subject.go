@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,22 +124,29 @@ var standard = func() psapolicy.Evaluator {
 	return evaluator
 }()
 
-// Unrestricted returns why a pod does not meet the Pod Security Standard "restricted", in the
-// standard's own words; nothing if it does. Each container is checked by itself, to distinguish
-// violations.
+// Unrestricted returns why a pod does not meet the security profile Restricted; nothing if it does.
+// It is the Pod Security Standard "restricted", in the standard's own words, and beyond it a
+// read-only root file system. Each container is checked by itself, to distinguish violations.
 //
 // Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 func Unrestricted(meta *metav1.ObjectMeta, pod *corev1.PodSpec) []string {
 	level := psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}
 	var lapses []string
+	add := func(lapse string) {
+		if !slices.Contains(lapses, lapse) {
+			lapses = append(lapses, lapse)
+		}
+	}
 	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 		alone := *pod
 		alone.InitContainers, alone.Containers = nil, []corev1.Container{container}
 		for _, result := range standard.EvaluatePod(level, meta, &alone) {
-			lapse := result.ForbiddenReason + " (" + result.ForbiddenDetail + ")"
-			if !result.Allowed && !slices.Contains(lapses, lapse) {
-				lapses = append(lapses, lapse)
+			if !result.Allowed {
+				add(result.ForbiddenReason + " (" + result.ForbiddenDetail + ")")
 			}
+		}
+		if !effective(nil, container.SecurityContext).ReadOnlyRootFilesystem {
+			add(fmt.Sprintf("readOnlyRootFilesystem != true (container %q must set securityContext.readOnlyRootFilesystem=true)", container.Name))
 		}
 	}
 	return lapses

@@ -80,12 +80,13 @@ func TestContainersAndVolumesOfAPod(t *testing.T) {
 	}
 }
 
-// restrictedPod returns a pod that meets the standard, with changes.
+// restrictedPod returns a pod that meets the profile, with changes.
 func restrictedPod(changes ...func(*corev1.PodSpec)) *corev1.PodSpec {
 	pod := &corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}},
 		Containers: []corev1.Container{{Name: "main", SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}}},
 	}
 	for _, change := range changes {
@@ -100,15 +101,18 @@ func TestUnrestricted(t *testing.T) {
 		annotations map[string]string
 		want        bool
 	}{
-		"as the standard asks": {func(*corev1.PodSpec) {}, nil, true},
-		"a uid":                {func(p *corev1.PodSpec) { p.SecurityContext.RunAsUser = new(int64(1)) }, nil, true},
+		"as the profile asks": {func(*corev1.PodSpec) {}, nil, true},
+		"a uid":               {func(p *corev1.PodSpec) { p.SecurityContext.RunAsUser = new(int64(1)) }, nil, true},
 		"one capability": {func(p *corev1.PodSpec) {
 			p.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"NET_BIND_SERVICE"}
 		}, nil, true},
-		"no context":             {func(p *corev1.PodSpec) { *p = corev1.PodSpec{Containers: p.Containers} }, nil, false},
-		"root":                   {func(p *corev1.PodSpec) { p.SecurityContext.RunAsUser = new(int64(0)) }, nil, false},
-		"maybe root":             {func(p *corev1.PodSpec) { p.SecurityContext.RunAsNonRoot = nil }, nil, false},
-		"escalation":             {func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil }, nil, false},
+		"no context": {func(p *corev1.PodSpec) { *p = corev1.PodSpec{Containers: p.Containers} }, nil, false},
+		"root":       {func(p *corev1.PodSpec) { p.SecurityContext.RunAsUser = new(int64(0)) }, nil, false},
+		"maybe root": {func(p *corev1.PodSpec) { p.SecurityContext.RunAsNonRoot = nil }, nil, false},
+		"escalation": {func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil }, nil, false},
+		"a file system that it may write": {
+			func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.ReadOnlyRootFilesystem = nil }, nil, false,
+		},
 		"the usual capabilities": {func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.Capabilities = nil }, nil, false},
 		"the host's network":     {func(p *corev1.PodSpec) { p.HostNetwork = true }, nil, false},
 		"an init container":      {func(p *corev1.PodSpec) { p.InitContainers = []corev1.Container{{Name: "first"}} }, nil, false},

@@ -112,7 +112,10 @@ func TestPolicyStopsACreation(t *testing.T) {
 func TestPolicyMadeStricterUnderARunningApp(t *testing.T) {
 	g := gomega.NewWithT(t)
 	manager := startManager(t, everywhere)
-	app := newApp(staging(t), func(s *msappsv1.WebAppSpec) { s.Replicas = ptr.To[int32](5) })
+	app := newApp(staging(t), func(s *msappsv1.WebAppSpec) {
+		s.Replicas = ptr.To[int32](5)
+		s.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true)} // the message has no room for one violation more
+	})
 	create(t, app)
 	makeAvailable(t, app)
 	g.Eventually(ready(app)).WithContext(t.Context()).Should(gomega.Equal("True Available"))

@@ -218,6 +218,11 @@ func rootful(field, container string) string {
 	return fmt.Sprintf(`%s runAsNonRoot != true (pod or container %q must set securityContext.runAsNonRoot=true)`, field, container)
 }
 
+// writing is the profile's, for containers of the default profile.
+func writing(field, container string) string {
+	return fmt.Sprintf(`%s readOnlyRootFilesystem != true (container %q must set securityContext.readOnlyRootFilesystem=true)`, field, container)
+}
+
 // TestWanted: everything has the path at which the user wrote it.
 func TestWanted(t *testing.T) {
 	app := admitted(helpers, spec(func(s *msappsv1.WebAppSpec) {
@@ -230,10 +235,10 @@ func TestWanted(t *testing.T) {
 		"spec.initContainers[1].image migrate:1", "spec.sidecars[0].image proxy:2", "spec.image docker.io/mainstay/demo-web:1.0",
 		"spec.volumes[8].image.reference files:1",
 		"metadata.labels[team] ",
-		lapsed("spec.securityProfile", "first"),
-		lapsed("spec.securityProfile", "migrate"), rootful("spec.securityProfile", "migrate"),
-		lapsed("spec.securityProfile", "proxy"), rootful("spec.securityProfile", "proxy"),
-		lapsed("spec.securityProfile", "webapp"), rootful("spec.securityProfile", "webapp"),
+		lapsed("spec.securityProfile", "first"), writing("spec.securityProfile", "first"),
+		lapsed("spec.securityProfile", "migrate"), rootful("spec.securityProfile", "migrate"), writing("spec.securityProfile", "migrate"),
+		lapsed("spec.securityProfile", "proxy"), rootful("spec.securityProfile", "proxy"), writing("spec.securityProfile", "proxy"),
+		lapsed("spec.securityProfile", "webapp"), rootful("spec.securityProfile", "webapp"), writing("spec.securityProfile", "webapp"),
 		"spec.initContainers[1].securityContext.runAsNonRoot false", "spec.sidecars[0].securityContext.runAsNonRoot false",
 		"spec.securityContext.runAsNonRoot false",
 	}
@@ -309,9 +314,9 @@ func TestRunning(t *testing.T) {
 		under + "containers[migrate].image migrate:1", under + "containers[proxy].image proxy:2",
 		under + "containers[webapp].image docker.io/mainstay/demo-web:1.0", under + "volumes[8].image.reference files:1",
 		"metadata.labels[team] ",
-		lapsed(under+"securityContext", "migrate"), rootful(under+"securityContext", "migrate"),
-		lapsed(under+"securityContext", "proxy"), rootful(under+"securityContext", "proxy"),
-		lapsed(under+"securityContext", "webapp"), rootful(under+"securityContext", "webapp"),
+		lapsed(under+"securityContext", "migrate"), rootful(under+"securityContext", "migrate"), writing(under+"securityContext", "migrate"),
+		lapsed(under+"securityContext", "proxy"), rootful(under+"securityContext", "proxy"), writing(under+"securityContext", "proxy"),
+		lapsed(under+"securityContext", "webapp"), rootful(under+"securityContext", "webapp"), writing(under+"securityContext", "webapp"),
 		under + "containers[migrate].securityContext.runAsNonRoot false", under + "containers[proxy].securityContext.runAsNonRoot false",
 		under + "containers[webapp].securityContext.runAsNonRoot false",
 	}
