@@ -75,6 +75,10 @@ type Settings struct {
 	Clock clock.PassiveClock
 	// SkipNameValidation lets tests run several managers in one process.
 	SkipNameValidation bool
+
+	// admitted are all WatchNamespaces, also those that are not served. The objects in all of them are
+	// admitted, because replicas that started at different times publish the same webhooks.
+	admitted []string
 }
 
 // DefaultSettings returns the production defaults. A lease lasts 15 s, is renewed for 10 s, and
@@ -112,6 +116,10 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, err
 	}
+	settings, secrets, err := observeGrants(ctx, restConfig, settings, on)
+	if err != nil {
+		return nil, err
+	}
 	options, err := managerOptions(settings, on, stored)
 	if err != nil {
 		return nil, err
@@ -129,7 +137,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	sources, err := stored.addSources(ctx, manager, restConfig, settings, on)
+	sources, err := stored.addSources(ctx, manager, settings, on, secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -140,10 +148,7 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	if err := wired.addControllers(ctx); err != nil {
 		return nil, err
 	}
-	if err := stored.addTo(manager, settings.WatchNamespaces); err != nil {
-		return nil, err
-	}
-	served, err := addForLeader(manager, restConfig, settings)
+	served, err := addForLeader(manager, restConfig, settings, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +167,11 @@ func New(ctx context.Context, restConfig *rest.Config, settings Settings) (*Oper
 	return operator, nil
 }
 
-// addForLeader adds what only the leader publishes or withdraws.
-func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settings) (*served, error) {
+// addForLeader adds what only the leader migrates, publishes or withdraws.
+func addForLeader(manager ctrl.Manager, restConfig *rest.Config, settings Settings, stored *storage) (*served, error) {
+	if err := stored.addTo(manager, settings.WatchNamespaces); err != nil {
+		return nil, err
+	}
 	if err := addWithdrawal(manager, restConfig, settings); err != nil {
 		return nil, err
 	}

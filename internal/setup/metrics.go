@@ -62,7 +62,8 @@ type metricSources struct {
 func exposeMetrics(ctx context.Context, wired wiring, by metricSources) error {
 	manager := wired.manager
 	sources := metrics.Sources{
-		Version: version.Version,
+		Version:  version.Version,
+		Unserved: func() int { return len(wired.settings.admitted) - len(wired.settings.WatchNamespaces) },
 		Leads: func() bool {
 			select {
 			case <-manager.Elected():

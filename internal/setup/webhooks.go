@@ -87,7 +87,7 @@ func addWebhooks(wired wiring, restConfig *rest.Config, keeper *certificates.Kee
 		Client: live, Cache: watched, Certificates: keeper, Release: version.Version, Clock: clock.RealClock{},
 		Wanted: webhooks.Wanted{
 			Hooks: hooks, Endpoint: endpoint(settings),
-			Watched: settings.WatchNamespaces, Ungoverned: policyreader.Ungoverned(settings.Namespace),
+			Watched: settings.admitted, Ungoverned: policyreader.Ungoverned(settings.Namespace),
 		},
 		Convert: func(ctx context.Context, webhook apiextensionsv1.WebhookClientConfig) error {
 			return crds.Convert(ctx, direct, webhook)

@@ -5,22 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mainstay-platform/mainstay/internal/install/hashkey"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 	"github.com/mainstay-platform/mainstay/internal/workload/workloadcontroller"
 )
@@ -65,88 +56,12 @@ func (s Settings) validateSecretNamespaces() error {
 	return nil
 }
 
-// secretAccess returns whose Secrets are read. If there are any, it reads the hash key, or creates
-// it.
-func secretAccess(ctx context.Context, config *rest.Config, settings Settings, on []kind) (observe.SecretAccess, error) {
-	if len(settings.SecretNamespaces) == 0 || !haveConfiguration(on) {
-		return observe.SecretAccess{}, nil
-	}
-	live, err := newClient(config)
-	if err != nil {
-		return observe.SecretAccess{}, err
-	}
-	key, err := hashkey.Load(ctx, live, settings.Namespace)
-	if err != nil {
-		return observe.SecretAccess{}, err
-	}
-	granted, err := grantedSecrets(ctx, live, settings.SecretNamespaces, grantPatience)
-	if err != nil {
-		return observe.SecretAccess{}, err
-	}
-	return observe.NewSecretAccess(granted, key), nil
-}
-
-// grantPatience is how long a right to Secrets may be missing when the manager starts: an API
-// server that has just started, or a Role that was just created, denies for a moment what it allows
-// afterwards.
-const grantPatience = 5 * time.Second
-
-// grantedSecrets returns the namespaces whose Secrets the manager may read. For a namespace without
-// the Role the cache would wait for ever, and all other work of the manager with it. Objects that
-// depend on Secrets of such a namespace say that they may not be read.
-func grantedSecrets(ctx context.Context, live client.Reader, namespaces []string, patience time.Duration) ([]string, error) {
-	granted, missing := map[string]bool{}, map[string]error{}
-	var failed error
-	err := wait.PollUntilContextTimeout(ctx, patience/5, patience, true, func(context.Context) (bool, error) {
-		clear(missing)
-		for _, namespace := range namespaces {
-			if granted[namespace] {
-				continue
-			}
-			switch err := askSecrets(ctx, live, namespace); {
-			case err == nil:
-				granted[namespace] = true
-			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-				missing[namespace] = err
-			default:
-				failed = fmt.Errorf("checking the right to read Secrets in namespace %s: %w", namespace, err)
-				return true, nil
-			}
-		}
-		return len(missing) == 0, nil
-	})
-	if failed != nil {
-		return nil, failed
-	}
-	if err != nil && ctx.Err() != nil {
-		return nil, fmt.Errorf("checking the rights to read Secrets: %w", err)
-	}
-	for _, namespace := range slices.Sorted(maps.Keys(missing)) {
-		ctrl.Log.WithName("setup").Error(missing[namespace],
-			"Secrets of a namespace are not read until the next start, because the manager has no Role to "+
-				"get, list and watch secrets there: create the namespace and run helm upgrade, which creates the Role", "namespace", namespace)
-	}
-	return slices.DeleteFunc(slices.Clone(namespaces), func(namespace string) bool { return !granted[namespace] }), nil
-}
-
-// askSecrets returns an error if the Secrets of a namespace may not be read. It reads no value of
-// any.
-func askSecrets(ctx context.Context, live client.Reader, namespace string) error {
-	one := &metav1.PartialObjectMetadataList{}
-	one.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	return live.List(ctx, one, client.InNamespace(namespace), client.Limit(1))
-}
-
-// addSources adds the cache of ConfigMaps and Secrets to the manager, and returns it; nil if no
-// kind restarts workloads.
-func (s *storage) addSources(ctx context.Context, manager ctrl.Manager, restConfig *rest.Config, settings Settings,
-	on []kind) (*observe.Sources, error) {
+// addSources adds the cache of ConfigMaps and Secrets to the manager, and returns it. It returns
+// nil if no kind restarts workloads.
+func (s *storage) addSources(ctx context.Context, manager ctrl.Manager, settings Settings, on []kind,
+	secrets observe.SecretAccess) (*observe.Sources, error) {
 	if !haveConfiguration(on) {
 		return nil, nil //nolint:nilnil // none is needed
-	}
-	secrets, err := secretAccess(ctx, restConfig, settings, on)
-	if err != nil {
-		return nil, err
 	}
 	sources, err := observe.NewSources(ctx, settings.WatchNamespaces, secrets, func(options cache.Options) (cache.Cache, error) {
 		options.Scheme, options.Mapper = manager.GetScheme(), manager.GetRESTMapper()

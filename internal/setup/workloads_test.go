@@ -1,22 +1,12 @@
 package setup
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mainstay-platform/mainstay/internal/kinds/appconfig/appconfigcontroller"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
@@ -59,65 +49,6 @@ func TestDemandReaders(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"appconfig", "configmonitor"}, names); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// TestSecretAccess: the key is read only if Secrets are.
-func TestSecretAccess(t *testing.T) {
-	nowhere := &rest.Config{Host: "http://127.0.0.1:1"}
-	settings := DefaultSettings()
-	settings.Namespace = "mainstay-system"
-	if got, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err != nil || len(got.Namespaces) > 0 {
-		t.Errorf("without namespaces: got %v, %v", got, err)
-	}
-	settings.SecretNamespaces = []string{"shop"}
-	if got, err := secretAccess(t.Context(), nowhere, settings, nil); err != nil || len(got.Namespaces) > 0 {
-		t.Errorf("without such a kind: got %v, %v", got, err)
-	}
-	if _, err := secretAccess(t.Context(), nowhere, settings, []kind{restarting("a")}); err == nil ||
-		!strings.Contains(err.Error(), "mainstay-system/mainstay-hash-key") {
-		t.Errorf("the key was not asked for: %v", err)
-	}
-}
-
-// TestGrantedSecrets: a missing right affects the Secrets of that namespace only.
-func TestGrantedSecrets(t *testing.T) {
-	secrets := schema.GroupResource{Resource: "secrets"}
-	forbidden := apierrors.NewForbidden(secrets, "", errors.New("no"))
-	for name, test := range map[string]struct {
-		// answers are for the namespace shop, in order; the last one is repeated.
-		answers []error
-		want    []string
-		fails   string
-	}{
-		"granted":             {[]error{nil}, []string{"blog", "shop", "web"}, ""},
-		"granted in a moment": {[]error{forbidden, nil}, []string{"blog", "shop", "web"}, ""},
-		"no Role":             {[]error{forbidden}, []string{"blog", "web"}, ""},
-		"no namespace": {[]error{apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")}, []string{"blog", "web"},
-			""},
-		"no answer": {[]error{errors.New("connection refused")}, nil,
-			"checking the right to read Secrets in namespace shop: connection refused"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-				List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
-					asked := (&client.ListOptions{}).ApplyOptions(options)
-					if _, withoutValues := into.(*metav1.PartialObjectMetadataList); !withoutValues || asked.Limit != 1 {
-						t.Errorf("asked is for %T, %d", into, asked.Limit)
-					}
-					if asked.Namespace != "shop" {
-						return nil
-					}
-					answer := test.answers[0]
-					test.answers = test.answers[min(1, len(test.answers)-1):]
-					return answer
-				},
-			}).Build()
-			got, err := grantedSecrets(t.Context(), live, []string{"blog", "shop", "web"}, 50*time.Millisecond)
-			if diff := cmp.Diff(test.want, got); diff != "" || (err == nil) != (test.fails == "") || err != nil && err.Error() != test.fails {
-				t.Errorf("%v: %s", err, diff)
-			}
-		})
 	}
 }
 

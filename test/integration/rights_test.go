@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -112,6 +114,57 @@ func TestWatchNamespaces(t *testing.T) {
 			t.Errorf("%s is watched in all namespaces", path)
 		}
 	}
+}
+
+// TestLostNamespace checks that a namespace that is deleted, and its Role with it, keeps the
+// manager from serving no other: neither while it runs nor at its next start.
+func TestLostNamespace(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	kept, lost := newApp(namespace(t)), newApp(namespace(t))
+	for _, app := range []*msappsv1.WebApp{kept, lost} {
+		create(t, app)
+	}
+	as := rest.CopyConfig(cluster.Config)
+	as.Impersonate.UserName = "manager-of-" + kept.Namespace
+	everyone := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: as.Impersonate.UserName}}
+	create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: kept.Namespace}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"policy.mainstay.dev"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"instrumentation.mainstay.dev"}, Resources: []string{"clusterinstrumentations"}, Verbs: []string{"*"}},
+	}})
+	create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: kept.Namespace}, Subjects: everyone,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: kept.Namespace}})
+	for _, app := range []*msappsv1.WebApp{kept, lost} {
+		create(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "manager"}, Subjects: everyone,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}})
+	}
+	start := func() *testenv.Manager {
+		return testenv.StartManager(t, as, testenv.ManagerOptions{Namespace: everywhere, Settings: func(settings *setup.Settings) {
+			settings.WatchNamespaces = []string{kept.Namespace, lost.Namespace}
+		}})
+	}
+	manager := start()
+	g.Eventually(ready(kept)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+	g.Eventually(ready(lost)).WithContext(t.Context()).Should(gomega.Equal("False Deploying"))
+
+	g.Expect(cluster.Client.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: lost.Namespace,
+		Name: "manager"}})).To(gomega.Succeed())
+	replicas := func(app *msappsv1.WebApp, count int32) func(context.Context) (int32, error) {
+		change(t, app, func(a *msappsv1.WebApp) { a.Spec.Replicas = &count })
+		return func(ctx context.Context) (int32, error) {
+			deployment, err := get(app, &appsv1.Deployment{})(ctx)
+			if err != nil {
+				return 0, err
+			}
+			return *deployment.Spec.Replicas, nil
+		}
+	}
+	g.Eventually(replicas(kept, 3)).WithContext(t.Context()).Should(gomega.BeEquivalentTo(3), "while it runs")
+	manager.Stop()
+	start()
+	g.Eventually(replicas(kept, 4)).WithContext(t.Context()).Should(gomega.BeEquivalentTo(4), "after a restart")
 }
 
 // TestGrantedWhereItCounts checks that the chart grants rights on namespaced resources in Roles,

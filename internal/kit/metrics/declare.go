@@ -131,6 +131,11 @@ var (
 		Help:   "Ready endpoints of farm.mainstay.dev. Only the leader reports it. Absent if the API is off.",
 		Normal: "The replicas of the API server: 2, and briefly 3 during an upgrade.",
 	})
+	unserved = gauge(Metric{
+		Name:   "mainstay_unserved_namespaces",
+		Help:   "Namespaces of `watchNamespaces` that this replica does not serve, because it had no rights in them when it started.",
+		Normal: "0. If not, the log names them: create them, run `helm upgrade`, and restart the managers.",
+	})
 	info = gauge(Metric{
 		Name:   "mainstay_info",
 		Help:   "1 while the process runs.",

@@ -320,6 +320,8 @@ func TestCollector(t *testing.T) {
 	}})
 	expect(map[string]float64{"mainstay_info ": 1, "mainstay_certificate_expiry_timestamp_seconds webhooks": 1000,
 		"mainstay_certificate_expiry_timestamp_seconds apiserver": 2000})
+	current.Store(&Sources{Unserved: func() int { return 2 }})
+	expect(map[string]float64{"mainstay_info ": 1, "mainstay_unserved_namespaces": 2})
 	var served APIService
 	current.Store(&Sources{APIService: func() APIService { return served }})
 	expect(map[string]float64{"mainstay_info ": 1})

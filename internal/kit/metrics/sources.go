@@ -28,6 +28,8 @@ type Sources struct {
 	WebhooksReady func() error
 	// APIService returns the state of the APIService that the leader manages.
 	APIService func() APIService
+	// Unserved returns the number of namespaces that this replica is to watch and may not.
+	Unserved func() int
 	// IsGone reports whether a namespace is known not to exist.
 	IsGone func(ctx context.Context, namespace string) bool
 }
@@ -65,7 +67,7 @@ type collector struct{}
 // Describe sends the descriptions of the gauges.
 func (collector) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{objects, instrumented, leader, certificateExpiry, webhooksReady, apiServicePublished,
-		apiServiceAvailable, apiServiceEndpoints, info} {
+		apiServiceAvailable, apiServiceEndpoints, unserved, info} {
 		descriptions <- description
 	}
 }
@@ -88,6 +90,9 @@ func (collector) Collect(into chan<- prometheus.Metric) {
 	}
 	if sources.WebhooksReady != nil {
 		emit(webhooksReady, number(sources.WebhooksReady() == nil))
+	}
+	if sources.Unserved != nil {
+		emit(unserved, float64(sources.Unserved()))
 	}
 	for of, expires := range sources.CertificateExpiry {
 		if expiry := expires(); !expiry.IsZero() {
