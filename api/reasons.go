@@ -1,9 +1,10 @@
 package api
 
 // ConditionPolicyViolation is True, on every kind to which policies apply, while the spec breaks a
-// PlatformPolicy: the policy became stricter, or the object was written while admission was off. It
-// is absent otherwise. With the reason Tolerated everything in the spec runs. With the reason
-// PolicyViolation the latest change of the spec is not applied, and Ready is False.
+// PlatformPolicy: the policy became stricter, or the object was written while admission was off, or
+// it is an Instrumentation, which is not checked at admission. It is absent otherwise. With the
+// reason Tolerated everything in the spec runs. With the reason PolicyViolation the latest change
+// of the spec is not applied, and Ready is False.
 const ConditionPolicyViolation = "PolicyViolation"
 
 // Reasons that the conditions of all kinds share. Together with the reasons of a kind they are all

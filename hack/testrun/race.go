@@ -55,7 +55,8 @@ var sequential = map[string]string{
 	"internal/kit/bounded":       "a sync.Map remembers the fields of types; each entry is written once, with the same content",
 	"internal/kit/jsonpatch":     "a channel is the example of a value that JSON can't express",
 	"internal/install/uninstall": "synctest is there for its clock; nothing runs beside the tests",
-	"test/perf":                  "the tests only compare figures; what measures is not run by them",
+	"internal/kinds/instrumentation/instrumentationcontroller": "synctest is there for its clock; nothing runs beside the tests",
+	"test/perf": "the tests only compare figures; what measures is not run by them",
 }
 
 // testedPackages returns the pure packages that have tests, as

@@ -134,25 +134,34 @@ func (r rule) checkReplicas(subject Subject) []Violation {
 	return found
 }
 
-func (r rule) checkRegistries(subject Subject) []Violation {
-	if len(r.AllowedRegistries) == 0 {
-		return nil
-	}
+// CheckImage returns the violations by one image: all that can be checked of an agent.
+func (r Rules) CheckImage(at *field.Path, reference string) []Violation {
 	var found []Violation
-	check := func(at *field.Path, name, reference string) {
-		if !isAllowed(reference, r.AllowedRegistries) {
-			violation := r.broken("allowedRegistries", at, reference, "must be an image of "+strings.Join(r.AllowedRegistries, ", "))
-			violation.part = name + " " + reference
-			found = append(found, violation)
-		}
-	}
-	for _, container := range subject.Containers {
-		check(container.Field.Child("image"), "container "+container.Name, container.Image)
-	}
-	for _, volume := range subject.Volumes {
-		check(volume.Field, "volume "+volume.Name, volume.Image)
+	for _, asked := range r.governing {
+		found = append(found, asked.checkImage(at, "", reference)...)
 	}
 	return found
+}
+
+func (r rule) checkRegistries(subject Subject) []Violation {
+	var found []Violation
+	for _, container := range subject.Containers {
+		found = append(found, r.checkImage(container.Field.Child("image"), "container "+container.Name, container.Image)...)
+	}
+	for _, volume := range subject.Volumes {
+		found = append(found, r.checkImage(volume.Field, "volume "+volume.Name, volume.Image)...)
+	}
+	return found
+}
+
+// checkImage checks the image of a part of a subject.
+func (r rule) checkImage(at *field.Path, part, reference string) []Violation {
+	if len(r.AllowedRegistries) == 0 || isAllowed(reference, r.AllowedRegistries) {
+		return nil
+	}
+	violation := r.broken("allowedRegistries", at, reference, "must be an image of "+strings.Join(r.AllowedRegistries, ", "))
+	violation.part = part + " " + reference
+	return []Violation{violation}
 }
 
 // isAllowed reports whether an image is from one of the registries. An invalid reference is not

@@ -70,7 +70,7 @@ func injectionReader(config *rest.Config, wired wiring) (*instrumentationcontrol
 	}
 	reader := instrumentationcontroller.Reader{
 		Cached: manager.GetClient(), Live: manager.GetAPIReader(), Reviewing: wired.reviewing, HasImageVolumes: hasImageVolumes(found),
-		Ungoverned: policyreader.Ungoverned(wired.settings.Namespace),
+		Ungoverned: policyreader.Ungoverned(wired.settings.Namespace), Rules: wired.rules,
 	}
 	for _, scope := range instrumentationcontroller.Scopes() {
 		if !slices.ContainsFunc(wired.kinds, func(k kind) bool { return k.name == scope.Name }) {

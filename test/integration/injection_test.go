@@ -13,8 +13,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mainstay-platform/mainstay/api"
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 )
 
 // javaAgent returns an Instrumentation for Deployments with names of this pattern.
@@ -59,6 +61,7 @@ func TestInstrumentation(t *testing.T) {
 			test(t, s, name)
 		})
 	}
+	t.Run("governed", func(t *testing.T) { instrumentationIsGoverned(t, s) })
 	t.Run("bad input", func(t *testing.T) { badInstrumentations(t, s) })
 	t.Run("follows", func(t *testing.T) { injectionFollows(t, s) })
 }
@@ -145,6 +148,56 @@ func instrumentationOfAWebApp(t *testing.T, s *governed, namespace string) {
 	g.Eventually(func(g gomega.Gomega) {
 		g.Expect(read(g).Spec.Template).To(gomega.Equal(first.Spec.Template))
 	}).Should(gomega.Succeed())
+}
+
+// instrumentationIsGoverned checks that an agent from a registry that the namespace's policies
+// refuse is not injected, by the controllers or within a write, and is removed from nowhere.
+func instrumentationIsGoverned(t *testing.T, s *governed) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	const namespace = "governed"
+	s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"mainstay.dev/environment": "staging"}}})
+	registries := &mspolicyv1.PlatformPolicy{ObjectMeta: metav1.ObjectMeta{Name: "agents"},
+		Spec: mspolicyv1.PlatformPolicySpec{Rules: []mspolicyv1.Rule{{Environment: "staging", AllowedRegistries: []string{"reg.io"}}}}}
+	s.create(t, registries)
+	earlier, agent := bareDeployment(namespace, "web-1"), javaAgent(namespace, "web-*")
+	s.create(t, earlier)
+	s.create(t, agent)
+	violation := func() (string, error) {
+		var seen instrv1.Instrumentation
+		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(agent), &seen)
+		for _, condition := range seen.Status.Conditions {
+			if condition.Type == api.ConditionPolicyViolation && condition.ObservedGeneration == seen.Generation {
+				return condition.Reason + ": " + condition.Message, err
+			}
+		}
+		return "", err
+	}
+	isInjected := func() (bool, error) {
+		var found appsv1.Deployment
+		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(earlier), &found)
+		return found.Spec.Template.Annotations[instrv1.AnnotationInjected] != "", err
+	}
+	const refused = `Deployment/web-1: spec.agent.image: Invalid value: "registry.example/agent:1": must be an image of reg.io ` +
+		`(policy "agents", rule "staging.allowedRegistries")`
+	g.Eventually(violation).Should(gomega.Equal("PolicyViolation: " + refused))
+	g.Expect(isInjected()).To(gomega.BeFalse())
+	later := bareDeployment(namespace, "web-2")
+	s.create(t, later)
+	g.Expect(later.Spec.Template.Annotations).NotTo(gomega.HaveKey(instrv1.AnnotationInjected))
+	g.Expect(s.client.Delete(t.Context(), later)).To(gomega.Succeed())
+
+	allow := func(registries *mspolicyv1.PlatformPolicy, registry string) {
+		before := registries.DeepCopy()
+		registries.Spec.Rules[0].AllowedRegistries = []string{registry}
+		g.Expect(s.client.Patch(t.Context(), registries, client.MergeFrom(before))).To(gomega.Succeed())
+	}
+	allow(registries, "registry.example")
+	g.Eventually(isInjected).Should(gomega.BeTrue(), "the change of a policy is enough")
+	g.Eventually(violation).Should(gomega.BeEmpty())
+	allow(registries, "reg.io")
+	g.Eventually(violation).Should(gomega.Equal("Tolerated: " + refused + ": tolerated, because it already runs"))
+	g.Expect(isInjected()).To(gomega.BeTrue())
 }
 
 // instrumentationReports checks that events of the workload report what was injected or why not.

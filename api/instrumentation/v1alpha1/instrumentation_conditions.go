@@ -1,7 +1,8 @@
 package v1alpha1
 
 // Condition types of Instrumentations and ClusterInstrumentations. Each has observedGeneration, and
-// is always present unless its comment says otherwise.
+// is always present unless its comment says otherwise. Package api has PolicyViolation, which all
+// kinds share.
 const (
 	// ConditionReady is True when all matched workloads run with the agent of the spec.
 	ConditionReady = "Ready"
@@ -84,4 +85,6 @@ const (
 	WorkloadCanaryFailed = "CanaryFailed"
 	// WorkloadTooLarge: its annotations leave no room for the record of the injection.
 	WorkloadTooLarge = "TooLarge"
+	// WorkloadPolicyViolation: a PlatformPolicy of its namespace refuses the agent's image.
+	WorkloadPolicyViolation = "PolicyViolation"
 )

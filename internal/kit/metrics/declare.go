@@ -46,7 +46,7 @@ var failures = counter(Metric{
 var denials = counter(Metric{
 	Name:   "mainstay_policy_denials_total",
 	Help:   "Objects that a PlatformPolicy refused. Dry runs count too. A controller counts each generation of an object once.",
-	Normal: "Mistakes of your users. With `controller`: objects that existed before a policy, or that were written while webhooks were off.",
+	Normal: "Mistakes of your users. With `controller`: objects that existed before a policy, or that were written while webhooks were off; and Instrumentations whose image is refused in a namespace.",
 	Labels: []Label{kindLabel, namespaceLabel,
 		{"by", "`admission` (the object was not stored) or `controller` (its spec is not carried out)"}},
 })

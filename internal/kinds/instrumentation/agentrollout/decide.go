@@ -53,6 +53,9 @@ type Decision struct {
 	ClearsFailure bool
 	// Workloads are all matched workloads.
 	Workloads []ReportedWorkload
+	// Tolerated are the workloads in which an image stays that policies refuse; their messages name
+	// the rules.
+	Tolerated []ReportedWorkload
 	// Leaving is the number of workloads from which the agent is to be removed; From are their
 	// indices.
 	Leaving int
@@ -95,7 +98,11 @@ const (
 func (a *Assessment) Decide() (Decision, error) {
 	d := &decider{Assessment: a}
 	for i := range a.Assessed {
-		d.decideAlone(&a.Assessed[i])
+		s := &a.Assessed[i]
+		d.decideAlone(s)
+		if s.Status.Tolerated != "" {
+			d.Tolerated = append(d.Tolerated, ReportedWorkload{Index: s.Index, Message: s.Status.Tolerated})
+		}
 	}
 	if d.failed() {
 		d.Writes = nil
@@ -138,6 +145,11 @@ func (d *decider) decideAlone(s *WorkloadAssessment) {
 	case injection.Refused, injection.Overruled:
 		if s.Has { // a grant without effect stays: once deleted, it would be written again
 			d.removeAgent(s)
+		}
+		d.report(s, instrv1.StateFailed, s.Status.Refusal.Reason, s.Status.Refusal.Message)
+	case injection.Violating:
+		if s.Stale { // not everything that it keeps is in it, or fits any more
+			d.grant(s, injection.Kept)
 		}
 		d.report(s, instrv1.StateFailed, s.Status.Refusal.Reason, s.Status.Refusal.Message)
 	case injection.Failed:

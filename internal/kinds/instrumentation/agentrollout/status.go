@@ -45,7 +45,10 @@ type counts struct {
 	// broken do not become ready, bare can't be injected, and the agent can't be removed from stuck;
 	// each entry includes the cause.
 	broken, bare, stuck []string
-	listed              []Listed
+	// violating have no agent, or an earlier one, because policies refuse its image; tolerated have
+	// one that policies refuse.
+	violating, tolerated []string
+	listed               []Listed
 }
 
 // Listed is a workload in the status.
@@ -78,6 +81,9 @@ func (f *StatusInput) add() counts {
 			continue
 		}
 		s.listed = append(s.listed, f.listOne(reported.Index, reported))
+	}
+	for _, reported := range f.Decision.Tolerated {
+		s.tolerated = append(s.tolerated, f.nameOf(reported.Index)+": "+reported.Message)
 	}
 	f.addStuck(&s)
 	slices.SortStableFunc(s.listed, func(a, b Listed) int {
@@ -143,6 +149,9 @@ func (s *counts) note(name string, reported ReportedWorkload) {
 		case instrv1.WorkloadMountPathTaken, instrv1.WorkloadVariableTaken, instrv1.WorkloadVariableUnknown, instrv1.WorkloadUnsupported,
 			instrv1.WorkloadTooLarge, instrv1.WorkloadRefused:
 			s.bare = append(s.bare, name+": "+reported.Message)
+		case instrv1.WorkloadPolicyViolation:
+			s.bare = append(s.bare, name+": "+reported.Message)
+			s.violating = append(s.violating, name+": "+reported.Message)
 		case instrv1.WorkloadCanaryFailed:
 		default:
 			s.broken = append(s.broken, name+": "+reported.Message)
@@ -270,8 +279,8 @@ func retryCommand(agent *injection.Agent) string {
 	return command
 }
 
-// conditions returns the conditions of the summary, and Overruled where it applies. Progressing is
-// True while pods are being replaced, even if something is wrong.
+// conditions returns the conditions of the summary, and Overruled and PolicyViolation where they
+// apply. Progressing is True while pods are being replaced, even if something is wrong.
 func (f *StatusInput) conditions(s *counts) []metav1.Condition {
 	progressing := conditions.False(instrv1.ConditionProgressing, instrv1.ReasonSettled, "no pods are being replaced")
 	switch {
@@ -284,6 +293,13 @@ func (f *StatusInput) conditions(s *counts) []metav1.Condition {
 	all := f.summarize(s).Conditions(progressing)
 	if len(s.overruled) > 0 {
 		all = append(all, conditions.True(instrv1.ConditionOverruled, instrv1.ReasonOverruled, conditions.FirstFew(s.overruled, "; ")))
+	}
+	switch {
+	case len(s.violating) > 0:
+		all = append(all, conditions.True(api.ConditionPolicyViolation, api.ReasonPolicyViolation, conditions.FirstFew(s.violating, "; ")))
+	case len(s.tolerated) > 0:
+		all = append(all, conditions.True(api.ConditionPolicyViolation, api.ReasonTolerated,
+			conditions.FirstFew(s.tolerated, "; ")+": tolerated, because it already runs"))
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 )
 
 // Workload is a Deployment, StatefulSet or DaemonSet, as far as injection is concerned.
@@ -33,6 +34,10 @@ type NamespaceContext struct {
 	Keys KeyLookup
 	// HasImageVolumes reports that the cluster supports image volumes.
 	HasImageVolumes bool
+	// Rules are those of the PlatformPolicies that govern the namespace. Only images are checked.
+	Rules policy.Rules
+	// RulesUnknown says why Rules could not be read; nil if they are known.
+	RulesUnknown error
 }
 
 // Sort orders agents by precedence for the case that two match one container: Instrumentations
@@ -59,6 +64,8 @@ const (
 	Refused
 	// Overruled: another Instrumentation takes precedence for the container.
 	Overruled
+	// Violating: a PlatformPolicy refuses the agent's image. The workload keeps what it has.
+	Violating
 	// Waiting: the workload keeps what it has until it is granted the new revision.
 	Waiting
 	// Failed: the revision failed on its canaries and is not injected.
@@ -72,8 +79,11 @@ const (
 // AgentStatus is the result of composing one agent with one workload.
 type AgentStatus struct {
 	State State
-	// Refusal says why the agent is Refused or Overruled.
+	// Refusal says why the agent is Refused, Overruled or Violating.
 	Refusal *Refusal
+	// Tolerated says which rules the image violates that is injected all the same, because it was
+	// injected before; empty if it violates none.
+	Tolerated string
 }
 
 // optsOut reports whether a workload or its namespace opts out of injection.
@@ -121,7 +131,8 @@ func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) 
 			continue
 		}
 		if first, name := takenBy(taken, w.Template, containers); first != "" {
-			statuses[i] = AgentStatus{Overruled, refuse(instrv1.WorkloadOverruled, "%s takes precedence for container %s", first, name)}
+			statuses[i] = AgentStatus{State: Overruled,
+				Refusal: refuse(instrv1.WorkloadOverruled, "%s takes precedence for container %s", first, name)}
 			continue
 		}
 		wanted := agent.build(w.Template, containers)
@@ -133,6 +144,7 @@ func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) 
 		if injection == nil {
 			continue // the next agent may keep the container until this one is injected
 		}
+		statuses[i].Tolerated = s.violations(injection.Image)
 		effective, by = append(effective, *injection), append(by, i)
 		for _, part := range injection.Parts {
 			taken[part.Name] = agent.String()
@@ -141,7 +153,7 @@ func (s *NamespaceContext) Compose(w *Workload, before *corev1.PodTemplateSpec) 
 	for last := len(effective) - 1; last >= 0 && !hasRoom(w.Template, slices.Concat(retained, effective)); last-- {
 		effective = effective[:last]
 		if status := &statuses[by[last]]; status.State == In {
-			*status = AgentStatus{Refused, refuse(instrv1.WorkloadTooLarge,
+			*status = AgentStatus{State: Refused, Refusal: refuse(instrv1.WorkloadTooLarge,
 				"the annotations of its pod template leave no room for the record of what is injected: all annotations together must be at "+
 					"most 256 KiB")}
 		}
@@ -179,24 +191,27 @@ func (s *NamespaceContext) choose(agent *Agent, w *Workload, wanted, had *Inject
 	} else if agent.HasCanaries() {
 		wanted.Previous = agent.fallback(had)
 	}
+	refusal := s.refuseImage(wanted, had)
 	switch {
 	case agent.HasFailed() && wanted.Revision == agent.Revision:
 		if had != nil && had.Revision == agent.Revision {
 			had = had.Previous
 		}
 		return s.keep(w, wanted, had), AgentStatus{State: Failed}
+	case refusal != nil:
+		return s.keep(w, wanted, had), AgentStatus{State: Violating, Refusal: refusal}
 	case isNew && agent.isGated() && GrantOf(w.Annotations, agent.ID).Revision != agent.Revision:
 		if had != nil {
 			return s.keep(w, wanted, had), AgentStatus{State: Waiting}
 		}
 		// An agent that can't be injected never waits: it would be granted again and again.
 		if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
-			return nil, AgentStatus{Refused, refusal}
+			return nil, AgentStatus{State: Refused, Refusal: refusal}
 		}
 		return nil, AgentStatus{State: Waiting}
 	}
 	if refusal := wanted.fit(w.Template, s.Keys, s.HasImageVolumes); refusal != nil {
-		return nil, AgentStatus{Refused, refusal}
+		return nil, AgentStatus{State: Refused, Refusal: refusal}
 	}
 	return wanted, AgentStatus{State: In}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/agentrollout"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/watch"
+	"github.com/mainstay-platform/mainstay/internal/policy"
 	"github.com/mainstay-platform/mainstay/internal/workload"
 	"github.com/mainstay-platform/mainstay/internal/workload/observe"
 )
@@ -32,6 +33,8 @@ type Reader struct {
 	Off []string
 	// Ungoverned are namespaces into which nothing is injected.
 	Ungoverned []string
+	// Rules reads the rules that govern a namespace; nil if there are no policies.
+	Rules policy.Source
 	// Source reads which keys a ConfigMap or Secret has; nil if the cache has neither.
 	Source func(ctx context.Context, namespace string, ref workload.SourceRef) (workload.Source, error)
 	// HasImageVolumes reports that the cluster supports image volumes.
@@ -115,7 +118,7 @@ func (r *Reader) agents(ctx context.Context, namespace string) ([]*injection.Age
 }
 
 // setting returns the context of a namespace, for the given agents. live is for a namespace that is
-// too new for the cache.
+// too new for the cache. If its rules can't be read, that is in the context, and no error.
 func (r *Reader) setting(ctx context.Context, live client.Reader, namespace string,
 	agents []*injection.Agent) (*injection.NamespaceContext, error) {
 	setting := &injection.NamespaceContext{HasImageVolumes: r.HasImageVolumes, Keys: r.keys(ctx, namespace), Off: r.Off}
@@ -135,6 +138,9 @@ func (r *Reader) setting(ctx context.Context, live client.Reader, namespace stri
 		if agent.Covers(namespace, found.Labels) {
 			setting.Agents = append(setting.Agents, agent)
 		}
+	}
+	if r.Rules != nil && len(setting.Agents) > 0 {
+		setting.Rules, setting.RulesUnknown = r.Rules(ctx, namespace)
 	}
 	return setting, nil
 }
@@ -196,6 +202,9 @@ func (r *Reader) settle(ctx context.Context, found []seen, agents []*injection.A
 		one := &found[i]
 		if settings[one.Namespace] == nil {
 			setting, err := r.setting(ctx, r.Live, one.Namespace, agents)
+			if err == nil {
+				err = setting.RulesUnknown
+			}
 			if apierrors.IsNotFound(err) {
 				setting, err = &injection.NamespaceContext{}, nil // the namespace is gone, and the workload will be
 			}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	instrv1 "github.com/mainstay-platform/mainstay/api/instrumentation/v1alpha1"
+	mspolicyv1 "github.com/mainstay-platform/mainstay/api/policy/v1"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/agentrollout"
 	"github.com/mainstay-platform/mainstay/internal/kinds/instrumentation/injection"
 	"github.com/mainstay-platform/mainstay/internal/kit/admission"
@@ -81,6 +82,11 @@ func setup[T Object](manager ctrl.Manager, name string, definition admission.Kin
 	for _, object := range observe.Workloads() {
 		under = under.Watches(object, watch.Later(concerned.byWorkload, gather),
 			builder.WithPredicates(predicate.Or(observe.ConcernsWorkload(), predicate.LabelChangedPredicate{})))
+	}
+	if options.Reader.Rules != nil {
+		everywhere := func(ctx context.Context, _ client.Object) []reconcile.Request { return concerned.all(ctx, "") }
+		under = under.Watches(&mspolicyv1.PlatformPolicy{}, watch.Later(everywhere, gather),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
 	if options.Sources != nil {
 		for _, kind := range options.Sources.Kinds() {

@@ -75,7 +75,7 @@ func (r *Reader) compose(ctx context.Context, request webhook.Request, object, o
 	statuses := setting.Compose(w, before)
 	var warnings []string
 	for i, status := range statuses {
-		if status.State == injection.Refused {
+		if status.State == injection.Refused || status.State == injection.Violating {
 			warnings = append(warnings, fmt.Sprintf("%s is not injected: %s", setting.Agents[i], status.Refusal.Message))
 		}
 	}
