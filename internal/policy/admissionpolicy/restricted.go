@@ -60,6 +60,10 @@ var lapses = []lapse{
 	}},
 	{reason: "procMount", container: func(c, _ string) string { return own(c, "procMount") + ".orValue('Default') != 'Default'" }},
 	{reason: "privileged", container: func(c, _ string) string { return own(c, "privileged") + ".orValue(false)" }},
+	// Not of the standard, but of our profile, as for WebApps.
+	{reason: "readOnlyRootFilesystem != true", container: func(c, _ string) string {
+		return "!" + own(c, "readOnlyRootFilesystem") + ".orValue(false)"
+	}},
 	{reason: "runAsNonRoot != true",
 		container: func(c, spec string) string {
 			return isHostUser(spec) + " && !" + own(c, "runAsNonRoot") + ".orValue(" + own(spec, "runAsNonRoot") + ".hasValue())"

@@ -209,14 +209,20 @@ func (t *translation) securityContext(rule mspolicyv1.Rule) {
 			return "!" + own(c, "runAsNonRoot") + ".orValue(" + own(spec, "runAsNonRoot") + ".orValue(false))"
 		})
 	}
+	var fixed []string // the environments in which the user is that of this rule
 	if context.RunAsUser != nil {
-		first := func(other mspolicyv1.Rule) bool {
-			return other.Enforced.SecurityContext != nil && other.Enforced.SecurityContext.RunAsUser != nil
-		}
+		fixed = t.in(rule, namesUser)
+	}
+	if ptr.Deref(context.RunAsNonRoot, false) {
+		t.loose(slices.DeleteFunc(slices.Clone(in), func(e string) bool { return slices.Contains(fixed, e) }), rule, "runAsNonRoot", "runAsUser", "must not be 0 (root)", func(c, spec string) string {
+			return own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + ".orValue(1)) == 0"
+		}, func(_, _ string) string { return quote("0") })
+	}
+	if context.RunAsUser != nil {
 		user := func(c, spec string) string {
 			return "string(" + own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + `.orValue('"the image\'s user"')))`
 		}
-		t.loose(t.in(rule, first), rule, "runAsUser", "runAsUser", fmt.Sprintf("must be %d", *context.RunAsUser),
+		t.loose(fixed, rule, "runAsUser", "runAsUser", fmt.Sprintf("must be %d", *context.RunAsUser),
 			func(c, spec string) string { return user(c, spec) + fmt.Sprintf(" != '%d'", *context.RunAsUser) }, user)
 	}
 	privileged := func(c, _ string) string { return own(c, "privileged") + ".orValue(false)" }
@@ -225,6 +231,7 @@ func (t *translation) securityContext(rule mspolicyv1.Rule) {
 			return "(" + own(c, "allowPrivilegeEscalation") + ".orValue(true) || " + privileged(c, spec) + ")"
 		})
 		forbid(rule, "allowPrivilegeEscalation", "privileged", false, privileged)
+		t.administration(in, rule)
 	}
 	if ptr.Deref(context.ReadOnlyRootFilesystem, false) {
 		forbid(rule, "readOnlyRootFilesystem", "readOnlyRootFilesystem", true, func(c, _ string) string {
@@ -234,6 +241,21 @@ func (t *translation) securityContext(rule mspolicyv1.Rule) {
 	for _, capability := range context.DropCapabilities {
 		t.capability(in, rule, capability)
 	}
+}
+
+// namesUser reports whether a rule enforces a user.
+func namesUser(rule mspolicyv1.Rule) bool {
+	return rule.Enforced.SecurityContext != nil && rule.Enforced.SecurityContext.RunAsUser != nil
+}
+
+// administration checks that no container adds SYS_ADMIN, under any of its names.
+func (t *translation) administration(in []string, rule mspolicyv1.Rule) {
+	adds := func(c string) string {
+		return own(c, "capabilities.?add") + ".orValue([]).filter(a, a.upperAscii() in ['SYS_ADMIN', 'CAP_SYS_ADMIN'])"
+	}
+	t.add(in, "variables.containers.filter(c, "+adds("c.it")+".exists(x, !c.was.exists(b, x in "+adds("b")+
+		"))).map(c, c.at + '.securityContext.capabilities: Invalid value: ' + strings.quote('adds ' + "+adds("c.it")+
+		".join(', ')) + "+suffix(rule, "enforced.securityContext.allowPrivilegeEscalation", "must not add SYS_ADMIN")+")")
 }
 
 // own is a field of the security context of a container, or of a pod.
