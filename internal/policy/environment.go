@@ -71,13 +71,13 @@ const Unclear = "unclear"
 var EnvironmentExpression = func() string {
 	const label = "'" + api.LabelEnvironment + "'"
 	words := literal(words)
-	byName := fmt.Sprintf("namespaceObject.metadata.name in %[1]s ? %[1]s[namespaceObject.metadata.name]", words)
+	byName := []string{fmt.Sprintf("namespaceObject.metadata.name in %[1]s ? %[1]s[namespaceObject.metadata.name]", words)}
 	for _, suffix := range slices.Sorted(maps.Keys(suffixes)) {
-		byName += fmt.Sprintf(" : namespaceObject.metadata.name.endsWith('%s') ? '%s'", suffix, suffixes[suffix])
+		byName = append(byName, fmt.Sprintf("namespaceObject.metadata.name.endsWith('%s') ? '%s'", suffix, suffixes[suffix]))
 	}
 	return fmt.Sprintf("has(namespaceObject.metadata.labels) && %[1]s in namespaceObject.metadata.labels ? "+
 		"(namespaceObject.metadata.labels[%[1]s] in %[2]s ? %[2]s[namespaceObject.metadata.labels[%[1]s]] : '%[3]s') : %[4]s : ''",
-		label, words, Unclear, byName)
+		label, words, Unclear, strings.Join(byName, " : "))
 }()
 
 // literal returns a map in CEL.

@@ -201,7 +201,8 @@ func key(message string) string {
 // keys returns the keys of the violations of one policy.
 func keys(violations []policy.Violation, name string) (found []string) {
 	for _, violation := range violations {
-		if violation.Policy == name && !(strings.Contains(violation.Field, "ephemeralContainers") && strings.Contains(violation.Rule, "Limits")) {
+		hasNoLimits := strings.Contains(violation.Field, "ephemeralContainers") && strings.Contains(violation.Rule, "Limits")
+		if violation.Policy == name && !hasNoLimits {
 			found = append(found, key(strings.Replace(violation.String(), `policy "`+name+`", `, "", 1)))
 		}
 	}

@@ -184,14 +184,26 @@ func (t *translation) enforcedLabels(rule mspolicyv1.Rule) {
 		quote(fmt.Sprintf(` (rule "%s.enforced.labels")`, rule.Environment))+")")
 }
 
-// loose adds a check of a field of the containers' security contexts. isLoose and given return CEL
-// about a container of a pod's spec. A container is worse than before if it was not loose, or
-// loose with another value.
-func (t *translation) loose(in []string, rule mspolicyv1.Rule, name, field, accepted string, isLoose, given func(c, spec string) string) {
-	t.add(in, "variables.containers.filter(c, "+isLoose("c.it", "variables.spec")+" && !c.was.exists(b, "+
-		isLoose("b", "variables.oldSpec")+" && "+given("b", "variables.oldSpec")+" == "+given("c.it", "variables.spec")+
-		")).map(c, c.at + '.securityContext."+field+": Invalid value: ' + "+given("c.it", "variables.spec")+" + "+
-		suffix(rule, "enforced.securityContext."+name, accepted)+")")
+// looseField is a field of the containers' security contexts that may be looser than a rule says.
+type looseField struct {
+	// name is the field of the enforced context, and field that of the container.
+	name, field, accepted string
+	// isLoose and given return CEL about a container of a pod's spec.
+	isLoose, given func(c, spec string) string
+}
+
+// loose adds a check of a field. A container is worse than before if it was not loose, or loose
+// with another value.
+func (t *translation) loose(in []string, rule mspolicyv1.Rule, f looseField) {
+	t.add(in, "variables.containers.filter(c, "+f.isLoose("c.it", "variables.spec")+" && !c.was.exists(b, "+
+		f.isLoose("b", "variables.oldSpec")+" && "+f.given("b", "variables.oldSpec")+" == "+f.given("c.it", "variables.spec")+
+		")).map(c, c.at + '.securityContext."+f.field+": Invalid value: ' + "+f.given("c.it", "variables.spec")+" + "+
+		suffix(rule, "enforced.securityContext."+f.name, f.accepted)+")")
+}
+
+// always returns CEL of a constant text.
+func always(text string) func(c, spec string) string {
+	return func(_, _ string) string { return quote(text) }
 }
 
 func (t *translation) securityContext(rule mspolicyv1.Rule) {
@@ -201,30 +213,14 @@ func (t *translation) securityContext(rule mspolicyv1.Rule) {
 	}
 	in := t.in(rule, nil)
 	forbid := func(rule mspolicyv1.Rule, name, field string, accepted bool, isLoose func(c, spec string) string) {
-		t.loose(in, rule, name, field, fmt.Sprintf("must be %t", accepted), isLoose,
-			func(_, _ string) string { return quote(fmt.Sprint(!accepted)) })
+		t.loose(in, rule, looseField{name, field, fmt.Sprintf("must be %t", accepted), isLoose, always(fmt.Sprint(!accepted))})
 	}
 	if ptr.Deref(context.RunAsNonRoot, false) {
 		forbid(rule, "runAsNonRoot", "runAsNonRoot", true, func(c, spec string) string {
 			return "!" + own(c, "runAsNonRoot") + ".orValue(" + own(spec, "runAsNonRoot") + ".orValue(false))"
 		})
 	}
-	var fixed []string // the environments in which the user is that of this rule
-	if context.RunAsUser != nil {
-		fixed = t.in(rule, namesUser)
-	}
-	if ptr.Deref(context.RunAsNonRoot, false) {
-		t.loose(slices.DeleteFunc(slices.Clone(in), func(e string) bool { return slices.Contains(fixed, e) }), rule, "runAsNonRoot", "runAsUser", "must not be 0 (root)", func(c, spec string) string {
-			return own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + ".orValue(1)) == 0"
-		}, func(_, _ string) string { return quote("0") })
-	}
-	if context.RunAsUser != nil {
-		user := func(c, spec string) string {
-			return "string(" + own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + `.orValue('"the image\'s user"')))`
-		}
-		t.loose(fixed, rule, "runAsUser", "runAsUser", fmt.Sprintf("must be %d", *context.RunAsUser),
-			func(c, spec string) string { return user(c, spec) + fmt.Sprintf(" != '%d'", *context.RunAsUser) }, user)
-	}
+	t.user(in, rule, context)
 	privileged := func(c, _ string) string { return own(c, "privileged") + ".orValue(false)" }
 	if !ptr.Deref(context.AllowPrivilegeEscalation, true) {
 		forbid(rule, "allowPrivilegeEscalation", "allowPrivilegeEscalation", false, func(c, spec string) string {
@@ -241,6 +237,28 @@ func (t *translation) securityContext(rule mspolicyv1.Rule) {
 	for _, capability := range context.DropCapabilities {
 		t.capability(in, rule, capability)
 	}
+}
+
+// user checks the user: the enforced one, or under runAsNonRoot any but root. Of several rules that
+// enforce one, the first counts in each environment.
+func (t *translation) user(in []string, rule mspolicyv1.Rule, context *mspolicyv1.SecurityContext) {
+	var fixed []string
+	if context.RunAsUser != nil {
+		fixed = t.in(rule, namesUser)
+		user := func(c, spec string) string {
+			return "string(" + own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + `.orValue('"the image\'s user"')))`
+		}
+		isLoose := func(c, spec string) string { return user(c, spec) + fmt.Sprintf(" != '%d'", *context.RunAsUser) }
+		t.loose(fixed, rule, looseField{"runAsUser", "runAsUser", fmt.Sprintf("must be %d", *context.RunAsUser), isLoose, user})
+	}
+	if !ptr.Deref(context.RunAsNonRoot, false) {
+		return
+	}
+	elsewhere := slices.DeleteFunc(slices.Clone(in), func(environment string) bool { return slices.Contains(fixed, environment) })
+	isRoot := func(c, spec string) string {
+		return own(c, "runAsUser") + ".orValue(" + own(spec, "runAsUser") + ".orValue(1)) == 0"
+	}
+	t.loose(elsewhere, rule, looseField{"runAsNonRoot", "runAsUser", "must not be 0 (root)", isRoot, always("0")})
 }
 
 // namesUser reports whether a rule enforces a user.
@@ -279,6 +297,5 @@ func (t *translation) capability(in []string, rule mspolicyv1.Rule, dropped stri
 	t.add(in, "variables.containers.filter(c, "+undoing("c.it")+".exists(x, !c.was.exists(b, x in "+undoing("b")+
 		"))).map(c, c.at + '.securityContext.capabilities: Invalid value: ' + strings.quote('adds ' + "+undoing("c.it")+
 		".join(', ')) + "+suffix(rule, "enforced.securityContext.dropCapabilities", must)+")")
-	t.loose(in, rule, "dropCapabilities", "capabilities", must, keeps,
-		func(_, _ string) string { return quote(`"keeps ` + dropped + `"`) })
+	t.loose(in, rule, looseField{"dropCapabilities", "capabilities", must, keeps, always(`"keeps ` + dropped + `"`)})
 }
