@@ -28,6 +28,9 @@ const (
 	// its bytes and for each object in it: the largest struct of Kubernetes in a list, a container,
 	// has 600.
 	bytesPerByte, bytesPerObject = 5, 600
+	// small is the size of most reviews. They have room of their own, smallAtOnce bytes: large bodies
+	// that arrive slowly must not delay them.
+	small, smallAtOnce = 64 << 10, 32 << 20
 	// parsedAtOnce limits what bodies take together when they are parsed, in bytes. A body that may
 	// take more is parsed alone.
 	parsedAtOnce = 192 << 20
@@ -36,8 +39,9 @@ const (
 // intake bounds the requests to some of the webhooks together.
 type intake struct {
 	most int64
-	// reading has the bytes that may arrive at once, and parsing what they may become.
-	reading, parsing *semaphore.Weighted
+	// reading has the bytes that may arrive at once, small those of small bodies, and parsing what
+	// they may become.
+	reading, small, parsing *semaphore.Weighted
 
 	mutex     sync.Mutex
 	byAddress map[string]*share
@@ -53,8 +57,8 @@ type share struct {
 // newIntake returns an intake for bodies of at most most bytes, of which four arrive at once, two
 // of them from one address; or as many more as they are smaller.
 func newIntake(most int64) *intake {
-	return &intake{most: most, reading: semaphore.NewWeighted(4 * most), parsing: semaphore.NewWeighted(parsedAtOnce),
-		byAddress: map[string]*share{}}
+	return &intake{most: most, reading: semaphore.NewWeighted(4 * most), small: semaphore.NewWeighted(smallAtOnce),
+		parsing: semaphore.NewWeighted(parsedAtOnce), byAddress: map[string]*share{}}
 }
 
 // bounded returns a handler that reads a body when there is room for it, and parses it when there
@@ -84,7 +88,9 @@ func (i *intake) bounded(handler http.Handler) http.Handler {
 			http.Error(response, "the body is shorter than its Content-Length, or arrives too slowly", http.StatusBadRequest)
 			return
 		}
-		cost := min(int64(bytesPerByte*len(body)+bytesPerObject*bytes.Count(body, []byte("{"))), parsedAtOnce)
+		// Each { and each element of a list may become a struct, up to what package bounded allows.
+		structs := min(bytes.Count(body, []byte("{"))+bytes.Count(body, []byte(",")), 1000+len(body)/16)
+		cost := min(int64(bytesPerByte*len(body)+bytesPerObject*structs), parsedAtOnce)
 		if i.parsing.Acquire(ctx, cost) != nil {
 			return
 		}
@@ -105,13 +111,17 @@ func (i *intake) enter(ctx context.Context, remote string, length int64) (done f
 		i.leave(address)
 		return nil
 	}
-	if i.reading.Acquire(ctx, length) != nil {
+	room := i.reading
+	if length <= small {
+		room = i.small
+	}
+	if room.Acquire(ctx, length) != nil {
 		own.Release(length)
 		i.leave(address)
 		return nil
 	}
 	return func() {
-		i.reading.Release(length)
+		room.Release(length)
 		own.Release(length)
 		i.leave(address)
 	}

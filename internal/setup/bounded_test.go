@@ -82,7 +82,7 @@ func TestIntakeIsShared(t *testing.T) {
 		if len(served) != 4 || len(intake.byAddress) != 0 {
 			t.Errorf("%d were served, and %d addresses are remembered", len(served), len(intake.byAddress))
 		}
-		if !intake.reading.TryAcquire(40) || !intake.parsing.TryAcquire(parsedAtOnce) {
+		if !intake.reading.TryAcquire(40) || !intake.small.TryAcquire(smallAtOnce) || !intake.parsing.TryAcquire(parsedAtOnce) {
 			t.Error("room was lost")
 		}
 	})
@@ -96,7 +96,7 @@ func TestBodiesThatGrow(t *testing.T) {
 			served <- ""
 			<-release
 		}))
-		growing := strings.Repeat("{},", 200_000)
+		growing := strings.Repeat("{},", 2_000_000)
 		for i := range 3 {
 			go sent(t.Context(), handler, fmt.Sprintf("10.0.0.%d", i), growing, false)
 		}

@@ -77,7 +77,7 @@ func entries(t *testing.T) map[string]entry {
 			accepted: records(`,"sizeLimit":"1e3"`),
 			beyond: map[string]string{
 				"bytes": records(`,"directory":"` + long + `"`), "objects": records(`,"x":` + objects(60_000)),
-				"a quantity": records(`,"sizeLimit":` + quantityBomb), "another": records(`,"resources":{"limits":{"cpu":` + quantityBomb + `}}`),
+				"a quantity": records(`,"sizeLimit":` + quantityBomb), "in other letters": `[{"\u017fizeLimit":` + quantityBomb + `,"parts":[{}]}`, "another": records(`,"resources":{"limits":{"cpu":` + quantityBomb + `}}`),
 			},
 			read: func(_ *testing.T, text string) bool {
 				return injection.Injected(map[string]string{instrv1.AnnotationInjected: text}) != nil
@@ -143,6 +143,7 @@ func entries(t *testing.T) map[string]entry {
 			accepted: `{"spec":{"image":"reg.io/a:1","resources":{"requests":{"cpu":"1e-3"}}}}`,
 			beyond: map[string]string{
 				"bytes": `{"spec":{"args":["` + strings.Repeat("x", 5<<20) + `"]}}`, "objects": `{"spec":{"sidecars":` + objects(300_000) + `}}`,
+				"nulls":      `{"spec":{"sidecars":[` + strings.Repeat("null,", 300_000) + `0]}}`,
 				"a quantity": `{"spec":{"resources":{"limits":{"cpu":` + quantityBomb + `}}}}`,
 				"levels":     strings.Repeat(`{"spec":`, 200) + "1" + strings.Repeat("}", 200),
 			},

@@ -120,7 +120,7 @@ func kinds() []kind {
 			object:    &mspolicyv1.PlatformPolicy{},
 			setup: func(_ context.Context, w wiring) error {
 				return platformpolicycontroller.Setup(w.manager, platformpolicycontroller.Options{
-					Governed: governed(w.kinds), Watched: w.settings.WatchNamespaces,
+					Governed: governed(w.kinds), Watched: w.settings.admitted,
 					Ungoverned: policyreader.Ungoverned(w.settings.Namespace), Clock: w.settings.Clock,
 				})
 			},

@@ -16,6 +16,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // Limits of JSON texts.
@@ -29,12 +31,13 @@ const (
 	bytesPerObject = 16
 )
 
-// Unmarshal parses JSON into a value, as encoding/json does, if Check accepts it.
+// Unmarshal parses JSON into a value if Check accepts it. The names of fields count as they are
+// written: encoding/json would also take other letters for those of a name, such as ſ for s.
 func Unmarshal(text []byte, maxBytes int, into any) error {
 	if err := Check(text, maxBytes, reflect.TypeOf(into)); err != nil {
 		return err
 	}
-	return json.Unmarshal(text, into)
+	return kjson.UnmarshalCaseSensitivePreserveInts(text, into)
 }
 
 // Check returns an error if parsing JSON into a value of a type would cost more than its length
@@ -89,9 +92,13 @@ type checker struct {
 	decoder *json.Decoder
 	// objects is how many objects may still follow.
 	objects int
+	// isPaid reports that the next value has been counted.
+	isPaid bool
 }
 
 func (c *checker) value(of reflect.Type, depth int) error {
+	isPaid := c.isPaid
+	c.isPaid = false
 	token, err := c.decoder.Token()
 	if err != nil {
 		return unexpected(err)
@@ -105,7 +112,7 @@ func (c *checker) value(of reflect.Type, depth int) error {
 		if token == '[' {
 			return c.list(of, depth-1)
 		}
-		return c.object(of, depth-1)
+		return c.object(of, depth-1, isPaid)
 	case string:
 		return checkQuantity(of, token)
 	case json.Number:
@@ -120,6 +127,13 @@ func (c *checker) list(of reflect.Type, depth int) error {
 		element = of.Elem()
 	}
 	for i := 0; c.decoder.More(); i++ {
+		// A parser makes room for a struct before it looks at the element, which may be null.
+		if element != nil && (element.Kind() == reflect.Struct || element.Kind() == reflect.Array) {
+			if err := c.spend(); err != nil {
+				return err
+			}
+			c.isPaid = true
+		}
 		if err := c.value(element, depth); err != nil {
 			return at("["+strconv.Itoa(i)+"]", err)
 		}
@@ -127,10 +141,21 @@ func (c *checker) list(of reflect.Type, depth int) error {
 	return c.end()
 }
 
-func (c *checker) object(of reflect.Type, depth int) error {
+// spend counts one object.
+func (c *checker) spend() error {
 	if c.objects--; c.objects < 0 {
 		return &Error{Problem: fmt.Sprintf("Too many: may not have more than one object in %d bytes, after the first %d", bytesPerObject,
 			freeObjects)}
+	}
+	return nil
+}
+
+// object reads an object; isPaid reports that it has been counted as an element of a list.
+func (c *checker) object(of reflect.Type, depth int, isPaid bool) error {
+	if !isPaid {
+		if err := c.spend(); err != nil {
+			return err
+		}
 	}
 	for c.decoder.More() {
 		token, err := c.decoder.Token()

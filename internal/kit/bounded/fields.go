@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // jsonUnmarshaler is the interface of types that parse themselves.
@@ -27,17 +28,29 @@ func fieldOf(of reflect.Type, key string) (field reflect.Type, step string) {
 	case of.Kind() == reflect.Map:
 		return of.Elem(), "[" + key + "]"
 	case of.Kind() == reflect.Struct:
-		// encoding/json finds fields whatever the case of their letters.
-		return fieldsOf(of)[strings.ToLower(key)], "." + key
+		return fieldsOf(of)[folded(key)], "." + key
 	default:
 		return nil, "." + key
 	}
 }
 
+// folded returns a name as encoding/json compares it: each letter is the first of those that differ
+// in case only, such as S for s and ſ.
+func folded(name string) string {
+	return strings.Map(func(letter rune) rune {
+		for next := unicode.SimpleFold(letter); next != letter; letter, next = next, unicode.SimpleFold(next) {
+			if next <= letter {
+				return next
+			}
+		}
+		return letter
+	}, name)
+}
+
 // known has the fields of struct types: a map[string]reflect.Type for each reflect.Type.
 var known sync.Map
 
-// fieldsOf returns the types of a struct's fields by their names in JSON, in lower case, including
+// fieldsOf returns the types of a struct's fields by their names in JSON, folded, including
 // those of embedded structs.
 func fieldsOf(of reflect.Type) map[string]reflect.Type {
 	if found, ok := known.Load(of); ok {
@@ -57,7 +70,7 @@ func fieldsOf(of reflect.Type) map[string]reflect.Type {
 		if name == "" {
 			name = field.Name
 		}
-		fields[strings.ToLower(name)] = field.Type
+		fields[folded(name)] = field.Type
 	}
 	known.Store(of, fields)
 	return fields
