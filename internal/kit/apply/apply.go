@@ -275,19 +275,18 @@ func (r *run) apply(ctx context.Context, task task) error {
 		return r.overwrite(ctx, task, existing)
 	}
 	if task.ReclaimData {
-		if err := r.reclaimData(ctx, task); err != nil {
-			return err
-		}
-		return r.overwrite(ctx, task, existing)
+		return r.putBack(ctx, task, func() error {
+			if err := r.reclaimData(ctx, task); err != nil {
+				return err
+			}
+			return r.overwrite(ctx, task, existing)
+		})
 	}
 	same, err := r.render.same(task.rendered, existing.Object, r.manager)
 	if err != nil || same {
 		return err
 	}
-	if may, err := r.mayWrite(ctx, task); err != nil || !may {
-		return err
-	}
-	return r.overwrite(ctx, task, existing)
+	return r.putBack(ctx, task, func() error { return r.overwrite(ctx, task, existing) })
 }
 
 // overwrite applies over an object that is ours or consents, and over no other. The UID makes the

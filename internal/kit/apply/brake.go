@@ -70,6 +70,13 @@ func (b *brake) written(ref plan.Ref, hash string) (slowed bool) {
 	return seen.reverts >= freeReverts
 }
 
+// isContested reports whether a further write of these values is slowed.
+func (b *brake) isContested(ref plan.Ref, hash string) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.seen(ref, hash).reverts >= freeReverts
+}
+
 // seen returns what is known about the writes of these values; nothing after a while without any.
 func (b *brake) seen(ref plan.Ref, hash string) contest {
 	found, known := b.known.Get(ref)
@@ -79,43 +86,43 @@ func (b *brake) seen(ref plan.Ref, hash string) contest {
 	return contest{}
 }
 
-// mayWrite reports whether a child of ours that differs may be written now. It may not if someone
-// else keeps changing it; the result then says when it may.
-func (r *run) mayWrite(ctx context.Context, task task) (bool, error) {
+// putBack overwrites a child of ours that differs from what is desired, unless someone else keeps
+// changing it: then the result says when it may be. Only a write that has changed the child counts.
+func (r *run) putBack(ctx context.Context, task task, overwrite func() error) error {
 	if pause := r.brake.pause(task.ref, task.hash); pause > 0 {
 		if r.result.SlowedFor == 0 || pause < r.result.SlowedFor {
 			r.result.SlowedFor = pause
 		}
-		return false, nil
+		return nil
 	}
-	if r.brake.written(task.ref, task.hash) {
-		by, err := r.lastWriter(ctx, task)
-		if err != nil {
-			return false, err
-		}
+	by := ""
+	if r.brake.isContested(task.ref, task.hash) {
+		by = r.lastWriter(ctx, task) // before the write, which takes the fields over
+	}
+	if err := overwrite(); err != nil {
+		return err
+	}
+	if r.result.Changed(task.ref) && r.brake.written(task.ref, task.hash) {
 		r.result.Contested = append(r.result.Contested, plan.Contest{Ref: task.ref, By: by})
 	}
-	return true, nil
+	return nil
 }
 
 // lastWriter returns the field manager other than ours that changed a child last, as the API server
-// has recorded it; the cache has only our own. It is empty if none is recorded.
-func (r *run) lastWriter(ctx context.Context, task task) (string, error) {
+// has recorded it; the cache has only our own. It is empty if none is recorded, or nothing can be
+// read: the write matters more.
+func (r *run) lastWriter(ctx context.Context, task task) string {
 	live := plan.Children{}
-	if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), live); err != nil {
-		return "", err
+	if err := r.Children.FindLive(ctx, r.owner, emptyLike(task.Object), live); err != nil || live[task.ref].Object == nil {
+		return ""
 	}
-	object := live[task.ref].Object
-	if object == nil {
-		return "", nil
-	}
-	others := slices.DeleteFunc(slices.Clone(object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool {
+	others := slices.DeleteFunc(slices.Clone(live[task.ref].Object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == r.manager || entry.Manager == naming.ManagerHandover || entry.Subresource != "" || entry.Time == nil
 	})
 	if len(others) == 0 {
-		return "", nil
+		return ""
 	}
 	return slices.MaxFunc(others, func(a, b metav1.ManagedFieldsEntry) int {
 		return cmp.Or(a.Time.Compare(b.Time.Time), cmp.Compare(a.Manager, b.Manager))
-	}).Manager, nil
+	}).Manager
 }
