@@ -186,7 +186,8 @@ func (o Observed) users(config *configv1.AppConfig) []User {
 			Pods: target.Rolled.Pods, Updated: target.Rolled.Updated, Restarted: seen.At != nil,
 		}
 		if user.Hash == "" && status.State == workload.UpToDate {
-			user.Hash = o.current(config).Holds // the stamp is about to be written
+			source := o.Snapshot.Sources[source]
+			user.Hash = source.All() // the stamp is about to be written, with what was compared
 		}
 		all = append(all, user)
 	}

@@ -8,6 +8,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	msappsv1 "github.com/mainstay-platform/mainstay/api/apps/v1"
+	"github.com/mainstay-platform/mainstay/internal/kit/requeue"
 	"github.com/mainstay-platform/mainstay/internal/kit/summary"
 )
 
@@ -34,7 +35,7 @@ func edges(app *msappsv1.WebApp, observed Observed) (problem *summary.Summary, r
 			continue
 		}
 		if left := since.Add(edgePatience).Sub(observed.Now); left > 0 {
-			requeueAfter = max(requeueAfter, left)
+			requeueAfter = requeue.Sooner(requeueAfter, left)
 			continue
 		}
 		if found.Reason == msappsv1.ReasonIngressClassNotFound {

@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -56,9 +57,7 @@ func (k kind) Observe(ctx context.Context, app *msappsv1.WebApp) (webapp.Observe
 	if observed.ServiceAccountMissing, err = k.isServiceAccountMissing(ctx, app); err != nil {
 		return observed, err
 	}
-	if observed.IngressClassMissing, err = k.isIngressClassMissing(ctx, webapp.WaitsForAddress(app, observed)); err != nil {
-		return observed, err
-	}
+	observed.IngressClassMissing = k.isIngressClassMissing(ctx, webapp.WaitsForAddress(app, observed))
 	if observed.Pods, err = k.observePods(ctx, app); err != nil {
 		return observed, err
 	}
@@ -105,20 +104,20 @@ func (k kind) isServiceAccountMissing(ctx context.Context, app *msappsv1.WebApp)
 // the API server, because only an Ingress that waits for an address needs it.
 //
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingressclasses,verbs=get
-func (k kind) isIngressClassMissing(ctx context.Context, ingress *networkingv1.Ingress) (bool, error) {
+func (k kind) isIngressClassMissing(ctx context.Context, ingress *networkingv1.Ingress) bool {
 	if ingress == nil || ingress.Spec.IngressClassName == nil {
-		return false, nil
+		return false
 	}
 	class := &metav1.PartialObjectMetadata{}
 	class.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("IngressClass"))
 	err := k.live.Get(ctx, client.ObjectKey{Name: *ingress.Spec.IngressClassName}, class)
 	if apierrors.IsNotFound(err) {
-		return true, nil
+		return true
 	}
-	if err != nil {
-		return false, fmt.Errorf("reading IngressClass %s: %w", *ingress.Spec.IngressClassName, err)
+	if err != nil { // it would only explain a problem: everything else must go on
+		ctrl.LoggerFrom(ctx).Error(err, "Reading the class of an Ingress", "class", *ingress.Spec.IngressClassName)
 	}
-	return false, nil
+	return false
 }
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
