@@ -90,14 +90,23 @@ func (input Input) matchConstraints() *admissionv1.MatchResources {
 	}
 }
 
+// controllers are the users as which the controllers of Kubernetes make pods and their owners.
+// Others in kube-system, such as one that applies manifests for tenants, are users like all.
+var controllers = []string{
+	"system:kube-controller-manager", controllerAccount + "deployment-controller", controllerAccount + "replicaset-controller",
+	controllerAccount + "replication-controller", controllerAccount + "statefulset-controller", controllerAccount + "daemon-set-controller",
+	controllerAccount + "job-controller", controllerAccount + "cronjob-controller",
+}
+
+const controllerAccount = "system:serviceaccount:kube-system:"
+
 // byAnotherOwner is true unless the object was made from one that has been checked. Labels and
 // owner references alone prove nothing, because users can write them: the user counts. Nodes
 // create the mirror pods of static pods, which run whether or not they are mirrored.
 func byAnotherOwner(manager string) string {
 	return "request.userInfo.username != " + quote(manager) +
 		" && !request.userInfo.username.startsWith('system:node:')" +
-		" && !((request.userInfo.username == 'system:kube-controller-manager'" +
-		" || request.userInfo.username.startsWith('system:serviceaccount:kube-system:'))" +
+		" && !(request.userInfo.username in " + list(controllers) +
 		" && dyn(object).?metadata.?ownerReferences.orValue([]).exists(r, r.?controller.orValue(false)))"
 }
 
