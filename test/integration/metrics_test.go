@@ -294,6 +294,7 @@ func TestMetricsHaveEachDeclared(t *testing.T) {
 	metrics.Denied("WebApp", "default", metrics.ByAdmission)
 	metrics.Reconciled(metrics.Pass{Kind: "WebApp", Result: metrics.Transient})
 	metrics.BecameReady("WebApp", "default", time.Second)
+	metrics.Contested("WebApp", "default")
 	metrics.Restarted("default")
 	metrics.RolledOut("default", time.Second)
 	create(t, newApp(namespace(t)))

@@ -109,6 +109,8 @@ func TestWatchNamespaces(t *testing.T) {
 		everywhere := []string{
 			"/api/v1/namespaces", "/apis/policy.mainstay.dev/v1/platformpolicies", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 			"/apis/instrumentation.mainstay.dev/v1alpha1/clusterinstrumentations",
+			"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+			"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
 		}
 		if !slices.Contains(everywhere, path) && !strings.Contains(path, "/namespaces/") {
 			t.Errorf("%s is watched in all namespaces", path)
@@ -131,7 +133,7 @@ func TestLostNamespace(t *testing.T) {
 	create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: kept.Namespace}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"*"}},
 		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
-		{APIGroups: []string{"policy.mainstay.dev"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"policy.mainstay.dev", "admissionregistration.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{APIGroups: []string{"instrumentation.mainstay.dev"}, Resources: []string{"clusterinstrumentations"}, Verbs: []string{"*"}},
 	}})
 	create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: kept.Namespace}, Subjects: everyone,
