@@ -60,20 +60,6 @@ func setDeployment(t *testing.T, app *msappsv1.WebApp, edit func(*appsv1.Deploym
 	}).Should(gomega.Succeed())
 }
 
-// TestANewObjectIsInProgress: tools that wait for an object do not take it for ready before a
-// manager has seen it. No manager runs here.
-func TestANewObjectIsInProgress(t *testing.T) {
-	g, space := gomega.NewWithT(t), namespace(t)
-	for _, kind := range []string{"appconfig", "clusterinstrumentation", "configmonitor", "instrumentation", "platformpolicy", "webapp"} {
-		object := readSample(t, filepath.Join("..", "..", "config", "samples", kind+".yaml"))
-		object.SetNamespace(space)
-		g.Expect(cluster.Client.Create(t.Context(), object)).To(gomega.Succeed())
-		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
-		g.Expect(status.Compute(object)).To(gomega.HaveField("Status", status.InProgressStatus), kind)
-		g.Expect(cluster.Client.Delete(t.Context(), object)).To(gomega.Succeed())
-	}
-}
-
 func TestStatusFollowsTheRollout(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

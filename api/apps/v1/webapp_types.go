@@ -31,7 +31,6 @@ type WebApp struct {
 	Spec WebAppSpec `json:"spec"`
 	// Status is the observed state.
 	// +optional
-	// +kubebuilder:default:={"observedGeneration":-1}
 	Status WebAppStatus `json:"status,omitzero"`
 }
 
@@ -272,7 +271,7 @@ type WebAppSpec struct {
 
 // WebAppStatus is the observed state of a WebApp.
 type WebAppStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest describes; -1 before the first.
+	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Phase is a one-word summary: Pending, Deploying, Running or Failed. Programs should read the

@@ -33,7 +33,6 @@ type WebApp struct {
 	Spec WebAppSpec `json:"spec"`
 	// Status is the observed state; the same as in v1.
 	// +optional
-	// +kubebuilder:default:={"observedGeneration":-1}
 	Status msappsv1.WebAppStatus `json:"status,omitzero"`
 }
 

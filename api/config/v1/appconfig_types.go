@@ -34,7 +34,6 @@ type AppConfig struct {
 	Spec AppConfigSpec `json:"spec"`
 	// Status is the observed state: which content runs where.
 	// +optional
-	// +kubebuilder:default:={"observedGeneration":-1}
 	Status AppConfigStatus `json:"status,omitzero"`
 }
 
@@ -203,7 +202,7 @@ type Rollout struct {
 
 // AppConfigStatus is the observed state of an AppConfig.
 type AppConfigStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest describes; -1 before the first.
+	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Phase is a one-word summary: Pending, Progressing, Active or Failed. Programs should read the

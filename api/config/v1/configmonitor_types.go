@@ -30,7 +30,6 @@ type ConfigMonitor struct {
 	Spec ConfigMonitorSpec `json:"spec"`
 	// Status is the observed state.
 	// +optional
-	// +kubebuilder:default:={"observedGeneration":-1}
 	Status ConfigMonitorStatus `json:"status,omitzero"`
 }
 
@@ -128,7 +127,7 @@ type ConfigMonitorSpec struct {
 
 // ConfigMonitorStatus is the observed state of a ConfigMonitor.
 type ConfigMonitorStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest describes; -1 before the first.
+	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Phase is a one-word summary: Pending, Progressing, Active or Failed. Programs should read the

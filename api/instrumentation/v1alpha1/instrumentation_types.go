@@ -33,7 +33,6 @@ type Instrumentation struct {
 	Spec InstrumentationSpec `json:"spec"`
 	// Status is the observed state.
 	// +optional
-	// +kubebuilder:default:={"observedGeneration":-1}
 	Status InstrumentationStatus `json:"status,omitzero"`
 }
 
@@ -71,7 +70,6 @@ type ClusterInstrumentation struct {
 	Spec ClusterInstrumentationSpec `json:"spec"`
 	// Status is the observed state.
 	// +optional
-	// +kubebuilder:default:={"observedGeneration":-1}
 	Status InstrumentationStatus `json:"status,omitzero"`
 }
 
@@ -312,7 +310,7 @@ type Rollout struct {
 
 // InstrumentationStatus is the observed state of an Instrumentation.
 type InstrumentationStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest describes; -1 before the first.
+	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Phase is a one-word summary: Pending, Progressing, Active or Failed. Programs should read the

@@ -36,7 +36,6 @@ type PlatformPolicy struct {
 	Spec PlatformPolicySpec `json:"spec"`
 	// Status is the observed state: the objects that the policy applies to, and those that break it.
 	// +optional
-	// +kubebuilder:default:={"observedGeneration":-1}
 	Status PlatformPolicyStatus `json:"status,omitzero"`
 }
 
@@ -211,7 +210,7 @@ type SecurityContext struct {
 
 // PlatformPolicyStatus is the observed state of a policy. It follows changes within some seconds.
 type PlatformPolicyStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest describes; -1 before the first.
+	// ObservedGeneration is the generation of the spec that the rest describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Phase is a one-word summary: Active or Failed. Programs should read the conditions.
