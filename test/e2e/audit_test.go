@@ -165,10 +165,13 @@ func unusedOnPurpose(right use, used map[use]bool) string {
 		return "the testbed has no Gateway API"
 	case right.resource == "ingressclasses":
 		return "the class of an Ingress is read when that has been without an address for a minute"
+	case strings.HasPrefix(right.resource, "validatingadmissionpolic"), right.resource == "selfsubjectreviews":
+		return "spec.workloads of a policy would govern the objects of all other tests; test/integration turns it on"
 	case right.verb == "list" && with("watch"):
 		return "API servers before 1.34 do not stream lists: a list precedes the watch"
-	case right.resource == "webapps/finalizers", right.resource == "appconfigs/finalizers", right.verb == "delete" &&
-		(right.resource == "deployments" || right.resource == "services"):
+	case right.resource == "webapps/finalizers", right.resource == "appconfigs/finalizers", right.resource == "platformpolicies/finalizers",
+		right.verb == "delete" &&
+			(right.resource == "deployments" || right.resource == "services"):
 		return "OwnerReferencesPermissionEnforcement requires it, for blockOwnerDeletion and for adoption"
 	case right.resource == "events" && right.verb == "patch" && with("create"):
 		return "an event that is repeated within minutes is patched"

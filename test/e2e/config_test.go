@@ -158,8 +158,8 @@ func testAppConfig(t *testing.T) {
 	waitReady(t, ns, "shop")
 	await(t, ns, "appconfig/shop", "Ready")
 	g.Eventually(answers(t, ns, "shop")).Should(gomega.ContainSubstring("shop in " + ns))
-	g.Expect(strings.Fields(kubectl(t, "-n", ns, "get", "appconfig", "shop"))[:8]).To(gomega.Equal([]string{"NAME", "READY", "REVISION",
-		"PODS", "AGE", "shop", "True", "1"}))
+	g.Expect(strings.Fields(kubectl(t, "-n", ns, "get", "appconfig", "shop"))[:9]).To(gomega.Equal([]string{"NAME", "READY", "REVISION",
+		"PODS", "PHASE", "AGE", "shop", "True", "1"}))
 
 	stop := steadily(t, serviceURL(t, ns, "shop"))
 	apply(t, ns, appConfig(`config: {MESSAGE: second, NAME: "{{ .Values.MESSAGE }}!"}`, rollback))

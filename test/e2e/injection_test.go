@@ -149,7 +149,7 @@ func testInstrumentation(t *testing.T) {
 		"the container beside it has no agent")
 	g.Expect(read(t, ns, "statefulset/store", "{.spec.template.spec.containers[1].env[*].name}")).To(gomega.Equal("PORT"),
 		"a side-car has no agent")
-	g.Expect(kubectl(t, "-n", ns, "get", "instrumentations", "--no-headers")).To(gomega.MatchRegexp(`tracing +True +2 +2 +0 +Injected `))
+	g.Expect(kubectl(t, "-n", ns, "get", "instrumentations", "--no-headers")).To(gomega.MatchRegexp(`tracing +True +2 +2 +0 +Active +Injected `))
 	g.Expect(kubectl(t, "-n", ns, "describe", "deployment", "shop")).To(gomega.MatchRegexp(`AgentInjected .*Instrumentation/tracing is injected`))
 
 	// Its owner applies it again, client-side and server-side, and nothing is rolled out.
