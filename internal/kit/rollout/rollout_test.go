@@ -256,26 +256,19 @@ func checkSelection(t *testing.T, units []rollout.Unit, policy rolloutv1.Policy,
 	}
 }
 
-// TestNextCost: four times the units cost at most ten times as much; a pass over all units for each
-// unit would cost sixteen times as much.
+// TestNextCost: a pass over all units for each unit would take minutes for 300,000 units, on any
+// machine; one pass takes a fraction of a second, on a busy one too.
 func TestNextCost(t *testing.T) {
 	policy := rolloutv1.Policy{Canary: &rolloutv1.Canary{Percent: ptr.To[int32](10)}, Order: []string{"0", "1", "2"}}
-	cost := func(number int) time.Duration {
-		units := make([]rollout.Unit, number)
-		for i := range units {
-			units[i] = unit(strconv.Itoa(i), rollout.Pending)
-		}
-		least := time.Hour
-		for range 10 {
-			start := time.Now()
-			if _, err := rollout.Next(units, policy, noon); err != nil {
-				t.Fatal(err)
-			}
-			least = min(least, time.Since(start))
-		}
-		return least
+	units := make([]rollout.Unit, 300_000)
+	for i := range units {
+		units[i] = unit(strconv.Itoa(i), rollout.Pending)
 	}
-	if few, many := cost(2000), cost(8000); many > 10*few {
-		t.Errorf("2,000 units take %s, and 8,000 take %s", few, many)
+	start := time.Now()
+	if _, err := rollout.Next(units, policy, noon); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("300,000 units take %s", took)
 	}
 }
